@@ -1,0 +1,116 @@
+// The residency map: which chunk is where, what may happen to it next, and what it adds up to. Pure logic: no
+// CUDA, no clock, no environment, no I/O; the live shim and the replay tool compile it unchanged.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "shim/core/chunk.h"
+#include "shim/core/ranking.h"
+#include "shim/core/timelines.h"
+
+namespace lms::core {
+
+// All calls need the session's lock. Transitions that the state does not allow return false and change
+// nothing.
+class Residency {
+  public:
+    // Addresses are looked up in [begin, begin + bytes), in steps of `granularity`. `ranking` is borrowed.
+    Residency(Address begin, std::uint64_t bytes, std::uint64_t granularity, Ranking& ranking);
+
+    // Enters a buffer of `asked_bytes` at `address`, cut into chunks of the given sizes, all Empty.
+    AllocationId add(Address address, std::uint64_t asked_bytes, std::span<const std::uint64_t> chunk_bytes);
+    // Forgets a buffer. Refused while one of its chunks is pinned, moving or being remapped.
+    bool remove(AllocationId id);
+    // Marks a buffer as freed in stream order: its contents are never copied again. `revive` makes it a new
+    // buffer of `asked_bytes`, which its chunks hold.
+    void kill(AllocationId id) { allocations_[id].dead = true; }
+    void revive(AllocationId id, std::uint64_t asked_bytes);
+
+    const Chunk& chunk(ChunkId id) const { return chunks_[id]; }
+    const Allocation& allocation(AllocationId id) const { return allocations_[id]; }
+    // The chunk that holds `address`, or kNoChunk.
+    ChunkId chunk_at(Address address) const;
+    // The buffer that holds `address`.
+    std::optional<AllocationId> allocation_at(Address address) const;
+    // The chunks that [address, address + bytes) touches, in address order; holes are passed over.
+    void chunks_in(Address address, std::uint64_t bytes, std::vector<ChunkId>& out) const;
+
+    // A pin keeps a chunk from being evicted, in place it keeps it on the host.
+    void pin(ChunkId id) { ++chunks_[id].pins; }
+    void unpin(ChunkId id) { --chunks_[id].pins; }
+    void pin_in_place(ChunkId id) { ++chunks_[id].pins_in_place; }
+    void unpin_in_place(ChunkId id) { --chunks_[id].pins_in_place; }
+    // Keeps a chunk from being evicted, but not its buffer from being removed. Returns what unkeep wants;
+    // unkeep of a chunk that is gone does nothing.
+    std::uint64_t keep(ChunkId id);
+    void unkeep(ChunkId id, std::uint64_t serial);
+    // Work that uses the chunk was submitted; it is finished when `use` is.
+    void use(ChunkId id, Use use);
+    // The launching thread named the chunk: it is the most recently used now.
+    void touch(ChunkId id) { ranking_.used(id); }
+    bool in_flight(ChunkId id) { return any_unfinished(chunks_[id].uses, timelines); }
+    // Nobody uses it where it is on the host, and nobody is about to.
+    bool may_come_in(ChunkId id) { return chunks_[id].pins_in_place == 0 && !in_flight(id); }
+
+    // The transitions; names say what has just happened or is about to.
+    bool begin_in(ChunkId id);  // Empty, OnHost -> Remapping; device memory is about to be mapped
+    bool mapped_empty(
+        ChunkId id);  // Remapping -> Resident; its contents are undefined or about to be overwritten
+    bool begin_fill(ChunkId id);  // Remapping -> Filling; the copy is enqueued
+    bool filled(ChunkId id);      // Filling -> Resident
+    bool begin_out(
+        ChunkId id);  // Resident, unpinned, not kept, not in flight -> Evicting; the copy is about to start
+    bool cancel_out(ChunkId id);   // Evicting -> Resident
+    bool begin_remap(ChunkId id);  // Evicting -> Remapping; the copy out is complete
+    bool out(ChunkId id);          // Remapping -> OnHost
+    bool undo_remap(ChunkId id);   // Remapping -> Resident; taking the device memory away failed
+    bool undo_in(ChunkId id,
+                 bool had_contents);  // Remapping -> OnHost or Empty; mapping device memory failed
+    bool back_by_host(ChunkId id);    // Empty -> OnHost; memory never touched, given host backing
+
+    enum class InFlight { Refuse, Accept };
+    // The policy's next victim among Resident, unpinned chunks of live buffers; with Refuse only those whose
+    // last use has finished.
+    ChunkId next_victim(std::uint64_t need_bytes, InFlight in_flight);
+    std::uint64_t eviction_start(std::uint64_t budget_bytes) {
+        return ranking_.eviction_start(budget_bytes, allocated_bytes_);
+    }
+
+    // Bytes of all buffers; of chunks on the device (Filling, Resident, Evicting); of chunks OnHost. A chunk
+    // that is Remapping counts where it was.
+    std::uint64_t allocated_bytes() const { return allocated_bytes_; }
+    std::uint64_t device_bytes() const { return device_bytes_; }
+    std::uint64_t host_bytes() const { return host_bytes_; }
+
+    // Ids of all live buffers, oldest id first.
+    std::vector<AllocationId> allocations() const;
+
+    // True when the sums agree with the states and every address maps back to its chunk. For tests.
+    bool consistent() const;
+
+    Timelines timelines;
+
+  private:
+    bool move(ChunkId id, State from, State to);
+    std::size_t granule(Address address) const { return (address - begin_) / granularity_; }
+
+    Address begin_;
+    std::uint64_t bytes_;
+    std::uint64_t granularity_;
+    Ranking& ranking_;
+    std::vector<Chunk> chunks_;
+    std::vector<Allocation> allocations_;
+    std::vector<ChunkId> free_chunks_;
+    std::vector<AllocationId> free_allocations_;
+    std::vector<ChunkId> at_;  // granule -> chunk
+    std::uint64_t serials_ = 0;
+    std::uint64_t allocated_bytes_ = 0;
+    std::uint64_t device_bytes_ = 0;
+    std::uint64_t host_bytes_ = 0;
+};
+
+}  // namespace lms::core

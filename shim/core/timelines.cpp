@@ -1,0 +1,27 @@
+#include "shim/core/timelines.h"
+
+#include <algorithm>
+
+namespace lms::core {
+
+TimelineId Timelines::create() {
+    completed_.push_back(0);
+    return static_cast<TimelineId>(completed_.size() - 1);
+}
+
+void Timelines::complete(TimelineId timeline, std::uint64_t position) {
+    completed_[timeline] = std::max(completed_[timeline], position);
+}
+
+void record_use(std::vector<Use>& uses, Use use, const Timelines& timelines) {
+    std::erase_if(uses,
+                  [&](const Use& old) { return old.timeline == use.timeline || timelines.finished(old); });
+    uses.push_back(use);
+}
+
+bool any_unfinished(std::vector<Use>& uses, const Timelines& timelines) {
+    std::erase_if(uses, [&](const Use& use) { return timelines.finished(use); });
+    return !uses.empty();
+}
+
+}  // namespace lms::core

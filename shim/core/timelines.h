@@ -1,0 +1,35 @@
+// How far each stream has come, as far as anyone has looked.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shim/core/chunk.h"
+
+namespace lms::core {
+
+// A timeline counts the fences of one stream: position n is complete when the n-th fence has passed, and
+// streams are in order, so one number says how far it has come. Not thread-safe; the session's lock guards
+// it.
+class Timelines {
+  public:
+    TimelineId create();
+    // Positions up to `position` have passed.
+    void complete(TimelineId timeline, std::uint64_t position);
+    // Position 0 is before everything: finished, whatever the timeline.
+    bool finished(const Use& use) const {
+        return use.position == 0 || completed_[use.timeline] >= use.position;
+    }
+    std::uint64_t completed(TimelineId timeline) const { return completed_[timeline]; }
+
+  private:
+    std::vector<std::uint64_t> completed_;
+};
+
+// Adds `use` to the latest uses per timeline, dropping finished ones.
+void record_use(std::vector<Use>& uses, Use use, const Timelines& timelines);
+
+// Drops finished uses; true when some are left.
+bool any_unfinished(std::vector<Use>& uses, const Timelines& timelines);
+
+}  // namespace lms::core

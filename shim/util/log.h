@@ -1,0 +1,68 @@
+// What the shim says to a human: one line a message, "lms: ...", on stderr or into a file (LMS_LOG).
+//
+// The four functions take fmt's format strings. They may be called from any thread at any time; they take no
+// lock, throw nothing, keep errno, and cost one relaxed load when the level is off. Until configure() the
+// level is Warn, on stderr.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace lms::log {
+
+// A message is written when its level is at or below the configured one.
+enum class Level : std::uint8_t { Off, Error, Warn, Info, Debug };
+
+inline constexpr std::string_view kLevelNames[] = {"off", "error", "warn", "info", "debug"};
+std::optional<Level> parse_level(std::string_view name);
+
+// Where to log from now on; an empty `path` is stderr, "%p" in it the process. A file is appended to; if it
+// cannot be opened that is said on stderr, which is then used. Call it before other threads log.
+void configure(Level level, const std::string& path) noexcept;
+
+namespace detail {
+extern std::atomic<Level> threshold;
+void write(fmt::string_view format, fmt::format_args arguments) noexcept;
+}  // namespace detail
+
+inline bool enabled(Level level) noexcept {
+    return level <= detail::threshold.load(std::memory_order_relaxed);
+}
+
+// Something went wrong that the app will notice.
+template <typename... T>
+void error(fmt::format_string<T...> format, T&&... arguments) noexcept {
+    if (enabled(Level::Error)) detail::write(format, fmt::make_format_args(arguments...));
+}
+
+// The app goes on, but not as its user may expect.
+template <typename... T>
+void warn(fmt::format_string<T...> format, T&&... arguments) noexcept {
+    if (enabled(Level::Warn)) detail::write(format, fmt::make_format_args(arguments...));
+}
+
+// Rare events worth knowing: what was found, what was decided.
+template <typename... T>
+void info(fmt::format_string<T...> format, T&&... arguments) noexcept {
+    if (enabled(Level::Info)) detail::write(format, fmt::make_format_args(arguments...));
+}
+
+// Every step.
+template <typename... T>
+void debug(fmt::format_string<T...> format, T&&... arguments) noexcept {
+    if (enabled(Level::Debug)) detail::write(format, fmt::make_format_args(arguments...));
+}
+
+// True the first time it is called with `said`: `static std::atomic<bool> said; if (log::once(said))
+// log::warn(...);`
+inline bool once(std::atomic<bool>& said) noexcept {
+    return !said.load(std::memory_order_relaxed) && !said.exchange(true, std::memory_order_relaxed);
+}
+
+}  // namespace lms::log

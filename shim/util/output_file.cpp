@@ -1,0 +1,93 @@
+#include "shim/util/output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shim/util/keep_errno.h"
+
+namespace lms::util {
+
+std::string expand_path(std::string_view path) {
+    std::string expanded;
+    for (std::size_t i = 0; i < path.size(); ++i) {
+        const char next = path[i] == '%' && i + 1 < path.size() ? path[i + 1] : '\0';
+        if (next == 'p') {
+            expanded += std::to_string(getpid());
+        } else {
+            expanded += path[i];
+        }
+        if (next == 'p' || next == '%') ++i;
+    }
+    return expanded;
+}
+
+int OutputFile::open(const char* path, Mode mode) noexcept {
+    const KeepErrno keep;
+    close();
+    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::Append ? O_APPEND : 0);
+    descriptor_ = ::open(path, flags, 0666);
+    if (descriptor_ < 0) return errno;
+    struct stat status;
+    bool opened = fstat(descriptor_, &status) == 0;
+    if (opened && mode == Mode::Truncate) {
+        opened = flock(descriptor_, LOCK_EX | LOCK_NB) == 0 &&
+                 (!S_ISREG(status.st_mode) || ftruncate(descriptor_, 0) == 0);
+    }
+    if (!opened) {
+        const int problem = errno;
+        ::close(descriptor_);
+        descriptor_ = -1;
+        return problem;
+    }
+    device_ = status.st_dev;
+    inode_ = status.st_ino;
+    return 0;
+}
+
+bool OutputFile::still_ours() const noexcept {
+    struct stat status;
+    return is_open() && fstat(descriptor_, &status) == 0 && status.st_dev == device_ &&
+           status.st_ino == inode_;
+}
+
+void OutputFile::close() noexcept {
+    const KeepErrno keep;
+    if (still_ours()) ::close(descriptor_);
+    descriptor_ = -1;
+}
+
+// `write(bytes)` writes some of them and returns how many, or -1 with errno.
+template <typename Write>
+int OutputFile::write_all(std::string_view bytes, Write write) noexcept {
+    const KeepErrno keep;
+    if (!still_ours()) return EBADF;
+    while (!bytes.empty()) {
+        const ssize_t written = write(bytes);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return written == 0 ? EIO : errno;
+        bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return 0;
+}
+
+int OutputFile::append(std::string_view bytes) noexcept {
+    return write_all(
+        bytes, [this](std::string_view rest) { return ::write(descriptor_, rest.data(), rest.size()); });
+}
+
+int OutputFile::write_at(std::uint64_t offset, std::string_view bytes) noexcept {
+    return write_all(bytes, [this, end = offset + bytes.size()](std::string_view rest) {
+        return pwrite(descriptor_, rest.data(), rest.size(), static_cast<off_t>(end - rest.size()));
+    });
+}
+
+int OutputFile::truncate(std::uint64_t bytes) noexcept {
+    const KeepErrno keep;
+    if (!still_ours()) return EBADF;
+    return ftruncate(descriptor_, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+}
+
+}  // namespace lms::util
