@@ -1,0 +1,67 @@
+#include "shim/trace/callstack.h"
+
+#include <fmt/format.h>
+#include <libunwind.h>
+
+#include <cstdint>
+#include <exception>
+#include <string_view>
+
+#include "shim/trace/demangle.h"
+
+namespace lms::trace {
+namespace {
+
+constexpr std::size_t kMostFrames = 16;
+
+std::string_view file_name(const char* path) {
+    const std::string_view whole = path == nullptr ? "" : path;
+    return whole.substr(whole.rfind('/') + 1);
+}
+
+std::string describe(std::uintptr_t address, const Dl_info& info) {
+    const std::string place = fmt::format("{}+{:#x}", file_name(info.dli_fname),
+                                          address - reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+    if (info.dli_sname == nullptr) return place;
+    return fmt::format("{}+{:#x} ({})", demangled(info.dli_sname),
+                       address - reinterpret_cast<std::uintptr_t>(info.dli_saddr), place);
+}
+
+bool in_shim_or_runtime(const Dl_info& module) {
+    Dl_info own;
+    if (dladdr(reinterpret_cast<const void*>(&in_shim_or_runtime), &own) != 0 &&
+        own.dli_fbase == module.dli_fbase) {
+        return true;
+    }
+    return file_name(module.dli_fname).starts_with("libcudart.so");
+}
+
+}  // namespace
+
+std::vector<std::string> call_site() noexcept {
+    return call_site(in_shim_or_runtime);
+}
+
+std::vector<std::string> call_site(bool (*skip)(const Dl_info& module)) noexcept try {
+    std::vector<std::string> frames;
+    unw_context_t context;
+    unw_cursor_t cursor;
+    if (unw_getcontext(&context) != 0 || unw_init_local(&cursor, &context) != 0) return frames;
+    while (frames.size() < kMostFrames && unw_step(&cursor) > 0) {
+        unw_word_t next = 0;
+        if (unw_get_reg(&cursor, UNW_REG_IP, &next) != 0 || next == 0) break;
+        // The address is where the callee returns to; the call is before it, perhaps in another function.
+        const std::uintptr_t address = next - 1;
+        Dl_info info{};
+        if (dladdr(reinterpret_cast<const void*>(address), &info) == 0) {
+            frames.push_back(fmt::format("{:#x}", address));
+        } else if (!frames.empty() || !skip(info)) {
+            frames.push_back(describe(address, info));
+        }
+    }
+    return frames;
+} catch (const std::exception&) {
+    return {};
+}
+
+}  // namespace lms::trace

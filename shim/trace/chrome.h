@@ -1,0 +1,16 @@
+// The codec of Chrome's trace-event format: one event of ours to the JSON objects a viewer reads.
+// docs/trace.md has the names.
+#pragma once
+
+#include <string>
+
+#include "shim/trace/events.h"
+#include "shim/trace/tracks.h"
+
+namespace lms::trace {
+
+// The JSON objects for `event`, separated by ",\n": the event, before it whatever names its row. Text that is
+// not UTF-8 is replaced where it is not. May throw std::bad_alloc.
+std::string encode(const Event& event, Tracks& tracks);
+
+}  // namespace lms::trace

@@ -1,0 +1,75 @@
+#include "shim/trace/stats.h"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "shim/util/log.h"
+#include "shim/util/output_file.h"
+
+namespace lms::trace {
+namespace {
+
+constexpr CounterField kFields[] = {
+    {"allocations", &Counters::allocations, "Managed buffers allocated"},
+    {"frees", &Counters::frees, "Managed buffers freed"},
+    {"launches", &Counters::launches, "Launches of kernels and graphs"},
+    {"in_place_launches", &Counters::in_place_launches, "Launches that used some of them in host memory"},
+    {"fills", &Counters::fills, "Chunks copied to the GPU"},
+    {"bytes_in", &Counters::bytes_in, "Bytes of those copies"},
+    {"evictions", &Counters::evictions, "Chunks copied to the host"},
+    {"bytes_out", &Counters::bytes_out, "Bytes of those copies"},
+    {"peak_resident_bytes", &Counters::peak_resident_bytes, "Most managed bytes on the GPU at once"},
+    {"peak_host_bytes", &Counters::peak_host_bytes, "Most bytes of host memory pinned at once"},
+    {"stalls", &Counters::stalls, "Times a thread of the app waited for the shim"},
+    {"stall_ns", &Counters::stall_ns, "Nanoseconds of those waits"},
+};
+
+// The process whose counters are written; a child of fork has another number.
+std::atomic<pid_t> writing_process = 0;
+const std::string* target = nullptr;  // of that process
+
+void write_counters() noexcept {
+    if (writing_process.load(std::memory_order_relaxed) != getpid()) return;
+    try {
+        const std::string path = util::expand_path(*target);
+        util::OutputFile file;
+        int problem = file.open(path.c_str(), util::OutputFile::Mode::Truncate);
+        if (problem == 0) problem = file.write_at(0, to_json(counters()));
+        if (problem != 0) log::warn("LMS_STATS: cannot write {}: {}", path, std::strerror(problem));
+    } catch (const std::exception&) {
+        log::warn("LMS_STATS: out of memory; not written");
+    }
+}
+
+}  // namespace
+
+std::span<const CounterField> counter_fields() {
+    return kFields;
+}
+
+std::string to_json(const Counters& counters) {
+    nlohmann::ordered_json json;
+    for (const CounterField& field : kFields) {
+        json[field.name] = (counters.*field.member).load(std::memory_order_relaxed);
+    }
+    return json.dump(2) + "\n";
+}
+
+Counters& counters() {
+    static Counters of_process;
+    return of_process;
+}
+
+void write_counters_at_exit(const std::string& path) noexcept {
+    if (path.empty() || writing_process.exchange(getpid()) == getpid()) return;
+    target = &path;
+    if (std::atexit(write_counters) != 0)
+        log::warn("LMS_STATS: no exit handler is left; nothing will be written");
+}
+
+}  // namespace lms::trace

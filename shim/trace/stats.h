@@ -1,0 +1,59 @@
+// The counters of a process and their JSON (LMS_STATS).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lms::trace {
+
+// Any thread; nothing is ordered by them. Bytes are of managed memory, over all devices.
+struct Counters {
+    using Counter = std::atomic<std::uint64_t>;
+
+    Counter allocations = 0;
+    Counter frees = 0;
+    Counter launches = 0;
+    Counter in_place_launches = 0;
+    Counter fills = 0;
+    Counter bytes_in = 0;
+    Counter evictions = 0;
+    Counter bytes_out = 0;
+    Counter peak_resident_bytes = 0;
+    Counter peak_host_bytes = 0;
+    Counter stalls = 0;
+    Counter stall_ns = 0;
+};
+
+struct CounterField {
+    std::string_view name;  // its key in the JSON
+    Counters::Counter Counters::*member;
+    std::string_view meaning;
+};
+
+std::span<const CounterField> counter_fields();
+
+inline void add(Counters::Counter& counter, std::uint64_t amount = 1) {
+    counter.fetch_add(amount, std::memory_order_relaxed);
+}
+
+inline void raise(Counters::Counter& peak, std::uint64_t value) {
+    std::uint64_t seen = peak.load(std::memory_order_relaxed);
+    while (seen < value && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+    }
+}
+
+// An object with one number per field, indented, ending in a line break.
+std::string to_json(const Counters& counters);
+
+// The counters of this process.
+Counters& counters();
+
+// From now on, when the process exits normally, the counters go to the file `path` ("%p" in it is the process);
+// none if it is empty. Children of fork write nothing unless they call it themselves. Any thread, any number of
+// times: a process's first path counts. `path` must live as long as the process. Never throws.
+void write_counters_at_exit(const std::string& path) noexcept;
+
+}  // namespace lms::trace
