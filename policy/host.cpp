@@ -1,0 +1,158 @@
+#include "policy/host.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <new>
+
+#include "policy/builtin.h"
+#include "shim/util/log.h"
+
+namespace lms::policy {
+namespace {
+
+static_assert(LMS_NO_CHUNK == core::kNoChunk);
+
+constexpr const lms_policy* kBuiltin[] = {&kLru, &kLms};
+
+bool is_path(const std::string& name) {
+    return name.find('/') != name.npos || name.ends_with(".so");
+}
+
+// What is wrong with a table, empty if nothing is.
+std::string fault_of(const lms_policy* table) {
+    if (table == nullptr)
+        return fmt::format("does not speak version {} of the policy ABI", LMS_POLICY_ABI_VERSION);
+    if (table->abi_version != LMS_POLICY_ABI_VERSION) {
+        return fmt::format("has version {} of the policy ABI, expected {}", table->abi_version,
+                           LMS_POLICY_ABI_VERSION);
+    }
+    if (table->size < sizeof(lms_policy)) {
+        return fmt::format("has a table of {} bytes, expected {} or more", table->size, sizeof(lms_policy));
+    }
+    const struct {
+        const char* name;
+        bool missing;
+    } required[] = {{"name", table->name == nullptr},
+                    {"create", table->create == nullptr},
+                    {"destroy", table->destroy == nullptr},
+                    {"is_managed", table->is_managed == nullptr},
+                    {"eviction_start", table->eviction_start == nullptr},
+                    {"next_victim", table->next_victim == nullptr}};
+    for (const auto& field : required) {
+        if (field.missing) return fmt::format("lacks {}", field.name);
+    }
+    return {};
+}
+
+const lms_policy* load(const std::string& name, std::string& problem) {
+    // The loader looks for a name without a slash in its search path, not here.
+    const std::string path = name.find('/') == name.npos ? "./" + name : name;
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        problem = dlerror();
+        return nullptr;
+    }
+    const auto get = reinterpret_cast<decltype(&lms_policy_get)>(dlsym(library, "lms_policy_get"));
+    const lms_policy* const table = get == nullptr ? nullptr : get(LMS_POLICY_ABI_VERSION);
+    const std::string fault = get == nullptr ? "exports no lms_policy_get" : fault_of(table);
+    if (fault.empty()) return table;
+    problem = fmt::format("{} {}", path, fault);
+    dlclose(library);
+    return nullptr;
+}
+
+int call_eligible(void* context, std::uint32_t chunk) {
+    return (*static_cast<const std::function<bool(core::ChunkId)>*>(context))(chunk) ? 1 : 0;
+}
+
+}  // namespace
+
+const lms_policy* find(const std::string& name, std::string& problem) {
+    std::string names;
+    for (const lms_policy* table : kBuiltin) {
+        if (name == table->name) return table;
+        names += std::string(table->name) + ", ";
+    }
+    if (is_path(name)) return load(name, problem);
+    problem = fmt::format("expected {}or the path of a plugin", names);
+    return nullptr;
+}
+
+std::unique_ptr<Host> Host::create(const std::string& name, std::optional<double> frac,
+                                   std::uint64_t threshold_bytes) {
+    const lms_policy_config config = {
+        .size = sizeof config, .reserved = 0, .threshold_bytes = threshold_bytes, .frac = frac.value_or(-1)};
+    std::string problem;
+    const lms_policy* table = find(name, problem);
+    void* state = table == nullptr ? nullptr : table->create(&config);
+    if (state == nullptr) {
+        if (table != nullptr) problem = "its create() failed";
+        log::warn("LMS_POLICY={}: {}; using {}", name, problem, kLru.name);
+        table = &kLru;
+        state = table->create(&config);
+        if (state == nullptr) throw std::bad_alloc();
+    }
+    log::debug("policy: {}", table->name);
+    return std::unique_ptr<Host>(new Host(table, state));
+}
+
+Host::~Host() {
+    table_->destroy(state_);
+}
+
+void Host::added(core::ChunkId chunk, std::uint64_t bytes, core::AllocationId allocation) {
+    chunk_end_ = std::max(chunk_end_, chunk + 1);
+    const lms_policy_chunk event = {
+        .size = sizeof event, .chunk = chunk, .allocation = allocation, .reserved = 0, .bytes = bytes};
+    if (table_->added != nullptr) table_->added(state_, &event);
+}
+
+void Host::removed(core::ChunkId chunk) {
+    if (table_->removed != nullptr) table_->removed(state_, chunk);
+}
+
+void Host::used(core::ChunkId chunk) {
+    const lms_policy_use event = {.size = sizeof event, .chunk = chunk, .sequence = ++sequence_};
+    if (table_->used != nullptr) table_->used(state_, &event);
+}
+
+void Host::resident(core::ChunkId chunk) {
+    if (table_->resident != nullptr) table_->resident(state_, chunk);
+}
+
+void Host::evicted(core::ChunkId chunk) {
+    if (table_->evicted != nullptr) table_->evicted(state_, chunk);
+}
+
+core::ChunkId Host::next_victim(std::uint64_t need_bytes,
+                                const std::function<bool(core::ChunkId)>& eligible) {
+    // A plugin may ask about, and answer with, anything; the residency map must only hear of chunks that
+    // exist.
+    const std::function<bool(core::ChunkId)> guarded = [&](core::ChunkId chunk) {
+        return chunk < chunk_end_ && eligible(chunk);
+    };
+    const lms_policy_request request = {.size = sizeof request,
+                                        .reserved = 0,
+                                        .need_bytes = need_bytes,
+                                        .eligible = call_eligible,
+                                        .context = const_cast<std::function<bool(core::ChunkId)>*>(&guarded)};
+    const core::ChunkId victim = table_->next_victim(state_, &request);
+    if (victim == core::kNoChunk || guarded(victim)) return victim;
+    static std::atomic<bool> said;
+    if (log::once(said)) log::warn("policy {} chose chunk {}, which may not be evicted", name(), victim);
+    return core::kNoChunk;
+}
+
+std::uint64_t Host::eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) {
+    const lms_policy_pressure pressure = {.size = sizeof pressure,
+                                          .reserved = 0,
+                                          .budget_bytes = budget_bytes,
+                                          .allocated_bytes = allocated_bytes};
+    return std::min(table_->eviction_start(state_, &pressure), budget_bytes);
+}
+
+}  // namespace lms::policy

@@ -1,0 +1,53 @@
+// Finds a policy, built in or a plugin, and stands between it and the residency map.
+#pragma once
+
+#include <lms/policy.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "shim/core/ranking.h"
+
+namespace lms::policy {
+
+// The table of the policy that `name` means: a built-in one ("lru", "lms"), or the path of a plugin (anything
+// with a slash or ending in ".so"), which is loaded and stays loaded. Null if there is none that can be used;
+// `problem` is then one line that says why. May throw std::bad_alloc.
+const lms_policy* find(const std::string& name, std::string& problem);
+
+// One device's policy. Unless said otherwise, called with the session's lock held.
+class Host final : public core::Ranking {
+  public:
+    // The policy that `name` means, or lru with a line at warn if it cannot be used. May throw
+    // std::bad_alloc. `frac` as LMS_FRAC, `threshold_bytes` as LMS_THRESHOLD.
+    static std::unique_ptr<Host> create(const std::string& name, std::optional<double> frac,
+                                        std::uint64_t threshold_bytes);
+    ~Host() override;
+    Host(const Host&) = delete;
+    Host& operator=(const Host&) = delete;
+
+    const char* name() const { return table_->name; }
+    // Whether the shim serves an allocation of `bytes`. Any thread, no lock needed.
+    bool is_managed(std::uint64_t bytes) const { return table_->is_managed(state_, bytes) != 0; }
+
+    void added(core::ChunkId chunk, std::uint64_t bytes, core::AllocationId allocation) override;
+    void removed(core::ChunkId chunk) override;
+    void used(core::ChunkId chunk) override;
+    void resident(core::ChunkId chunk) override;
+    void evicted(core::ChunkId chunk) override;
+    core::ChunkId next_victim(std::uint64_t need_bytes,
+                              const std::function<bool(core::ChunkId)>& eligible) override;
+    std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) override;
+
+  private:
+    Host(const lms_policy* table, void* state) : table_(table), state_(state) {}
+
+    const lms_policy* table_;
+    void* state_;
+    std::uint64_t sequence_ = 0;
+    core::ChunkId chunk_end_ = 0;  // above every chunk ever added
+};
+
+}  // namespace lms::policy
