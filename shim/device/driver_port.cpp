@@ -1,0 +1,210 @@
+#include "shim/device/driver_port.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "shim/device/scope.h"
+
+namespace lms::device {
+
+std::unique_ptr<DriverPort> DriverPort::create_for(CUdevice device, CUcontext context, CUresult& error) {
+    std::unique_ptr<DriverPort> port(new DriverPort(device, context));
+    error = port->probe();
+    return error == CUDA_SUCCESS ? std::move(port) : nullptr;
+}
+
+CUresult DriverPort::probe() {
+    const InContext in_context(context_);
+    const auto attribute = [&](CUdevice_attribute which) {
+        int value = 0;
+        return driver().cuDeviceGetAttribute(&value, which, device_) == CUDA_SUCCESS ? value : 0;
+    };
+    if (!attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) return CUDA_ERROR_NOT_SUPPORTED;
+    // cuMemAlloc's memory can be the target of hardware decompression, so ours must be too.
+    decompress_ = attribute(CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK) != 0;
+
+    std::size_t granularity = 0;
+    const CUmemAllocationProp device_memory = properties(Place::Device);
+    CUresult status = driver().cuMemGetAllocationGranularity(&granularity, &device_memory,
+                                                             CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    if (status != CUDA_SUCCESS) return status;
+    granularity_ = granularity;
+
+    for (CUstream* stream : {&in_, &out_}) {
+        status = driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+        if (status != CUDA_SUCCESS) return status;
+    }
+    // HOST needs CUDA 13; HOST_NUMA is older but needs get_mempolicy, which some containers forbid.
+    if (!probe_host_location(CU_MEM_LOCATION_TYPE_HOST,
+                             CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+        probe_host_location(CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                            CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+    }
+    return CUDA_SUCCESS;
+}
+
+// Attributes have been seen to promise what a container or a card then refuses, so it is tried once for real.
+bool DriverPort::probe_host_location(CUmemLocationType type, CUdevice_attribute attribute) {
+    int supported = 0;
+    if (driver().cuDeviceGetAttribute(&supported, attribute, device_) != CUDA_SUCCESS || !supported)
+        return false;
+    host_location_ = {type, 0};
+
+    std::size_t granularity = 0;
+    const CUmemAllocationProp host_memory = properties(Place::Host);
+    bool works = driver().cuMemGetAllocationGranularity(&granularity, &host_memory,
+                                                        CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS;
+    const std::uint64_t common = std::max<std::uint64_t>(granularity, granularity_);
+    CUmemGenericAllocationHandle handle{};
+    Address address = 0;
+    works = works && reserve(common, address) == CUDA_SUCCESS;
+    if (works) {
+        works = create(common, Place::Host, handle) == CUDA_SUCCESS;
+        if (works) {
+            works = map(address, common, handle, Place::Host) == CUDA_SUCCESS &&
+                    unmap(address, common) == CUDA_SUCCESS;
+            release(handle);
+        }
+        unreserve(address, common);
+    }
+    if (works) {
+        granularity_ = common;
+    } else {
+        host_location_ = {CU_MEM_LOCATION_TYPE_INVALID, 0};
+    }
+    return works;
+}
+
+CUmemAllocationProp DriverPort::properties(Place place) const {
+    CUmemAllocationProp prop{};
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location =
+        place == Place::Host ? host_location_ : CUmemLocation{CU_MEM_LOCATION_TYPE_DEVICE, device_};
+    if (place == Place::Device && decompress_) prop.allocFlags.usage = CU_MEM_CREATE_USAGE_HW_DECOMPRESS;
+    return prop;
+}
+
+CUresult DriverPort::memory_info(MemoryInfo& info) {
+    const InContext in_context(context_);
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    const CUresult status = driver().cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    if (status == CUDA_SUCCESS) info = {free_bytes, total_bytes};
+    return status;
+}
+
+CUresult DriverPort::reserve(std::uint64_t bytes, Address& address) {
+    const InContext in_context(context_);
+    CUdeviceptr pointer = 0;
+    const CUresult status = driver().cuMemAddressReserve(&pointer, bytes, granularity_, 0, 0);
+    if (status == CUDA_SUCCESS) address = pointer;
+    return status;
+}
+
+CUresult DriverPort::unreserve(Address address, std::uint64_t bytes) {
+    const InContext in_context(context_);
+    return driver().cuMemAddressFree(address, bytes);
+}
+
+CUresult DriverPort::create(std::uint64_t bytes, Place place, CUmemGenericAllocationHandle& handle) {
+    const InContext in_context(context_);
+    const CUmemAllocationProp prop = properties(place);
+    return driver().cuMemCreate(&handle, bytes, &prop, 0);
+}
+
+CUresult DriverPort::release(CUmemGenericAllocationHandle handle) {
+    const InContext in_context(context_);
+    return driver().cuMemRelease(handle);
+}
+
+CUresult DriverPort::map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                         Place place) {
+    const InContext in_context(context_);
+    CUresult status = driver().cuMemMap(address, bytes, 0, handle, 0);
+    if (status != CUDA_SUCCESS) return status;
+    const CUmemAccessDesc access[] = {
+        {{CU_MEM_LOCATION_TYPE_DEVICE, device_}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+        {host_location_, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    // Under load the driver may answer "not ready" for a while; the bound is about a second.
+    for (int attempt = 0;; ++attempt) {
+        status = driver().cuMemSetAccess(address, bytes, access, place == Place::Host ? 2 : 1);
+        if (status != CUDA_ERROR_NOT_READY || attempt == 1000) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (status != CUDA_SUCCESS) driver().cuMemUnmap(address, bytes);
+    return status;
+}
+
+CUresult DriverPort::unmap(Address address, std::uint64_t bytes) {
+    const InContext in_context(context_);
+    return driver().cuMemUnmap(address, bytes);
+}
+
+CUresult DriverPort::pin(std::uint64_t bytes, Address& host) {
+    const InContext in_context(context_);
+    void* pointer = nullptr;
+    const CUresult status = driver().cuMemHostAlloc(&pointer, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    if (status == CUDA_SUCCESS) host = reinterpret_cast<Address>(pointer);
+    return status;
+}
+
+CUresult DriverPort::unpin(Address host) {
+    const InContext in_context(context_);
+    return driver().cuMemFreeHost(reinterpret_cast<void*>(host));
+}
+
+CUresult DriverPort::copy(Address destination, Address source, std::uint64_t bytes, Direction direction) {
+    const InContext in_context(context_);
+    return driver().cuMemcpyAsync(destination, source, bytes, stream(direction));
+}
+
+CUresult DriverPort::record(CUstream stream, CUevent& event) {
+    const InContext in_context(context_);
+    CUevent fence = nullptr;
+    {
+        const std::lock_guard lock(events_lock_);
+        if (!events_.empty()) {
+            fence = events_.back();
+            events_.pop_back();
+        }
+    }
+    CUresult status = CUDA_SUCCESS;
+    if (!fence) status = driver().cuEventCreate(&fence, CU_EVENT_DISABLE_TIMING);
+    if (status != CUDA_SUCCESS) return status;
+    status = driver().cuEventRecord(fence, stream);
+    if (status == CUDA_SUCCESS) {
+        event = fence;
+    } else {
+        recycle(fence);
+    }
+    return status;
+}
+
+CUresult DriverPort::query(CUevent event) {
+    const InContext in_context(context_);
+    return driver().cuEventQuery(event);
+}
+
+void DriverPort::recycle(CUevent event) {
+    const std::lock_guard lock(events_lock_);
+    events_.push_back(event);
+}
+
+CUresult DriverPort::wait_in_stream(CUstream stream, CUevent event) {
+    const InContext in_context(context_);
+    return driver().cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT);
+}
+
+CUresult DriverPort::health() {
+    const InContext in_context(context_);
+    const CUresult status = driver().cuStreamQuery(in_);
+    return status == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : status;
+}
+
+CUresult DriverPort::synchronize() {
+    const InContext in_context(context_);
+    return driver().cuCtxSynchronize();
+}
+
+}  // namespace lms::device

@@ -1,0 +1,283 @@
+#include "shim/device/driver_table.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "shim/device/loader.h"
+#include "shim/device/locate.h"
+#include "shim/util/log.h"
+#include "shim/util/settings.h"
+
+// The slots, in the order of the rows. Each starts at a stub of its own that loads the driver and goes on to
+// the function asked for; loading replaces it. A slot whose function the driver lacks keeps its stub. The
+// stubs push the row's index and save every register that may carry an argument; arguments on the stack stay
+// where they are.
+asm(R"(
+        .text
+        .type lms_lazy_call, @function
+lms_lazy_call:
+        .cfi_startproc
+        .cfi_adjust_cfa_offset 8
+        subq    $192, %rsp
+        .cfi_adjust_cfa_offset 192
+        movq    %rdi, 0(%rsp)
+        movq    %rsi, 8(%rsp)
+        movq    %rdx, 16(%rsp)
+        movq    %rcx, 24(%rsp)
+        movq    %r8, 32(%rsp)
+        movq    %r9, 40(%rsp)
+        movq    %rax, 48(%rsp)
+        movups  %xmm0, 64(%rsp)
+        movups  %xmm1, 80(%rsp)
+        movups  %xmm2, 96(%rsp)
+        movups  %xmm3, 112(%rsp)
+        movups  %xmm4, 128(%rsp)
+        movups  %xmm5, 144(%rsp)
+        movups  %xmm6, 160(%rsp)
+        movups  %xmm7, 176(%rsp)
+        movl    192(%rsp), %edi
+        call    lms_resolve_entry
+        movq    %rax, %r11
+        movq    0(%rsp), %rdi
+        movq    8(%rsp), %rsi
+        movq    16(%rsp), %rdx
+        movq    24(%rsp), %rcx
+        movq    32(%rsp), %r8
+        movq    40(%rsp), %r9
+        movq    48(%rsp), %rax
+        movups  64(%rsp), %xmm0
+        movups  80(%rsp), %xmm1
+        movups  96(%rsp), %xmm2
+        movups  112(%rsp), %xmm3
+        movups  128(%rsp), %xmm4
+        movups  144(%rsp), %xmm5
+        movups  160(%rsp), %xmm6
+        movups  176(%rsp), %xmm7
+        addq    $200, %rsp
+        .cfi_adjust_cfa_offset -200
+        jmp     *%r11
+        .cfi_endproc
+        .size lms_lazy_call, . - lms_lazy_call
+
+        .set    lms_row, 0
+        .macro  LMS_LAZY symbol
+        .text
+lms_lazy_\symbol:
+        pushq   $lms_row
+        jmp     lms_lazy_call
+        .section .data.rel, "aw"
+        .quad   lms_lazy_\symbol
+        .set    lms_row, lms_row + 1
+        .endm
+
+        .section .data.rel, "aw"
+        .balign 8
+        .globl  lms_driver_slots
+        .hidden lms_driver_slots
+        .type   lms_driver_slots, @object
+lms_driver_slots:
+)"
+#define LMS_ENTRY(symbol, base, introduced, stream, action) "LMS_LAZY " #symbol "\n"
+#include "shim/entry_points.def"
+    R"(
+        .section .data.rel, "aw"
+        .size   lms_driver_slots, . - lms_driver_slots
+        .purgem LMS_LAZY
+        .text
+)");
+
+namespace lms::device {
+
+extern "C" __attribute__((visibility("hidden"))) Driver lms_driver_slots;
+extern "C" __attribute__((visibility("hidden"), used)) void* lms_resolve_entry(unsigned index);
+
+namespace {
+
+constexpr const char* kSoname = "libcuda.so.1";
+
+struct Library {
+    void* handle;
+    std::string path;
+};
+
+// What loading found, complete before `loaded` is set. Racing loaders agree on the library (the first to
+// publish wins) and then write the same values.
+std::atomic<const Library*> library{nullptr};
+std::array<std::atomic<void*>, kRowCount> functions{};
+std::atomic<bool> loaded{false};
+thread_local bool loading = false;
+
+std::atomic_ref<void*> slot(std::size_t index) {
+    return std::atomic_ref(reinterpret_cast<void**>(&lms_driver_slots)[index]);
+}
+
+// A libcuda that defines dlsym itself is a copy of this shim or another interposer, not a driver: calls sent
+// there would come back here.
+bool is_interposer(void* candidate) {
+    void* symbol = real_dlsym()(candidate, "dlsym");
+    dlerror();
+    return symbol != nullptr && library_of(symbol) == candidate;
+}
+
+// Loads one candidate; nullptr if it is no driver. `failure` takes the loader's reason, the first one only.
+std::unique_ptr<Library> open_driver(const std::string& path, std::string& failure) {
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        const char* reason = dlerror();
+        if (failure.empty() && reason != nullptr) failure = reason;
+        return nullptr;
+    }
+    if (handle == own_library() || is_interposer(handle)) {
+        dlclose(handle);
+        return nullptr;
+    }
+    return std::make_unique<Library>(handle, path);
+}
+
+std::unique_ptr<Library> find_driver() {
+    std::string failure;
+    if (const std::string& wanted = settings().driver_path; !wanted.empty()) {
+        if (auto found = open_driver(wanted, failure)) return found;
+        log::warn(
+            "LMS_DRIVER={}: {}; expected the path of a CUDA driver library, searching as the loader does",
+            wanted, failure.empty() ? "this is the shim itself" : failure);
+        failure.clear();
+    }
+    for (const std::string& candidate : loader_candidates(kSoname)) {
+        if (auto found = open_driver(candidate, failure)) return found;
+    }
+    if (!failure.empty()) log::warn("no CUDA driver: {}", failure);
+    return nullptr;
+}
+
+void publish(std::unique_ptr<Library> found) {
+    const Library* nobody = nullptr;
+    if (library.compare_exchange_strong(nobody, found.get())) {
+        log::debug("driver: {}", found->path);
+        found.release();  // for the life of the process
+    } else {
+        dlclose(found->handle);
+    }
+}
+
+void fill_slots(void* handle) {
+    for (std::size_t i = 0; i < kRowCount; ++i) {
+        void* function = real_dlsym()(handle, kRows[i].symbol.data());
+        if (function == nullptr) continue;
+        functions[i].store(function, std::memory_order_relaxed);
+        slot(i).store(function, std::memory_order_relaxed);
+    }
+    dlerror();  // the names it lacks are no error of the app's
+}
+
+void load() noexcept {
+    loading = true;
+    try {
+        if (auto found = find_driver()) publish(std::move(found));
+        if (const Library* chosen = library.load()) fill_slots(chosen->handle);
+    } catch (...) {
+        // Out of host memory: go on as without a driver.
+    }
+    loading = false;
+    loaded.store(true, std::memory_order_release);
+}
+
+// A call that comes from inside our own dlopen (a driver's constructor) sees what is there so far.
+void ensure_loaded() {
+    if (!loaded.load(std::memory_order_acquire) && !loading) load();
+}
+
+CUresult answer_not_supported() {
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult answer_no_device() {
+    return CUDA_ERROR_NO_DEVICE;
+}
+
+// Programs print what these give without a second look, so where there is no driver they must give something.
+CUresult name_without_driver(CUresult, const char** text) {
+    if (text != nullptr) *text = "CUDA_ERROR_NO_DEVICE";
+    return CUDA_SUCCESS;
+}
+CUresult describe_without_driver(CUresult, const char** text) {
+    if (text != nullptr) *text = "no CUDA-capable device is detected";
+    return CUDA_SUCCESS;
+}
+
+void* missing_answer(std::size_t index) {
+    if (library.load() != nullptr) {
+        static constinit std::array<std::atomic<bool>, kRowCount> named{};
+        if (log::once(named[index])) {
+            log::warn("the installed driver has no {}: calls fail", kRows[index].symbol);
+        }
+        return reinterpret_cast<void*>(&answer_not_supported);
+    }
+    switch (static_cast<Entry>(index)) {
+        case Entry::cuGetErrorName:
+            return reinterpret_cast<void*>(&name_without_driver);
+        case Entry::cuGetErrorString:
+            return reinterpret_cast<void*>(&describe_without_driver);
+        default:
+            return reinterpret_cast<void*>(&answer_no_device);
+    }
+}
+
+}  // namespace
+
+// Where a call through a slot that still holds its stub goes on.
+void* lms_resolve_entry(unsigned index) {
+    ensure_loaded();
+    void* function = functions[index].load(std::memory_order_relaxed);
+    return function != nullptr ? function : missing_answer(index);
+}
+
+const Row* find_row(std::string_view symbol) {
+    // Two sorted parts: the rows of cuda.h, then those of the interop headers.
+    static constexpr const Row* kInterop = std::is_sorted_until(
+        std::begin(kRows), std::end(kRows), [](const Row& a, const Row& b) { return a.symbol < b.symbol; });
+    const auto search = [symbol](const Row* first, const Row* last) -> const Row* {
+        const Row* found = std::lower_bound(first, last, symbol,
+                                            [](const Row& a, std::string_view b) { return a.symbol < b; });
+        return found != last && found->symbol == symbol ? found : nullptr;
+    };
+    const Row* found = search(std::begin(kRows), kInterop);
+    return found != nullptr ? found : search(kInterop, std::end(kRows));
+}
+
+const Driver& driver() {
+    ensure_loaded();
+    return lms_driver_slots;
+}
+
+bool driver_available() {
+    return driver_handle() != nullptr;
+}
+
+bool driver_has(Entry entry) {
+    return driver_address(entry) != nullptr;
+}
+
+void* driver_address(Entry entry) {
+    ensure_loaded();
+    return functions[static_cast<std::size_t>(entry)].load(std::memory_order_relaxed);
+}
+
+void* driver_handle() {
+    ensure_loaded();
+    const Library* found = library.load();
+    return found != nullptr ? found->handle : nullptr;
+}
+
+const char* driver_path() {
+    ensure_loaded();
+    const Library* found = library.load();
+    return found != nullptr ? found->path.c_str() : "";
+}
+
+}  // namespace lms::device

@@ -1,0 +1,71 @@
+// The port to one GPU: the little the engine needs of a driver, so that it runs over the real one, the
+// simulated one and the fake of the tests alike.
+//
+// Conventions, said once: sizes in bytes; addresses are device addresses; every call returns a CUresult and
+// leaves its outputs alone unless that is CUDA_SUCCESS; every call may be made from any thread, with any or
+// no context current and in any capture mode (the port sees to both); none throws. "Enqueues" means the call
+// returns at once.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/device/cuda_api.h"
+
+namespace lms::device {
+
+using Address = std::uint64_t;
+
+enum class Place { Device, Host };
+
+// Which of the shim's own streams a copy runs on. Both run at the same time, beside the app's.
+enum class Direction { In, Out };
+
+struct MemoryInfo {
+    std::uint64_t free_bytes;
+    std::uint64_t total_bytes;
+};
+
+class Port {
+  public:
+    virtual ~Port() = default;
+
+    // Facts of the device, probed once.
+    virtual std::uint64_t granularity() const = 0;  // every size and address below is a multiple of it
+    virtual bool maps_host_memory() const = 0;  // create(Place::Host) works, and kernels reach it by map()
+    virtual CUresult memory_info(MemoryInfo& info) = 0;
+
+    // Addresses. The memory behind them: physical memory, by handle; one handle may be mapped at several
+    // addresses.
+    virtual CUresult reserve(std::uint64_t bytes, Address& address) = 0;
+    virtual CUresult unreserve(Address address, std::uint64_t bytes) = 0;
+    virtual CUresult create(std::uint64_t bytes, Place place, CUmemGenericAllocationHandle& handle) = 0;
+    virtual CUresult release(CUmemGenericAllocationHandle handle) = 0;
+    // Maps the whole handle, readable and writable by kernels (and, for Place::Host, by the CPU).
+    virtual CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                         Place place) = 0;
+    virtual CUresult unmap(Address address, std::uint64_t bytes) = 0;
+
+    // Pinned host memory, for devices that cannot map host memory behind an address. The pointer serves as an
+    // Address in copy().
+    virtual CUresult pin(std::uint64_t bytes, Address& host) = 0;
+    virtual CUresult unpin(Address host) = 0;
+
+    // Enqueues a copy on the shim's stream of that direction.
+    virtual CUresult copy(Address destination, Address source, std::uint64_t bytes, Direction direction) = 0;
+    virtual CUstream stream(Direction direction) const = 0;
+
+    // Events without timing. record() leaves a fence in `stream` (an app's or ours); the event is the
+    // caller's until recycle().
+    virtual CUresult record(CUstream stream, CUevent& event) = 0;
+    virtual CUresult query(CUevent event) = 0;  // CUDA_SUCCESS: passed; CUDA_ERROR_NOT_READY: not yet
+    virtual void recycle(CUevent event) = 0;
+    // Work submitted to `stream` from now on waits for `event`.
+    virtual CUresult wait_in_stream(CUstream stream, CUevent event) = 0;
+    // CUDA_SUCCESS, or the error after which nothing on this device works any more (a kernel's fault is
+    // sticky).
+    virtual CUresult health() = 0;
+    // Blocks until all work submitted to the device so far is done.
+    virtual CUresult synchronize() = 0;
+};
+
+}  // namespace lms::device

@@ -1,0 +1,38 @@
+// The state of the calling thread around the shim's own driver calls.
+#pragma once
+
+#include "shim/device/driver_table.h"
+
+namespace lms::device {
+
+// While it lives, driver calls of this thread count as RELAXED for stream capture: they neither join nor
+// invalidate a capture of the app's, on this or another thread.
+class RelaxedCapture {
+  public:
+    RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+    ~RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+    RelaxedCapture(const RelaxedCapture&) = delete;
+    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+  private:
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+// The same, with `context` current.
+class InContext {
+  public:
+    explicit InContext(CUcontext context) : status_(driver().cuCtxPushCurrent_v2(context)) {}
+    ~InContext() {
+        CUcontext popped;
+        if (status_ == CUDA_SUCCESS) driver().cuCtxPopCurrent_v2(&popped);
+    }
+    InContext(const InContext&) = delete;
+    InContext& operator=(const InContext&) = delete;
+    CUresult status() const { return status_; }
+
+  private:
+    RelaxedCapture relaxed_;
+    CUresult status_;
+};
+
+}  // namespace lms::device
