@@ -1,0 +1,64 @@
+// Physical memory, pooled: creating a block costs several times a remap, so a block freed by one chunk serves
+// the next.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "shim/core/arena.h"
+#include "shim/device/port.h"
+
+namespace lms::engine {
+
+// A piece of device or host memory. Copies go through `alias`, its own permanent address, never through the
+// app's, so the app's address can be remapped while a copy runs.
+struct Block {
+    device::Place place = device::Place::Device;
+    // Pinned host memory that cannot be mapped behind an address: `alias` is its host pointer, and it has no
+    // handle.
+    bool pinned = false;
+    CUmemGenericAllocationHandle handle = 0;
+    device::Address alias = 0;
+    std::uint64_t bytes = 0;
+};
+
+class BlockPool {
+  public:
+    // Blocks of `place`. Aliases come from `aliases`, guarded by the session's lock like everything here;
+    // where the device cannot map host memory, host blocks are pinned memory instead and have no handle.
+    BlockPool(device::Port& port, device::Place place, core::Arena& aliases)
+        : port_(port), place_(place), aliases_(aliases) {}
+
+    // A free block of exactly `bytes`. Needs the session's lock.
+    std::optional<Block> take(std::uint64_t bytes);
+    // Returns a block nobody's work uses any more. Needs the session's lock.
+    void put(const Block& block);
+
+    // Makes a new block; drops `lock`, the session's, around the driver calls. Whether it may be made is the
+    // caller's to decide first: from here on it counts as held.
+    CUresult create(std::uint64_t bytes, Block& block, std::unique_lock<std::mutex>& lock);
+    // Gives free blocks back to the driver until at least `bytes` are, or none is left; returns how many
+    // bytes were. Drops `lock` around the driver calls. What the driver does not take back stays held for
+    // good.
+    std::uint64_t trim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+
+    std::uint64_t held_bytes() const { return held_bytes_; }  // created and not given back
+    std::uint64_t free_bytes() const { return free_bytes_; }  // of those, in no use
+
+  private:
+    CUresult make(Block& block);
+    bool destroy(const Block& block);
+    bool pinned() const { return place_ == device::Place::Host && !port_.maps_host_memory(); }
+
+    device::Port& port_;
+    device::Place place_;
+    core::Arena& aliases_;
+    std::map<std::uint64_t, std::vector<Block>> free_;  // by size
+    std::uint64_t held_bytes_ = 0;
+    std::uint64_t free_bytes_ = 0;
+};
+
+}  // namespace lms::engine

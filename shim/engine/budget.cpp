@@ -1,0 +1,74 @@
+#include "shim/engine/budget.h"
+
+#include <algorithm>
+
+#include "shim/core/chunking.h"
+
+namespace lms::engine {
+
+namespace {
+
+std::uint64_t minus(std::uint64_t a, std::uint64_t b) {
+    return a > b ? a - b : 0;
+}
+
+std::uint64_t capped(const Settings& settings, std::uint64_t total_bytes) {
+    return std::min(total_bytes, settings.limit_bytes.value_or(total_bytes));
+}
+
+struct Look {
+    device::MemoryInfo info;
+    std::uint64_t held_by_others;  // and by the program's unmanaged allocations
+};
+
+CUresult look(State& state, std::unique_lock<std::mutex>& lock, Look& look) {
+    const std::uint64_t held_before = state.device_blocks.held_bytes();
+    lock.unlock();
+    const CUresult status = state.port.memory_info(look.info);
+    lock.lock();
+    // Other threads make and give back blocks meanwhile. What is ours must not be taken for others': that
+    // would shrink the budget until the next look.
+    const std::uint64_t held = std::max(held_before, state.device_blocks.held_bytes());
+    look.held_by_others = minus(look.info.total_bytes - look.info.free_bytes, held);
+    return status;
+}
+
+}  // namespace
+
+std::uint64_t default_reserve(std::uint64_t total_bytes) {
+    return std::min<std::uint64_t>(total_bytes / 64, 512ull << 20);
+}
+
+CUresult refresh_budget(State& state, std::unique_lock<std::mutex>& lock) {
+    Look now{};
+    const CUresult status = look(state, lock, now);
+    if (status != CUDA_SUCCESS) return status;
+    const std::uint64_t total = capped(state.settings, now.info.total_bytes);
+    const std::uint64_t reserve = state.settings.reserve_bytes.value_or(default_reserve(total));
+    state.budget_bytes = minus(total, reserve + now.held_by_others);
+    return status;
+}
+
+std::uint64_t capacity_bytes(const State& state) {
+    return minus(state.budget_bytes + state.host_limit_bytes,
+                 2 * core::largest_chunk(state.budget_bytes, state.granularity));
+}
+
+std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings) {
+    const std::uint64_t host = settings.host_limit_bytes.value_or(util::default_host_limit_bytes());
+    return capped(settings, total_bytes) + (settings.meminfo == MemInfo::Enlarged ? host : 0);
+}
+
+CUresult visible_memory(State& state, std::unique_lock<std::mutex>& lock, device::MemoryInfo& info) {
+    Look now{};
+    const CUresult status = look(state, lock, now);
+    if (status != CUDA_SUCCESS) return status;
+    info.total_bytes = visible_total(now.info.total_bytes, state.settings);
+    const std::uint64_t reserve =
+        state.settings.reserve_bytes.value_or(default_reserve(now.info.total_bytes));
+    info.free_bytes =
+        minus(info.total_bytes, reserve + now.held_by_others + state.residency.allocated_bytes());
+    return status;
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,28 @@
+// The PTX in what a program hands to the driver as code: plain text, a fat binary, or the wrapper that nvcc
+// leaves around one or several.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lms::engine {
+
+// PTX as it was found, which may be compressed.
+struct PackedPtx {
+    enum class Coding : std::uint8_t { Plain, Lz4, Zstd };
+    Coding coding = Coding::Plain;
+    std::uint64_t plain_bytes = 0;
+    std::string bytes;
+};
+
+// Copies the PTX out of `image`, one for each fat binary in it: that for the newest GPUs. Empty where there
+// is native code alone. The driver has accepted the image, so its own headers are believed; without `bytes`
+// it is as long as they say.
+std::vector<PackedPtx> find_ptx(const void* image, std::optional<std::uint64_t> bytes = std::nullopt);
+
+// Nothing where it does not unpack to what its header said.
+std::optional<std::string> unpack(const PackedPtx& ptx);
+
+}  // namespace lms::engine

@@ -1,0 +1,107 @@
+#include "shim/engine/fences.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace lms::engine {
+
+bool Fence::passed() const {
+    // An error is the app's own (a sticky fault, a context gone): nothing of it will run any more.
+    return port_.query(event_) != CUDA_ERROR_NOT_READY;
+}
+
+StreamKey key_of(CUstream stream) {
+    if (stream == nullptr) stream = CU_STREAM_LEGACY;
+    if (stream != CU_STREAM_PER_THREAD) return reinterpret_cast<StreamKey>(stream);
+    static std::atomic<StreamKey> next{0};
+    // Handles are pointers, so the upper half of the key space is free.
+    thread_local const StreamKey mine = (StreamKey{1} << 63) | ++next;
+    return mine;
+}
+
+FencePtr Fences::record(CUstream stream) {
+    CUevent event = nullptr;
+    if (port_.record(stream, event) != CUDA_SUCCESS) return nullptr;
+    return std::make_shared<Fence>(port_, event);
+}
+
+core::Use Fences::add(StreamKey stream, FencePtr fence) {
+    const auto [it, is_new] = ids_.try_emplace(stream, 0);
+    if (is_new) {
+        // A timeline whose fences have all passed can go on as another stream's.
+        const auto idle = std::find_if(orphans_.begin(), orphans_.end(),
+                                       [&](core::TimelineId id) { return lines_[id].pending.empty(); });
+        if (idle != orphans_.end()) {
+            it->second = *idle;
+            orphans_.erase(idle);
+        } else {
+            it->second = timelines_.create();
+            lines_.resize(it->second + 1);
+        }
+    }
+    Line& line = lines_[it->second];
+    line.pending.push_back({++line.last, std::move(fence)});
+    ++pending_;
+    return {it->second, line.last};
+}
+
+void Fences::forget(StreamKey stream) {
+    const auto it = ids_.find(stream);
+    if (it == ids_.end()) return;
+    orphans_.push_back(it->second);
+    ids_.erase(it);
+}
+
+FencePtr Fences::fence_of(const core::Use& use) const {
+    if (timelines_.finished(use)) return nullptr;
+    for (const Pending& pending : lines_[use.timeline].pending) {
+        if (pending.position >= use.position) return pending.fence;
+    }
+    return nullptr;
+}
+
+void Fences::poll(std::unique_lock<std::mutex>& lock) {
+    struct Look {
+        core::TimelineId timeline;
+        std::vector<Pending> fences;
+        std::size_t passed = 0;
+    };
+    std::vector<Look> looks;
+    for (core::TimelineId id = 0; id < lines_.size(); ++id) {
+        if (!lines_[id].pending.empty())
+            looks.push_back({id, {lines_[id].pending.begin(), lines_[id].pending.end()}});
+    }
+    lock.unlock();
+    for (Look& look : looks) {
+        // A stream passes its fences in order, so the newest passed one is found by bisection.
+        look.passed = static_cast<std::size_t>(
+            std::partition_point(look.fences.begin(), look.fences.end(),
+                                 [](const Pending& pending) { return pending.fence->passed(); }) -
+            look.fences.begin());
+    }
+    lock.lock();
+    for (const Look& look : looks) {
+        if (look.passed == 0) continue;
+        const std::uint64_t position = look.fences[look.passed - 1].position;
+        auto& pending = lines_[look.timeline].pending;
+        while (!pending.empty() && pending.front().position <= position) {
+            pending.pop_front();
+            --pending_;
+        }
+        timelines_.complete(look.timeline, position);
+    }
+}
+
+bool wait_until(const Fence& fence, std::chrono::steady_clock::time_point deadline) {
+    using namespace std::chrono_literals;
+    auto pause = 2us;
+    while (!fence.passed()) {
+        if (std::chrono::steady_clock::now() >= deadline) return false;
+        std::this_thread::sleep_for(pause);
+        pause = std::min(pause * 2, 100us);
+    }
+    return true;
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,82 @@
+// Fences of all streams, the app's and ours, and how far each stream has come.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "shim/core/timelines.h"
+#include "shim/device/port.h"
+
+namespace lms::engine {
+
+// One recorded event. Shared, because a thread may wait for it while another sees that it has passed.
+class Fence {
+  public:
+    Fence(device::Port& port, CUevent event) : port_(port), event_(event) {}
+    ~Fence() { port_.recycle(event_); }
+    Fence(const Fence&) = delete;
+    Fence& operator=(const Fence&) = delete;
+
+    bool passed() const;
+    CUevent event() const { return event_; }
+
+  private:
+    device::Port& port_;
+    CUevent event_;
+};
+using FencePtr = std::shared_ptr<Fence>;
+
+// What tells one stream from another: its handle, or for the per-thread default stream the thread's own key.
+using StreamKey = std::uint64_t;
+
+// The key of `stream`; a handle of 0 means the legacy stream (callers have resolved the per-thread forms).
+StreamKey key_of(CUstream stream);
+
+class Fences {
+  public:
+    Fences(device::Port& port, core::Timelines& timelines) : port_(port), timelines_(timelines) {}
+
+    // Records a fence in `stream` now, without the session's lock. Null when the driver refused.
+    FencePtr record(CUstream stream);
+
+    // The calls below need the session's lock.
+
+    // Enters a recorded fence as the newest of its stream; the returned use is finished when it has passed.
+    core::Use add(StreamKey stream, FencePtr fence);
+    // The stream is gone; another may get the same key, and nothing orders its work after this one's.
+    void forget(StreamKey stream);
+    // The first fence whose passing means that `use` is finished; null when it is.
+    FencePtr fence_of(const core::Use& use) const;
+    // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.
+    void poll(std::unique_lock<std::mutex>& lock);
+    // Fences not yet known to have passed.
+    std::size_t pending() const { return pending_; }
+
+  private:
+    struct Pending {
+        std::uint64_t position;
+        FencePtr fence;
+    };
+    struct Line {
+        std::uint64_t last = 0;
+        std::deque<Pending> pending;
+    };
+
+    device::Port& port_;
+    core::Timelines& timelines_;
+    std::unordered_map<StreamKey, core::TimelineId> ids_;
+    std::vector<Line> lines_;                // by TimelineId
+    std::vector<core::TimelineId> orphans_;  // of streams that are gone
+    std::size_t pending_ = 0;
+};
+
+// Waits until `fence` has passed, at most until `deadline`; true when it has. Polls, because a driver wait
+// has no bound.
+bool wait_until(const Fence& fence, std::chrono::steady_clock::time_point deadline);
+
+}  // namespace lms::engine

@@ -1,0 +1,16 @@
+// Objects of the driver that hold addresses (textures): what they name stays on the device while they live.
+#pragma once
+
+#include <vector>
+
+#include "shim/engine/submit.h"
+
+namespace lms::engine {
+
+// Thread-safe. `object` is the driver's handle.
+
+// The object names what is kept from now on, instead of what it named before.
+void object_names(const void* object, std::vector<KeptIn> kept);
+void object_gone(const void* object);
+
+}  // namespace lms::engine

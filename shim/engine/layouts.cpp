@@ -1,0 +1,95 @@
+#include "shim/engine/layouts.h"
+
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "shim/device/driver_table.h"
+#include "shim/util/settings.h"
+
+namespace lms::engine {
+
+namespace {
+
+// Never destroyed: other libraries' exit handlers launch kernels too.
+struct Cache {
+    std::shared_mutex mutex;
+    std::unordered_map<CUfunction, std::shared_ptr<const Layout>> layouts;
+};
+
+Cache& cache() {
+    static Cache& instance = *new Cache;
+    return instance;
+}
+
+// Both queries (CUDA 12.4 and later) answer CUDA_ERROR_INVALID_VALUE past the last parameter.
+template <typename Query>
+bool ask(Query query, std::vector<Parameter>& parameters) {
+    for (std::size_t index = 0;; ++index) {
+        std::size_t offset = 0;
+        std::size_t bytes = 0;
+        const CUresult status = query(index, &offset, &bytes);
+        if (status == CUDA_SUCCESS) {
+            parameters.push_back({offset, bytes});
+        } else {
+            return status == CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+}
+
+std::vector<const void*> owners_of(CUfunction function) {
+    std::vector<const void*> owners;
+    CUmodule module = nullptr;
+    if (device::driver().cuFuncGetModule(&module, function) == CUDA_SUCCESS) owners.push_back(module);
+    CUlibrary library = nullptr;
+    if (device::driver().cuKernelGetLibrary(&library, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS)
+        owners.push_back(library);
+    return owners;
+}
+
+Layout look(CUfunction function) {
+    const device::Driver& driver = device::driver();
+    Layout layout;
+    layout.owners = owners_of(function);
+    if (settings().safety == Safety::Opaque)
+        layout.addresses = addresses_of(layout.owners, name_of(function));
+    layout.known =
+        ask([&](std::size_t index, std::size_t* offset,
+                std::size_t* bytes) { return driver.cuFuncGetParamInfo(function, index, offset, bytes); },
+            layout.parameters);
+    if (layout.known) return layout;
+    layout.parameters.clear();
+    layout.known = ask(
+        [&](std::size_t index, std::size_t* offset, std::size_t* bytes) {
+            return driver.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), index, offset, bytes);
+        },
+        layout.parameters);
+    return layout;
+}
+
+}  // namespace
+
+std::string name_of(CUfunction function) {
+    const char* name = nullptr;
+    if (device::driver().cuFuncGetName(&name, function) == CUDA_SUCCESS && name) return name;
+    const CUresult status = device::driver().cuKernelGetName(&name, reinterpret_cast<CUkernel>(function));
+    return status == CUDA_SUCCESS && name ? name : "";
+}
+
+std::shared_ptr<const Layout> layout_of(CUfunction function) {
+    {
+        const std::shared_lock lock(cache().mutex);
+        const auto it = cache().layouts.find(function);
+        if (it != cache().layouts.end()) return it->second;
+    }
+    auto layout = std::make_shared<const Layout>(look(function));
+    const std::unique_lock lock(cache().mutex);
+    return cache().layouts.try_emplace(function, std::move(layout)).first->second;
+}
+
+void forget_layouts() {
+    const std::unique_lock lock(cache().mutex);
+    cache().layouts.clear();
+}
+
+}  // namespace lms::engine

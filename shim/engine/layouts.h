@@ -1,0 +1,30 @@
+// The parameter layouts of kernels, asked of the driver once each.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shim/device/cuda_api.h"
+#include "shim/engine/opaque.h"
+#include "shim/engine/working_set.h"
+
+namespace lms::engine {
+
+struct Layout {
+    bool known = false;  // the driver told; else the launch could hold anything
+    std::vector<Parameter> parameters;
+    std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells
+    Addresses addresses = Addresses::Told;  // in LMS_SAFETY=opaque; elsewhere nobody asks
+};
+
+// The kernel's name as in its code; empty where the driver (before 12.3) does not tell.
+std::string name_of(CUfunction function);
+
+// The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.
+std::shared_ptr<const Layout> layout_of(CUfunction function);
+
+// Drops what is known: handles of unloaded modules are used again for other kernels.
+void forget_layouts();
+
+}  // namespace lms::engine

@@ -1,0 +1,311 @@
+#include "shim/engine/mover.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+#include "shim/engine/budget.h"
+#include "shim/engine/observe.h"
+#include "shim/engine/release.h"
+#include "shim/engine/room.h"
+#include "shim/util/log.h"
+#include "shim/util/units.h"
+
+namespace lms::engine {
+
+using core::ChunkId;
+using core::Residency;
+using namespace std::chrono_literals;
+
+namespace {
+
+// How long work may be held up before it is let through with what is missing used in place, or before the
+// next thread gets its try.
+constexpr auto kBound = 1s;
+// How long one look at a fence or for a change lasts.
+constexpr auto kGlance = 5ms;
+
+std::uint64_t bytes_of(std::span<const Need> needs, const Residency& residency) {
+    std::uint64_t sum = 0;
+    for (const Need& need : needs) {
+        if (!gone(need, residency)) sum += residency.chunk(need.chunk).bytes;
+    }
+    return sum;
+}
+
+}  // namespace
+
+// A place in the queue of movers; constructed, it is this thread's turn.
+class Mover::Turn {
+  public:
+    Turn(Mover& mover, std::unique_lock<std::mutex>& lock) : mover_(mover) { await(lock); }
+    ~Turn() { leave(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    // Lets everyone else who waits go first.
+    void give_way(std::unique_lock<std::mutex>& lock) {
+        leave();
+        await(lock);
+    }
+
+  private:
+    void await(std::unique_lock<std::mutex>& lock) {
+        mover_.queue_.push_back(this);
+        mover_.state_.changed.wait(lock, [&] { return mover_.queue_.front() == this; });
+    }
+    void leave() {
+        mover_.queue_.pop_front();
+        mover_.state_.changed.notify_all();
+    }
+
+    Mover& mover_;
+};
+
+void let_go(State& state, const Hold& hold) {
+    for (const ChunkId id : hold.pinned) state.residency.unpin(id);
+    for (const ChunkId id : hold.in_place) state.residency.unpin_in_place(id);
+    state.changed.notify_all();
+}
+
+// Pins what is on the device; true when that is all.
+bool Mover::hold_present(std::span<const Need> needs, Hold& hold, std::vector<Need>& missing) {
+    Residency& residency = state_.residency;
+    for (const Need& need : needs) {
+        if (gone(need, residency)) continue;
+        residency.cancel_out(need.chunk);
+        const core::State where = residency.chunk(need.chunk).state;
+        if (where == core::State::Resident || where == core::State::Filling) {
+            residency.pin(need.chunk);
+            hold.pinned.push_back(need.chunk);
+        } else {
+            missing.push_back(need);
+        }
+    }
+    return missing.empty();
+}
+
+CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lock<std::mutex>& lock) {
+    for (const Need& need : needs) {
+        if (!gone(need, state_.residency)) state_.residency.touch(need.chunk);
+    }
+    std::vector<Need> missing;
+    if (hold_present(needs, hold, missing)) return CUDA_SUCCESS;
+    // Moving what does not fit anyway would lose what is to be overwritten.
+    if (never_fits(needs, lock)) {
+        let_go(state_, hold);
+        hold.pinned.clear();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    // What waits its turn holds nothing, or two that wait could starve each other.
+    let_go(state_, hold);
+    hold.pinned.clear();
+
+    const std::uint64_t since = trace::now_ns();
+    Turn turn(*this, lock);
+    CUresult status = CUDA_SUCCESS;
+    for (auto deadline = Clock::now() + kBound;;) {
+        missing.clear();
+        if (hold_present(needs, hold, missing)) break;
+        const Step result = step(missing, lock);
+        std::erase_if(missing, [&](const Need& need) { return gone(need, state_.residency); });
+        if (result == Step::Moved) deadline = Clock::now() + kBound;
+        const bool late = Clock::now() >= deadline;
+        if ((result == Step::Impossible || late) && state_.port.maps_host_memory()) {
+            const bool all_on_host = std::all_of(missing.begin(), missing.end(), [&](const Need& need) {
+                return state_.residency.chunk(need.chunk).state == core::State::OnHost;
+            });
+            if (all_on_host) {
+                for (const Need& need : missing) {
+                    state_.residency.pin_in_place(need.chunk);
+                    hold.in_place.push_back(need.chunk);
+                }
+                trace::add(trace::counters().in_place_launches);
+                break;
+            }
+        }
+        let_go(state_, hold);
+        hold.pinned.clear();
+        if (result == Step::Impossible && !missing.empty()) {
+            lock.unlock();
+            status = state_.port.health();
+            lock.lock();
+            if (status == CUDA_SUCCESS) status = CUDA_ERROR_OUT_OF_MEMORY;
+            break;
+        }
+        if (late) {
+            static std::atomic<bool> said;
+            if (log::once(said)) log::warn("a launch waits for GPU memory that other work holds");
+            turn.give_way(lock);
+            deadline = Clock::now() + kBound;
+        }
+    }
+    note_stall(state_, "launch waits for its buffers", since, trace::now_ns());
+    return status;
+}
+
+bool Mover::never_fits(std::span<const Need> needs, std::unique_lock<std::mutex>& lock) {
+    const std::uint64_t bytes = bytes_of(needs, state_.residency);
+    if (state_.port.maps_host_memory() || bytes <= state_.budget_bytes) return false;
+    refresh_budget(state_, lock);
+    return bytes > state_.budget_bytes;
+}
+
+// One attempt to get further with `missing`: fills, if there is room for any; else makes room; else waits a
+// while.
+Mover::Step Mover::step(std::span<const Need> missing, std::unique_lock<std::mutex>& lock) {
+    Residency& residency = state_.residency;
+    settle(state_, lock);
+    reap(state_, lock);
+    if (opaque_busy(state_)) {
+        if (state_.opaque_pending > 0) {
+            wait_for_change(lock);
+        } else {
+            wait_for_uses(state_.opaque_uses, lock);
+        }
+        return Step::Waited;
+    }
+    std::vector<Need> able;
+    const Need* busy = nullptr;
+    for (const Need& need : missing) {
+        if (gone(need, residency)) continue;
+        if (residency.may_come_in(need.chunk)) {
+            able.push_back(need);
+        } else {
+            busy = &need;
+        }
+    }
+    if (able.empty()) {
+        if (!busy) return Step::Waited;
+        const std::vector<core::Use>& uses = residency.chunk(busy->chunk).uses;
+        if (uses.empty()) {
+            wait_for_change(lock);
+        } else {
+            wait_for_uses(uses, lock);
+        }
+        return Step::Waited;
+    }
+    const std::uint64_t start = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
+    for (const std::uint64_t limit : {start, state_.budget_bytes}) {
+        std::vector<Fill> fills;
+        std::uint64_t taken = 0;  // and not yet counted as on the device
+        for (const Need& need : able) {
+            if (gone(need, residency)) continue;
+            const auto block =
+                device_block(state_, residency.chunk(need.chunk).bytes, limit - std::min(limit, taken), lock);
+            if (!block) continue;
+            fills.push_back({need, *block});
+            taken += block->bytes;
+        }
+        if (!fills.empty()) return fill_now(fills, lock);
+        const Step made = make_room(bytes_of(able, residency), limit, lock);
+        if (made != Step::Impossible || limit == state_.budget_bytes) return made;
+    }
+    return Step::Impossible;
+}
+
+// Evicts at least `bytes` of what is idle. With `limit` at the budget there is no more room to be had
+// otherwise, so it then waits for something to become idle.
+Mover::Step Mover::make_room(std::uint64_t bytes, std::uint64_t limit, std::unique_lock<std::mutex>& lock) {
+    Residency& residency = state_.residency;
+    // Looking for blocks may have dropped the lock.
+    if (opaque_busy(state_)) return Step::Waited;
+    std::vector<ChunkId> victims;
+    for (std::uint64_t sum = 0; sum < bytes;) {
+        const ChunkId victim = residency.next_victim(bytes - sum, Residency::InFlight::Refuse);
+        if (victim == core::kNoChunk || !residency.begin_out(victim)) break;
+        victims.push_back(victim);
+        sum += residency.chunk(victim).bytes;
+    }
+    if (!victims.empty()) return evict_now(victims, lock);
+    if (limit < state_.budget_bytes) return Step::Impossible;
+
+    const ChunkId busy = residency.next_victim(bytes, Residency::InFlight::Accept);
+    if (busy != core::kNoChunk) {
+        wait_for_uses(residency.chunk(busy).uses, lock);
+        return Step::Waited;
+    }
+    if (!state_.filling.empty()) {
+        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+        return Step::Waited;
+    }
+    if (!state_.dying.empty()) {
+        wait_for_uses({state_.dying.front().free}, lock);
+        return Step::Waited;
+    }
+    if (state_.holders > 0) {
+        wait_for_change(lock);
+        return Step::Waited;
+    }
+    return Step::Impossible;
+}
+
+Mover::Step Mover::fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock) {
+    switch (fill(state_, fills, lock)) {
+        case Outcome::Moved:
+            return Step::Moved;
+        case Outcome::Cancelled:
+            return Step::Waited;
+        default:
+            return Step::Impossible;
+    }
+}
+
+Mover::Step Mover::evict_now(std::span<const ChunkId> victims, std::unique_lock<std::mutex>& lock) {
+    switch (evict(state_, victims, lock)) {
+        case Outcome::Moved:
+            return Step::Moved;
+        case Outcome::Cancelled:
+            return Step::Waited;
+        case Outcome::Failed:
+            return Step::Impossible;
+        case Outcome::NoHostMemory:
+            break;
+    }
+    // No host block was to be had; one comes back with the next fill that ends, or from a thread that frees.
+    if (!state_.filling.empty()) {
+        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+        return Step::Waited;
+    }
+    if (state_.holders > 0) {
+        wait_for_change(lock);
+        return Step::Waited;
+    }
+    return Step::Impossible;
+}
+
+void Mover::wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock) {
+    FencePtr fence;
+    for (const core::Use& use : uses) {
+        fence = state_.fences.fence_of(use);
+        if (fence) break;
+    }
+    lock.unlock();
+    if (fence) wait_until(*fence, Clock::now() + kGlance);
+    lock.lock();
+}
+
+void Mover::wait_for_change(std::unique_lock<std::mutex>& lock) {
+    state_.changed.wait_for(lock, kGlance);
+}
+
+std::uint64_t Mover::relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    const Turn turn(*this, lock);
+    settle(state_, lock);
+    reap(state_, lock);
+    std::uint64_t given = state_.device_blocks.trim(bytes, lock);
+    const auto deadline = Clock::now() + kBound;
+    while (given < bytes && Clock::now() < deadline) {
+        settle(state_, lock);
+        if (opaque_busy(state_)) {
+            wait_for_uses(state_.opaque_uses, lock);
+            continue;
+        }
+        if (make_room(bytes - given, state_.budget_bytes, lock) == Step::Impossible) break;
+        given += state_.device_blocks.trim(bytes - given, lock);
+    }
+    refresh_budget(state_, lock);
+    return given;
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,60 @@
+// Decides what moves and when: chunks in before work that names them, cold ones out to make room.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "shim/engine/moves.h"
+#include "shim/engine/state.h"
+
+namespace lms::engine {
+
+// What a piece of work holds between acquire() and submitted().
+struct Hold {
+    std::vector<core::ChunkId> pinned;
+    std::vector<core::ChunkId> in_place;  // used where they are, in host memory
+    bool opaque = false;
+};
+
+// Moves are made by the thread that needs them, one thread at a time, in order of arrival; a thread that can
+// get no further within a bound lets the next one try. Launches whose chunks are all resident never queue.
+class Mover {
+  public:
+    explicit Mover(State& state) : state_(state) {}
+
+    // Pins `needs` in `hold`, each on the device (Filling counts) or, after a bound and where kernels reach
+    // host memory, in place. Needs `lock`, the session's, and drops it while it moves or waits.
+    // CUDA_ERROR_OUT_OF_MEMORY when they can never all be on the device and cannot be used in place; then
+    // nothing is held, and nothing is lost but what was to be overwritten. Needs whose buffer was freed are
+    // passed over.
+    CUresult bring_in(std::span<const Need> needs, Hold& hold, std::unique_lock<std::mutex>& lock);
+
+    // Gives device memory back to the driver, evicting if need be; the bytes given back.
+    std::uint64_t relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    enum class Step { Moved, Waited, Impossible };
+    class Turn;
+
+    bool never_fits(std::span<const Need> needs, std::unique_lock<std::mutex>& lock);
+    bool hold_present(std::span<const Need> needs, Hold& hold, std::vector<Need>& missing);
+    Step step(std::span<const Need> missing, std::unique_lock<std::mutex>& lock);
+    Step make_room(std::uint64_t bytes, std::uint64_t limit, std::unique_lock<std::mutex>& lock);
+    Step fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
+    Step evict_now(std::span<const core::ChunkId> victims, std::unique_lock<std::mutex>& lock);
+    void wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);
+    void wait_for_change(std::unique_lock<std::mutex>& lock);
+
+    State& state_;
+    std::deque<const void*> queue_;  // who moves, then who waits to
+};
+
+// Unpins what `hold` holds. Needs the session's lock.
+void let_go(State& state, const Hold& hold);
+
+}  // namespace lms::engine

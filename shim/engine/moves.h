@@ -1,0 +1,53 @@
+// The two moves, carried out: device memory in under chunks, chunks out to host memory.
+#pragma once
+
+#include <mutex>
+#include <span>
+
+#include "shim/engine/state.h"
+
+namespace lms::engine {
+
+struct Need {
+    core::ChunkId chunk;
+    // The chunk's own: what was named by a stale address may be freed, and its number given again, before it
+    // is held.
+    std::uint64_t serial;
+    // The work writes all of it before anything reads it: its old contents need not come in.
+    bool overwritten = false;
+};
+
+// Whether its buffer has been freed, or is about to go: a stale address named it, and holding it would hold
+// up the free.
+inline bool gone(const Need& need, const core::Residency& residency) {
+    const core::Chunk& chunk = residency.chunk(need.chunk);
+    return chunk.serial != need.serial || residency.allocation(chunk.allocation).dead;
+}
+
+// A chunk to come in, and the block it gets; the block goes back to the pool if it cannot.
+struct Fill {
+    Need need;
+    Block block;
+};
+
+enum class Outcome {
+    Moved,         // at least one
+    Cancelled,     // other work came in between; trying again may do
+    Failed,        // the driver refused
+    NoHostMemory,  // evict only: LMS_HOST_LIMIT, or the host, leaves none
+};
+
+// All need `lock`, the session's. Only the mover whose turn it is may call the first two; they drop the lock
+// around driver calls, and evict while it waits for the copies.
+
+// Maps the blocks and enqueues the copies; does not wait for them.
+Outcome fill(State& state, std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
+// Copies chunks that are Evicting out and remaps them, but those that a launch has claimed back meanwhile.
+Outcome evict(State& state, std::span<const core::ChunkId> victims, std::unique_lock<std::mutex>& lock);
+
+// Whether work that may reach any chunk is unfinished or about to be submitted.
+bool opaque_busy(State& state);
+// Stops the evictions that can still be stopped: such work is about to be submitted.
+void cancel_evictions(State& state);
+
+}  // namespace lms::engine

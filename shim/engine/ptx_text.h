@@ -1,0 +1,61 @@
+// PTX text taken apart as far as a look at its addresses needs: functions, their instructions, and which
+// names stand for what.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace lms::engine {
+
+// Index of a name in its function: a register, a variable, a number, another function.
+using PtxName = std::uint32_t;
+
+struct PtxOperand {
+    // "[...]" has the first name in it, "{...}", "(...)" and "a|b" have all of theirs.
+    std::vector<PtxName> names;
+    bool is_address = false;  // "[...]"
+};
+
+struct PtxInstruction {
+    std::string_view opcode;  // with its modifiers: "ld.global.u64"
+    std::vector<PtxOperand> operands;
+};
+
+// Where a variable is, or what else a name stands for.
+enum class PtxSpace : std::uint8_t { Unknown, Global, Const, Shared, Local, Param, Function };
+
+struct PtxParameter {
+    PtxName name;
+    bool is_pointer;  // it says ".ptr"
+};
+
+struct PtxFunction {
+    std::vector<PtxParameter> returns;
+    std::vector<PtxParameter> parameters;
+    std::vector<PtxInstruction> body;
+    std::vector<std::string_view> names;  // by PtxName
+    std::vector<PtxSpace> spaces;         // by PtxName, of the variables the function declares
+};
+
+// Views into `text` everywhere: it must stay.
+struct PtxModuleText {
+    struct Function {
+        std::string_view header;  // from after ".entry" or ".func" to its body
+        std::string_view body;    // within its braces; empty: declared here, defined elsewhere
+        bool is_entry;
+    };
+    std::unordered_map<std::string_view, Function> functions;
+    std::unordered_map<std::string_view, PtxSpace> variables;  // of the module
+};
+
+// Finds the functions and variables; nothing where the text is not PTX as far as that goes. Looks at each
+// character once.
+std::optional<PtxModuleText> index_ptx(std::string_view text);
+
+// Takes one function apart; nothing where it does not follow.
+std::optional<PtxFunction> parse_ptx_function(const PtxModuleText::Function& function);
+
+}  // namespace lms::engine

@@ -1,0 +1,438 @@
+#include "shim/engine/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "shim/core/chunking.h"
+#include "shim/engine/budget.h"
+#include "shim/engine/observe.h"
+#include "shim/engine/release.h"
+#include "shim/engine/room.h"
+#include "shim/engine/streams.h"
+#include "shim/trace/callstack.h"
+#include "shim/trace/writer.h"
+#include "shim/util/log.h"
+#include "shim/util/units.h"
+
+namespace lms::engine {
+
+using core::ChunkId;
+
+namespace {
+
+std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+// Buffers are a guard gap of one granule apart (State::arena), which belongs half to each neighbour.
+std::optional<core::AllocationId> allocation_near(const State& state, core::Address address) {
+    if (const auto id = state.residency.allocation_at(address)) return id;
+    const bool lower_half = address % state.granularity < state.granularity / 2;
+    return state.residency.allocation_at(lower_half ? address - state.granularity
+                                                    : address + state.granularity);
+}
+
+// The launch as the trace has it: every buffer it names, once.
+void note_launch(const State& state, const Work& work, const Hold& hold) {
+    trace::Writer* writer = trace::writer();
+    if (!writer) return;
+    std::vector<std::uint32_t> buffers;
+    for (const auto* chunks : {&hold.pinned, &hold.in_place}) {
+        for (const ChunkId id : *chunks) buffers.push_back(state.residency.chunk(id).allocation);
+    }
+    std::sort(buffers.begin(), buffers.end());
+    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+    writer->write(trace::Launch{state.device, work.label, reinterpret_cast<std::uint64_t>(work.stream),
+                                buffers, work.begin_ns, trace::now_ns()});
+}
+
+}  // namespace
+
+Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking)
+    : gpu_(gpu), port_(std::move(port)), ranking_(std::move(ranking)) {}
+
+std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> port,
+                                       std::unique_ptr<core::Ranking> ranking, const Settings& settings,
+                                       CUresult& error) {
+    device::MemoryInfo info{};
+    error = port->memory_info(info);
+    if (error != CUDA_SUCCESS) return nullptr;
+    // Addresses cost next to nothing: room for guard gaps and fragmentation, and an alias for every block.
+    const std::uint64_t unit = port->granularity() * 64;
+    const std::uint64_t host = settings.host_limit_bytes.value_or(util::default_host_limit_bytes());
+    const std::uint64_t memory = (info.total_bytes + host) / unit * unit + unit;
+    const Span span{0, 4 * memory, 2 * memory};
+    core::Address begin = 0;
+    error = port->reserve(span.app_bytes + span.alias_bytes, begin);
+    if (error != CUDA_SUCCESS) return nullptr;
+
+    std::unique_ptr<Session> session(new Session(gpu, std::move(port), std::move(ranking)));
+    session->state_ =
+        std::make_unique<State>(gpu.device, *session->port_, settings,
+                                Span{begin, span.app_bytes, span.alias_bytes}, *session->ranking_);
+    session->mover_ = std::make_unique<Mover>(*session->state_);
+    std::unique_lock lock(session->state_->mutex);
+    error = refresh_budget(*session->state_, lock);
+    if (error != CUDA_SUCCESS) return nullptr;
+    log::info("GPU budget {}, host limit {}, granularity {}, evicted memory {}",
+              util::format_bytes(session->state_->budget_bytes), util::format_bytes(host),
+              util::format_bytes(session->port_->granularity()),
+              session->port_->maps_host_memory() ? "stays addressable" : "is unmapped");
+    return session;
+}
+
+CUresult Session::allocate(std::uint64_t bytes, core::Address& address) {
+    State& state = *state_;
+    std::vector<std::string> caller;
+    if (trace::writer()) caller = trace::call_site();
+    std::unique_lock lock(state.mutex);
+    const std::uint64_t rounded = round_up(bytes, state.granularity);
+    if (rounded < bytes || !await_capacity(rounded, lock)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const auto taken = state.arena.take(rounded);
+    if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
+    const auto sizes =
+        core::cut(rounded, state.granularity, core::largest_chunk(state.budget_bytes, state.granularity));
+    const core::AllocationId id = state.residency.add(*taken, bytes, sizes);
+    const CUresult status = place(id, lock);
+    if (status != CUDA_SUCCESS) {
+        release(state, id, lock);
+        return status;
+    }
+    note_allocation(state, id, caller);
+    note_levels(state);
+    address = *taken;
+    return CUDA_SUCCESS;
+}
+
+// Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
+// that is waited for, within a bound.
+bool Session::await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    using namespace std::chrono_literals;
+    using Clock = std::chrono::steady_clock;
+    State& state = *state_;
+    if (bytes > capacity_bytes(state)) return false;
+    for (const auto deadline = Clock::now() + 1s;;) {
+        if (!state.dying.empty()) settle(state, lock);
+        reap(state, lock);
+        if (state.residency.allocated_bytes() + bytes <= capacity_bytes(state)) return true;
+        if (state.dying.empty() || Clock::now() >= deadline) return false;
+        const FencePtr fence = state.fences.fence_of(state.dying.front().free);
+        lock.unlock();
+        if (fence) wait_until(*fence, deadline);
+        lock.lock();
+    }
+}
+
+// Gives a new buffer its first memory: on the device as long as there is room without evicting, else on the
+// host.
+CUresult Session::place(core::AllocationId id, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    core::Residency& residency = state.residency;
+    const Holder holder(state);
+    const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
+    state.backing.resize(std::max<std::size_t>(
+        state.backing.size(), *std::max_element(chunks.begin(), chunks.end()) + std::size_t{1}));
+    for (const ChunkId chunk : chunks) {
+        const std::uint64_t bytes = residency.chunk(chunk).bytes;
+        const std::uint64_t limit =
+            std::min(residency.eviction_start(state.budget_bytes), state.budget_bytes);
+        const auto block = device_block(state, bytes, limit, lock);
+        if (!block) {
+            const CUresult status = back_by_host(chunk, lock);
+            if (status != CUDA_SUCCESS) return status;
+            continue;
+        }
+        residency.begin_in(chunk);
+        const core::Address where = residency.chunk(chunk).address;
+        lock.unlock();
+        const bool mapped = exchange(*port_, where, nullptr, *block);
+        lock.lock();
+        if (!mapped) {
+            residency.undo_in(chunk, false);
+            state.device_blocks.put(*block);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        state.backing[chunk].device = *block;
+        residency.mapped_empty(chunk);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult Session::back_by_host(ChunkId id, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    begin_pressure(lock);
+    // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it brings it
+    // in.
+    if (!port_->maps_host_memory()) return CUDA_SUCCESS;
+    const auto block = host_block(state, state.residency.chunk(id).bytes, lock);
+    if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
+    const core::Address where = state.residency.chunk(id).address;
+    lock.unlock();
+    const bool mapped = exchange(*port_, where, nullptr, *block);
+    lock.lock();
+    if (!mapped) {
+        state.host_blocks.put(*block);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    state.backing[id].host = *block;
+    state.residency.back_by_host(id);
+    return CUDA_SUCCESS;
+}
+
+CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address) {
+    std::vector<std::string> caller;
+    if (trace::writer()) caller = trace::call_site();
+    {
+        State& state = *state_;
+        const std::uint64_t rounded = round_up(bytes, state.granularity);
+        const std::lock_guard lock(state.mutex);
+        const auto it = std::find_if(state.dying.begin(), state.dying.end(), [&](const Dying& buffer) {
+            return buffer.stream == key_of(stream) && buffer.bytes == rounded;
+        });
+        if (it != state.dying.end()) {
+            const core::AllocationId id = it->id;
+            state.dying.erase(it);
+            note_free(state, id);
+            state.residency.revive(id, bytes);
+            note_allocation(state, id, caller);
+            address = state.residency.allocation(id).address;
+            return CUDA_SUCCESS;
+        }
+    }
+    return allocate(bytes, address);
+}
+
+CUresult Session::free(core::Address address) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const auto id = state.residency.allocation_at(address);
+    if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    state.residency.kill(*id);  // a second free, while this one waits, finds nothing
+    release(state, *id, lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult Session::free_on(CUstream stream, core::Address address) {
+    State& state = *state_;
+    CUevent event = nullptr;
+    const CUresult recorded = port_->record(stream, event);
+    if (recorded != CUDA_SUCCESS) return recorded;
+    auto fence = std::make_shared<Fence>(*port_, event);
+    std::unique_lock lock(state.mutex);
+    const auto id = state.residency.allocation_at(address);
+    if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    state.residency.kill(*id);
+    const StreamKey key = key_of(stream);
+    state.dying.push_back(
+        {*id, state.fences.add(key, std::move(fence)), key, state.residency.allocation(*id).bytes});
+    settle(state, lock);
+    return CUDA_SUCCESS;
+}
+
+std::optional<Buffer> Session::buffer_at(core::Address address) {
+    const std::lock_guard lock(state_->mutex);
+    const auto id = state_->residency.allocation_at(address);
+    if (!id) return std::nullopt;
+    return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).asked_bytes};
+}
+
+std::optional<Buffer> Session::buffer_near(core::Address address) {
+    const std::lock_guard lock(state_->mutex);
+    const auto id = allocation_near(*state_, address);
+    if (!id) return std::nullopt;
+    return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).bytes};
+}
+
+bool Session::let_through() {
+    // A trace tells of every launch.
+    if (trace::writer()) return false;
+    state_->calm_launches.fetch_add(1);
+    if (!state_->under_pressure.load()) return true;
+    state_->calm_launches.fetch_sub(1);
+    return false;
+}
+
+// From here on launches are looked at. What was let through before may use any buffer, so it counts as opaque
+// work until a fence in each stream that may hold some has passed.
+void Session::begin_pressure(std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    if (state.under_pressure.exchange(true)) return;
+    ++state.opaque_pending;
+    lock.unlock();
+    while (state.calm_launches.load() > 0) std::this_thread::sleep_for(std::chrono::microseconds(10));
+    if (per_thread_streams_used()) port_->synchronize();
+    std::vector<std::pair<StreamKey, FencePtr>> fences;
+    for (const CUstream stream : known_streams()) {
+        if (FencePtr fence = state.fences.record(stream))
+            fences.emplace_back(key_of(stream), std::move(fence));
+    }
+    lock.lock();
+    for (auto& [stream, fence] : fences) {
+        core::record_use(state.opaque_uses, state.fences.add(stream, std::move(fence)),
+                         state.residency.timelines);
+    }
+    --state.opaque_pending;
+    state.changed.notify_all();
+}
+
+void Session::name(std::span<const core::Address> addresses, std::vector<Need>& needs) {
+    const std::lock_guard lock(state_->mutex);
+    const core::Residency& residency = state_->residency;
+    std::vector<core::AllocationId> named;
+    for (const core::Address address : addresses) {
+        const auto id = allocation_near(*state_, address);
+        if (!id || std::find(named.begin(), named.end(), *id) != named.end()) continue;
+        named.push_back(*id);
+        const core::Allocation& buffer = residency.allocation(*id);
+        // Nothing submitted after a buffer's free uses it; the address was left over.
+        if (buffer.dead) continue;
+        for (const ChunkId chunk : buffer.chunks) needs.push_back({chunk, residency.chunk(chunk).serial});
+    }
+}
+
+void Session::name_range(core::Address address, std::uint64_t bytes, bool overwritten,
+                         std::vector<Need>& needs) {
+    const std::lock_guard lock(state_->mutex);
+    const core::Residency& residency = state_->residency;
+    std::vector<ChunkId> chunks;
+    residency.chunks_in(address, bytes, chunks);
+    for (const ChunkId id : chunks) {
+        const core::Chunk& chunk = residency.chunk(id);
+        if (residency.allocation(chunk.allocation).dead) continue;
+        const bool whole = address <= chunk.address && chunk.address + chunk.bytes <= address + bytes;
+        const auto it =
+            std::find_if(needs.begin(), needs.end(), [&](const Need& need) { return need.chunk == id; });
+        if (it == needs.end()) {
+            needs.push_back({id, chunk.serial, overwritten && whole});
+        } else {
+            it->overwritten = false;  // named twice: once it is read
+        }
+    }
+}
+
+CUresult Session::acquire(Work& work, Hold& hold) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    hold.opaque = work.opaque || state.settings.safety == Safety::Strict;
+    const CUresult status = mover_->bring_in(work.needs, hold, lock);
+    if (status != CUDA_SUCCESS) return status;
+    ++state.holders;
+    std::vector<ChunkId> await;
+    if (hold.opaque && state.settings.safety != Safety::Args) {
+        state.changed.wait(lock, [&] { return state.remapping == 0; });
+        cancel_evictions(state);
+        ++state.opaque_pending;
+        await = state.filling;
+    } else {
+        hold.opaque = false;
+        for (const ChunkId id : hold.pinned) {
+            if (state.residency.chunk(id).state == core::State::Filling) await.push_back(id);
+        }
+    }
+    // Fills run in order on one stream, so the latest one stands for all.
+    core::Use latest{};
+    for (const ChunkId id : await) {
+        if (state.backing[id].fill.position >= latest.position) latest = state.backing[id].fill;
+    }
+    const FencePtr fence = await.empty() ? nullptr : state.fences.fence_of(latest);
+    lock.unlock();
+    if (!fence) return CUDA_SUCCESS;
+    const CUresult waited = port_->wait_in_stream(work.stream, fence->event());
+    if (waited != CUDA_SUCCESS) submitted(work, hold);
+    return waited;
+}
+
+void Session::submitted(const Work& work, const Hold& hold) {
+    State& state = *state_;
+    const bool used = !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque;
+    FencePtr fence;
+    if (used) {
+        fence = state.fences.record(work.stream);
+        // Without a fence nobody could tell when the work ends: wait for it here.
+        if (!fence) port_->synchronize();
+    }
+    std::unique_lock lock(state.mutex);
+    if (fence) {
+        const core::Use use = state.fences.add(key_of(work.stream), fence);
+        for (const ChunkId id : hold.pinned) state.residency.use(id, use);
+        for (const ChunkId id : hold.in_place) state.residency.use(id, use);
+        if (hold.opaque) core::record_use(state.opaque_uses, use, state.residency.timelines);
+    }
+    if (hold.opaque) --state.opaque_pending;
+    --state.holders;
+    if (!work.label.empty()) note_launch(state, work, hold);
+    let_go(state, hold);
+    // Keeps the list of fences short where nothing moves and nobody else looks.
+    constexpr std::size_t kManyFences = 256;
+    if (state.fences.pending() > kManyFences) settle(state, lock);
+}
+
+CUresult Session::keep(std::span<const Need> needs, Kept& kept) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    Hold hold;
+    CUresult status = mover_->bring_in(needs, hold, lock);
+    if (status != CUDA_SUCCESS) return status;
+    const auto filling = [&] {
+        return std::any_of(hold.pinned.begin(), hold.pinned.end(), [&](ChunkId id) {
+            return state.residency.chunk(id).state == core::State::Filling;
+        });
+    };
+    while (filling()) {
+        state.changed.wait_for(lock, std::chrono::milliseconds(1));
+        settle(state, lock);
+    }
+    if (hold.in_place.empty()) {
+        for (const ChunkId id : hold.pinned) kept.chunks.push_back({id, state.residency.keep(id)});
+    } else {
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    let_go(state, hold);
+    return status;
+}
+
+void Session::unkeep(const Kept& kept) {
+    const std::lock_guard lock(state_->mutex);
+    for (const Kept::One& one : kept.chunks) state_->residency.unkeep(one.chunk, one.serial);
+    state_->changed.notify_all();
+}
+
+bool Session::relieve(std::uint64_t bytes) {
+    std::unique_lock lock(state_->mutex);
+    begin_pressure(lock);
+    return mover_->relieve(bytes, lock) > 0;
+}
+
+std::uint64_t Session::piece_bytes() const {
+    const std::lock_guard lock(state_->mutex);
+    return std::max(state_->budget_bytes / 4, core::largest_chunk(state_->budget_bytes, state_->granularity));
+}
+
+CUresult Session::visible_memory(device::MemoryInfo& info) {
+    std::unique_lock lock(state_->mutex);
+    return engine::visible_memory(*state_, lock, info);
+}
+
+void Session::stream_ends(CUstream stream) {
+    State& state = *state_;
+    const StreamKey key = key_of(stream);
+    FencePtr fence;
+    // Under pressure its work has fences of its own.
+    if (!state.under_pressure.load()) fence = state.fences.record(stream);
+    const std::lock_guard lock(state.mutex);
+    if (fence) {
+        core::record_use(state.opaque_uses, state.fences.add(key, std::move(fence)),
+                         state.residency.timelines);
+    }
+    state.fences.forget(key);
+    for (Dying& buffer : state.dying) {
+        if (buffer.stream == key) buffer.stream = 0;
+    }
+}
+
+}  // namespace lms::engine

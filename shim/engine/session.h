@@ -1,0 +1,123 @@
+// Everything the shim does for one GPU, behind the calls that entry/ makes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "shim/core/ranking.h"
+#include "shim/device/port.h"
+#include "shim/engine/mover.h"
+#include "shim/engine/state.h"
+#include "shim/util/settings.h"
+
+namespace lms::engine {
+
+// A piece of work about to be submitted: what it names, and whether it may reach more than it names.
+struct Work {
+    std::vector<Need> needs;
+    CUstream stream = CU_STREAM_LEGACY;  // never null: legacy or per-thread is spelt out
+    bool opaque = false;
+    std::string_view label;      // of a kernel, where a trace is written
+    std::uint64_t begin_ns = 0;  // likewise
+};
+
+// Which GPU, and the context through which the shim works on it (the app's, current at the first allocation).
+struct Gpu {
+    CUdevice device;
+    CUcontext context;
+};
+
+// Chunks kept on the device, each with what Residency::unkeep wants. Their buffers may be freed meanwhile.
+struct Kept {
+    struct One {
+        core::ChunkId chunk;
+        std::uint64_t serial;
+    };
+    std::vector<One> chunks;
+};
+
+// A buffer as the app knows it.
+struct Buffer {
+    core::Address address;
+    std::uint64_t bytes;
+};
+
+// Thread-safe. Calls return what the app is to get.
+class Session {
+  public:
+    // For `gpu`, behind `port`. `settings` outlives the session. Null, and why, when no addresses can be
+    // reserved.
+    static std::unique_ptr<Session> open(Gpu gpu, std::unique_ptr<device::Port> port,
+                                         std::unique_ptr<core::Ranking> ranking, const Settings& settings,
+                                         CUresult& error);
+
+    Gpu gpu() const { return gpu_; }
+
+    // A buffer of `bytes`, contents undefined, at an address that is its own for life.
+    // CUDA_ERROR_OUT_OF_MEMORY beyond the GPU and the host limit together; nothing is lost then.
+    CUresult allocate(std::uint64_t bytes, core::Address& address);
+    // The same in stream order: memory freed earlier on this stream may come back at once.
+    CUresult allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address);
+    // Frees the buffer that starts at `address`. The caller has waited for the work that uses it.
+    CUresult free(core::Address address);
+    // Frees it once `stream` has reached this point.
+    CUresult free_on(CUstream stream, core::Address address);
+
+    // Whether an address is from this session's span, in a buffer or not. No lock: the span never changes.
+    bool spans(core::Address address) const { return state_->arena.contains(address); }
+    core::Address span_begin() const { return state_->arena.begin(); }
+    core::Address span_end() const { return state_->arena.end(); }
+    // The buffer that holds `address`.
+    std::optional<Buffer> buffer_at(core::Address address);
+    // The buffer that name() takes `address` to mean: the one that holds it, and in the gap between two
+    // buffers the nearer one, for pointers past the end and to before the start. `bytes` is of its chunks.
+    std::optional<Buffer> buffer_near(core::Address address);
+
+    // While nothing moves, work is let through: true, and let_through_done() must follow once it is
+    // submitted.
+    bool let_through();
+    void let_through_done() { state_->calm_launches.fetch_sub(1); }
+
+    // Appends what the addresses, or the bytes of a range, belong to. Each buffer is named whole.
+    void name(std::span<const core::Address> addresses, std::vector<Need>& needs);
+    // The chunks of [address, address + bytes); those wholly inside are `overwritten` if the range is.
+    void name_range(core::Address address, std::uint64_t bytes, bool overwritten, std::vector<Need>& needs);
+
+    // Brings in what `work` names and makes its stream wait for it. After success submit the work, then call
+    // submitted(), whether the driver took it or not.
+    CUresult acquire(Work& work, Hold& hold);
+    void submitted(const Work& work, const Hold& hold);
+
+    // Brings `needs` in, waits until they are filled, and keeps them on the device until unkeep().
+    CUresult keep(std::span<const Need> needs, Kept& kept);
+    void unkeep(const Kept& kept);
+
+    // Makes room for memory the app gets from the driver itself; true when some was made.
+    bool relieve(std::uint64_t bytes);
+
+    // Largest number of bytes one copy should name at once, so that a buffer larger than the GPU is copied in
+    // pieces.
+    std::uint64_t piece_bytes() const;
+    CUresult visible_memory(device::MemoryInfo& info);
+
+    // Streams the app has made: their work from before the first move counts as unfinished until they have
+    // passed it.
+    void stream_ends(CUstream stream);
+
+  private:
+    Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking);
+    bool await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
+    CUresult back_by_host(core::ChunkId id, std::unique_lock<std::mutex>& lock);
+    void begin_pressure(std::unique_lock<std::mutex>& lock);
+
+    Gpu gpu_;
+    std::unique_ptr<device::Port> port_;
+    std::unique_ptr<core::Ranking> ranking_;
+    std::unique_ptr<State> state_;
+    std::unique_ptr<Mover> mover_;
+};
+
+}  // namespace lms::engine

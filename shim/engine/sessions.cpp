@@ -1,0 +1,117 @@
+#include "shim/engine/sessions.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "policy/host.h"
+#include "shim/device/driver_port.h"
+#include "shim/trace/stats.h"
+#include "shim/util/log.h"
+#include "shim/util/settings.h"
+
+namespace lms::engine {
+
+namespace {
+
+constexpr std::size_t kMaxDevices = 64;
+
+// Written under `mutex`, read without: an entry is complete before `count` says that it is there.
+struct Registry {
+    std::mutex mutex;
+    Session* opened[kMaxDevices] = {};
+    CUdevice devices[kMaxDevices] = {};
+    std::atomic<std::size_t> count{0};
+    std::atomic<core::Address> begin{0};
+    std::atomic<core::Address> end{0};
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+std::unique_ptr<policy::Host> make_policy() {
+    return policy::Host::create(settings().policy, settings().frac, settings().threshold_bytes);
+}
+
+Session* open(CUdevice device, CUcontext context) {
+    CUresult error = CUDA_SUCCESS;
+    auto port = device::DriverPort::create_for(device, context, error);
+    std::unique_ptr<Session> session;
+    if (port) session = Session::open({device, context}, std::move(port), make_policy(), settings(), error);
+    if (!session) {
+        static std::atomic<bool> said;
+        if (log::once(said)) {
+            log::warn(
+                "GPU {} stays as large as it is: its driver refused virtual memory management (error {})",
+                device, static_cast<int>(error));
+        }
+    }
+    return session.release();
+}
+
+}  // namespace
+
+bool manages(std::uint64_t bytes) {
+    // Asked before any session exists, so that a program with small allocations alone pays for none.
+    static const policy::Host& gate = []() -> const policy::Host& {
+        trace::write_counters_at_exit(settings().stats_path);
+        return *make_policy().release();
+    }();
+    return gate.is_managed(bytes);
+}
+
+Session* current_session() {
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    if (device::driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) return nullptr;
+    if (device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+    if (Session* session = session_of(device)) return session;
+
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    if (Session* session = session_of(device)) return session;
+    const std::size_t count = all.count.load();
+    if (count == kMaxDevices) return nullptr;
+    Session* session = open(device, context);
+    if (!session) return nullptr;
+    all.opened[count] = session;
+    all.devices[count] = device;
+    // An empty range first, so that no reader sees a wrong one between the two stores.
+    const core::Address begin =
+        count == 0 ? session->span_begin() : std::min(all.begin.load(), session->span_begin());
+    all.begin = begin;
+    all.end = std::max(all.end.load(), session->span_end());
+    all.count = count + 1;
+    return session;
+}
+
+Session* session_of(CUdevice device) {
+    const Registry& all = registry();
+    const std::size_t count = all.count.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < count; ++i) {
+        if (all.devices[i] == device) return all.opened[i];
+    }
+    return nullptr;
+}
+
+Session* session_at(core::Address address) {
+    for (Session* session : sessions()) {
+        if (session->spans(address)) return session;
+    }
+    return nullptr;
+}
+
+std::span<Session* const> sessions() {
+    const Registry& all = registry();
+    return {all.opened, all.count.load(std::memory_order_acquire)};
+}
+
+Bounds managed_bounds() {
+    const Registry& all = registry();
+    return {all.begin.load(std::memory_order_relaxed), all.end.load(std::memory_order_relaxed)};
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,34 @@
+// The sessions of this process, one per GPU that has managed memory.
+#pragma once
+
+#include <span>
+
+#include "shim/device/cuda_api.h"
+#include "shim/engine/session.h"
+#include "shim/engine/working_set.h"
+
+namespace lms::engine {
+
+// Thread-safe. Sessions are opened at the first managed allocation on their GPU and live as long as the
+// process: the order in which libraries exit is not ours.
+
+// Whether the policy wants an allocation of `bytes` managed (LMS_THRESHOLD).
+bool manages(std::uint64_t bytes);
+
+// The session of the current context's GPU, opened if there is none. Null without a current context, or where
+// no session can be opened (said once); the driver then serves the allocation.
+Session* current_session();
+
+// The session of `device`, or null.
+Session* session_of(CUdevice device);
+
+// The session from whose span `address` is, or null.
+Session* session_at(core::Address address);
+
+// All of them, in order of opening. One load where there is none.
+std::span<Session* const> sessions();
+
+// A range of addresses that holds all spans; empty where there is none.
+Bounds managed_bounds();
+
+}  // namespace lms::engine

@@ -1,0 +1,101 @@
+// What one session's parts share, and the one lock that guards it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "shim/core/arena.h"
+#include "shim/core/residency.h"
+#include "shim/device/port.h"
+#include "shim/engine/blocks.h"
+#include "shim/engine/fences.h"
+#include "shim/util/host_memory.h"
+#include "shim/util/settings.h"
+
+namespace lms::engine {
+
+// The memory behind one chunk, beside what Residency knows of it.
+struct Backing {
+    Block device;  // while Filling, Resident, Evicting
+    Block host;    // while OnHost, and as the source while Filling
+    core::Use fill{};
+    std::uint64_t fill_since_ns = 0;
+};
+
+// A buffer freed in stream order whose stream has not reached the free yet.
+struct Dying {
+    core::AllocationId id;
+    core::Use free;
+    StreamKey stream;  // 0 once that is gone
+    std::uint64_t bytes;
+};
+
+// The address space a session reserves: the app's buffers, then the aliases of the blocks.
+struct Span {
+    core::Address begin;
+    std::uint64_t app_bytes;
+    std::uint64_t alias_bytes;
+};
+
+// Everything below `mutex` needs it. It is never held across a driver call; the parts drop it around each.
+struct State {
+    State(int device_, device::Port& port_, const Settings& settings_, Span span, core::Ranking& ranking)
+        : device(device_),
+          port(port_),
+          settings(settings_),
+          granularity(port_.granularity()),
+          host_limit_bytes(settings_.host_limit_bytes.value_or(util::default_host_limit_bytes())),
+          arena(span.begin, span.app_bytes, granularity, granularity),
+          aliases(span.begin + span.app_bytes, span.alias_bytes, granularity, 0),
+          residency(span.begin, span.app_bytes, granularity, ranking),
+          fences(port_, residency.timelines),
+          device_blocks(port_, device::Place::Device, aliases),
+          host_blocks(port_, device::Place::Host, aliases) {}
+
+    const int device;  // CUDA ordinal
+    device::Port& port;
+    const Settings& settings;
+    const std::uint64_t granularity;
+    const std::uint64_t host_limit_bytes;
+
+    std::mutex mutex;
+    // Signalled whenever a chunk changes state, a pin goes, or opaque work is submitted.
+    std::condition_variable changed;
+    core::Arena arena;
+    core::Arena aliases;
+    core::Residency residency;
+    Fences fences;
+    BlockPool device_blocks;
+    BlockPool host_blocks;
+    std::vector<Backing> backing;        // by ChunkId
+    std::vector<core::ChunkId> window;   // being copied out, cancelled or not
+    std::vector<core::ChunkId> filling;  // Filling now, oldest first
+    std::uint32_t remapping = 0;         // chunks being remapped by the mover
+    std::vector<core::Use> opaque_uses;  // submitted work that may reach any chunk
+    std::uint32_t opaque_pending = 0;    // such work between acquire() and submitted()
+    std::uint32_t holders = 0;       // threads that hold chunks or memory, for a moment, waiting for nobody
+    std::vector<Dying> dying;        // oldest first
+    std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look
+
+    // Chunks can be used and moved beside each other from here on; before, nothing moves and launches are let
+    // through.
+    std::atomic<bool> under_pressure{false};
+    std::atomic<std::uint32_t> calm_launches{0};
+};
+
+// A thread among the holders. Made and ended with the session's lock held.
+class Holder {
+  public:
+    explicit Holder(State& state) : state_(state) { ++state_.holders; }
+    ~Holder() { --state_.holders; }
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
+
+  private:
+    State& state_;
+};
+
+}  // namespace lms::engine

@@ -1,0 +1,50 @@
+#include "shim/engine/streams.h"
+
+#include <atomic>
+#include <mutex>
+#include <unordered_set>
+
+namespace lms::engine {
+
+namespace {
+
+// Never destroyed: streams are destroyed by other libraries' exit handlers too.
+struct Registry {
+    std::mutex mutex;
+    std::unordered_set<CUstream> streams;
+    std::atomic<bool> per_thread{false};
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+}  // namespace
+
+void stream_created(CUstream stream) {
+    const std::lock_guard lock(registry().mutex);
+    registry().streams.insert(stream);
+}
+
+void stream_destroyed(CUstream stream) {
+    const std::lock_guard lock(registry().mutex);
+    registry().streams.erase(stream);
+}
+
+std::vector<CUstream> known_streams() {
+    const std::lock_guard lock(registry().mutex);
+    std::vector<CUstream> streams(registry().streams.begin(), registry().streams.end());
+    streams.push_back(CU_STREAM_LEGACY);
+    return streams;
+}
+
+void per_thread_stream_used() {
+    if (!per_thread_streams_used()) registry().per_thread.store(true, std::memory_order_relaxed);
+}
+
+bool per_thread_streams_used() {
+    return registry().per_thread.load(std::memory_order_relaxed);
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,21 @@
+// The app's streams. Work submitted while nothing moved left no fences, so once something is to move, every
+// stream that may still hold some is asked for one.
+#pragma once
+
+#include <vector>
+
+#include "shim/device/cuda_api.h"
+
+namespace lms::engine {
+
+// Thread-safe, for the process: a stream may be older than any session.
+void stream_created(CUstream stream);
+void stream_destroyed(CUstream stream);
+// Streams created and not destroyed, and the legacy stream.
+std::vector<CUstream> known_streams();
+
+// Per-thread default streams have no handle that another thread could use; whether any was used at all.
+void per_thread_stream_used();
+bool per_thread_streams_used();
+
+}  // namespace lms::engine

@@ -1,0 +1,75 @@
+#include "shim/engine/submit.h"
+
+#include "shim/trace/events.h"
+
+namespace lms::engine {
+
+Admission::Admission(const Reach& reach) {
+    for (Session* session : sessions()) {
+        Work work;
+        work.stream = reach.stream;
+        work.opaque = reach.opaque;
+        work.label = reach.label;
+        work.begin_ns = reach.label.empty() ? 0 : trace::now_ns();
+        session->name(reach.addresses, work.needs);
+        for (const Range& range : reach.ranges) {
+            if (session->spans(range.address)) {
+                session->name_range(range.address, range.bytes, range.overwritten, work.needs);
+            }
+        }
+        held_.push_back({session, std::move(work), {}});
+        Held& held = held_.back();
+        status_ = session->acquire(held.work, held.hold);
+        if (status_ != CUDA_SUCCESS) {
+            held_.pop_back();
+            return;
+        }
+    }
+}
+
+Admission::~Admission() {
+    for (const Held& held : held_) held.session->submitted(held.work, held.hold);
+}
+
+CUresult keep(std::span<const Range> ranges, std::vector<KeptIn>& kept) {
+    for (Session* session : sessions()) {
+        Work work;
+        for (const Range& range : ranges) {
+            if (session->spans(range.address))
+                session->name_range(range.address, range.bytes, false, work.needs);
+        }
+        if (work.needs.empty()) continue;
+        KeptIn one{session, {}};
+        const CUresult status = session->keep(work.needs, one.kept);
+        if (status != CUDA_SUCCESS) {
+            let_go(kept);
+            return status;
+        }
+        kept.push_back(std::move(one));
+    }
+    return CUDA_SUCCESS;
+}
+
+void let_go(std::vector<KeptIn>& kept) {
+    for (const KeptIn& one : kept) one.session->unkeep(one.kept);
+    kept.clear();
+}
+
+CUresult keep_for_good(std::span<const Range> ranges) {
+    std::vector<KeptIn> kept;
+    return keep(ranges, kept);
+}
+
+LetThrough::LetThrough() : sessions_(sessions()) {
+    for (Session* session : sessions_) {
+        if (!session->let_through()) return;
+        ++entered_;
+    }
+    granted_ = true;
+}
+
+LetThrough::~LetThrough() {
+    for (std::size_t i = 0; i < entered_; ++i) sessions_[i]->let_through_done();
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,127 @@
+// The one way that work goes to the driver: what it names is brought in first, and a fence is left behind.
+#pragma once
+
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "shim/device/cuda_api.h"
+#include "shim/engine/capture.h"
+#include "shim/engine/sessions.h"
+#include "shim/engine/streams.h"
+
+namespace lms::engine {
+
+// A range of device addresses, or of anything else, that work reads or writes.
+struct Range {
+    core::Address address;
+    std::uint64_t bytes;
+    bool overwritten = false;  // every byte is written and none is read
+};
+
+// What a piece of work reaches, before it is known whose buffers those are.
+struct Reach {
+    std::vector<core::Address> addresses;  // each names the whole buffer it lies in
+    std::vector<Range> ranges;
+    std::vector<const void*> owners;     // modules and libraries whose variables it reaches
+    bool opaque = false;                 // reaches what it does not name
+    bool unseen = false;                 // may do so: its code cannot be seen
+    CUstream stream = CU_STREAM_LEGACY;  // never null
+    std::string label;                   // the kernel's name, where a trace is written
+};
+
+inline CUstream spelt_out(CUstream stream, bool per_thread) {
+    if (stream) return stream;
+    return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+// Holds what a reach names in every session for as long as it lives; tells the sessions when it ends that the
+// work was submitted (or refused). status() says whether it may be submitted.
+class Admission {
+  public:
+    // `reach` must outlive it.
+    explicit Admission(const Reach& reach);
+    ~Admission();
+    Admission(const Admission&) = delete;
+    Admission& operator=(const Admission&) = delete;
+    CUresult status() const { return status_; }
+
+  private:
+    struct Held {
+        Session* session;
+        Work work;
+        Hold hold;
+    };
+    std::vector<Held> held_;
+    CUresult status_ = CUDA_SUCCESS;
+};
+
+// The sessions' leave to submit without a look, while nothing moves anywhere.
+class LetThrough {
+  public:
+    LetThrough();
+    ~LetThrough();
+    LetThrough(const LetThrough&) = delete;
+    LetThrough& operator=(const LetThrough&) = delete;
+    bool granted() const { return granted_; }
+
+  private:
+    std::span<Session* const> sessions_;
+    std::size_t entered_ = 0;
+    bool granted_ = false;
+};
+
+// Chunks of one session kept on the device until let_go().
+struct KeptIn {
+    Session* session;
+    Kept kept;
+};
+
+// Brings the managed parts of `ranges` in, waits until they are there, and keeps them. On failure keeps
+// nothing.
+CUresult keep(std::span<const Range> ranges, std::vector<KeptIn>& kept);
+void let_go(std::vector<KeptIn>& kept);
+// The same for as long as their buffers live.
+CUresult keep_for_good(std::span<const Range> ranges);
+
+// Calls `call` (which submits the work and returns its CUresult), again if the driver was out of memory and
+// room for it could be made.
+template <typename Call>
+CUresult call_with_room(Call&& call) {
+    const CUresult status = call();
+    if (status != CUDA_ERROR_OUT_OF_MEMORY) return status;
+    bool relieved = false;
+    // The driver does not say how much it wanted.
+    constexpr std::uint64_t kRelief = 64ull << 20;
+    for (Session* session : sessions()) relieved |= session->relieve(kRelief);
+    return relieved ? call() : status;
+}
+
+// Calls `call` without a look at what it reaches, if nothing moves anywhere; `status` is then what it
+// returned. False: it was not called, or the driver had no memory left for it and it must be tried with room
+// made.
+template <typename Call>
+bool let_through(Call&& call, CUresult& status) {
+    const LetThrough free_pass;
+    if (!free_pass.granted()) return false;
+    status = call();
+    return status != CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// Submits work: `look()` gives its Reach and is only asked where something may have to move.
+template <typename Look, typename Call>
+CUresult submit(CUstream stream, Look&& look, Call&& call) {
+    if (sessions().empty()) return call();
+    if (stream == CU_STREAM_PER_THREAD) per_thread_stream_used();
+    CUresult status = CUDA_SUCCESS;
+    if (let_through(call, status)) return status;
+    // Captured work does not run now; its graph is looked at when it is launched.
+    if (capturing(stream)) return call();
+    const Reach reach = look();
+    const Admission admission(reach);
+    if (admission.status() != CUDA_SUCCESS) return admission.status();
+    return call_with_room(call);
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,18 @@
+#include "shim/engine/working_set.h"
+
+#include <cstring>
+
+namespace lms::engine {
+
+void scan(const void* data, std::size_t offset, std::size_t bytes, Bounds bounds,
+          std::vector<core::Address>& found) {
+    constexpr std::size_t kWord = sizeof(core::Address);
+    const char* block = static_cast<const char*>(data);
+    for (std::size_t at = (kWord - offset % kWord) % kWord; at + kWord <= bytes; at += kWord) {
+        core::Address word;
+        std::memcpy(&word, block + at, kWord);
+        if (word - bounds.begin < bounds.end - bounds.begin) found.push_back(word);
+    }
+}
+
+}  // namespace lms::engine

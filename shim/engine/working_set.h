@@ -1,0 +1,30 @@
+// Which addresses a launch's arguments hold. Pure: bytes in, addresses out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "shim/core/chunk.h"
+
+namespace lms::engine {
+
+// Where addresses of managed memory lie: [begin, end).
+struct Bounds {
+    core::Address begin = 0;
+    core::Address end = 0;
+};
+
+// One parameter of a kernel in its parameter block.
+struct Parameter {
+    std::size_t offset;  // bytes from the start of the block
+    std::size_t bytes;
+};
+
+// Appends each word of `data` that is an address within `bounds`. `data` lies at `offset` in a parameter
+// block, and the words are those aligned to 8 bytes in the block, where compilers place pointers, also within
+// structs.
+void scan(const void* data, std::size_t offset, std::size_t bytes, Bounds bounds,
+          std::vector<core::Address>& found);
+
+}  // namespace lms::engine
