@@ -1,0 +1,277 @@
+// Copies. Every form brings in the parts of managed buffers it names; host pointers, arrays and unmanaged
+// memory are left to the driver.
+#include "shim/device/driver_table.h"
+#include "shim/entry/transfer.h"
+
+namespace lms::entry {
+namespace {
+
+using device::driver;
+using engine::Box;
+using engine::destination_of;
+using engine::Range;
+using engine::source_of;
+using engine::spelt_out;
+
+core::Address address_of(const void* pointer) {
+    return reinterpret_cast<core::Address>(pointer);
+}
+
+// Cuts a copy in two between slices or, within one, between rows; false if it is a single row.
+template <typename Copy>
+bool halve(const Copy& copy, Copy& first, Copy& second) {
+    first = second = copy;
+    if constexpr (requires { copy.Depth; }) {
+        if (copy.Depth > 1) {
+            first.Depth = copy.Depth / 2;
+            second.Depth -= first.Depth;
+            second.srcZ += first.Depth;
+            second.dstZ += first.Depth;
+            return true;
+        }
+    }
+    if (copy.Height <= 1) return false;
+    first.Height = copy.Height / 2;
+    second.Height -= first.Height;
+    second.srcY += first.Height;
+    second.dstY += first.Height;
+    return true;
+}
+
+// Tells the pointer tables of it.
+template <typename Copy>
+void note_box(const Copy& copy) {
+    if (copy.dstMemoryType == CU_MEMORYTYPE_HOST) return;
+    engine::note_typed(destination_of(copy), source_of(copy), copy.srcMemoryType);
+}
+
+// Halves a copy until the parts are small enough to be there at once. `rest` is the stream of the
+// asynchronous forms.
+template <typename Real, typename Copy, typename... Rest>
+CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) {
+    const auto pass = [&] { return real(copy, rest...); };
+    CUresult status = CUDA_SUCCESS;
+    const Range source = engine::span_of(source_of(*copy));
+    const Range destination = engine::span_of(destination_of(*copy));
+    Copy first;
+    Copy second;
+    if (lms::engine::capturing(stream) || !too_large({source, destination}) || !halve(*copy, first, second)) {
+        return over({source, destination}, stream, pass);
+    }
+    if (lms::engine::let_through(pass, status)) return status;
+    status = copy_parts(real, &first, stream, rest...);
+    return status == CUDA_SUCCESS ? copy_parts(real, &second, stream, rest...) : status;
+}
+
+// 2D and 3D copies.
+template <typename Real, typename Copy, typename... Rest>
+CUresult copy_box(Real real, const Copy* copy, CUstream stream, Rest... rest) {
+    if (!copy) return real(copy, rest...);
+    return noted(copy_parts(real, copy, stream, rest...), stream, [&] { note_box(*copy); });
+}
+
+// Linear copies; `rest` is the stream of the asynchronous forms.
+template <typename Real, typename... Rest>
+CUresult copy_any(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream,
+                  Rest... rest) {
+    const CUresult status = linear(to, from, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+        return real(to + at, from + at, n, rest...);
+    });
+    return noted(status, stream, [&] { engine::note_transfer({to, bytes}, {from, bytes}); });
+}
+
+template <typename Real, typename... Rest>
+CUresult copy_within(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream,
+                     Rest... rest) {
+    const CUresult status = linear(to, from, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+        return real(to + at, from + at, n, rest...);
+    });
+    return noted(status, stream, [&] { engine::note_copy({to, bytes}, {from, bytes}); });
+}
+
+template <typename Real, typename... Rest>
+CUresult copy_in(Real real, CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream,
+                 Rest... rest) {
+    const CUresult status =
+        linear(to, address_of(from), bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+            return real(to + at, static_cast<const char*>(from) + at, n, rest...);
+        });
+    return noted(status, stream, [&] { engine::note_upload({to, bytes}, {address_of(from), bytes}); });
+}
+
+template <typename Real, typename... Rest>
+CUresult copy_out(Real real, void* to, CUdeviceptr from, std::size_t bytes, CUstream stream, Rest... rest) {
+    return linear(address_of(to), from, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+        return real(static_cast<char*>(to) + at, from + at, n, rest...);
+    });
+}
+
+template <typename Real, typename... Rest>
+CUresult copy_peer(Real real, CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                   std::size_t bytes, CUstream stream, Rest... rest) {
+    const CUresult status = linear(to, from, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+        return real(to + at, to_context, from + at, from_context, n, rest...);
+    });
+    return noted(status, stream, [&] { engine::note_copy({to, bytes}, {from, bytes}); });
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms::entry;
+using lms::device::driver;
+using lms::engine::spelt_out;
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+    return copy_any(driver().cuMemcpy, dst, src, ByteCount, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+    return copy_any(driver().cuMemcpy_ptds, dst, src, ByteCount, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+    return copy_in(driver().cuMemcpyHtoD_v2, dstDevice, srcHost, ByteCount, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+    return copy_in(driver().cuMemcpyHtoD_v2_ptds, dstDevice, srcHost, ByteCount, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+    return copy_out(driver().cuMemcpyDtoH_v2, dstHost, srcDevice, ByteCount, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpyDtoH_v2_ptds(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+    return copy_out(driver().cuMemcpyDtoH_v2_ptds, dstHost, srcDevice, ByteCount, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+    return copy_within(driver().cuMemcpyDtoD_v2, dstDevice, srcDevice, ByteCount, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+    return copy_within(driver().cuMemcpyDtoD_v2_ptds, dstDevice, srcDevice, ByteCount, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount) {
+    return copy_peer(driver().cuMemcpyPeer, dstDevice, dstContext, srcDevice, srcContext, ByteCount,
+                     CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount) {
+    return copy_peer(driver().cuMemcpyPeer_ptds, dstDevice, dstContext, srcDevice, srcContext, ByteCount,
+                     CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
+    return copy_box(driver().cuMemcpy2D_v2, pCopy, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* pCopy) {
+    return copy_box(driver().cuMemcpy2D_v2_ptds, pCopy, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
+    return copy_box(driver().cuMemcpy2DUnaligned_v2, pCopy, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* pCopy) {
+    return copy_box(driver().cuMemcpy2DUnaligned_v2_ptds, pCopy, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
+    return copy_box(driver().cuMemcpy3D_v2, pCopy, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* pCopy) {
+    return copy_box(driver().cuMemcpy3D_v2_ptds, pCopy, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+    return copy_box(driver().cuMemcpy3DPeer, pCopy, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* pCopy) {
+    return copy_box(driver().cuMemcpy3DPeer_ptds, pCopy, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+    return copy_any(driver().cuMemcpyAsync, dst, src, ByteCount, spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+    return copy_any(driver().cuMemcpyAsync_ptsz, dst, src, ByteCount, spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                              CUstream hStream) {
+    return copy_in(driver().cuMemcpyHtoDAsync_v2, dstDevice, srcHost, ByteCount, spelt_out(hStream, false),
+                   hStream);
+}
+
+CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                                   CUstream hStream) {
+    return copy_in(driver().cuMemcpyHtoDAsync_v2_ptsz, dstDevice, srcHost, ByteCount,
+                   spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+    return copy_out(driver().cuMemcpyDtoHAsync_v2, dstHost, srcDevice, ByteCount, spelt_out(hStream, false),
+                    hStream);
+}
+
+CUresult cuMemcpyDtoHAsync_v2_ptsz(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+    return copy_out(driver().cuMemcpyDtoHAsync_v2_ptsz, dstHost, srcDevice, ByteCount,
+                    spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) {
+    return copy_within(driver().cuMemcpyDtoDAsync_v2, dstDevice, srcDevice, ByteCount,
+                       spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                                   CUstream hStream) {
+    return copy_within(driver().cuMemcpyDtoDAsync_v2_ptsz, dstDevice, srcDevice, ByteCount,
+                       spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount, CUstream hStream) {
+    return copy_peer(driver().cuMemcpyPeerAsync, dstDevice, dstContext, srcDevice, srcContext, ByteCount,
+                     spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                                CUcontext srcContext, size_t ByteCount, CUstream hStream) {
+    return copy_peer(driver().cuMemcpyPeerAsync_ptsz, dstDevice, dstContext, srcDevice, srcContext, ByteCount,
+                     spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+    return copy_box(driver().cuMemcpy2DAsync_v2, pCopy, spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+    return copy_box(driver().cuMemcpy2DAsync_v2_ptsz, pCopy, spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+    return copy_box(driver().cuMemcpy3DAsync_v2, pCopy, spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+    return copy_box(driver().cuMemcpy3DAsync_v2_ptsz, pCopy, spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+    return copy_box(driver().cuMemcpy3DPeerAsync, pCopy, spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+    return copy_box(driver().cuMemcpy3DPeerAsync_ptsz, pCopy, spelt_out(hStream, true), hStream);
+}

@@ -1,0 +1,254 @@
+// Batches of copies. One that is too large to be on the GPU at once is submitted in parts, in order.
+#include "shim/device/driver_table.h"
+#include "shim/entry/batch.h"
+#include "shim/entry/transfer.h"
+
+namespace lms::entry {
+namespace {
+
+using device::driver;
+using engine::Box;
+using engine::Range;
+using engine::spelt_out;
+
+// Whether sources are read in stream order only.
+template <typename Copy>
+bool reads_in_order(const Copy& copy) {
+    return copy.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+}
+
+template <typename Call>
+CUresult copy_over(const std::vector<Range>& ranges, bool in_order, CUstream stream, Call&& call) {
+    return in_order ? over(ranges, stream, call) : over_resident(ranges, stream, call);
+}
+
+// A linear copy of a batch, or a piece of one.
+struct Copy {
+    CUdeviceptr to;
+    CUdeviceptr from;
+    std::size_t bytes;
+    std::size_t index;  // in the app's batch
+};
+
+// A part of the app's batch, as the driver takes it.
+class Part {
+  public:
+    Part(std::span<const Copy> copies, const Runs<CUmemcpyAttributes>& whole) {
+        for (const Copy& copy : copies) {
+            to.push_back(copy.to);
+            from.push_back(copy.from);
+            bytes.push_back(copy.bytes);
+            runs_.add(whole, copy.index);
+        }
+    }
+    Runs<CUmemcpyAttributes> runs() { return runs_.get(); }
+
+    std::vector<CUdeviceptr> to;
+    std::vector<CUdeviceptr> from;
+    std::vector<std::size_t> bytes;
+
+  private:
+    SomeRuns<CUmemcpyAttributes> runs_;
+};
+
+// The copies cut to pieces that can each be on the GPU; a captured one stays whole.
+std::vector<Copy> cut(const CUdeviceptr* to, const CUdeviceptr* from, const std::size_t* bytes,
+                      std::size_t count, CUstream stream) {
+    std::vector<Copy> copies;
+    const bool whole = engine::capturing(stream);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::uint64_t piece = whole ? UINT64_MAX : piece_bytes(to[i], from[i]);
+        std::size_t at = 0;
+        do {
+            const std::size_t n = std::min<std::uint64_t>(piece, bytes[i] - at);
+            copies.push_back({to[i] + at, from[i] + at, n, i});
+            at += n;
+        } while (at < bytes[i]);
+    }
+    return copies;
+}
+
+// How many of `copies` can be on the GPU together; at least one.
+std::size_t together(std::span<const Copy> copies) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        const std::uint64_t piece = piece_bytes(copies[i].to, copies[i].from);
+        if (piece == UINT64_MAX) continue;
+        sum += copies[i].bytes;
+        if (sum > piece && i > 0) return i;
+    }
+    return copies.size();
+}
+
+// Submits a batch by `real(to, from, bytes, count, runs, failed)`, in parts if need be. `failed`, which may
+// be null, is told the operation at fault.
+template <typename Real>
+CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
+                    Runs<CUmemcpyAttributes> runs, std::size_t* failed, CUstream stream, Real&& real) {
+    const auto pass = [&] { return real(to, from, bytes, count, runs, failed); };
+    return guarded([&]() -> CUresult {
+        if (engine::sessions().empty() || !to || !from || !bytes || !runs.valid()) return pass();
+        CUresult status = CUDA_SUCCESS;
+        if (engine::let_through(pass, status)) return status;
+        const bool in_order =
+            std::all_of(runs.attributes, runs.attributes + runs.count, reads_in_order<CUmemcpyAttributes>);
+        const std::vector<Copy> copies = cut(to, from, bytes, count, stream);
+        for (std::span<const Copy> left = copies; !left.empty();) {
+            const std::span<const Copy> some = left.first(together(left));
+            left = left.subspan(some.size());
+            std::vector<Range> ranges;
+            for (const Copy& copy : some) {
+                ranges.push_back({copy.from, copy.bytes});
+                ranges.push_back({copy.to, copy.bytes, true});
+            }
+            Part part(some, runs);
+            status = copy_over(ranges, in_order, stream, [&] {
+                return real(part.to.data(), part.from.data(), part.bytes.data(), some.size(), part.runs(),
+                            failed);
+            });
+            if (status == CUDA_SUCCESS) continue;
+            if (failed && *failed < some.size()) *failed = some[*failed].index;
+            return status;
+        }
+        return status;
+    });
+}
+
+template <typename Real>
+CUresult copy_batch_noted(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
+                          Runs<CUmemcpyAttributes> runs, std::size_t* failed, CUstream stream, Real&& real) {
+    return noted(copy_batch(to, from, bytes, count, runs, failed, stream, real), stream, [&] {
+        for (std::size_t i = 0; i < count; ++i) {
+            engine::note_transfer({to[i], bytes[i]}, {from[i], bytes[i]});
+        }
+    });
+}
+
+// Bytes of an array's elements.
+std::size_t element_bytes(CUarray array) {
+    CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+    if (driver().cuArray3DGetDescriptor_v2(&descriptor, array) != CUDA_SUCCESS) return 1;
+    switch (descriptor.Format) {
+        case CU_AD_FORMAT_UNSIGNED_INT8:
+        case CU_AD_FORMAT_SIGNED_INT8:
+            return descriptor.NumChannels;
+        case CU_AD_FORMAT_UNSIGNED_INT16:
+        case CU_AD_FORMAT_SIGNED_INT16:
+        case CU_AD_FORMAT_HALF:
+            return 2 * descriptor.NumChannels;
+        default:
+            return 4 * descriptor.NumChannels;
+    }
+}
+
+Box side_of(const CUmemcpy3DOperand& side, const CUextent3D& extent, std::size_t element) {
+    if (side.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return {0, 0};
+    const std::size_t pitch = (side.op.ptr.rowLength ? side.op.ptr.rowLength : extent.width) * element;
+    const std::size_t rows = side.op.ptr.layerHeight ? side.op.ptr.layerHeight : extent.height;
+    return {side.op.ptr.ptr, extent.width * element, pitch, extent.height, rows * pitch, extent.depth};
+}
+
+struct Sides {
+    Box from;
+    Box to;
+};
+
+Sides sides_of(const CUDA_MEMCPY3D_BATCH_OP& copy) {
+    std::size_t element = 1;
+    for (const CUmemcpy3DOperand* side : {&copy.src, &copy.dst}) {
+        if (side->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) element = element_bytes(side->op.array.array);
+    }
+    return {side_of(copy.src, copy.extent, element), side_of(copy.dst, copy.extent, element)};
+}
+
+// Submits a batch of 3D copies by `real(first, count, failed)`, one by one if they are too large together.
+template <typename Real>
+CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t* failed,
+                       CUstream stream, Real&& real) {
+    const auto pass = [&] { return real(copies, count, failed); };
+    std::vector<Sides> sides;
+    const CUresult result = guarded([&]() -> CUresult {
+        if (engine::sessions().empty() || !copies) return pass();
+        const bool in_order = std::all_of(copies, copies + count, reads_in_order<CUDA_MEMCPY3D_BATCH_OP>);
+        for (std::size_t i = 0; i < count; ++i) sides.push_back(sides_of(copies[i]));
+        std::vector<Range> ranges;
+        std::uint64_t sum = 0;
+        std::uint64_t piece = UINT64_MAX;
+        for (const Sides& each : sides) {
+            ranges.push_back(span_of(each.from));
+            ranges.push_back(span_of(each.to));
+            sum += span_of(each.from).bytes + span_of(each.to).bytes;
+            piece = std::min(piece, piece_bytes(each.from.begin, each.to.begin));
+        }
+        if (sum <= piece || engine::capturing(stream)) return copy_over(ranges, in_order, stream, pass);
+        for (std::size_t i = 0; i < count; ++i) {
+            const CUresult status = copy_over({ranges[2 * i], ranges[2 * i + 1]}, in_order, stream,
+                                              [&] { return real(copies + i, 1, failed); });
+            if (status == CUDA_SUCCESS) continue;
+            if (failed && *failed == 0) *failed = i;
+            return status;
+        }
+        return CUDA_SUCCESS;
+    });
+    return noted(result, stream, [&] {
+        for (const Sides& each : sides) {
+            if (each.from.width != 0 && each.to.width != 0) engine::note_transfer(each.to, each.from);
+        }
+    });
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms::entry;
+using lms::device::driver;
+
+// The first version of each tells which operation failed. The four differ in that and in their stream only.
+#define LMS_COPY_BATCH(symbol, per_thread)                                                                   \
+    CUresult symbol(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,                       \
+                    CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,          \
+                    CUstream hStream) {                                                                      \
+        return copy_batch_noted(                                                                             \
+            dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, failIdx, spelt_out(hStream, per_thread), \
+            [&](auto* to, auto* from, auto* bytes, std::size_t n, auto runs, std::size_t* failed) {          \
+                return driver().symbol(to, from, bytes, n, runs.attributes, runs.starts, runs.count, failed, \
+                                       hStream);                                                             \
+            });                                                                                              \
+    }
+LMS_COPY_BATCH(cuMemcpyBatchAsync, false)
+LMS_COPY_BATCH(cuMemcpyBatchAsync_ptsz, true)
+
+#define LMS_COPY_BATCH_V2(symbol, per_thread)                                                                \
+    CUresult symbol(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,                       \
+                    CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {       \
+        return copy_batch_noted(                                                                             \
+            dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, nullptr, spelt_out(hStream, per_thread), \
+            [&](auto* to, auto* from, auto* bytes, std::size_t n, auto runs, std::size_t*) {                 \
+                return driver().symbol(to, from, bytes, n, runs.attributes, runs.starts, runs.count,         \
+                                       hStream);                                                             \
+            });                                                                                              \
+    }
+LMS_COPY_BATCH_V2(cuMemcpyBatchAsync_v2, false)
+LMS_COPY_BATCH_V2(cuMemcpyBatchAsync_v2_ptsz, true)
+
+#define LMS_COPY_BATCH_3D(symbol, per_thread)                                              \
+    CUresult symbol(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,        \
+                    unsigned long long flags, CUstream hStream) {                          \
+        return copy_batch_3d(numOps, opList, failIdx, spelt_out(hStream, per_thread),      \
+                             [&](auto* first, std::size_t n, std::size_t* failed) {        \
+                                 return driver().symbol(n, first, failed, flags, hStream); \
+                             });                                                           \
+    }
+LMS_COPY_BATCH_3D(cuMemcpy3DBatchAsync, false)
+LMS_COPY_BATCH_3D(cuMemcpy3DBatchAsync_ptsz, true)
+
+#define LMS_COPY_BATCH_3D_V2(symbol, per_thread)                                             \
+    CUresult symbol(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags, \
+                    CUstream hStream) {                                                      \
+        return copy_batch_3d(numOps, opList, nullptr, spelt_out(hStream, per_thread),        \
+                             [&](auto* first, std::size_t n, std::size_t*) {                 \
+                                 return driver().symbol(n, first, flags, hStream);           \
+                             });                                                             \
+    }
+LMS_COPY_BATCH_3D_V2(cuMemcpy3DBatchAsync_v2, false)
+LMS_COPY_BATCH_3D_V2(cuMemcpy3DBatchAsync_v2_ptsz, true)

@@ -1,0 +1,42 @@
+// Decompression by the copy engine, which reaches memory on the GPU only.
+#include "shim/device/driver_table.h"
+#include "shim/entry/transfer.h"
+
+namespace lms::entry {
+namespace {
+
+// What may be written from `address` on: `bytes`, or where that is not told the rest of its buffer.
+engine::Range target(core::Address address, std::uint64_t bytes) {
+    engine::Session* session = bytes == 0 ? engine::session_at(address) : nullptr;
+    const auto buffer = session ? session->buffer_at(address) : std::nullopt;
+    return {address, buffer ? buffer->address + buffer->bytes - address : bytes};
+}
+
+template <typename Real>
+CUresult decompress(Real real, CUmemDecompressParams* batch, std::size_t count, unsigned int flags,
+                    std::size_t* failed, CUstream stream, bool per_thread) {
+    const auto address_of = [](const void* pointer) { return reinterpret_cast<core::Address>(pointer); };
+    std::vector<engine::Range> ranges;
+    for (const CUmemDecompressParams& each : std::span(batch, batch ? count : 0)) {
+        ranges.push_back({address_of(each.src), each.srcNumBytes});
+        ranges.push_back(target(address_of(each.dst), each.dstNumBytes));
+        ranges.push_back({address_of(each.dstActBytes), sizeof *each.dstActBytes});
+    }
+    return over_resident(ranges, engine::spelt_out(stream, per_thread),
+                         [&] { return real(batch, count, flags, failed, stream); });
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+CUresult cuMemBatchDecompressAsync(CUmemDecompressParams* paramsArray, size_t count, unsigned int flags,
+                                   size_t* errorIndex, CUstream stream) {
+    return lms::entry::decompress(lms::device::driver().cuMemBatchDecompressAsync, paramsArray, count, flags,
+                                  errorIndex, stream, false);
+}
+
+CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams* paramsArray, size_t count, unsigned int flags,
+                                        size_t* errorIndex, CUstream stream) {
+    return lms::entry::decompress(lms::device::driver().cuMemBatchDecompressAsync_ptsz, paramsArray, count,
+                                  flags, errorIndex, stream, true);
+}

@@ -1,0 +1,140 @@
+// Graphs: instantiated, updated, launched, destroyed.
+#include "shim/device/driver_table.h"
+#include "shim/engine/graphs.h"
+#include "shim/entry/guard.h"
+#include "shim/trace/stats.h"
+
+namespace lms::entry {
+namespace {
+
+using device::driver;
+
+template <typename Instantiate>
+CUresult instantiate(CUgraphExec* exec, CUgraph graph, Instantiate&& call) {
+    return guarded([&]() -> CUresult {
+        engine::GraphHold hold(graph);
+        if (hold.status() != CUDA_SUCCESS) return hold.status();
+        const CUresult status = engine::call_with_room(call);
+        if (status == CUDA_SUCCESS) hold.give_to(*exec);
+        return status;
+    });
+}
+
+template <typename Update>
+CUresult update(CUgraphExec exec, CUgraph graph, Update&& call) {
+    return guarded([&]() -> CUresult {
+        engine::GraphHold hold(graph);
+        if (hold.status() != CUDA_SUCCESS) return hold.status();
+        const CUresult status = call();
+        if (status == CUDA_SUCCESS) hold.give_to(exec);
+        return status;
+    });
+}
+
+template <typename Launch>
+CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& call) {
+    return guarded([&] {
+        trace::add(trace::counters().launches);
+        const CUstream where = engine::spelt_out(stream, per_thread);
+        engine::note_graph_copies(exec);
+        return engine::submit(
+            where, [&] { return engine::reach_of(exec, where); }, call);
+    });
+}
+
+template <typename Params>
+void note_kernel(CUgraphExec exec, const Params* params) {
+    if (!params || engine::sessions().empty()) return;
+    CUfunction function = params->func;
+    if constexpr (requires { params->kern; }) {
+        if (!function) function = reinterpret_cast<CUfunction>(params->kern);
+    }
+    engine::add_kernel_node(exec, function, params->kernelParams, params->extra);
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms;
+using device::driver;
+
+CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                            char* logBuffer, size_t bufferSize) {
+    return entry::instantiate(phGraphExec, hGraph, [&] {
+        return driver().cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    });
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                               char* logBuffer, size_t bufferSize) {
+    return entry::instantiate(phGraphExec, hGraph, [&] {
+        return driver().cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    });
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
+    return entry::instantiate(phGraphExec, hGraph, [&] {
+        return driver().cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
+    });
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
+    return entry::instantiate(phGraphExec, hGraph, [&] {
+        return driver().cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+    });
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
+    return entry::instantiate(phGraphExec, hGraph, [&] {
+        return driver().cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams);
+    });
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
+                           CUgraphExecUpdateResult* updateResult_out) {
+    return entry::update(hGraphExec, hGraph, [&] {
+        return driver().cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
+    });
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                              CUgraphExecUpdateResultInfo* resultInfo) {
+    return entry::update(hGraphExec, hGraph,
+                         [&] { return driver().cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo); });
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+    return entry::guarded([&] {
+        entry::note_kernel(hGraphExec, nodeParams);
+        return driver().cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
+    });
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+    return entry::guarded([&] {
+        entry::note_kernel(hGraphExec, nodeParams);
+        return driver().cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
+    });
+}
+
+CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
+    return entry::launch(hGraphExec, hStream, false,
+                         [&] { return driver().cuGraphLaunch(hGraphExec, hStream); });
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
+    return entry::launch(hGraphExec, hStream, true,
+                         [&] { return driver().cuGraphLaunch_ptsz(hGraphExec, hStream); });
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
+    return entry::guarded([&] {
+        const CUresult status = driver().cuGraphExecDestroy(hGraphExec);
+        if (status == CUDA_SUCCESS) engine::graph_destroyed(hGraphExec);
+        return status;
+    });
+}

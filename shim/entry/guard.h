@@ -1,0 +1,25 @@
+// What stands around every hook's body.
+#pragma once
+
+#include <exception>
+#include <new>
+
+#include "shim/device/cuda_api.h"
+#include "shim/util/log.h"
+
+namespace lms::entry {
+
+// Runs a hook's body; nothing it throws reaches the app.
+template <typename Body>
+CUresult guarded(Body&& body) noexcept {
+    try {
+        return body();
+    } catch (const std::bad_alloc&) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    } catch (const std::exception& error) {
+        log::error("internal error: {}", error.what());
+        return CUDA_ERROR_UNKNOWN;
+    }
+}
+
+}  // namespace lms::entry

@@ -1,0 +1,106 @@
+// Launches of CUDA's first years, whose parameters were set beforehand, and launches on several devices at
+// once.
+#include <deque>
+
+#include "shim/device/driver_table.h"
+#include "shim/engine/arguments.h"
+#include "shim/engine/parameter_blocks.h"
+#include "shim/engine/tables.h"
+#include "shim/entry/guard.h"
+#include "shim/trace/stats.h"
+
+namespace lms::entry {
+namespace {
+
+using device::driver;
+using engine::Reach;
+
+template <typename Call>
+CUresult launch(CUfunction function, CUstream stream, Call&& call) {
+    return guarded([&] {
+        trace::add(trace::counters().launches);
+        const CUstream where = engine::spelt_out(stream, false);
+        return engine::submit(
+            where,
+            [&] {
+                Reach reach;
+                reach.stream = where;
+                engine::add_parameters(reach, function);
+                engine::follow_tables(reach);
+                return reach;
+            },
+            call);
+    });
+}
+
+template <typename Call>
+CUresult set(CUfunction function, int offset, const void* data, std::size_t bytes, Call&& call) {
+    return guarded([&] {
+        const CUresult status = call();
+        if (status == CUDA_SUCCESS && data && offset >= 0)
+            engine::set_parameters(function, static_cast<std::size_t>(offset), data, bytes);
+        return status;
+    });
+}
+
+// Each launch's buffers are held in their own stream; the driver takes all of them in one call.
+CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags) {
+    std::deque<Reach> reaches;
+    std::deque<engine::Admission> held;
+    for (const CUDA_LAUNCH_PARAMS& each : launches) {
+        trace::add(trace::counters().launches);
+        Reach& reach = reaches.emplace_back();
+        reach.stream = engine::spelt_out(each.hStream, false);
+        engine::add_arguments(reach, each.function, each.kernelParams, nullptr);
+        engine::follow_tables(reach);
+        const engine::Admission& admission = held.emplace_back(reach);
+        if (admission.status() != CUDA_SUCCESS) return admission.status();
+    }
+    return engine::call_with_room([&] {
+        return driver().cuLaunchCooperativeKernelMultiDevice(
+            launches.data(), static_cast<unsigned>(launches.size()), flags);
+    });
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms::entry;
+using lms::device::driver;
+
+CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
+    return set(hfunc, offset, &value, sizeof value,
+               [&] { return driver().cuParamSeti(hfunc, offset, value); });
+}
+
+CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
+    return set(hfunc, offset, &value, sizeof value,
+               [&] { return driver().cuParamSetf(hfunc, offset, value); });
+}
+
+CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) {
+    return set(hfunc, offset, ptr, numbytes,
+               [&] { return driver().cuParamSetv(hfunc, offset, ptr, numbytes); });
+}
+
+CUresult cuLaunch(CUfunction f) {
+    return launch(f, nullptr, [&] { return driver().cuLaunch(f); });
+}
+
+CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
+    return launch(f, nullptr, [&] { return driver().cuLaunchGrid(f, grid_width, grid_height); });
+}
+
+CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
+    return launch(f, hStream, [&] { return driver().cuLaunchGridAsync(f, grid_width, grid_height, hStream); });
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList, unsigned int numDevices,
+                                              unsigned int flags) {
+    return guarded([&]() -> CUresult {
+        if (!launchParamsList || lms::engine::sessions().empty()) {
+            return driver().cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
+        }
+        return launch_together({launchParamsList, numDevices}, flags);
+    });
+}

@@ -1,0 +1,54 @@
+// Stream memory operations. A wait may last for ever, and what ends it may have to be brought in first; so it
+// must hold up no move: the words it looks at stay on the GPU from then on, until their buffer is freed.
+#include "shim/device/driver_table.h"
+#include "shim/engine/memory_operations.h"
+#include "shim/entry/transfer.h"
+
+namespace lms::entry {
+namespace {
+
+using engine::Range;
+
+template <typename Call>
+CUresult operate(const std::vector<Range>& words, bool waits, CUstream stream, Call&& call) {
+    return guarded([&]() -> CUresult {
+        if (waits && any_managed(words) && engine::keep_for_good(words) == CUDA_SUCCESS) return call();
+        return over(words, stream, call);
+    });
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms::entry;
+using lms::device::driver;
+
+#define LMS_VALUE(symbol, word, waits, per_thread)                                                \
+    CUresult symbol(CUstream stream, CUdeviceptr addr, word value, unsigned int flags) {          \
+        return operate({{addr, sizeof value}}, waits, lms::engine::spelt_out(stream, per_thread), \
+                       [&] { return driver().symbol(stream, addr, value, flags); });              \
+    }
+#define LMS_VALUE_FORMS(symbol, word, waits) \
+    LMS_VALUE(symbol, word, waits, false)    \
+    LMS_VALUE(symbol##_ptsz, word, waits, true)
+#define LMS_VALUE_VERSIONS(symbol, word, waits) \
+    LMS_VALUE_FORMS(symbol, word, waits)        \
+    LMS_VALUE_FORMS(symbol##_v2, word, waits)
+
+LMS_VALUE_VERSIONS(cuStreamWaitValue32, cuuint32_t, true)
+LMS_VALUE_VERSIONS(cuStreamWaitValue64, cuuint64_t, true)
+LMS_VALUE_VERSIONS(cuStreamWriteValue32, cuuint32_t, false)
+LMS_VALUE_VERSIONS(cuStreamWriteValue64, cuuint64_t, false)
+
+#define LMS_VALUE_BATCH(symbol, per_thread)                                                    \
+    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray, \
+                    unsigned int flags) {                                                      \
+        const std::span operations(paramArray, paramArray ? count : 0);                        \
+        return operate(lms::engine::words_of(operations), lms::engine::any_waits(operations),  \
+                       lms::engine::spelt_out(stream, per_thread),                             \
+                       [&] { return driver().symbol(stream, count, paramArray, flags); });     \
+    }
+LMS_VALUE_BATCH(cuStreamBatchMemOp, false)
+LMS_VALUE_BATCH(cuStreamBatchMemOp_ptsz, true)
+LMS_VALUE_BATCH(cuStreamBatchMemOp_v2, false)
+LMS_VALUE_BATCH(cuStreamBatchMemOp_v2_ptsz, true)

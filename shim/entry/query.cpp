@@ -1,0 +1,113 @@
+// What the app can ask about its memory: the same answer wherever the bytes are.
+#include "shim/device/driver_table.h"
+#include "shim/engine/budget.h"
+#include "shim/engine/sessions.h"
+#include "shim/entry/guard.h"
+
+namespace lms::entry {
+namespace {
+
+using device::driver;
+using engine::Buffer;
+using engine::Session;
+
+// The address ranges of the driver are ours by construction; `buffer` is what the app was given.
+std::optional<Buffer> find(CUdeviceptr pointer) {
+    Session* session = engine::session_at(pointer);
+    return session ? session->buffer_at(pointer) : std::nullopt;
+}
+
+template <typename T>
+CUresult answer(void* data, T value) {
+    *static_cast<T*>(data) = value;
+    return CUDA_SUCCESS;
+}
+
+// One attribute of managed memory as cuMemAlloc's memory has it. What is not listed, and what does not depend
+// on where the bytes are, the driver answers.
+CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, const Buffer& buffer) {
+    switch (which) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            return answer<unsigned int>(data, CU_MEMORYTYPE_DEVICE);
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+            return answer<CUdeviceptr>(data, pointer);
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+            return CUDA_ERROR_INVALID_VALUE;
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+            return answer<bool>(data, false);
+        case CU_POINTER_ATTRIBUTE_MAPPED:
+            return answer<bool>(data, true);
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            return answer<CUdeviceptr>(data, buffer.address);
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            return answer<std::size_t>(data, buffer.bytes);
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            return answer<int>(data, engine::session_at(pointer)->gpu().device);
+        case CU_POINTER_ATTRIBUTE_CONTEXT:
+            return answer<CUcontext>(data, engine::session_at(pointer)->gpu().context);
+        default:
+            return driver().cuPointerGetAttribute(data, which, pointer);
+    }
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms;
+using device::driver;
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+    return entry::guarded([&]() -> CUresult {
+        const CUresult status = driver().cuMemGetInfo_v2(free, total);
+        if (status != CUDA_SUCCESS || !free || !total) return status;
+        engine::Session* session = engine::current_session();
+        device::MemoryInfo info{};
+        if (!session || session->visible_memory(info) != CUDA_SUCCESS) return status;
+        *free = info.free_bytes;
+        *total = info.total_bytes;
+        return status;
+    });
+}
+
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
+    return entry::guarded([&]() -> CUresult {
+        const CUresult status = driver().cuDeviceTotalMem_v2(bytes, dev);
+        if (status == CUDA_SUCCESS && bytes) *bytes = engine::visible_total(*bytes, settings());
+        return status;
+    });
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+    return entry::guarded([&]() -> CUresult {
+        const auto buffer = entry::find(dptr);
+        if (!buffer) return driver().cuMemGetAddressRange_v2(pbase, psize, dptr);
+        if (pbase) *pbase = buffer->address;
+        if (psize) *psize = buffer->bytes;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+    return entry::guarded([&]() -> CUresult {
+        const auto buffer = data ? entry::find(ptr) : std::nullopt;
+        if (!buffer) return driver().cuPointerGetAttribute(data, attribute, ptr);
+        return entry::attribute(data, attribute, ptr, *buffer);
+    });
+}
+
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr ptr) {
+    return entry::guarded([&]() -> CUresult {
+        const CUresult status = driver().cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+        const auto buffer = status == CUDA_SUCCESS ? entry::find(ptr) : std::nullopt;
+        if (!buffer) return status;
+        for (unsigned int i = 0; i < numAttributes; ++i) {
+            // The plural form gives a null pointer where the singular one refuses.
+            if (entry::attribute(data[i], attributes[i], ptr, *buffer) != CUDA_SUCCESS &&
+                attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+                *static_cast<void**>(data[i]) = nullptr;
+            }
+        }
+        return status;
+    });
+}

@@ -1,0 +1,163 @@
+// Memsets.
+#include "shim/device/driver_table.h"
+#include "shim/entry/transfer.h"
+
+namespace lms::entry {
+namespace {
+
+// `count` values of type Value; `rest` is the stream of the asynchronous forms.
+template <typename Value, typename Real, typename... Rest>
+CUresult set(Real real, CUdeviceptr to, Value value, std::size_t count, CUstream stream, Rest... rest) {
+    const std::uint64_t bytes = count * sizeof(Value);
+    const CUresult status = linear(to, 0, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+        return real(to + at, value, n / sizeof(Value), rest...);
+    });
+    return noted(status, stream, [&] { engine::note_set({to, bytes}); });
+}
+
+// Rows of values; halved like 2D copies.
+template <typename Value, typename Real, typename... Rest>
+CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,
+                   std::size_t height, CUstream stream, Rest... rest) {
+    const auto pass = [&] { return real(to, pitch, value, width, height, rest...); };
+    const engine::Range rows{to, height == 0 ? 0 : (height - 1) * pitch + width * sizeof(Value)};
+    if (engine::capturing(stream) || !too_large({rows}) || height <= 1) return over({rows}, stream, pass);
+    CUresult status = CUDA_SUCCESS;
+    if (engine::let_through(pass, status)) return status;
+    const std::size_t half = height / 2;
+    status = set_parts(real, to, pitch, value, width, half, stream, rest...);
+    if (status != CUDA_SUCCESS) return status;
+    return set_parts(real, to + half * pitch, pitch, value, width, height - half, stream, rest...);
+}
+
+template <typename Value, typename Real, typename... Rest>
+CUresult set_2d(Real real, CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,
+                std::size_t height, CUstream stream, Rest... rest) {
+    return noted(set_parts(real, to, pitch, value, width, height, stream, rest...), stream, [&] {
+        engine::note_set({to, width * sizeof(Value), pitch, height});
+    });
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms::entry;
+using lms::device::driver;
+using lms::engine::spelt_out;
+
+CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+    return set(driver().cuMemsetD8_v2, dstDevice, uc, N, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                         size_t Height) {
+    return set_2d(driver().cuMemsetD2D8_v2, dstDevice, dstPitch, uc, Width, Height, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+    return set(driver().cuMemsetD8_v2_ptds, dstDevice, uc, N, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                              size_t Height) {
+    return set_2d(driver().cuMemsetD2D8_v2_ptds, dstDevice, dstPitch, uc, Width, Height,
+                  CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
+    return set(driver().cuMemsetD8Async, dstDevice, uc, N, spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                           size_t Height, CUstream hStream) {
+    return set_2d(driver().cuMemsetD2D8Async, dstDevice, dstPitch, uc, Width, Height,
+                  spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
+    return set(driver().cuMemsetD8Async_ptsz, dstDevice, uc, N, spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                                size_t Height, CUstream hStream) {
+    return set_2d(driver().cuMemsetD2D8Async_ptsz, dstDevice, dstPitch, uc, Width, Height,
+                  spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+    return set(driver().cuMemsetD16_v2, dstDevice, us, N, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                          size_t Height) {
+    return set_2d(driver().cuMemsetD2D16_v2, dstDevice, dstPitch, us, Width, Height, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+    return set(driver().cuMemsetD16_v2_ptds, dstDevice, us, N, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                               size_t Height) {
+    return set_2d(driver().cuMemsetD2D16_v2_ptds, dstDevice, dstPitch, us, Width, Height,
+                  CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
+    return set(driver().cuMemsetD16Async, dstDevice, us, N, spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                            size_t Height, CUstream hStream) {
+    return set_2d(driver().cuMemsetD2D16Async, dstDevice, dstPitch, us, Width, Height,
+                  spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
+    return set(driver().cuMemsetD16Async_ptsz, dstDevice, us, N, spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                                 size_t Height, CUstream hStream) {
+    return set_2d(driver().cuMemsetD2D16Async_ptsz, dstDevice, dstPitch, us, Width, Height,
+                  spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+    return set(driver().cuMemsetD32_v2, dstDevice, ui, N, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                          size_t Height) {
+    return set_2d(driver().cuMemsetD2D32_v2, dstDevice, dstPitch, ui, Width, Height, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+    return set(driver().cuMemsetD32_v2_ptds, dstDevice, ui, N, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                               size_t Height) {
+    return set_2d(driver().cuMemsetD2D32_v2_ptds, dstDevice, dstPitch, ui, Width, Height,
+                  CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
+    return set(driver().cuMemsetD32Async, dstDevice, ui, N, spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                            size_t Height, CUstream hStream) {
+    return set_2d(driver().cuMemsetD2D32Async, dstDevice, dstPitch, ui, Width, Height,
+                  spelt_out(hStream, false), hStream);
+}
+
+CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
+    return set(driver().cuMemsetD32Async_ptsz, dstDevice, ui, N, spelt_out(hStream, true), hStream);
+}
+
+CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                                 size_t Height, CUstream hStream) {
+    return set_2d(driver().cuMemsetD2D32Async_ptsz, dstDevice, dstPitch, ui, Width, Height,
+                  spelt_out(hStream, true), hStream);
+}

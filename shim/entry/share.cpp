@@ -1,0 +1,85 @@
+// Managed memory given to others: processes, devices, network cards. What can be given stays on the GPU from
+// then on, until it is freed; what cannot is refused, and the user told what to do.
+#include <atomic>
+#include <string_view>
+
+#include "shim/device/driver_table.h"
+#include "shim/entry/transfer.h"
+
+namespace lms::entry {
+namespace {
+
+using engine::Range;
+
+// Says why the app is refused, once for each way.
+CUresult refuse(std::atomic<bool>& said, std::string_view what, CUresult status) {
+    if (log::once(said)) {
+        log::warn(
+            "{} is not possible for managed memory; a buffer that other processes use must be smaller than "
+            "LMS_THRESHOLD, which can be raised above its size",
+            what);
+    }
+    return status;
+}
+
+// Calls with `range` on the GPU, where it then stays.
+template <typename Call>
+CUresult give(const Range& range, Call&& call) {
+    return guarded([&]() -> CUresult {
+        if (!is_managed(range.address)) return engine::call_with_room(call);
+        std::vector<engine::KeptIn> kept;
+        CUresult status = engine::keep(std::span(&range, 1), kept);
+        if (status != CUDA_SUCCESS) return status;
+        status = engine::call_with_room(call);
+        if (status != CUDA_SUCCESS) engine::let_go(kept);
+        return status;
+    });
+}
+
+// The whole buffer that holds `address`.
+Range buffer_of(CUdeviceptr address) {
+    engine::Session* session = engine::session_at(address);
+    const auto buffer = session ? session->buffer_at(address) : std::nullopt;
+    return buffer ? Range{buffer->address, buffer->bytes} : Range{address, 0};
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms::entry;
+using lms::device::driver;
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
+    return guarded([&]() -> CUresult {
+        if (!is_managed(dptr)) return driver().cuIpcGetMemHandle(pHandle, dptr);
+        static std::atomic<bool> said;
+        return refuse(said, "cuIpcGetMemHandle", CUDA_ERROR_NOT_SUPPORTED);
+    });
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
+    return guarded([&]() -> CUresult {
+        if (!is_managed(ptr)) return driver().cuMemPoolExportPointer(shareData_out, ptr);
+        // As for any memory of the default pool, which cannot be exported.
+        static std::atomic<bool> said;
+        return refuse(said, "cuMemPoolExportPointer", CUDA_ERROR_INVALID_VALUE);
+    });
+}
+
+CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
+                                       CUmemRangeHandleType handleType, unsigned long long flags) {
+    return give({dptr, size}, [&] {
+        return driver().cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+    });
+}
+
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr,
+                             size_t size, unsigned long long flags) {
+    return give({memptr, size},
+                [&] { return driver().cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags); });
+}
+
+CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
+    // SYNC_MEMOPS, the only one: others are about to write the memory behind the driver's back.
+    return give(buffer_of(ptr), [&] { return driver().cuPointerSetAttribute(value, attribute, ptr); });
+}

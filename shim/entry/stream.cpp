@@ -1,0 +1,112 @@
+// The life of streams and captures, which the engine must know of.
+#include "shim/device/driver_table.h"
+#include "shim/engine/capture.h"
+#include "shim/engine/sessions.h"
+#include "shim/engine/streams.h"
+#include "shim/engine/submit.h"
+#include "shim/entry/guard.h"
+
+namespace lms::entry {
+namespace {
+
+template <typename Create>
+CUresult create(CUstream* stream, Create&& call) {
+    return guarded([&] {
+        const CUresult status = engine::call_with_room(call);
+        if (status == CUDA_SUCCESS) engine::stream_created(*stream);
+        return status;
+    });
+}
+
+template <typename Destroy>
+CUresult destroy(CUstream stream, Destroy&& call) {
+    return guarded([&] {
+        // Its handle is gone after the call, its work need not be.
+        for (engine::Session* session : engine::sessions()) session->stream_ends(stream);
+        engine::stream_destroyed(stream);
+        return call();
+    });
+}
+
+template <typename Begin>
+CUresult begin_capture(Begin&& call) {
+    // Counted before, so that no launch into the capturing stream is missed.
+    engine::capture_began();
+    const CUresult status = call();
+    if (status != CUDA_SUCCESS) engine::capture_ended();
+    return status;
+}
+
+template <typename End>
+CUresult end_capture(End&& call) {
+    const CUresult status = call();
+    // These mean that nothing was capturing; every other failure ends the capture too.
+    const bool none = status == CUDA_ERROR_ILLEGAL_STATE || status == CUDA_ERROR_INVALID_VALUE ||
+                      status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    if (!none) engine::capture_ended();
+    return status;
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms::entry;
+using lms::device::driver;
+
+CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+    return create(phStream, [&] { return driver().cuStreamCreate(phStream, Flags); });
+}
+
+CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+    return create(phStream, [&] { return driver().cuStreamCreateWithPriority(phStream, flags, priority); });
+}
+
+CUresult cuStreamDestroy(CUstream hStream) {
+    return destroy(hStream, [&] { return driver().cuStreamDestroy(hStream); });
+}
+
+CUresult cuStreamDestroy_v2(CUstream hStream) {
+    return destroy(hStream, [&] { return driver().cuStreamDestroy_v2(hStream); });
+}
+
+CUresult cuStreamBeginCapture(CUstream hStream) {
+    return begin_capture([&] { return driver().cuStreamBeginCapture(hStream); });
+}
+
+CUresult cuStreamBeginCapture_ptsz(CUstream hStream) {
+    return begin_capture([&] { return driver().cuStreamBeginCapture_ptsz(hStream); });
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
+    return begin_capture([&] { return driver().cuStreamBeginCapture_v2(hStream, mode); });
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
+    return begin_capture([&] { return driver().cuStreamBeginCapture_v2_ptsz(hStream, mode); });
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
+                                     const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                                     CUstreamCaptureMode mode) {
+    return begin_capture([&] {
+        return driver().cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData,
+                                                    numDependencies, mode);
+    });
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
+                                          const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                                          CUstreamCaptureMode mode) {
+    return begin_capture([&] {
+        return driver().cuStreamBeginCaptureToGraph_ptsz(hStream, hGraph, dependencies, dependencyData,
+                                                         numDependencies, mode);
+    });
+}
+
+CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
+    return end_capture([&] { return driver().cuStreamEndCapture(hStream, phGraph); });
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph* phGraph) {
+    return end_capture([&] { return driver().cuStreamEndCapture_ptsz(hStream, phGraph); });
+}

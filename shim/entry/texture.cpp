@@ -1,0 +1,109 @@
+// Textures over linear memory. The driver notes where that is when it is told, and kernels that use a texture
+// name none of it: it stays on the device until the texture goes. (Surfaces are over arrays only.)
+#include "shim/device/driver_table.h"
+#include "shim/engine/kept_objects.h"
+#include "shim/entry/transfer.h"
+
+namespace lms::entry {
+namespace {
+
+using device::driver;
+using engine::Range;
+
+std::vector<Range> linear_memory(const CUDA_RESOURCE_DESC* resource) {
+    if (resource && resource->resType == CU_RESOURCE_TYPE_LINEAR) {
+        return {{resource->res.linear.devPtr, resource->res.linear.sizeInBytes}};
+    }
+    if (resource && resource->resType == CU_RESOURCE_TYPE_PITCH2D) {
+        const auto& pitched = resource->res.pitch2D;
+        return {{pitched.devPtr, pitched.pitchInBytes * pitched.height}};
+    }
+    return {};
+}
+
+// Makes an object that names `ranges`: by `call`, whose object is then `object()`.
+template <typename Call, typename Object>
+CUresult name_in(const std::vector<Range>& ranges, Call&& call, Object&& object) {
+    return guarded([&]() -> CUresult {
+        std::vector<engine::KeptIn> kept;
+        CUresult status = engine::keep(ranges, kept);
+        if (status != CUDA_SUCCESS) return status;
+        status = engine::call_with_room(call);
+        if (status == CUDA_SUCCESS) {
+            engine::object_names(object(), std::move(kept));
+        } else {
+            engine::let_go(kept);
+        }
+        return status;
+    });
+}
+
+template <typename Call>
+CUresult bind(CUtexref reference, const std::vector<Range>& ranges, Call&& call) {
+    return name_in(ranges, call, [&] { return reference; });
+}
+
+template <typename Call>
+CUresult forget(const void* object, Call&& call) {
+    return guarded([&] {
+        const CUresult status = call();
+        if (status == CUDA_SUCCESS) engine::object_gone(object);
+        return status;
+    });
+}
+
+const void* handle_of(CUtexObject object) {
+    return reinterpret_cast<const void*>(object);
+}
+
+std::size_t rows_of(const CUDA_ARRAY_DESCRIPTOR* descriptor) {
+    return descriptor ? descriptor->Height : 0;
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms::entry;
+using lms::device::driver;
+
+CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc,
+                           const CUDA_TEXTURE_DESC* pTexDesc, const CUDA_RESOURCE_VIEW_DESC* pResViewDesc) {
+    return name_in(
+        linear_memory(pResDesc),
+        [&] { return driver().cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc); },
+        [&] { return handle_of(*pTexObject); });
+}
+
+CUresult cuTexObjectDestroy(CUtexObject texObject) {
+    return forget(handle_of(texObject), [&] { return driver().cuTexObjectDestroy(texObject); });
+}
+
+CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes) {
+    return bind(hTexRef, {{dptr, bytes}},
+                [&] { return driver().cuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes); });
+}
+
+CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
+                                 size_t Pitch) {
+    return bind(hTexRef, {{dptr, Pitch * rows_of(desc)}},
+                [&] { return driver().cuTexRefSetAddress2D_v2(hTexRef, desc, dptr, Pitch); });
+}
+
+CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
+                                 size_t Pitch) {
+    return bind(hTexRef, {{dptr, Pitch * rows_of(desc)}},
+                [&] { return driver().cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch); });
+}
+
+CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
+    return forget(hTexRef, [&] { return driver().cuTexRefSetArray(hTexRef, hArray, Flags); });
+}
+
+CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags) {
+    return forget(hTexRef,
+                  [&] { return driver().cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags); });
+}
+
+CUresult cuTexRefDestroy(CUtexref hTexRef) {
+    return forget(hTexRef, [&] { return driver().cuTexRefDestroy(hTexRef); });
+}

@@ -1,0 +1,124 @@
+// Work over ranges of memory, for the hooks of copies, sets and their like.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "shim/engine/submit.h"
+#include "shim/engine/tables.h"
+#include "shim/entry/guard.h"
+
+namespace lms::entry {
+
+inline bool is_managed(core::Address address) {
+    return engine::session_at(address) != nullptr;
+}
+
+inline bool any_managed(const std::vector<engine::Range>& ranges) {
+    return std::any_of(ranges.begin(), ranges.end(),
+                       [](const engine::Range& range) { return is_managed(range.address); });
+}
+
+// The most bytes one piece may name of each of the managed operands.
+inline std::uint64_t piece_bytes(core::Address a, core::Address b) {
+    std::uint64_t piece = UINT64_MAX;
+    for (const core::Address address : {a, b}) {
+        if (engine::Session* session = engine::session_at(address))
+            piece = std::min(piece, session->piece_bytes());
+    }
+    return piece;
+}
+
+// What became of a copy or set, once `note` has told engine/tables.h of it if it was submitted. A captured
+// one is noted with its graph.
+template <typename Note>
+CUresult noted(CUresult status, CUstream stream, Note&& note) {
+    if (status != CUDA_SUCCESS || engine::sessions().empty()) return status;
+    guarded([&] {
+        if (!engine::capturing(stream)) note();
+        return CUDA_SUCCESS;
+    });
+    return status;
+}
+
+// Calls with `ranges` on the device: a captured copy or a new graph node, for the driver looks at what its
+// operands are mapped to.
+template <typename Call>
+CUresult recorded(const std::vector<engine::Range>& ranges, Call&& call) {
+    std::vector<engine::KeptIn> kept;
+    CUresult status = engine::keep(ranges, kept);
+    if (status == CUDA_SUCCESS) status = call();
+    engine::let_go(kept);
+    return status;
+}
+
+// Copies `bytes` from `source` to `destination` (either may be any pointer) by `copy(offset, bytes)`: in one
+// go where that is possible, else piece by piece, so that a buffer larger than the GPU can be copied. The
+// pieces run in order, and the last one's status is the copy's.
+template <typename Copy>
+CUresult linear(core::Address destination, core::Address source, std::uint64_t bytes, CUstream stream,
+                Copy&& copy) {
+    return guarded([&]() -> CUresult {
+        if (!is_managed(destination) && !is_managed(source))
+            return engine::call_with_room([&] { return copy(0, bytes); });
+        if (engine::capturing(stream)) {
+            return recorded({{source, bytes}, {destination, bytes}}, [&] { return copy(0, bytes); });
+        }
+        CUresult status = CUDA_SUCCESS;
+        if (engine::let_through([&] { return copy(0, bytes); }, status)) return status;
+        const std::uint64_t piece = piece_bytes(destination, source);
+        std::uint64_t offset = 0;
+        do {
+            const std::uint64_t n = std::min(piece, bytes - offset);
+            status = engine::submit(
+                stream,
+                [&] {
+                    engine::Reach reach;
+                    reach.stream = stream;
+                    reach.ranges = {{source + offset, n, false}, {destination + offset, n, true}};
+                    return reach;
+                },
+                [&] { return copy(offset, n); });
+            offset += n;
+        } while (status == CUDA_SUCCESS && offset < bytes);
+        return status;
+    });
+}
+
+// Whether work over `ranges` should be done in parts.
+inline bool too_large(const std::vector<engine::Range>& ranges) {
+    return std::any_of(ranges.begin(), ranges.end(), [](const engine::Range& range) {
+        const engine::Session* session = engine::session_at(range.address);
+        return session && range.bytes > session->piece_bytes();
+    });
+}
+
+// Submits work over `ranges`, which must all be there at once.
+template <typename Call>
+CUresult over(const std::vector<engine::Range>& ranges, CUstream stream, Call&& call) {
+    return guarded([&]() -> CUresult {
+        if (!any_managed(ranges)) return engine::call_with_room(call);
+        if (engine::capturing(stream)) return recorded(ranges, call);
+        return engine::submit(
+            stream,
+            [&] {
+                engine::Reach reach;
+                reach.stream = stream;
+                reach.ranges = ranges;
+                return reach;
+            },
+            call);
+    });
+}
+
+// The same for work that cannot use them in place, or reads them out of stream order: they are on the device,
+// and filled, before it is submitted.
+template <typename Call>
+CUresult over_resident(const std::vector<engine::Range>& ranges, CUstream stream, Call&& call) {
+    return guarded([&]() -> CUresult {
+        if (!any_managed(ranges)) return engine::call_with_room(call);
+        return recorded(ranges, [&] { return over(ranges, stream, call); });
+    });
+}
+
+}  // namespace lms::entry
