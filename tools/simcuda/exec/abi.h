@@ -1,0 +1,87 @@
+// What translated kernels and the executor agree on. Kernels are C text compiled apart, so this text is
+// compiled twice: here as C++, and as kAbiText at the head of every translated unit. It holds no comments
+// inside for that reason; the fields are explained above it.
+//
+// sc_thread: one CUDA thread. `lane` and `warp` follow from its linear index; `stack_limit` is the lowest
+// address
+//   its stack may reach; `budget` counts the passes a loop that may wait for others makes before it yields.
+// sc_block: one block. `parameters` is the parameter block, `variables` the device addresses of
+//   Program::variables(), `shared` the host address that shared address 0 stands for, `workspace` the device
+//   address of the zeroed words cooperative groups synchronises a grid with.
+//   `executor` is the exec::Block behind it.
+// sc_runtime: what a kernel may call. Only fibers may call what waits: yield, exit, barriers and warp
+// operations.
+#pragma once
+
+#define SIMCUDA_C_TEXT(name, ...) \
+    __VA_ARGS__                   \
+    inline constexpr char name[] = #__VA_ARGS__;
+
+namespace simcuda::exec {
+
+// clang-format off
+SIMCUDA_C_TEXT(kAbiText,
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef unsigned __int128 u128;
+typedef signed char s8;
+typedef short s16;
+typedef int s32;
+typedef long s64;
+typedef __int128 s128;
+
+struct sc_runtime;
+
+struct sc_block {
+    const struct sc_runtime* runtime;
+    const u8* parameters;
+    const u64* variables;
+    u64 shared;
+    u64 workspace;
+    u64 grid_id;
+    void* executor;
+    u32 ctaid[3];
+    u32 nctaid[3];
+    u32 ntid[3];
+    u32 static_shared_bytes;
+    u32 dynamic_shared_bytes;
+    u32 smid;
+};
+
+struct sc_thread {
+    struct sc_block* block;
+    u64 stack_limit;
+    u32 tid[3];
+    u32 lane;
+    u32 warp;
+    u32 budget;
+};
+
+enum sc_barrier_op { SC_BARRIER_SYNC, SC_BARRIER_POPC, SC_BARRIER_AND, SC_BARRIER_OR };
+enum sc_warp_op {
+    SC_WARP_SYNC, SC_WARP_EXCHANGE, SC_WARP_BALLOT, SC_WARP_MATCH,
+    SC_WARP_ADD, SC_WARP_MIN_U32, SC_WARP_MAX_U32, SC_WARP_MIN_S32, SC_WARP_MAX_S32,
+    SC_WARP_AND, SC_WARP_OR, SC_WARP_XOR
+};
+
+struct sc_runtime {
+    u32 (*barrier)(struct sc_thread*, u32 id, u32 threads, enum sc_barrier_op, u32 value);
+    void (*arrive)(struct sc_thread*, u32 id, u32 threads);
+    u64 (*warp)(struct sc_thread*, enum sc_warp_op, u32 mask, u64 value, u32 source);
+    u32 (*converge)(struct sc_thread*, u32 site);
+    void (*yield)(struct sc_thread*);
+    void (*exit)(struct sc_thread*);
+    void (*trap)(struct sc_thread*);
+    void (*stack_overflow)(struct sc_thread*);
+    void (*assert_fail)(struct sc_thread*, u64 message, u64 file, u32 line, u64 function);
+    u32 (*print)(struct sc_thread*, u64 format, u64 arguments);
+    u64 (*allocate)(struct sc_thread*, u64 bytes);
+    void (*release)(struct sc_thread*, u64 address);
+    u64 (*clock_ns)(void);
+};
+)
+// clang-format on
+
+}  // namespace simcuda::exec

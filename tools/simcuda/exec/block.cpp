@@ -1,0 +1,227 @@
+// Memory of a block and the scheduler of its threads.
+//
+// Threads run until they wait; then the next ready one continues, lanes of a warp first. Nothing preempts
+// them, so loops that may wait for others yield (translated code sees to that).
+#include "tools/simcuda/exec/block.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace simcuda::exec {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
+// Stacks a multiple of 4 KiB apart would fall on the same cache sets.
+constexpr std::uint64_t kStackSkew = 5 * 64;
+constexpr int kSharedPoison = 0xcd;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
+    return (value + to - 1) / to * to;
+}
+
+void* reserve(std::uint64_t bytes, int protection) {
+    void* memory = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? nullptr : memory;
+}
+
+}  // namespace
+
+std::unique_ptr<Block> Block::create(std::uint32_t threads, std::uint64_t stack_bytes) {
+    std::unique_ptr<Block> block(new Block);
+    return block->map(threads, stack_bytes) ? std::move(block) : nullptr;
+}
+
+bool Block::map(std::uint32_t threads, std::uint64_t stack_bytes) {
+    stack_count_ = threads;
+    stack_bytes_ = round_up(stack_bytes, kPage);
+    stacks_bytes_ = round_up(kPage + threads * (stack_bytes_ + kStackSkew), kPage);
+    stacks_ = static_cast<std::uint8_t*>(reserve(stacks_bytes_, PROT_READ | PROT_WRITE));
+    window_ = static_cast<std::uint8_t*>(reserve(kWindowBytes, PROT_NONE));
+    if (!stacks_ || !window_) return false;
+    mprotect(stacks_, kPage, PROT_NONE);
+    fibers_ = std::make_unique<Fiber[]>(threads);
+    return true;
+}
+
+Block::~Block() {
+    if (stacks_) munmap(stacks_, stacks_bytes_);
+    if (window_) munmap(window_, kWindowBytes);
+}
+
+bool Block::provide_shared(std::uint64_t bytes) {
+    if (bytes > window_open_) {
+        const std::uint64_t open = round_up(bytes, kPage);
+        if (mprotect(window_, open, PROT_READ | PROT_WRITE) != 0) return false;
+        window_open_ = open;
+    }
+    std::memset(window_, kSharedPoison, bytes);
+    return true;
+}
+
+std::uint64_t Block::stack_top(std::uint32_t index) const {
+    return reinterpret_cast<std::uint64_t>(stacks_) + kPage + (index + 1) * (stack_bytes_ + kStackSkew);
+}
+
+bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard) {
+    if (!provide_shared(std::uint64_t{abi.static_shared_bytes} + abi.dynamic_shared_bytes)) return false;
+    abi_ = abi;
+    abi_.executor = this;
+    abi_.shared = reinterpret_cast<std::uint64_t>(window_);
+    guard_ = &guard;
+    entry_ = entry;
+    loop_ = kernel.mode == ptx::NativeKernel::Mode::Loop;
+    threads_ = abi.ntid[0] * abi.ntid[1] * abi.ntid[2];
+    yields_ = 0;
+    active_barriers_ = 0;
+    if (loop_)
+        start_loop();
+    else
+        start_fibers();
+    return true;
+}
+
+void Block::start_loop() {
+    live_ = 1;
+    const auto run_all = [](void* argument) {
+        auto* block = static_cast<Block*>(argument);
+        reinterpret_cast<ptx::NativeKernel::LoopEntry>(block->entry_)(
+            &block->abi_, reinterpret_cast<std::uint64_t>(block->stacks_) + kPage);
+        block->live_ = 0;
+        simcuda_switch_stack(&block->fibers_[0].stack, block->scheduler_);
+    };
+    fibers_[0].stack = prepare_stack(stack_top(0), run_all, this);
+}
+
+void Block::start_fibers() {
+    live_ = threads_;
+    last_ = threads_ - 1;
+    ready_warps_ = 0;
+    barriers_.fill({});
+    warps_.fill({});
+    const auto run_one = [](void* argument) {
+        auto* fiber = static_cast<Fiber*>(argument);
+        Block& block = Block::of(&fiber->thread);
+        reinterpret_cast<ptx::NativeKernel::FiberEntry>(block.entry_)(&fiber->thread);
+        block.exit(*fiber);
+    };
+    std::uint32_t x = 0, y = 0, z = 0;
+    for (std::uint32_t i = 0; i < threads_; ++i) {
+        Fiber& fiber = fibers_[i];
+        fiber.thread = {&abi_,      stack_top(i) - stack_bytes_, {x, y, z}, i % kWarpSize, i / kWarpSize,
+                        kSpinBudget};
+        fiber.stack = prepare_stack(stack_top(i), run_one, &fiber);
+        warps_[i / kWarpSize].live |= 1u << i % kWarpSize;
+        if (++x < abi_.ntid[0]) continue;
+        x = 0;
+        if (++y < abi_.ntid[1]) continue;
+        y = 0;
+        ++z;
+    }
+    for (std::uint32_t w = 0; w * kWarpSize < threads_; ++w) make_ready(w, warps_[w].live);
+}
+
+Block::State Block::run() {
+    if (loop_) {
+        simcuda_switch_stack(&scheduler_, fibers_[0].stack);
+        return State::Done;
+    }
+    for (;;) {
+        if (Fiber* next = next_ready(last_)) simcuda_switch_stack(&scheduler_, next->stack);
+        if (live_ == 0) return State::Done;
+        if (release_converged()) continue;
+        if (ready_warps_) {
+            yields_ = 0;
+            return State::Stalled;
+        }
+        if (!force_warps()) return State::Stuck;
+    }
+}
+
+// The first ready fiber behind the one with index `after`, going round.
+Fiber* Block::next_ready(std::uint32_t after) const {
+    const std::uint32_t warp = after / kWarpSize;
+    const std::uint32_t behind = ~((2u << after % kWarpSize) - 1);
+    std::uint32_t chosen = warp;
+    std::uint32_t lanes = warps_[warp].ready & behind;
+    if (!lanes) {
+        if (!ready_warps_) return nullptr;
+        const std::uint32_t later = ready_warps_ & ~((2u << warp) - 1);
+        chosen = static_cast<std::uint32_t>(__builtin_ctz(later ? later : ready_warps_));
+        lanes = warps_[chosen].ready;
+    }
+    return &fibers_[chosen * kWarpSize + static_cast<std::uint32_t>(__builtin_ctz(lanes))];
+}
+
+// Continues with the next ready fiber, or the scheduler if there is none. `from` has left the ready set, or
+// stays in it to be resumed in turn.
+void Block::switch_to_next(Fiber& from) {
+    last_ = index_of(from);
+    Fiber* next = next_ready(last_);
+    if (!next)
+        simcuda_switch_stack(&from.stack, scheduler_);
+    else if (next != &from)
+        simcuda_switch_stack(&from.stack, next->stack);
+}
+
+void Block::make_ready(std::uint32_t warp, std::uint32_t lanes) {
+    warps_[warp].ready |= lanes;
+    if (warps_[warp].ready) ready_warps_ |= 1u << warp;
+}
+
+void Block::yield(Fiber& fiber) {
+    fiber.thread.budget = kSpinBudget;
+    // Everybody has had a turn or two and nobody got further: whatever they wait for is not in this block.
+    if (++yields_ > 2 * live_) {
+        last_ = index_of(fiber);
+        simcuda_switch_stack(&fiber.stack, scheduler_);
+        return;
+    }
+    switch_to_next(fiber);
+}
+
+void Block::exit(Fiber& fiber) {
+    const std::uint32_t warp = fiber.thread.warp;
+    warps_[warp].live &= ~(1u << fiber.thread.lane);
+    --live_;
+    yields_ = 0;
+    if (warps_[warp].waiting) recheck_warp(warp);
+    if (active_barriers_) recheck_barriers();
+    suspend(fiber);
+    __builtin_unreachable();
+}
+
+// A warp's threads come together where hardware would run them in step: each waits until no other of its warp
+// can run, then those at the earliest such point go on together.
+std::uint32_t Block::converge(Fiber& fiber, std::uint32_t site) {
+    fiber.site = site;
+    warps_[fiber.thread.warp].converging |= 1u << fiber.thread.lane;
+    suspend(fiber);
+    return static_cast<std::uint32_t>(fiber.result);
+}
+
+bool Block::release_converged() {
+    bool released = false;
+    for (std::uint32_t w = 0; w * kWarpSize < threads_; ++w) {
+        Warp& warp = warps_[w];
+        // Lanes still ready here have been going round in a loop that waits; they are elsewhere.
+        if (!warp.converging) continue;
+        std::uint32_t earliest = UINT32_MAX;
+        for (std::uint32_t rest = warp.converging; rest; rest &= rest - 1)
+            earliest = std::min(earliest, lane(w, static_cast<std::uint32_t>(__builtin_ctz(rest))).site);
+        std::uint32_t group = 0;
+        for (std::uint32_t rest = warp.converging; rest; rest &= rest - 1)
+            if (lane(w, static_cast<std::uint32_t>(__builtin_ctz(rest))).site == earliest)
+                group |= rest & -rest;
+        for (std::uint32_t rest = group; rest; rest &= rest - 1)
+            lane(w, static_cast<std::uint32_t>(__builtin_ctz(rest))).result = group;
+        warp.converging &= ~group;
+        make_ready(w, group);
+        released = true;
+    }
+    return released;
+}
+
+}  // namespace simcuda::exec

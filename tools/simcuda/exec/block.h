@@ -1,0 +1,164 @@
+// One block in flight: its shared memory, its threads and the scheduler that runs them by turns on one host
+// thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "tools/simcuda/exec/abi.h"
+#include "tools/simcuda/exec/faults.h"
+#include "tools/simcuda/exec/fiber.h"
+#include "tools/simcuda/ptx/native.h"
+
+namespace simcuda::exec {
+
+inline constexpr std::uint32_t kWarpSize = 32;
+inline constexpr std::uint32_t kMaxWarps = 32;
+inline constexpr std::uint32_t kMaxThreads = kWarpSize * kMaxWarps;
+inline constexpr std::uint32_t kBarriers = 16;
+inline constexpr std::uint32_t kSpinBudget = 32;  // passes of a waiting loop between two yields
+
+class Block;
+
+// A CUDA thread. `thread` comes first: translated code knows a fiber by the address of its sc_thread.
+struct alignas(64) Fiber {
+    sc_thread thread;
+    StackPointer stack;
+    // What it waits for in its warp, and what it gets.
+    sc_warp_op operation;
+    std::uint32_t mask;
+    std::uint32_t source;
+    std::uint32_t site;
+    std::uint64_t value;
+    std::uint64_t result;
+};
+
+// Lanes are in exactly one of these sets, or were never there.
+struct Warp {
+    std::uint32_t live = 0;        // have not ended
+    std::uint32_t ready = 0;       // may run
+    std::uint32_t waiting = 0;     // at a warp operation
+    std::uint32_t converging = 0;  // at a point where a warp comes together by itself
+};
+
+struct Barrier {
+    std::uint32_t threads = 0;  // expected; 0: all that are live
+    std::uint32_t count = 0;    // arrived
+    std::uint32_t arrived[kMaxWarps] = {};
+    std::uint32_t waiting[kMaxWarps] = {};
+    sc_barrier_op operation = SC_BARRIER_SYNC;
+    std::uint32_t yes = 0;    // arrivals with a true predicate
+    std::uint32_t votes = 0;  // arrivals with any
+};
+
+class Block {
+  public:
+    enum class State {
+        Done,     // all threads have ended
+        Stalled,  // threads go round waiting for something outside the block
+        Stuck,    // no thread can ever run again
+    };
+
+    // Room for `threads` stacks of `stack_bytes` and a shared window; null when memory is short.
+    static std::unique_ptr<Block> create(std::uint32_t threads, std::uint64_t stack_bytes);
+    ~Block();
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+
+    bool fits(std::uint32_t threads, std::uint64_t stack_bytes) const {
+        return threads <= stack_count_ && stack_bytes <= stack_bytes_;
+    }
+
+    // Makes ready to run the block that `abi` (but for `shared`) describes. False when memory is short.
+    bool start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard);
+
+    // Runs until the block is done, stalled or stuck.
+    State run();
+
+    Guard& guard() { return *guard_; }
+    static Block& of(const sc_thread* thread) { return *static_cast<Block*>(thread->block->executor); }
+
+    // Called on fibers, by translated code.
+    std::uint32_t barrier(Fiber& fiber, std::uint32_t id, std::uint32_t threads, sc_barrier_op operation,
+                          std::uint32_t value);
+    void arrive(Fiber& fiber, std::uint32_t id, std::uint32_t threads);
+    std::uint64_t warp_operation(Fiber& fiber, sc_warp_op operation, std::uint32_t mask, std::uint64_t value,
+                                 std::uint32_t source);
+    std::uint32_t converge(Fiber& fiber, std::uint32_t site);
+    void yield(Fiber& fiber);
+    [[noreturn]] void exit(Fiber& fiber);
+
+  private:
+    Block() = default;
+    bool map(std::uint32_t threads, std::uint64_t stack_bytes);
+    bool provide_shared(std::uint64_t bytes);
+    std::uint64_t stack_top(std::uint32_t index) const;
+    void start_loop();
+    void start_fibers();
+
+    // The scheduler. `suspend` takes the running fiber out of the ready set and returns when somebody has put
+    // it back and its turn has come.
+    void suspend(Fiber& fiber);
+    void switch_to_next(Fiber& from);
+    Fiber* next_ready(std::uint32_t after) const;
+    void make_ready(std::uint32_t warp, std::uint32_t lanes);
+    bool release_converged();
+    Fiber& lane(std::uint32_t warp, std::uint32_t index) { return fibers_[warp * kWarpSize + index]; }
+    std::uint32_t index_of(const Fiber& fiber) const {
+        return static_cast<std::uint32_t>(&fiber - fibers_.get());
+    }
+
+    // barrier.cpp
+    bool join(Barrier& barrier, const Fiber& fiber, std::uint32_t threads);
+    bool is_complete(const Barrier& barrier) const;
+    std::uint32_t complete(Barrier& barrier, std::uint32_t id);
+    void recheck_barriers();
+
+    // warp.cpp
+    bool try_complete(std::uint32_t warp, const Fiber& first, std::uint32_t present);
+    void complete(std::uint32_t warp, std::uint32_t lanes);
+    void recheck_warp(std::uint32_t warp);
+    bool force_warps();
+
+    sc_block abi_{};
+    Guard* guard_ = nullptr;
+    void* entry_ = nullptr;
+    bool loop_ = false;  // the whole block on the first stack
+    std::uint32_t threads_ = 0;
+    std::uint32_t live_ = 0;
+    std::uint32_t ready_warps_ = 0;  // that have a ready lane
+    std::uint32_t yields_ = 0;       // since the block last left or made progress
+    std::uint32_t last_ = 0;         // index of the fiber the scheduler was entered from
+    std::uint32_t active_barriers_ = 0;
+    std::array<Warp, kMaxWarps> warps_{};
+    std::array<Barrier, kBarriers> barriers_{};
+    StackPointer scheduler_ = nullptr;
+    std::unique_ptr<Fiber[]> fibers_;
+
+    std::uint8_t* stacks_ = nullptr;
+    std::uint64_t stacks_bytes_ = 0;  // the whole mapping, with a guard page at its low end
+    std::uint32_t stack_count_ = 0;
+    std::uint64_t stack_bytes_ = 0;
+    std::uint8_t* window_ = nullptr;  // 4 GiB of addresses, so that none of 32 bits leaves it
+    std::uint64_t window_open_ = 0;   // accessible bytes at its start
+};
+
+// The next lane of the warp is the usual successor, and this the path every barrier and shuffle takes.
+inline void Block::suspend(Fiber& fiber) {
+    const std::uint32_t index = fiber.thread.lane;
+    Warp& warp = warps_[fiber.thread.warp];
+    const std::uint32_t ready = warp.ready & ~(1u << index);
+    warp.ready = ready;
+    if (const std::uint32_t behind = ready & (~1u << index)) {
+        Fiber& next = *(&fiber + (static_cast<std::uint32_t>(__builtin_ctz(behind)) - index));
+        simcuda_switch_stack(&fiber.stack, next.stack);
+        return;
+    }
+    if (!ready) ready_warps_ &= ~(1u << fiber.thread.warp);
+    switch_to_next(fiber);
+}
+
+extern const sc_runtime kRuntime;
+
+}  // namespace simcuda::exec

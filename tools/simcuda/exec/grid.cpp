@@ -1,0 +1,244 @@
+// A launch: hands out blocks to workers, keeps those that wait for one another in flight side by side, and
+// ends the whole at the first failure.
+#include "tools/simcuda/exec/grid.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include "tools/simcuda/exec/block.h"
+#include "tools/simcuda/exec/block_pool.h"
+#include "tools/simcuda/exec/device_functions.h"
+
+namespace simcuda::exec {
+namespace {
+
+// Blocks a worker keeps in flight when those it has wait for others.
+constexpr std::size_t kMaxResident = 512;
+// Rounds in which no resident block ends before another is started beside them: the one they wait for may be
+// running on another worker.
+constexpr std::uint32_t kPatience = 4;
+
+std::uint64_t now_ns() {
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+class LaunchedGrid;
+
+// One run() on one thread. Lives outside what faults jump over.
+struct Worker {
+    LaunchedGrid* grid;
+    std::uint32_t to_take;
+    bool took_any = false;
+    bool exhausted = false;
+    Guard guard;
+    std::vector<std::unique_ptr<Block>> resident;
+    std::size_t current = 0;
+    std::uint32_t idle_rounds = 0;
+};
+
+class LaunchedGrid final : public Grid {
+  public:
+    explicit LaunchedGrid(Launch launch) : launch_(std::move(launch)) {
+        native_ = static_cast<const ptx::NativeKernel*>(launch_.kernel->code);
+        total_ = std::uint64_t{launch_.grid[0]} * launch_.grid[1] * launch_.grid[2];
+        message_ = launch_.kernel->unsupported;
+        const std::uint64_t threads = std::uint64_t{launch_.block[0]} * launch_.block[1] * launch_.block[2];
+        if (threads == 0 || threads > kMaxThreads)
+            message_ = "a block of more than 1024 threads, or of none";
+        else if (native_)
+            entry_ = native_->entry(message_);
+        if (!entry_) fail(Outcome::NotSupported, 0, nullptr);
+        // What the kernel reads whole words of may end within one.
+        launch_.parameters.resize(
+            std::max<std::size_t>({launch_.parameters.size(), launch_.kernel->parameter_bytes, 1}));
+        install_handlers();
+    }
+
+    bool run(std::uint32_t max_blocks) override;
+
+    bool finished() const override {
+        return running_.load() == 0 && (failed_.load() || next_.load() >= total_);
+    }
+    Outcome outcome() const override { return outcome_; }
+    DeviceAddress fault_address() const override { return fault_address_; }
+    std::string message() const override { return message_; }
+
+  private:
+    void work(Worker& worker);
+    bool take_block(Worker& worker, std::unique_ptr<Block> spare);
+    void retire(Worker& worker);
+    void look_elsewhere(Worker& worker);
+    void describe(std::uint64_t index, sc_block& block) const;
+    void fail(Outcome outcome, DeviceAddress address, const Worker* by);
+    void enlist(Worker& worker);
+    void dismiss(Worker& worker);
+
+    Launch launch_;
+    const ptx::NativeKernel* native_ = nullptr;
+    void* entry_ = nullptr;
+    std::string message_;
+    std::uint64_t total_ = 0;
+    std::uint64_t id_ = next_id_++;
+    std::atomic<std::uint64_t> next_{0};
+    std::atomic<std::uint32_t> running_{0};  // workers inside run()
+    std::atomic<bool> failed_{false};
+    std::atomic<std::uint64_t> deadline_ns_{0};
+    mutable std::mutex mutex_;
+    std::vector<Worker*> workers_;
+    Outcome outcome_ = Outcome::Finished;
+    DeviceAddress fault_address_ = 0;
+    alignas(64) std::uint64_t
+        workspace_[8] = {};  // where cooperative groups counts arrivals at grid barriers
+    inline static std::atomic<std::uint64_t> next_id_{1};
+};
+
+// The first failure stands; whoever is still running is stopped, for it may wait for what will not come.
+void LaunchedGrid::fail(Outcome outcome, DeviceAddress address, const Worker* by) {
+    std::lock_guard lock(mutex_);
+    if (failed_) return;
+    outcome_ = outcome;
+    fault_address_ = address;
+    failed_ = true;
+    for (Worker* worker : workers_)
+        if (worker != by) request_stop(worker->guard);
+}
+
+void LaunchedGrid::enlist(Worker& worker) {
+    std::lock_guard lock(mutex_);
+    worker.guard.thread_id = static_cast<int>(syscall(SYS_gettid));
+    if (failed_) worker.guard.stop_requested = true;
+    workers_.push_back(&worker);
+}
+
+void LaunchedGrid::dismiss(Worker& worker) {
+    std::lock_guard lock(mutex_);
+    std::erase(workers_, &worker);
+}
+
+bool LaunchedGrid::run(std::uint32_t max_blocks) {
+    ++running_;
+    if (failed_ || next_ >= total_) {
+        --running_;
+        return false;
+    }
+    Worker worker{.grid = this, .to_take = max_blocks};
+    {
+        const KernelThread kernel_thread;
+        enlist(worker);
+        std::unique_ptr<StopTimer> timer;
+        if (launch_.time_limit_ns) {
+            std::uint64_t none = 0;
+            const std::uint64_t now = now_ns();
+            deadline_ns_.compare_exchange_strong(none, now + launch_.time_limit_ns);
+            const std::uint64_t deadline = deadline_ns_;
+            timer = std::make_unique<StopTimer>(deadline > now ? deadline - now : 1);
+        }
+        const Outcome outcome = catch_faults(
+            worker.guard,
+            [](void* argument) {
+                auto* self = static_cast<Worker*>(argument);
+                self->grid->work(*self);
+            },
+            &worker);
+        if (outcome != Outcome::Finished) fail(outcome, worker.guard.fault_address, &worker);
+        dismiss(worker);
+    }
+    flush_output();
+    for (auto& block : worker.resident) release_block(std::move(block));
+    --running_;
+    return worker.took_any;
+}
+
+void LaunchedGrid::describe(std::uint64_t index, sc_block& block) const {
+    const std::uint64_t row = index / launch_.grid[0];
+    block = {.runtime = &kRuntime,
+             .parameters = reinterpret_cast<const u8*>(launch_.parameters.data()),
+             .variables = launch_.image->variable_addresses.data(),
+             .workspace = to_device(workspace_),
+             .grid_id = id_,
+             .ctaid = {static_cast<u32>(index % launch_.grid[0]), static_cast<u32>(row % launch_.grid[1]),
+                       static_cast<u32>(row / launch_.grid[1])},
+             .nctaid = {launch_.grid[0], launch_.grid[1], launch_.grid[2]},
+             .ntid = {launch_.block[0], launch_.block[1], launch_.block[2]},
+             .static_shared_bytes = launch_.kernel->static_shared_bytes,
+             .dynamic_shared_bytes = launch_.dynamic_shared_bytes,
+             .smid = static_cast<u32>(index % 64)};
+}
+
+// Takes the next block nobody has, and makes it resident in `spare` or a Block from the pool.
+bool LaunchedGrid::take_block(Worker& worker, std::unique_ptr<Block> spare) {
+    const std::uint64_t index = failed_ || worker.exhausted ? total_ : next_++;
+    if (index >= total_) {
+        worker.exhausted = true;
+        if (spare) release_block(std::move(spare));
+        return false;
+    }
+    const bool loop = native_->mode == ptx::NativeKernel::Mode::Loop;
+    const std::uint32_t threads = loop ? 1 : launch_.block[0] * launch_.block[1] * launch_.block[2];
+    worker.resident.push_back(spare ? std::move(spare) : acquire_block(threads, native_->stack_bytes));
+    worker.took_any = true;
+    if (worker.to_take) --worker.to_take;
+    sc_block abi;
+    describe(index, abi);
+    Block* block = worker.resident.back().get();
+    if (!block || !block->start(abi, *native_, entry_, worker.guard)) leave(Outcome::NotSupported);
+    return true;
+}
+
+// Runs resident blocks in turn until those asked for have ended.
+void LaunchedGrid::work(Worker& worker) {
+    while (!worker.resident.empty() || (worker.to_take && take_block(worker, nullptr))) {
+        set_interruptible(worker.guard, true);
+        const Block::State state = worker.resident[worker.current]->run();
+        set_interruptible(worker.guard, false);
+        switch (state) {
+            case Block::State::Done:
+                retire(worker);
+                break;
+            case Block::State::Stalled:
+                look_elsewhere(worker);
+                break;
+            case Block::State::Stuck:
+                leave(Outcome::Timeout);
+        }
+    }
+}
+
+void LaunchedGrid::retire(Worker& worker) {
+    flush_output();
+    worker.idle_rounds = 0;
+    std::unique_ptr<Block> block = std::move(worker.resident[worker.current]);
+    worker.resident.erase(worker.resident.begin() + static_cast<std::ptrdiff_t>(worker.current));
+    if (worker.current >= worker.resident.size()) worker.current = 0;
+    if (worker.resident.empty() && worker.to_take)
+        take_block(worker, std::move(block));
+    else
+        release_block(std::move(block));
+}
+
+// The current block waits for another: the next resident one goes on, after some rounds a further one.
+void LaunchedGrid::look_elsewhere(Worker& worker) {
+    if (failed_) leave(Outcome::Timeout);
+    if (++worker.current < worker.resident.size()) return;
+    worker.current = 0;
+    if (++worker.idle_rounds < kPatience) {
+        sched_yield();
+        return;
+    }
+    worker.idle_rounds = 0;
+    if (worker.resident.size() < kMaxResident && take_block(worker, nullptr))
+        worker.current = worker.resident.size() - 1;
+}
+
+}  // namespace
+
+std::unique_ptr<Grid> Grid::create(Launch launch) {
+    return std::make_unique<LaunchedGrid>(std::move(launch));
+}
+
+}  // namespace simcuda::exec

@@ -1,0 +1,137 @@
+// Warp operations: each lane leaves its value and waits; the last of the mask to come computes everybody's
+// result.
+#include <algorithm>
+
+#include "tools/simcuda/exec/block.h"
+
+namespace simcuda::exec {
+namespace {
+
+template <typename F>
+void for_each_lane(std::uint32_t lanes, F&& visit) {
+    for (std::uint32_t rest = lanes; rest; rest &= rest - 1)
+        visit(static_cast<std::uint32_t>(__builtin_ctz(rest)));
+}
+
+std::uint32_t combine(sc_warp_op operation, std::uint32_t a, std::uint32_t b) {
+    const auto signed_less = [](std::uint32_t x, std::uint32_t y) {
+        return static_cast<std::int32_t>(x) < static_cast<std::int32_t>(y);
+    };
+    switch (operation) {
+        case SC_WARP_ADD:
+            return a + b;
+        case SC_WARP_MIN_U32:
+            return std::min(a, b);
+        case SC_WARP_MAX_U32:
+            return std::max(a, b);
+        case SC_WARP_MIN_S32:
+            return std::min(a, b, signed_less);
+        case SC_WARP_MAX_S32:
+            return std::max(a, b, signed_less);
+        case SC_WARP_AND:
+            return a & b;
+        case SC_WARP_OR:
+            return a | b;
+        default:
+            return a ^ b;
+    }
+}
+
+}  // namespace
+
+std::uint64_t Block::warp_operation(Fiber& fiber, sc_warp_op operation, std::uint32_t mask,
+                                    std::uint64_t value, std::uint32_t source) {
+    const std::uint32_t bit = 1u << fiber.thread.lane;
+    Warp& warp = warps_[fiber.thread.warp];
+    fiber.operation = operation;
+    fiber.mask = mask | bit;
+    fiber.value = value;
+    fiber.source = source;
+    // The last to come goes on at once.
+    if (!try_complete(fiber.thread.warp, fiber, warp.waiting | bit)) {
+        warp.waiting |= bit;
+        suspend(fiber);
+    }
+    return fiber.result;
+}
+
+// Completes the operation `first` is at if all lanes of its mask that live are `present` at it.
+bool Block::try_complete(std::uint32_t warp, const Fiber& first, std::uint32_t present) {
+    const std::uint32_t members = first.mask & warps_[warp].live;
+    if ((present & members) != members) return false;
+    bool together = true;
+    for_each_lane(members, [&](std::uint32_t l) {
+        const Fiber& other = lane(warp, l);
+        together &= other.mask == first.mask && other.operation == first.operation;
+    });
+    if (together) complete(warp, members);
+    return together;
+}
+
+void Block::complete(std::uint32_t warp, std::uint32_t lanes) {
+    const Fiber& first = lane(warp, static_cast<std::uint32_t>(__builtin_ctz(lanes)));
+    switch (first.operation) {
+        case SC_WARP_SYNC:
+            break;
+        case SC_WARP_EXCHANGE:
+            for_each_lane(lanes, [&](std::uint32_t l) {
+                Fiber& fiber = lane(warp, l);
+                fiber.result = lanes >> fiber.source & 1 ? lane(warp, fiber.source).value : fiber.value;
+            });
+            break;
+        case SC_WARP_BALLOT: {
+            std::uint32_t ballot = 0;
+            for_each_lane(lanes, [&](std::uint32_t l) { ballot |= (lane(warp, l).value != 0) << l; });
+            for_each_lane(lanes, [&](std::uint32_t l) { lane(warp, l).result = ballot; });
+            break;
+        }
+        case SC_WARP_MATCH:
+            for_each_lane(lanes, [&](std::uint32_t l) {
+                std::uint32_t equal = 0;
+                for_each_lane(lanes, [&](std::uint32_t o) {
+                    equal |= (lane(warp, o).value == lane(warp, l).value) << o;
+                });
+                lane(warp, l).result = equal;
+            });
+            break;
+        default: {
+            auto total = static_cast<std::uint32_t>(first.value);
+            for_each_lane(lanes & (lanes - 1), [&](std::uint32_t l) {
+                total = combine(first.operation, total, static_cast<std::uint32_t>(lane(warp, l).value));
+            });
+            for_each_lane(lanes, [&](std::uint32_t l) { lane(warp, l).result = total; });
+        }
+    }
+    warps_[warp].waiting &= ~lanes;
+    make_ready(warp, lanes);
+    yields_ = 0;
+}
+
+// A lane has ended: what others wait at may be complete without it.
+void Block::recheck_warp(std::uint32_t warp) {
+    for (std::uint32_t rest = warps_[warp].waiting; rest; rest &= rest - 1)
+        if (warps_[warp].waiting & rest & -rest)
+            try_complete(warp, lane(warp, static_cast<std::uint32_t>(__builtin_ctz(rest))),
+                         warps_[warp].waiting);
+}
+
+// No thread of the block can run: lanes named in a mask will never come. The specification leaves this
+// undefined; hardware goes on with those that are there.
+bool Block::force_warps() {
+    bool forced = false;
+    for (std::uint32_t w = 0; w * kWarpSize < threads_; ++w) {
+        while (warps_[w].waiting) {
+            const Fiber& first = lane(w, static_cast<std::uint32_t>(__builtin_ctz(warps_[w].waiting)));
+            std::uint32_t group = 0;
+            for_each_lane(warps_[w].waiting, [&](std::uint32_t l) {
+                const Fiber& other = lane(w, l);
+                if (other.mask == first.mask && other.operation == first.operation) group |= 1u << l;
+            });
+            complete(w, group);
+            forced = true;
+        }
+    }
+    return forced;
+}
+
+}  // namespace simcuda::exec

@@ -1,0 +1,304 @@
+// The skeleton of a translated function, and the list of instructions that have handlers of their own.
+#include "tools/simcuda/ptx/emitter.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tools/simcuda/ptx/emit_line.h"
+
+namespace simcuda::ptx {
+namespace {
+
+// Bytes of C stack beyond locals and registers: saved registers, calls into libm and the executor.
+constexpr std::uint64_t kFrameReserve = 256;
+// Bytes of stack that libm and the executor may take; less than what every thread has beyond its frames.
+constexpr std::uint64_t kLeafReserve = 8 << 10;
+
+std::string sanitized(std::string_view name) {
+    std::string result;
+    for (char c : name) result += c == '%' || c == '.' ? '_' : c;
+    return result;
+}
+
+// Instructions whose result depends on what other threads do meanwhile: a loop with one in it may be waiting.
+bool observes_others(const Instruction& instruction) {
+    if (instruction.opcode == "atom" || instruction.opcode == "nanosleep") return true;
+    if (instruction.opcode != "ld") return false;
+    return instruction.has("volatile") || instruction.has("relaxed") || instruction.has("acquire") ||
+           instruction.has("mmio") || instruction.has("cv");
+}
+
+}  // namespace
+
+FunctionEmitter::Handler FunctionEmitter::find_handler(std::string_view opcode) {
+    using E = FunctionEmitter;
+    static const std::unordered_map<std::string_view, Handler> handlers = {
+        {"ld", &E::emit_load},
+        {"ldu", &E::emit_load},
+        {"st", &E::emit_store},
+        {"atom", &E::emit_atomic},
+        {"red", &E::emit_atomic},
+        {"mov", &E::emit_move},
+        {"cvta", &E::emit_convert_address},
+        {"isspacep", &E::emit_is_space},
+        {"membar", &E::emit_fence},
+        {"fence", &E::emit_fence},
+        {"prefetch", &E::emit_hint},
+        {"prefetchu", &E::emit_hint},
+        {"applypriority", &E::emit_hint},
+        {"discard", &E::emit_hint},
+        {"createpolicy", &E::emit_hint},
+        {"bra", &E::emit_branch},
+        {"brx", &E::emit_indexed_branch},
+        {"call", &E::emit_call},
+        {"ret", &E::emit_return},
+        {"exit", &E::emit_exit},
+        {"trap", &E::emit_trap},
+        {"brkpt", &E::emit_nothing},
+        {"pmevent", &E::emit_nothing},
+        {"setp", &E::emit_set_predicate},
+        {"set", &E::emit_set},
+        {"cvt", &E::emit_convert},
+        {"bar", &E::emit_barrier},
+        {"barrier", &E::emit_barrier},
+        {"nanosleep", &E::emit_sleep},
+        {"shfl", &E::emit_shuffle},
+        {"vote", &E::emit_vote},
+        {"match", &E::emit_match},
+        {"activemask", &E::emit_active_mask},
+        {"redux", &E::emit_reduce},
+        {"elect", &E::emit_elect},
+    };
+    const auto found = handlers.find(opcode);
+    return found == handlers.end() ? nullptr : found->second;
+}
+
+std::string FunctionEmitter::c_name(const Function& function) {
+    return (function.entry ? "k_" : "f_") + sanitized(function.name);
+}
+
+// Results and parameters are passed as host addresses of their bytes.
+std::string FunctionEmitter::c_head(const Function& function) {
+    std::string head = "static void " + c_name(function) + "(struct sc_thread* t";
+    if (!function.entry) {
+        for (const Declaration* result : function.results) head += ", u64 " + result->c_name;
+        for (const Declaration* parameter : function.parameters) head += ", u64 " + parameter->c_name;
+    }
+    return head + ")";
+}
+
+void FunctionEmitter::refuse(const Instruction& instruction) {
+    throw Unsupported(std::string(instruction.text));
+}
+
+void FunctionEmitter::expect_operands(const Instruction& instruction, std::size_t least, std::size_t most) {
+    if (instruction.operands.size() < least || instruction.operands.size() > most) refuse(instruction);
+}
+
+void FunctionEmitter::allow(const Instruction& instruction, std::string_view modifiers) {
+    for (std::string_view modifier : instruction.modifiers) {
+        std::string_view rest = modifiers;
+        bool known = false;
+        while (!rest.empty() && !known) {
+            const std::size_t end = std::min(rest.find(' '), rest.size());
+            known = rest.substr(0, end) == modifier;
+            rest.remove_prefix(std::min(end + 1, rest.size()));
+        }
+        if (!known) refuse(instruction);
+    }
+}
+
+EmittedFunction FunctionEmitter::emit() {
+    try {
+        find_waiting_loops();
+        std::string body;
+        for (position_ = 0; position_ < function_.body.size(); ++position_)
+            emit_statement(function_.body[position_]);
+        body.swap(out_.text);
+        emit_prologue();
+        out_.text += body;
+        out_.text += "}\n";
+    } catch (const Unsupported& unsupported) {
+        out_.unsupported = unsupported.what();
+    }
+    return std::move(out_);
+}
+
+void FunctionEmitter::emit_prologue() {
+    out_.text = c_head(function_) + " {\n";
+    line("    const u64 shared = t->block->shared;");
+    if (carries_) line("    u32 carry = 0;");
+    out_.frame_bytes = kFrameReserve;
+    for (const Register& reg : function_.registers) {
+        const unsigned bytes = bytes_of(reg.type);
+        const bool real = reg.type == Type::F32 || reg.type == Type::F64 || reg.type == Type::Pred;
+        const Type bits = reg.as_float ? (bytes == 4 ? Type::F32 : Type::F64) : bits_type(bytes);
+        line("    {} {};", c_type(real ? reg.type : bits), reg.c_name);
+        out_.frame_bytes += std::max(8u, bytes);
+    }
+    for (const Declaration& variable : function_.declarations) {
+        if (variable.space == Space::Local) out_.local_bytes += variable.bytes;
+        const bool is_parameter = variable.in_register ||
+                                  std::find(function_.parameters.begin(), function_.parameters.end(),
+                                            &variable) != function_.parameters.end() ||
+                                  std::find(function_.results.begin(), function_.results.end(), &variable) !=
+                                      function_.results.end();
+        if (is_parameter || (variable.space != Space::Local && variable.space != Space::Param)) continue;
+        // Alignment beyond 16 would make gcc realign the frame for little: devices ask for it in vectors
+        // only.
+        line("    u8 {}[{}] __attribute__((aligned({})));", variable.c_name,
+             std::max<std::uint64_t>(variable.bytes, 1), std::max<std::uint64_t>(variable.alignment, 16));
+        out_.frame_bytes += variable.bytes + 32;
+        // Local memory is never zero by luck.
+        if (variable.space == Space::Local)
+            line("    __builtin_memset({}, 0xcb, {});", variable.c_name, variable.bytes);
+    }
+    // Room for this frame, which the compiler may make twice as large, and for what is called beside functions.
+    if (!function_.entry)
+        line("    if (__builtin_expect((u64)__builtin_frame_address(0) - {} < t->stack_limit, 0)) "
+             "t->block->runtime->stack_overflow(t);",
+             2 * out_.frame_bytes + kLeafReserve);
+    for (const Declaration* parameter : function_.parameters) {
+        if (!parameter->in_register) continue;
+        Operand target;
+        target.kind = Operand::Kind::Register;
+        target.reg = parameter->parameter_register;
+        write(target, parameter->type, fmt::format("*({}*){}", c_type(parameter->type), parameter->c_name));
+    }
+}
+
+void FunctionEmitter::emit_statement(const Statement& statement) {
+    if (statement.label >= 0) {
+        line("{}:;", function_.labels[static_cast<std::size_t>(statement.label)].c_name);
+        return;
+    }
+    const Instruction& instruction = statement.instruction;
+    current_ = &instruction;
+    if (instruction.malformed) refuse(instruction);
+    const bool predicated = instruction.predicate >= 0;
+    if (predicated) {
+        const std::string& name = function_.registers[static_cast<std::size_t>(instruction.predicate)].c_name;
+        line("    if ({}{}) {{", instruction.predicate_negated ? "!" : "", name);
+    }
+    if (const Handler handler = find_handler(instruction.opcode))
+        (this->*handler)(instruction);
+    else if (const Rule* rule = find_rule(instruction))
+        emit_rule(*rule, instruction);
+    else
+        refuse(instruction);
+    if (predicated) line("    }}");
+}
+
+void FunctionEmitter::emit_rule(const Rule& rule, const Instruction& instruction) {
+    const Type first = instruction.types[0];
+    const Type second = instruction.types.size() > 1 ? instruction.types[1] : first;
+    const auto type_for = [&](char letter) {
+        switch (letter) {
+            case 't':
+                return first;
+            case 's':
+                return second;
+            case 'w':
+                return widened(first);
+            case 'b':
+                return bits_type(bytes_of(first));
+            case 'i':
+                return Type::S32;
+            case 'l':
+                return Type::U64;
+            case 'p':
+                return Type::Pred;
+            default:
+                return Type::U32;
+        }
+    };
+    const bool flush = rule.flags & kFlushes && instruction.has("ftz");
+    const auto flushed = [&](const std::string& value, Type type) {
+        if (!flush || !is_float(type) || type == Type::F64) return value;
+        return fmt::format("sc_ftz_{}({})", name_of(type), value);
+    };
+    std::string rounding;
+    if (rule.flags & kRounds)
+        for (std::string_view mode : {"rz", "rm", "rp"})
+            if (instruction.has(mode)) rounding = fmt::format("_{}", mode);
+    if (!rounding.empty() && first != Type::F32 && first != Type::F64) refuse(instruction);
+    std::string code;
+    for (std::size_t i = 0; i < rule.code.size(); ++i) {
+        if (rule.code[i] != '$') {
+            code += rule.code[i];
+            continue;
+        }
+        const char what = rule.code[++i];
+        switch (what) {
+            case 't':
+                code += name_of(first);
+                break;
+            case 's':
+                code += name_of(second);
+                break;
+            case 'c':
+                code += c_type(first);
+                break;
+            case 'w':
+                code += c_type(widened(first));
+                break;
+            case 'r':
+                code += rounding;
+                break;
+            default: {
+                const auto index = static_cast<std::size_t>(what - '0');
+                const Type type = type_for(rule.signature[1 + index]);
+                code += flushed(read(instruction.operands[index], type), type);
+            }
+        }
+    }
+    const Type result = type_for(rule.signature[0]);
+    code = flushed(code, result);
+    if (rule.flags & kSaturates && instruction.has("sat"))
+        code = fmt::format("sc_sat_{}({})", name_of(result), code);
+    carries_ |= rule.code.find("carry") != std::string_view::npos;
+    write(instruction.operands[0], result, code);
+}
+
+// By itself or in what it calls.
+bool FunctionEmitter::may_observe(const Instruction& instruction) {
+    if (observes_others(instruction)) return true;
+    if (instruction.opcode != "call") return false;
+    for (const Operand& operand : instruction.operands) {
+        if (operand.kind == Operand::Kind::Register) return true;  // whoever that is
+        if (operand.kind != Operand::Kind::Name) continue;
+        const Function* callee = module_.find_function(operand.name);
+        if (!callee || !callee->defined) return false;
+        const bool first = observing_functions_.emplace(callee, false).second;
+        if (first)
+            for (const Statement& statement : callee->body)
+                if (statement.label < 0 && may_observe(statement.instruction))
+                    observing_functions_[callee] = true;
+        return observing_functions_[callee];
+    }
+    return false;
+}
+
+// A loop is what lies between a label and a branch back to it. One that looks at what others may change could
+// go round until they have; it must let them run.
+void FunctionEmitter::find_waiting_loops() {
+    std::vector<std::size_t> label_at(function_.labels.size(), SIZE_MAX);
+    for (std::size_t i = 0; i < function_.body.size(); ++i)
+        if (function_.body[i].label >= 0) label_at[static_cast<std::size_t>(function_.body[i].label)] = i;
+    std::vector<std::size_t> observed{0};  // running count of observing instructions
+    for (const Statement& statement : function_.body) {
+        observed.push_back(observed.back() + (statement.label < 0 && may_observe(statement.instruction)));
+    }
+    for (std::size_t i = 0; i < function_.body.size(); ++i) {
+        const Statement& statement = function_.body[i];
+        if (statement.label >= 0 || statement.instruction.opcode != "bra" ||
+            statement.instruction.operands.empty())
+            continue;
+        const int label = statement.instruction.operands[0].label;
+        if (label < 0) continue;
+        const std::size_t target = label_at[static_cast<std::size_t>(label)];
+        if (target <= i && observed[i] > observed[target]) waiting_branches_.insert(i);
+    }
+}
+
+}  // namespace simcuda::ptx

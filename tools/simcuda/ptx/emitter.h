@@ -1,0 +1,140 @@
+// Translates one PTX function into one C function.
+//
+// Registers become C locals, labels become gotos. Addresses are integers: global, constant and generic ones
+// are device addresses (host address + kDeviceToHost, for shared and local memory too when generic), shared
+// ones count from sc_block::shared, local and parameter ones are host addresses.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/simcuda/ptx/ast.h"
+#include "tools/simcuda/ptx/instruction_set.h"
+#include "tools/simcuda/ptx/registers.h"
+
+namespace simcuda::ptx {
+
+struct EmittedFunction {
+    std::string unsupported;  // the first instruction that cannot be translated; then the rest is void
+    std::string text;
+    std::set<const Function*> callees;    // direct ones
+    std::set<const Declaration*> shared;  // shared variables named in it
+    std::uint64_t local_bytes = 0;        // declared local variables
+    std::uint64_t frame_bytes = 0;        // at most what a C frame of it takes
+    bool waits = false;                   // may wait for other threads: needs a fiber
+    bool exits = false;                   // ends its thread by `exit`
+    bool calls_indirectly = false;
+    bool takes_function_address = false;
+};
+
+class FunctionEmitter {
+  public:
+    FunctionEmitter(const Module& module, const Function& function)
+        : module_(module), function_(function), computed_(computed_f32_registers(function)) {}
+    EmittedFunction emit();
+
+    // The C name of a function and its head, "static void f_name(struct sc_thread* t, u64 p1)".
+    static std::string c_name(const Function& function);
+    static std::string c_head(const Function& function);
+
+  private:
+    struct Unsupported : std::runtime_error {
+        using std::runtime_error::runtime_error;
+    };
+    using Handler = void (FunctionEmitter::*)(const Instruction&);
+    static Handler find_handler(std::string_view opcode);
+
+    // emitter.cpp
+    void emit_prologue();
+    void emit_statement(const Statement& statement);
+    void emit_rule(const Rule& rule, const Instruction& instruction);
+    void find_waiting_loops();
+    bool may_observe(const Instruction& instruction);
+    template <typename... Args>
+    void line(std::string_view format, const Args&... args);
+    void expect_operands(const Instruction& instruction, std::size_t least, std::size_t most);
+    // Refuses modifiers that are not in the space-separated list.
+    void allow(const Instruction& instruction, std::string_view modifiers);
+    [[noreturn]] void refuse(const Instruction& instruction);
+
+    // operands.cpp: C expressions
+    std::string read(const Operand& operand, Type type);
+    std::string read_register(const Operand& operand, Type type);
+    std::string read_name(const Operand& operand);
+    std::string read_special(std::string_view name);
+    std::string literal(const Operand& operand, Type type);
+    void write(const Operand& operand, Type type, const std::string& value);
+    // A variable's address in its own state space.
+    std::string variable_address(const Declaration& variable);
+    // The host address an instruction on `space` reaches by `operand`; narrows `space` if the operand tells
+    // it.
+    std::string host_address(const Operand& operand, Space& space);
+    const Register& register_of(const Operand& operand) const;
+    // The bits of a register, or a f32 value about to be looked at: a NaN that arithmetic made is the GPU's.
+    std::string bits_of(const Operand& operand) const;
+    std::string observed(const Operand& operand, Type type);
+
+    // emit_memory.cpp
+    void emit_load(const Instruction& instruction);
+    void emit_store(const Instruction& instruction);
+    void emit_atomic(const Instruction& instruction);
+    void emit_move(const Instruction& instruction);
+    void emit_pack(const Instruction& instruction);
+    void emit_unpack(const Instruction& instruction);
+    void emit_convert_address(const Instruction& instruction);
+    void emit_is_space(const Instruction& instruction);
+    void emit_fence(const Instruction& instruction);
+    void emit_hint(const Instruction& instruction);
+    Space space_of(const Instruction& instruction);
+    void emit_strong_vector(const Instruction& instruction, const std::string& address, unsigned count,
+                            bool load);
+
+    // emit_control.cpp
+    void emit_branch(const Instruction& instruction);
+    void emit_indexed_branch(const Instruction& instruction);
+    void emit_call(const Instruction& instruction);
+    void emit_system_call(std::string_view name, const Operand* results, const Operand* arguments);
+    void emit_return(const Instruction& instruction);
+    void emit_exit(const Instruction& instruction);
+    void emit_trap(const Instruction& instruction);
+    void emit_nothing(const Instruction& instruction);
+    std::string label_name(const Operand& operand, const Instruction& instruction);
+
+    // emit_compare.cpp
+    void emit_set_predicate(const Instruction& instruction);
+    void emit_set(const Instruction& instruction);
+    void emit_packed_comparison(const Instruction& instruction);
+    std::string comparison(const Instruction& instruction, Type type, const std::string& a,
+                           const std::string& b);
+    std::string combined(const Instruction& instruction, const std::string& value);
+    void emit_convert(const Instruction& instruction);
+    std::string convert(const Instruction& instruction, Type to, Type from, const std::string& value);
+
+    // emit_threads.cpp
+    void emit_barrier(const Instruction& instruction);
+    void emit_sleep(const Instruction& instruction);
+    void emit_shuffle(const Instruction& instruction);
+    void emit_vote(const Instruction& instruction);
+    void emit_match(const Instruction& instruction);
+    void emit_active_mask(const Instruction& instruction);
+    void emit_reduce(const Instruction& instruction);
+    void emit_elect(const Instruction& instruction);
+
+    const Module& module_;
+    const Function& function_;
+    const std::vector<bool> computed_;
+    EmittedFunction out_;
+    const Instruction* current_ = nullptr;
+    std::size_t position_ = 0;                // of the current statement in the body
+    std::set<std::size_t> waiting_branches_;  // back-edges of loops that may wait for other threads
+    std::map<const Function*, bool> observing_functions_;
+    bool carries_ = false;
+    int sites_ = 0;  // points at which a warp converges, numbered
+};
+
+}  // namespace simcuda::ptx

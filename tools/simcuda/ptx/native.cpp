@@ -1,0 +1,40 @@
+// Loads compiled units.
+#include "tools/simcuda/ptx/native.h"
+
+#include <dlfcn.h>
+
+#include <mutex>
+
+#include "tools/simcuda/ptx/compile.h"
+
+namespace simcuda::ptx {
+
+struct Unit::State {
+    std::mutex mutex;
+    void* handle = nullptr;
+    std::string error;
+};
+
+Unit::Unit(std::string source) : source_(std::move(source)), state_(std::make_unique<State>()) {}
+
+Unit::~Unit() {
+    if (state_->handle) dlclose(state_->handle);
+}
+
+void* Unit::symbol(const std::string& name, std::string& error) {
+    std::lock_guard lock(state_->mutex);
+    // Twice, for the cache entry may be trimmed by another process between the two steps.
+    for (int attempt = 0; !state_->handle && state_->error.empty() && attempt < 2; ++attempt) {
+        const std::string path = compile(source_, state_->error);
+        if (path.empty()) break;
+        state_->handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (!state_->handle && attempt == 1) state_->error = dlerror();
+    }
+    if (!state_->handle) {
+        error = state_->error;
+        return nullptr;
+    }
+    return dlsym(state_->handle, name.c_str());
+}
+
+}  // namespace simcuda::ptx

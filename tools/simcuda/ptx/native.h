@@ -1,0 +1,47 @@
+// What ptx::Kernel::code points to: a kernel's native code, compiled when it is first asked for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace simcuda::exec {
+struct sc_block;
+struct sc_thread;
+}  // namespace simcuda::exec
+
+namespace simcuda::ptx {
+
+// The C text of one or more kernels and all they call, and the shared object made of it. Thread-safe.
+class Unit {
+  public:
+    explicit Unit(std::string source);
+    ~Unit();
+    Unit(const Unit&) = delete;
+    Unit& operator=(const Unit&) = delete;
+
+    // Address of an exported symbol; compiles or loads the unit first. Null on failure, with the reason.
+    void* symbol(const std::string& name, std::string& error);
+
+  private:
+    struct State;
+    std::string source_;
+    std::unique_ptr<State> state_;
+};
+
+struct NativeKernel {
+    // Loop: entry(block, stack_limit) runs all threads of a block, one after another. Fibers: entry(thread)
+    // runs one, which may call what waits for others.
+    enum class Mode { Loop, Fibers };
+    using LoopEntry = void (*)(exec::sc_block*, std::uint64_t stack_limit);
+    using FiberEntry = void (*)(exec::sc_thread*);
+
+    Mode mode = Mode::Loop;
+    std::uint64_t stack_bytes = 0;  // per thread, with a reserve for what the compiler adds
+    std::string symbol;
+    std::shared_ptr<Unit> unit;
+
+    void* entry(std::string& error) const { return unit->symbol(symbol, error); }
+};
+
+}  // namespace simcuda::ptx

@@ -1,0 +1,12 @@
+// C text that every translated unit starts with: what the instruction table and the handlers call.
+#pragma once
+
+namespace simcuda::ptx {
+
+extern const char kPreludeIntegers[];
+extern const char kPreludeFloats[];
+extern const char kPreludeConversions[];
+extern const char kPreludeHalves[];
+extern const char kPreludeMemory[];
+
+}  // namespace simcuda::ptx

@@ -1,0 +1,60 @@
+// Addresses, atomics, and special values.
+#include "tools/simcuda/ptx/prelude.h"
+
+namespace simcuda::ptx {
+
+const char kPreludeMemory[] = R"C(
+typedef u8 sc_16_bytes __attribute__((vector_size(16)));
+
+/* A block's threads take turns on one host thread, so what only they can reach needs no lock. */
+#define LOCKED(NAME, T, U, NEW) \
+    INLINE T sc_atom_##NAME(u64 address, T b) { \
+        U* p = (U*)address; U seen = __atomic_load_n(p, __ATOMIC_RELAXED), next; \
+        do { T a; __builtin_memcpy(&a, &seen, sizeof a); T r = (NEW); __builtin_memcpy(&next, &r, sizeof r); } \
+        while (!__atomic_compare_exchange_n(p, &seen, next, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)); \
+        T a; __builtin_memcpy(&a, &seen, sizeof a); return a; }
+#define OWN(NAME, T, NEW) INLINE T sc_own_##NAME(u64 address, T b) { T a = *(T*)address; *(T*)address = (NEW); return a; }
+#define ATOMIC(NAME, T, U, NEW) LOCKED(NAME, T, U, NEW) OWN(NAME, T, NEW)
+#define FETCH(NAME, T, BUILTIN, NEW) \
+    INLINE T sc_atom_##NAME(u64 address, T b) { return BUILTIN((T*)address, b, __ATOMIC_SEQ_CST); } \
+    OWN(NAME, T, NEW)
+#define FETCHES(T, B) \
+    FETCH(and_##B, T, __atomic_fetch_and, a & b) FETCH(or_##B, T, __atomic_fetch_or, a | b) \
+    FETCH(xor_##B, T, __atomic_fetch_xor, a ^ b) FETCH(exch_##B, T, __atomic_exchange_n, b) \
+    INLINE T sc_atom_cas_##B(u64 address, T b, T c) { \
+        __atomic_compare_exchange_n((T*)address, &b, c, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); return b; } \
+    INLINE T sc_own_cas_##B(u64 address, T b, T c) { T a = *(T*)address; if (a == b) *(T*)address = c; return a; }
+FETCHES(u32, b32) FETCHES(u64, b64)
+INLINE u16 sc_atom_cas_b16(u64 address, u16 b, u16 c) {
+    __atomic_compare_exchange_n((u16*)address, &b, c, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); return b; }
+INLINE u16 sc_own_cas_b16(u64 address, u16 b, u16 c) { u16 a = *(u16*)address; if (a == b) *(u16*)address = c; return a; }
+#define EXTREME(T, U) ATOMIC(min_##T, T, U, a < b ? a : b) ATOMIC(max_##T, T, U, a > b ? a : b)
+FETCH(add_u32, u32, __atomic_fetch_add, a + b) FETCH(add_s32, s32, __atomic_fetch_add, a + b)
+FETCH(add_u64, u64, __atomic_fetch_add, a + b)
+EXTREME(u32, u32) EXTREME(s32, u32) EXTREME(u64, u64) EXTREME(s64, u64)
+ATOMIC(inc_u32, u32, u32, a >= b ? 0 : a + 1) ATOMIC(dec_u32, u32, u32, a == 0 || a > b ? b : a - 1)
+/* In global memory the f32 form flushes subnormal numbers, in shared memory it does not. */
+LOCKED(add_f32, float, u32, sc_canonical_f32(sc_ftz_f32(sc_ftz_f32(a) + sc_ftz_f32(b))))
+OWN(add_f32, float, sc_canonical_f32(a + b))
+ATOMIC(add_f64, double, u64, a + b)
+ATOMIC(add_f16, u16, u16, sc_add_f16(a, b)) ATOMIC(add_bf16, u16, u16, sc_add_bf16(a, b))
+ATOMIC(add_f16x2, u32, u32, sc_add_f16x2(a, b)) ATOMIC(add_bf16x2, u32, u32, sc_add_bf16x2(a, b))
+
+INLINE u32 sc_shuffle(struct sc_thread* t, u32 mode, u32 value, u32 b, u32 c, u32 mask, _Bool* inside) {
+    u32 lane = t->lane, segment = c >> 8 & 31, clamp = c & 31, b5 = b & 31;
+    u32 last = (lane & segment) | (clamp & ~segment), first = lane & segment, source;
+    switch (mode) {
+        case 0: source = lane - b5; *inside = (s32)source >= (s32)last; break;
+        case 1: source = lane + b5; *inside = source <= last; break;
+        case 2: source = lane ^ b5; *inside = source <= last; break;
+        default: source = first | (b5 & ~segment); *inside = source <= last;
+    }
+    if (!*inside) source = lane;
+    return t->block->runtime->warp(t, SC_WARP_EXCHANGE, mask, value, source);
+}
+INLINE u32 sc_thread_index(struct sc_thread* t) {
+    return (t->tid[2] * t->block->ntid[1] + t->tid[1]) * t->block->ntid[0] + t->tid[0];
+}
+)C";
+
+}  // namespace simcuda::ptx

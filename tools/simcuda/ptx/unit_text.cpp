@@ -1,0 +1,152 @@
+// Reachability, shared memory layout and the text of a unit.
+#include "tools/simcuda/ptx/unit_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "tools/simcuda/exec/abi.h"
+#include "tools/simcuda/ptx/prelude.h"
+
+namespace simcuda::ptx {
+namespace {
+
+// True when `from` can call itself.
+bool is_recursive(const EmittedFunctions& emitted, const Function* from) {
+    std::set<const Function*> seen;
+    const std::function<bool(const Function*)> reaches = [&](const Function* function) {
+        for (const Function* callee : emitted.at(function).callees) {
+            if (callee == from) return true;
+            if (seen.insert(callee).second && reaches(callee)) return true;
+        }
+        return false;
+    };
+    return reaches(from);
+}
+
+// The block and its parameters are copied to where no pointer of the kernel's leads: the compiler may then
+// read them once for all threads.
+std::string loop_entry(const Function& kernel) {
+    std::uint64_t bytes = 1;
+    for (const Declaration* parameter : kernel.parameters)
+        bytes = std::max(bytes, parameter->offset + parameter->bytes);
+    return fmt::format(R"(
+__attribute__((visibility("default"))) void {0}(const struct sc_block* b, u64 stack_limit) {{
+    u8 parameters[{1}] __attribute__((aligned(16)));
+    struct sc_block block = *b;
+    struct sc_thread thread, *t = &thread;
+    u32 index = 0;
+    __builtin_memcpy(parameters, b->parameters, {1});
+    block.parameters = parameters;
+    thread.block = &block;
+    thread.stack_limit = stack_limit;
+    for (u32 z = 0; z < block.ntid[2]; ++z)
+        for (u32 y = 0; y < block.ntid[1]; ++y)
+            for (u32 x = 0; x < block.ntid[0]; ++x, ++index) {{
+                thread.tid[0] = x; thread.tid[1] = y; thread.tid[2] = z;
+                thread.lane = index & 31; thread.warp = index >> 5;
+                {2}(t);
+            }}
+}}
+)",
+                       entry_symbol(kernel), bytes, FunctionEmitter::c_name(kernel));
+}
+
+std::string fiber_entry(const Function& kernel) {
+    return fmt::format(
+        "\n__attribute__((visibility(\"default\"))) void {}(struct sc_thread* t) {{ {}(t); }}\n",
+        entry_symbol(kernel), FunctionEmitter::c_name(kernel));
+}
+
+}  // namespace
+
+Reach reach_of(const Module& module, const EmittedFunctions& emitted,
+               const std::vector<const Function*>& kernels) {
+    std::set<const Function*> reached(kernels.begin(), kernels.end());
+    std::vector<const Function*> pending(kernels);
+    Reach reach;
+    bool indirect = false;
+    const auto visit = [&](const Function* function) {
+        if (reached.insert(function).second) pending.push_back(function);
+    };
+    while (!pending.empty()) {
+        const EmittedFunction& function = emitted.at(pending.back());
+        pending.pop_back();
+        for (const Function* callee : function.callees) visit(callee);
+        if (!function.calls_indirectly || indirect) continue;
+        // Whatever has its address somewhere may be called.
+        indirect = true;
+        for (const auto& candidate : module.functions)
+            if (!candidate->entry && candidate->defined) visit(candidate.get());
+    }
+    std::set<const Declaration*> shared;
+    for (const auto& candidate : module.functions) {
+        if (!reached.contains(candidate.get())) continue;
+        const EmittedFunction& function = emitted.at(candidate.get());
+        reach.functions.push_back(candidate.get());
+        if (reach.unsupported.empty()) reach.unsupported = function.unsupported;
+        reach.waits |= function.waits || (function.exits && !candidate->entry);
+        reach.uses_function_addresses |= function.takes_function_address || function.calls_indirectly;
+        reach.recursive |= is_recursive(emitted, candidate.get());
+        reach.frame_bytes += function.frame_bytes;
+        reach.local_bytes += function.local_bytes;
+        shared.insert(function.shared.begin(), function.shared.end());
+    }
+    reach.recursive |= indirect;
+    for (const Declaration& variable : module.variables)
+        if (shared.contains(&variable)) reach.shared.push_back(&variable);
+    for (const Function* function : reach.functions)
+        for (const Declaration& variable : function->declarations)
+            if (shared.contains(&variable)) reach.shared.push_back(&variable);
+    return reach;
+}
+
+SharedLayout lay_out(const Reach& reach) {
+    SharedLayout layout;
+    const auto align = [&](std::uint64_t alignment) {
+        layout.static_bytes = (layout.static_bytes + alignment - 1) / alignment * alignment;
+    };
+    for (const Declaration* variable : reach.shared) {
+        if (variable->external) {
+            layout.offsets.push_back(0);
+            continue;
+        }
+        align(std::max<std::uint64_t>(variable->alignment, 1));
+        layout.offsets.push_back(layout.static_bytes);
+        layout.static_bytes += variable->bytes;
+    }
+    for (const Declaration* variable : reach.shared)
+        if (variable->external) align(std::max<std::uint64_t>(variable->alignment, 16));
+    for (std::size_t i = 0; i < reach.shared.size(); ++i)
+        if (reach.shared[i]->external) layout.offsets[i] = layout.static_bytes;
+    return layout;
+}
+
+std::string entry_symbol(const Function& kernel) {
+    return "sc_" + FunctionEmitter::c_name(kernel);
+}
+
+std::string unit_text(const Module&, const EmittedFunctions& emitted, const Reach& reach,
+                      const std::vector<const Function*>& kernels, bool export_functions) {
+    std::string text = exec::kAbiText;
+    for (const char* part :
+         {kPreludeIntegers, kPreludeFloats, kPreludeConversions, kPreludeHalves, kPreludeMemory})
+        text += part;
+    const SharedLayout layout = lay_out(reach);
+    for (std::size_t i = 0; i < reach.shared.size(); ++i)
+        text += fmt::format("enum {{ {} = {} }};\n", reach.shared[i]->c_name, layout.offsets[i]);
+    for (const Function* function : reach.functions) text += FunctionEmitter::c_head(*function) + ";\n";
+    for (const Function* function : reach.functions) {
+        text += '\n';
+        text += emitted.at(function).text;
+        if (export_functions && !function->entry)
+            text += fmt::format("__attribute__((visibility(\"default\"))) void* const a_{0} = (void*){0};\n",
+                                FunctionEmitter::c_name(*function));
+    }
+    for (const Function* kernel : kernels) text += reach.waits ? fiber_entry(*kernel) : loop_entry(*kernel);
+    return text;
+}
+
+}  // namespace simcuda::ptx
