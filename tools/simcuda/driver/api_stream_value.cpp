@@ -1,0 +1,94 @@
+// cuStreamWaitValue, cuStreamWriteValue and their batches.
+#include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/copy.h"
+#include "tools/simcuda/driver/stream.h"
+
+namespace simcuda::driver {
+namespace {
+
+constexpr unsigned kConditions = 0x3;
+
+ValueOp value_op(const Context& context, bool wait, CUdeviceptr address, std::uint64_t value, unsigned bytes,
+                 unsigned flags) {
+    const unsigned known = wait ? kConditions : unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER};
+    require(address % bytes == 0, CUDA_ERROR_INVALID_VALUE);
+    // Flushing remote writes needs a device that has CAN_FLUSH_REMOTE_WRITES.
+    require((flags & CU_STREAM_WAIT_VALUE_FLUSH) == 0 || !wait, CUDA_ERROR_NOT_SUPPORTED);
+    require((flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
+    device_end(context, address, bytes);
+    return {wait, address, value, bytes, flags & kConditions};
+}
+
+CUresult one(Site site, CUstream handle, bool wait, CUdeviceptr address, std::uint64_t value, unsigned bytes,
+             unsigned flags) {
+    return call(site.entry, [&](Context& context) {
+        const auto stream = resolve(context, handle, site.per_thread);
+        submit(*stream, value_op(context, wait, address, value, bytes, flags));
+        return CUDA_SUCCESS;
+    });
+}
+
+Op batch_item(const Context& context, const CUstreamBatchMemOpParams& item) {
+    switch (item.operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+            return value_op(context, true, item.waitValue.address, item.waitValue.value, 4,
+                            item.waitValue.flags);
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+            return value_op(context, true, item.waitValue.address, item.waitValue.value64, 8,
+                            item.waitValue.flags);
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+            return value_op(context, false, item.writeValue.address, item.writeValue.value, 4,
+                            item.writeValue.flags);
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            return value_op(context, false, item.writeValue.address, item.writeValue.value64, 8,
+                            item.writeValue.flags);
+        case CU_STREAM_MEM_OP_BARRIER:
+            return MarkerOp{};
+        default:
+            throw Failure{CUDA_ERROR_INVALID_VALUE};
+    }
+}
+
+CUresult batch(Site site, CUstream handle, unsigned count, const CUstreamBatchMemOpParams* items,
+               unsigned flags) {
+    return call(site.entry, [&](Context& context) {
+        require(items != nullptr && flags == 0 && count <= 256, CUDA_ERROR_INVALID_VALUE);
+        const auto stream = resolve(context, handle, site.per_thread);
+        std::vector<Op> ops;  // all checked before the first is given away
+        for (unsigned i = 0; i < count; ++i) ops.push_back(batch_item(context, items[i]));
+        for (Op& op : ops) submit(*stream, std::move(op));
+        return CUDA_SUCCESS;
+    });
+}
+
+}  // namespace
+
+#define SIMCUDA_VALUE_API(symbol, word, wait, bytes)                                                      \
+    SIMCUDA_STREAM_API(symbol, _ptsz, (CUstream stream, CUdeviceptr address, word value, unsigned flags), \
+                       (stream, address, value, flags)) {                                                 \
+        return one(site, stream, wait, address, value, bytes, flags);                                     \
+    }
+
+SIMCUDA_VALUE_API(cuStreamWaitValue32, cuuint32_t, true, 4)
+SIMCUDA_VALUE_API(cuStreamWaitValue32_v2, cuuint32_t, true, 4)
+SIMCUDA_VALUE_API(cuStreamWaitValue64, cuuint64_t, true, 8)
+SIMCUDA_VALUE_API(cuStreamWaitValue64_v2, cuuint64_t, true, 8)
+SIMCUDA_VALUE_API(cuStreamWriteValue32, cuuint32_t, false, 4)
+SIMCUDA_VALUE_API(cuStreamWriteValue32_v2, cuuint32_t, false, 4)
+SIMCUDA_VALUE_API(cuStreamWriteValue64, cuuint64_t, false, 8)
+SIMCUDA_VALUE_API(cuStreamWriteValue64_v2, cuuint64_t, false, 8)
+
+SIMCUDA_STREAM_API(cuStreamBatchMemOp, _ptsz,
+                   (CUstream stream, unsigned count, CUstreamBatchMemOpParams* items, unsigned flags),
+                   (stream, count, items, flags)) {
+    return batch(site, stream, count, items, flags);
+}
+
+SIMCUDA_STREAM_API(cuStreamBatchMemOp_v2, _ptsz,
+                   (CUstream stream, unsigned count, CUstreamBatchMemOpParams* items, unsigned flags),
+                   (stream, count, items, flags)) {
+    return batch(site, stream, count, items, flags);
+}
+
+}  // namespace simcuda::driver

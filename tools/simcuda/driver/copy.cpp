@@ -1,0 +1,199 @@
+#include "tools/simcuda/driver/copy.h"
+
+#include <cstring>
+
+#include "tools/simcuda/address.h"
+#include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/memory.h"
+#include "tools/simcuda/driver/stream.h"
+
+namespace simcuda::driver {
+namespace {
+
+// A synchronous copy of at most this many pageable bytes returns once they are staged.
+constexpr std::uint64_t kStagedAtOnce = 1 << 20;
+
+bool in_device_window(std::uint64_t address) {
+    return address >= kDeviceWindowBegin && address < kDeviceWindowEnd;
+}
+
+bool on_device(const CopyEnd& end) {
+    return end.place == Place::Device;
+}
+
+std::uint64_t total(const CopyOp& copy) {
+    return copy.width * copy.height * copy.depth;
+}
+
+std::uint64_t span_of(const CopyOp& copy, const CopyEnd& end) {
+    return ((copy.depth - 1) * end.slice_rows + copy.height - 1) * end.pitch + copy.width;
+}
+
+bool asks_sync_memops(const CopyEnd& end) {
+    if (end.place == Place::Pageable) return false;
+    const RegionPtr region = memory_map().find(end.address);
+    return region != nullptr && region->sync_memops;
+}
+
+// One side of a CUDA_MEMCPY3D.
+struct Side {
+    CUmemorytype type;
+    const void* host;
+    CUdeviceptr device;
+    std::size_t x, y, z, lod, pitch, height;
+};
+
+CopyEnd side_end(const Context& context, const Side& side, const CopyOp& copy) {
+    require(side.type != CU_MEMORYTYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
+    require(side.lod == 0, CUDA_ERROR_INVALID_VALUE);
+    CopyEnd end;
+    end.pitch = side.pitch != 0 ? side.pitch : side.x + copy.width;
+    end.slice_rows = side.height != 0 ? side.height : side.y + copy.height;
+    require(end.pitch >= side.x + copy.width && end.pitch <= 0x7FFF'FFFF, CUDA_ERROR_INVALID_VALUE);
+    require(end.slice_rows >= side.y + copy.height, CUDA_ERROR_INVALID_VALUE);
+    const std::uint64_t offset = (side.z * end.slice_rows + side.y) * end.pitch + side.x;
+    const std::uint64_t span = span_of(copy, end);
+    CopyEnd found;
+    switch (side.type) {
+        case CU_MEMORYTYPE_HOST:
+            found = host_end(context, static_cast<const std::byte*>(side.host) + offset, span);
+            break;
+        case CU_MEMORYTYPE_DEVICE:
+            found = device_end(context, side.device + offset, span);
+            break;
+        case CU_MEMORYTYPE_UNIFIED:
+            found = any_end(context, side.device + offset, span);
+            break;
+        default:
+            throw Failure{CUDA_ERROR_INVALID_VALUE};
+    }
+    end.place = found.place;
+    end.address = found.address;
+    return end;
+}
+
+}  // namespace
+
+CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t span) {
+    bool host = false;
+    const bool covered = memory_map().covers(address, span, [&](const Region& region) {
+        host = host || region.on_host();
+        return region.accessible(context.device());
+    });
+    require(covered, CUDA_ERROR_INVALID_VALUE);
+    if (!host) return {Place::Device, address};
+    return {Place::Pinned, reinterpret_cast<std::uint64_t>(to_host(address))};
+}
+
+CopyEnd host_end(const Context& context, const void* pointer, std::uint64_t span) {
+    const auto address = reinterpret_cast<std::uint64_t>(pointer);
+    require(address != 0, CUDA_ERROR_INVALID_VALUE);
+    if (in_device_window(address)) {
+        const bool readable = memory_map().covers(address, span, [](const Region& region) {
+            return region.host_access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        });
+        require(readable, CUDA_ERROR_INVALID_VALUE);
+        return device_end(context, address, span);
+    }
+    const bool locked = memory_map().covers(address, span, [](const Region&) { return true; });
+    return {locked ? Place::Pinned : Place::Pageable, address};
+}
+
+CopyEnd any_end(const Context& context, CUdeviceptr address, std::uint64_t span) {
+    if (in_device_window(address) || memory_map().find(address) != nullptr)
+        return device_end(context, address, span);
+    return host_end(context, reinterpret_cast<const void*>(address), span);
+}
+
+CopyOp linear_copy(const CopyEnd& to, const CopyEnd& from, std::size_t bytes) {
+    CopyOp copy;
+    copy.from = from;
+    copy.to = to;
+    copy.width = bytes;
+    return copy;
+}
+
+CUDA_MEMCPY3D as_3d(const CUDA_MEMCPY2D& copy) {
+    CUDA_MEMCPY3D p{};
+    p.srcXInBytes = copy.srcXInBytes;
+    p.srcY = copy.srcY;
+    p.srcMemoryType = copy.srcMemoryType;
+    p.srcHost = copy.srcHost;
+    p.srcDevice = copy.srcDevice;
+    p.srcArray = copy.srcArray;
+    p.srcPitch = copy.srcPitch;
+    p.dstXInBytes = copy.dstXInBytes;
+    p.dstY = copy.dstY;
+    p.dstMemoryType = copy.dstMemoryType;
+    p.dstHost = copy.dstHost;
+    p.dstDevice = copy.dstDevice;
+    p.dstArray = copy.dstArray;
+    p.dstPitch = copy.dstPitch;
+    p.WidthInBytes = copy.WidthInBytes;
+    p.Height = copy.Height;
+    p.Depth = 1;
+    return p;
+}
+
+CopyOp pitched_copy(const Context& context, const CUDA_MEMCPY3D& p) {
+    CopyOp copy;
+    copy.width = p.WidthInBytes;
+    copy.height = p.Height;
+    copy.depth = p.Depth;
+    if (total(copy) == 0) return copy;
+    copy.from = side_end(context,
+                         {p.srcMemoryType, p.srcHost, p.srcDevice, p.srcXInBytes, p.srcY, p.srcZ, p.srcLOD,
+                          p.srcPitch, p.srcHeight},
+                         copy);
+    copy.to = side_end(context,
+                       {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstXInBytes, p.dstY, p.dstZ, p.dstLOD,
+                        p.dstPitch, p.dstHeight},
+                       copy);
+    return copy;
+}
+
+void stage_host_source(CopyOp& copy) {
+    if (on_device(copy.from)) return;
+    copy.staged = std::shared_ptr<std::byte[]>(new std::byte[total(copy)]);
+    std::byte* to = copy.staged.get();
+    for (std::size_t slice = 0; slice < copy.depth; ++slice) {
+        for (std::size_t row = 0; row < copy.height; ++row, to += copy.width) {
+            const std::uint64_t from =
+                copy.from.address + (slice * copy.from.slice_rows + row) * copy.from.pitch;
+            std::memcpy(to, reinterpret_cast<const void*>(from), copy.width);
+        }
+    }
+    copy.from = {Place::Pinned, reinterpret_cast<std::uint64_t>(copy.staged.get()), copy.width, copy.height};
+}
+
+CUresult copy_async(Context& context, Stream& stream, CopyOp copy) {
+    if (total(copy) == 0) return CUDA_SUCCESS;
+    if (stream.capture != nullptr) {
+        submit(stream, std::move(copy));
+        return CUDA_SUCCESS;
+    }
+    const bool host_to_host = !on_device(copy.from) && !on_device(copy.to);
+    const bool blocks = host_to_host || copy.to.place == Place::Pageable;
+    if (copy.from.place == Place::Pageable && !blocks) stage_host_source(copy);
+    const WorkPtr work = submit(stream, std::move(copy));
+    return blocks ? wait(context, work) : CUDA_SUCCESS;
+}
+
+CUresult copy_and_wait(Context& context, Stream& stream, CopyOp copy) {
+    const CUresult allowed = capture_check_query(stream);
+    require(allowed == CUDA_SUCCESS, allowed);
+    if (total(copy) == 0) return CUDA_SUCCESS;
+    const bool in_full = asks_sync_memops(copy.from) || asks_sync_memops(copy.to);
+    if (!in_full && on_device(copy.from) && on_device(copy.to))
+        return copy_async(context, stream, std::move(copy));
+    if (!in_full && copy.from.place == Place::Pageable && on_device(copy.to) &&
+        total(copy) <= kStagedAtOnce) {
+        const CUresult earlier = synchronize(stream);
+        return earlier == CUDA_SUCCESS ? copy_async(context, stream, std::move(copy)) : earlier;
+    }
+    return wait(context, submit(stream, std::move(copy)));
+}
+
+}  // namespace simcuda::driver

@@ -1,0 +1,83 @@
+#include "tools/simcuda/driver/device.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <new>
+
+#include "tools/simcuda/driver/address_space.h"
+#include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/scheduler.h"
+
+namespace simcuda::driver {
+namespace {
+
+// Never destroyed: worker threads use them until the process is gone.
+std::atomic<Device*> first_device{nullptr};
+std::atomic<std::size_t> device_count{0};
+std::atomic<bool> ready{false};
+
+// Worker threads run this library's code for as long as the process lives, so it must not be unloaded.
+void stay_loaded() {
+    Dl_info self{};
+    if (::dladdr(reinterpret_cast<void*>(&stay_loaded), &self) != 0) {
+        ::dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+}
+
+// A forked child has the addresses but none of the threads: like CUDA's, the driver does not work there.
+std::atomic<bool> forked{false};
+void in_child() {
+    forked = true;
+    ready = false;
+}
+
+}  // namespace
+
+Device::Device(int number, std::uint64_t capacity)
+    : ordinal(number),
+      memory(PhysicalPool::Kind::Device, capacity),
+      scheduler(*new Scheduler(static_cast<unsigned>(number))) {}
+
+void initialise() {
+    static std::mutex mutex;
+    std::lock_guard lock(mutex);
+    if (ready) return;
+    require(!forked, CUDA_ERROR_NOT_INITIALIZED);
+    require(knobs().devices != 0, CUDA_ERROR_NO_DEVICE);
+    stay_loaded();
+    ::pthread_atfork(nullptr, nullptr, in_child);
+    address_space();
+    host_pool();
+    auto* storage = static_cast<Device*>(
+        ::operator new (sizeof(Device) * knobs().devices, std::align_val_t{alignof(Device)}));
+    for (std::size_t i = 0; i < knobs().devices; ++i) {
+        new (storage + i) Device(static_cast<int>(i), knobs().memory);
+    }
+    first_device = storage;
+    device_count = knobs().devices;
+    ready = true;
+}
+
+bool initialised() {
+    return ready.load(std::memory_order_acquire);
+}
+
+std::span<Device> devices() {
+    return {first_device.load(), device_count.load()};
+}
+
+Device& checked_device(CUdevice ordinal) {
+    require(ordinal >= 0 && static_cast<std::size_t>(ordinal) < devices().size(), CUDA_ERROR_INVALID_DEVICE);
+    return devices()[static_cast<std::size_t>(ordinal)];
+}
+
+PhysicalPool& host_pool() {
+    static PhysicalPool& pool = *new PhysicalPool(PhysicalPool::Kind::Host, knobs().host_memory);
+    return pool;
+}
+
+}  // namespace simcuda::driver

@@ -1,0 +1,44 @@
+// The simulated GPUs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "tools/simcuda/driver/cuda_api.h"
+#include "tools/simcuda/driver/physical.h"
+
+namespace simcuda::driver {
+
+class Context;
+class Scheduler;
+struct MemoryPool;
+
+struct Device {
+    Device(int ordinal, std::uint64_t capacity);
+
+    const int ordinal;
+    PhysicalPool memory;
+    Scheduler& scheduler;  // lives as long as the process
+
+    std::mutex mutex;                  // guards what follows
+    std::shared_ptr<Context> primary;  // null while inactive
+    unsigned primary_references = 0;
+    unsigned primary_flags = CU_CTX_SCHED_AUTO;
+    std::shared_ptr<MemoryPool> default_pool, current_pool;
+};
+
+// Sets up the address space and the devices; what cuInit does. Idempotent. Throws Failure.
+void initialise();
+bool initialised();
+
+std::span<Device> devices();               // empty before initialise()
+Device& checked_device(CUdevice ordinal);  // throws Failure with CUDA_ERROR_INVALID_DEVICE
+
+PhysicalPool& host_pool();  // page-locked and host-located memory
+
+// cuDeviceGetAttribute. Throws Failure with CUDA_ERROR_INVALID_VALUE for an attribute that does not exist.
+int device_attribute(const Device& device, CUdevice_attribute attribute);
+
+}  // namespace simcuda::driver

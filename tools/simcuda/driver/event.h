@@ -1,0 +1,37 @@
+// An event: what a CUevent points to.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "tools/simcuda/driver/cuda_api.h"
+#include "tools/simcuda/driver/work.h"
+
+namespace simcuda::driver {
+
+struct CapturedEvent;  // capture.cpp's: where in which capture the event was recorded
+
+struct Event {
+    std::weak_ptr<Context> context;
+    unsigned flags = 0;
+    CUevent handle() { return reinterpret_cast<CUevent>(this); }
+
+    std::mutex mutex;  // guards what follows
+    WorkPtr record;    // the latest record; null: never recorded
+    std::shared_ptr<CapturedEvent> captured;
+};
+
+std::shared_ptr<Event> create_event(const std::shared_ptr<Context>& context, unsigned flags);
+void destroy_event(CUevent handle);  // throws like checked_event
+
+// Records the event behind the stream's work (or in its capture). Throws Failure with
+// CUDA_ERROR_INVALID_HANDLE if the two are of different contexts.
+void record_event(Stream& stream, Event& event);
+
+// Makes the stream's later work wait for the event's latest record; nothing if it was never recorded.
+void wait_event(Stream& stream, Event& event);
+
+// Throws Failure with CUDA_ERROR_INVALID_HANDLE for anything that is not a live event.
+std::shared_ptr<Event> checked_event(CUevent handle);
+
+}  // namespace simcuda::driver

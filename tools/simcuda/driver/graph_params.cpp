@@ -1,0 +1,188 @@
+#include "tools/simcuda/driver/graph_params.h"
+
+#include <algorithm>
+
+#include "tools/simcuda/address.h"
+#include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/copy.h"
+#include "tools/simcuda/driver/event.h"
+#include "tools/simcuda/driver/launch.h"
+#include "tools/simcuda/driver/library.h"
+
+namespace simcuda::driver {
+namespace {
+
+bool cooperative(const KernelNode& node) {
+    auto attribute = node.attributes.find(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+    return attribute != node.attributes.end() && attribute->second.cooperative != 0;
+}
+
+// Null for a function of a module.
+CUkernel as_library_kernel(CUfunction function) {
+    auto* kernel = dynamic_cast<LibraryKernel*>(find_launchable(function).get());
+    return kernel ? kernel->kernel_handle() : nullptr;
+}
+
+// Pointers to the values in the node's own parameter block.
+void** own_parameters(KernelNode& node) {
+    const exec::Launch& launch = node.op.launch;
+    node.parameters.clear();
+    for (const ptx::Parameter& parameter : launch.kernel->parameters) {
+        node.parameters.push_back(const_cast<std::byte*>(launch.parameters.data()) + parameter.offset);
+    }
+    return node.parameters.data();
+}
+
+struct ApiEnd {
+    CUmemorytype type;
+    CUdeviceptr device;
+    const void* host;
+};
+
+ApiEnd api_end(const CopyEnd& end) {
+    if (end.place == Place::Device) return {CU_MEMORYTYPE_DEVICE, end.address, nullptr};
+    // Host-located VMM memory is named by its device address.
+    if (CUdeviceptr device = end.address + kDeviceToHost;
+        device >= kDeviceWindowBegin && device < kDeviceWindowEnd) {
+        return {CU_MEMORYTYPE_DEVICE, device, nullptr};
+    }
+    return {CU_MEMORYTYPE_HOST, 0, reinterpret_cast<const void*>(end.address)};
+}
+
+CUDA_MEMCPY3D api_copy(const CopyOp& op) {
+    const ApiEnd from = api_end(op.from);
+    const ApiEnd to = api_end(op.to);
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = from.type;
+    copy.srcDevice = from.device;
+    copy.srcHost = from.host;
+    copy.srcPitch = op.from.pitch;
+    copy.srcHeight = op.from.slice_rows;
+    copy.dstMemoryType = to.type;
+    copy.dstDevice = to.device;
+    copy.dstHost = const_cast<void*>(to.host);
+    copy.dstPitch = op.to.pitch;
+    copy.dstHeight = op.to.slice_rows;
+    copy.WidthInBytes = op.width;
+    copy.Height = op.height;
+    copy.Depth = op.depth;
+    return copy;
+}
+
+CUDA_KERNEL_NODE_PARAMS_v2 version_2(const CUDA_KERNEL_NODE_PARAMS_v3& p) {
+    return {p.func,      p.gridDimX,       p.gridDimY,     p.gridDimZ, p.blockDimX, p.blockDimY,
+            p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra,    p.kern,      p.ctx};
+}
+
+}  // namespace
+
+KernelNode kernel_work(Context& context, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
+    KernelNode node;
+    node.function = p.func ? p.func : reinterpret_cast<CUfunction>(p.kern);
+    const LaunchShape shape{{p.gridDimX, p.gridDimY, p.gridDimZ},
+                            {p.blockDimX, p.blockDimY, p.blockDimZ},
+                            p.sharedMemBytes,
+                            false};
+    node.op = make_launch(context, node.function, shape, p.kernelParams, p.extra);
+    node.kernel = as_library_kernel(node.function);
+    return node;
+}
+
+MemcpyNode memcpy_work(Context& context, const CUDA_MEMCPY3D& copy) {
+    pitched_copy(context, copy);  // refuses what cannot be done
+    return {copy};
+}
+
+MemsetNode memset_work(Context& context, const CUDA_MEMSET_NODE_PARAMS& p) {
+    const bool element = p.elementSize == 1 || p.elementSize == 2 || p.elementSize == 4;
+    require(element && p.width != 0 && p.height != 0, CUDA_ERROR_INVALID_VALUE);
+    require(p.dst % p.elementSize == 0 && (p.height == 1 || p.pitch >= p.width * p.elementSize),
+            CUDA_ERROR_INVALID_VALUE);
+    const std::size_t pitch = p.height == 1 ? 0 : p.pitch;
+    device_end(context, p.dst, (p.height - 1) * pitch + p.width * p.elementSize);
+    return {MemsetOp{p.dst, pitch, p.width, p.height, p.value, p.elementSize}};
+}
+
+HostNode host_work(CUhostFn function, void* data) {
+    require(function != nullptr, CUDA_ERROR_INVALID_VALUE);
+    return {function, data};
+}
+
+NodeWork node_work(Context& context, CUgraphNodeParams& p) {
+    switch (p.type) {
+        case CU_GRAPH_NODE_TYPE_EMPTY:
+            return EmptyNode{};
+        case CU_GRAPH_NODE_TYPE_KERNEL:
+            return kernel_work(context, version_2(p.kernel));
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+            return memcpy_work(context, p.memcpy.copyParams);
+        case CU_GRAPH_NODE_TYPE_MEMSET:
+            return memset_work(context, {p.memset.dst, p.memset.pitch, p.memset.value, p.memset.elementSize,
+                                         p.memset.width, p.memset.height});
+        case CU_GRAPH_NODE_TYPE_HOST:
+            return host_work(p.host.fn, p.host.userData);
+        case CU_GRAPH_NODE_TYPE_GRAPH:
+            return as_child(*checked_graph(p.graph.graph));
+        case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+            return EventRecordNode{checked_event(p.eventRecord.event)};
+        case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+            return EventWaitNode{checked_event(p.eventWait.event)};
+        default:
+            throw Failure{CUDA_ERROR_NOT_SUPPORTED};
+    }
+}
+
+CUDA_KERNEL_NODE_PARAMS_v2 kernel_parameters(KernelNode& node) {
+    const exec::Launch& launch = node.op.launch;
+    CUDA_KERNEL_NODE_PARAMS_v2 p{};
+    p.func = node.kernel ? nullptr : node.function;
+    p.kern = node.kernel;
+    p.gridDimX = launch.grid[0];
+    p.gridDimY = launch.grid[1];
+    p.gridDimZ = launch.grid[2];
+    p.blockDimX = launch.block[0];
+    p.blockDimY = launch.block[1];
+    p.blockDimZ = launch.block[2];
+    p.sharedMemBytes = launch.dynamic_shared_bytes;
+    p.kernelParams = own_parameters(node);
+    return p;
+}
+
+CUDA_MEMSET_NODE_PARAMS memset_parameters(const MemsetNode& node) {
+    const MemsetOp& op = node.op;
+    return {op.address, op.pitch, op.value, op.element_bytes, op.width, op.height};
+}
+
+NodeWork captured_work(Op op) {
+    if (auto* kernel = std::get_if<KernelOp>(&op)) {
+        KernelNode node;
+        node.function = kernel->function;
+        node.kernel = as_library_kernel(kernel->function);
+        if (kernel->launch.cooperative) node.attributes[CU_LAUNCH_ATTRIBUTE_COOPERATIVE].cooperative = 1;
+        node.op = std::move(*kernel);
+        return node;
+    }
+    if (auto* copy = std::get_if<CopyOp>(&op)) return MemcpyNode{api_copy(*copy)};
+    if (auto* memset = std::get_if<MemsetOp>(&op)) return MemsetNode{*memset};
+    if (auto* host = std::get_if<HostOp>(&op); host && host->named) return HostNode{host->named, host->data};
+    if (std::holds_alternative<MarkerOp>(op)) return EmptyNode{};
+    throw Failure{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED};
+}
+
+Op operation(Context& context, const NodeWork& work) {
+    if (const auto* kernel = std::get_if<KernelNode>(&work)) {
+        KernelOp op = kernel->op;
+        op.launch.cooperative = cooperative(*kernel);
+        return op;
+    }
+    if (const auto* copy = std::get_if<MemcpyNode>(&work)) return pitched_copy(context, copy->copy);
+    if (const auto* memset = std::get_if<MemsetNode>(&work)) return memset->op;
+    if (const auto* host = std::get_if<HostNode>(&work)) {
+        return HostOp{[node = *host](CUresult) { node.function(node.data); }, false, host->function,
+                      host->data};
+    }
+    return MarkerOp{};
+}
+
+}  // namespace simcuda::driver

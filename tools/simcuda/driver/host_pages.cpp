@@ -1,0 +1,125 @@
+#include "tools/simcuda/driver/host_pages.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tools/simcuda/address.h"
+#include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/device.h"
+
+namespace simcuda::driver {
+namespace {
+
+constexpr int kReadWrite = PROT_READ | PROT_WRITE;
+
+// A run of shared pages. The first and last page of a registration are runs of their own, since only those
+// can belong to two registrations.
+struct Run {
+    std::shared_ptr<Physical> physical;
+    unsigned uses = 0;
+};
+
+std::mutex mutex;
+std::map<std::uint64_t, Run>& runs() {  // guarded by mutex; by address
+    static auto& runs = *new std::map<std::uint64_t, Run>;
+    return runs;
+}
+
+struct Piece {
+    std::uint64_t address, bytes;
+};
+
+std::vector<Piece> pieces(std::uint64_t address, std::uint64_t bytes) {
+    const std::uint64_t begin = address / kPage * kPage, end = round_up(address + bytes, kPage);
+    const std::uint64_t last = end - kPage;
+    std::vector<Piece> result{{begin, kPage}};
+    if (last > begin + kPage) result.push_back({begin + kPage, last - begin - kPage});
+    if (last > begin) result.push_back({last, kPage});
+    return result;
+}
+
+bool all_mapped(std::uint64_t address, std::uint64_t bytes) {
+    return ::msync(reinterpret_cast<void*>(address), bytes, MS_ASYNC) == 0;  // ENOMEM if any page is not
+}
+
+// Removes a mapping on the kernels' side, where nothing else lies.
+void unmap_alias(std::uint64_t address, std::uint64_t bytes) {
+    ::munmap(to_host(address), bytes);
+}
+
+void drop(std::uint64_t address) {
+    auto run = runs().find(address);
+    if (--run->second.uses != 0) return;
+    const Physical& physical = *run->second.physical;
+    // Ordinary memory again, filled before it takes the place of the shared pages, so that it is never seen
+    // empty.
+    void* fresh = ::mmap(nullptr, physical.bytes(), kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh != MAP_FAILED) {
+        physical.store(fresh, physical.bytes());
+        ::mremap(fresh, physical.bytes(), physical.bytes(), MREMAP_MAYMOVE | MREMAP_FIXED,
+                 reinterpret_cast<void*>(address));
+    }
+    unmap_alias(address, physical.bytes());
+    runs().erase(run);
+}
+
+void add(const Piece& piece) {
+    Run& run = runs()[piece.address];
+    if (run.uses++ != 0) return;
+    run.physical = Physical::create(host_pool(), piece.bytes);
+    bool mapped = false;
+    if (run.physical != nullptr) {
+        run.physical->load(reinterpret_cast<void*>(piece.address), piece.bytes);
+        mapped = run.physical->map(piece.address - kDeviceToHost, kReadWrite) &&
+                 run.physical->map(piece.address, kReadWrite);
+    }
+    if (mapped) return;
+    runs().erase(piece.address);
+    unmap_alias(piece.address, piece.bytes);
+    throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
+}
+
+}  // namespace
+
+std::uint64_t map_anywhere(const Physical& physical) {
+    void* at =
+        ::mmap(nullptr, physical.bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    require(at != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+    const auto address = reinterpret_cast<std::uint64_t>(at);
+    if (!physical.map(address, kReadWrite) || !physical.map(address - kDeviceToHost, kReadWrite)) {
+        unmap_both(address, physical.bytes());
+        throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
+    }
+    return address;
+}
+
+void unmap_both(std::uint64_t address, std::uint64_t bytes) {
+    ::munmap(reinterpret_cast<void*>(address), bytes);
+    unmap_alias(address, bytes);
+}
+
+void share_pages(std::uint64_t address, std::uint64_t bytes) {
+    const auto parts = pieces(address, bytes);
+    require(all_mapped(parts.front().address, parts.back().address + kPage - parts.front().address),
+            CUDA_ERROR_INVALID_VALUE);
+    std::lock_guard lock(mutex);
+    std::size_t done = 0;
+    try {
+        for (; done < parts.size(); ++done) add(parts[done]);
+    } catch (...) {
+        while (done != 0) drop(parts[--done].address);
+        throw;
+    }
+}
+
+void unshare_pages(std::uint64_t address, std::uint64_t bytes) {
+    std::lock_guard lock(mutex);
+    for (const Piece& piece : pieces(address, bytes)) drop(piece.address);
+}
+
+}  // namespace simcuda::driver

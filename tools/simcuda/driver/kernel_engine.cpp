@@ -1,0 +1,133 @@
+#include "tools/simcuda/driver/kernel_engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <thread>
+
+#include "tools/simcuda/driver/chance.h"
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/faults.h"
+#include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/report.h"
+#include "tools/simcuda/driver/scheduler.h"
+#include "tools/simcuda/driver/worker.h"
+
+namespace simcuda::driver {
+namespace {
+
+constexpr std::uint32_t kSlice = 64;  // most blocks a thread takes before it looks up
+
+void settle(Context& context, const exec::Grid& grid, const std::string& name) {
+    switch (grid.outcome()) {
+        case exec::Outcome::Finished:
+            return;
+        case exec::Outcome::IllegalAddress:
+            return fail_at(context, name.c_str(), grid.fault_address());
+        case exec::Outcome::Trap:
+            return context.fail(CUDA_ERROR_LAUNCH_FAILED);
+        case exec::Outcome::Assert:
+            return context.fail(CUDA_ERROR_ASSERT);
+        case exec::Outcome::NotSupported:
+            return context.fail(CUDA_ERROR_NOT_SUPPORTED);
+        case exec::Outcome::Timeout:
+            return context.fail(CUDA_ERROR_LAUNCH_TIMEOUT);
+    }
+}
+
+}  // namespace
+
+struct KernelEngine::Running {
+    std::unique_ptr<exec::Grid> grid;
+    bool exhausted = false;  // no block left to take; guarded by mutex_
+    unsigned helpers = 0;    // guarded by mutex_
+};
+
+void KernelEngine::add(WorkPtr work) {
+    std::lock_guard lock(mutex_);
+    ready_.push_back(std::move(work));
+    if (idle_leaders_ < ready_.size() && leaders_ < knobs().kernels) {
+        const unsigned slot = leaders_++;
+        start_worker("simcuda-kernel", [this, slot] { lead(slot); });
+    }
+    if (helpers_ == 0) {
+        for (; helpers_ + 1 < std::thread::hardware_concurrency(); ++helpers_) {
+            const unsigned helper = helpers_;
+            start_worker("simcuda-helper", [this, helper] { help(helper); });
+        }
+    }
+    arrived_.notify_one();
+}
+
+void KernelEngine::lead(unsigned slot) {
+    Chance chance(number_ + 100 * (slot + 1));
+    for (;;) {
+        WorkPtr work;
+        {
+            std::unique_lock lock(mutex_);
+            ++idle_leaders_;
+            arrived_.wait(lock, [&] { return !ready_.empty(); });
+            --idle_leaders_;
+            const std::size_t which = chance.below(ready_.size());
+            work = std::move(ready_[which]);
+            ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(which));
+        }
+        try {
+            if (work->context->error() == CUDA_SUCCESS) run(work, chance);
+        } catch (const std::exception&) {  // no memory for the grid's own needs
+            work->context->fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        }
+        complete(work);
+    }
+}
+
+void KernelEngine::run(const WorkPtr& work, Chance& chance) {
+    chance.delay();
+    const std::uint64_t begin = now_ns();
+    exec::Launch& launch = std::get<KernelOp>(work->op).launch;
+    const std::string name = launch.kernel->name;
+    auto running = std::make_shared<Running>();
+    running->grid = exec::Grid::create(std::move(launch));
+    exec::Grid& grid = *running->grid;
+    {
+        std::lock_guard lock(mutex_);
+        running_.push_back(running);
+        running_changed_.notify_all();
+    }
+    while (grid.run(1 + static_cast<std::uint32_t>(chance.below(kSlice)))) {
+    }
+    {
+        std::unique_lock lock(mutex_);
+        std::erase(running_, running);
+        running_changed_.wait(lock, [&] { return running->helpers == 0 && grid.finished(); });
+    }
+    settle(*work->context, grid, name);
+    count_launch();
+    const std::uint64_t end = begin + 1000 * knobs().kernel_us, now = now_ns();
+    if (end > now) sleep_ns(end - now);
+}
+
+std::shared_ptr<KernelEngine::Running> KernelEngine::join() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        for (const auto& running : running_) {
+            if (running->exhausted) continue;
+            ++running->helpers;
+            return running;
+        }
+        running_changed_.wait(lock);
+    }
+}
+
+void KernelEngine::help(unsigned helper) {
+    Chance chance(number_ + 100'000 + helper);
+    for (;;) {
+        const auto running = join();
+        const bool more = running->grid->run(1 + static_cast<std::uint32_t>(chance.below(kSlice)));
+        std::lock_guard lock(mutex_);
+        if (!more) running->exhausted = true;
+        if (--running->helpers == 0) running_changed_.notify_all();
+    }
+}
+
+}  // namespace simcuda::driver

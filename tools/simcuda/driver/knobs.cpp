@@ -1,0 +1,170 @@
+#include "tools/simcuda/driver/knobs.h"
+
+#include <cstdlib>
+#include <functional>
+#include <string_view>
+
+#include "tools/simcuda/driver/message.h"
+
+namespace simcuda::driver {
+namespace {
+
+// A parser returns false if the text is not a value it accepts.
+bool parse_count(std::string_view text, std::uint64_t& out) {
+    if (text.empty() || text.size() > 18) return false;
+    std::uint64_t value = 0;
+    for (char c : text) {
+        if (c < '0' || c > '9') return false;
+        value = value * 10 + static_cast<std::uint64_t>(c - '0');
+    }
+    out = value;
+    return true;
+}
+
+bool parse_size(std::string_view text, std::uint64_t& out) {
+    static constexpr std::string_view kUnits = "KMGT";
+    unsigned shift = 0;
+    if (!text.empty()) {
+        const auto unit =
+            kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(text.back()))));
+        if (unit != std::string_view::npos) {
+            shift = 10 * (static_cast<unsigned>(unit) + 1);
+            text.remove_suffix(1);
+        }
+    }
+    std::uint64_t value = 0;
+    if (!parse_count(text, value) || value > (std::uint64_t{1} << 46 >> shift)) return false;
+    out = value << shift;
+    return true;
+}
+
+bool parse_fail(std::string_view text, std::vector<FailRule>& out) {
+    while (!text.empty()) {
+        const std::string_view item = text.substr(0, text.find(','));
+        text.remove_prefix(std::min(text.size(), item.size() + 1));
+        const auto colon = item.find(':');
+        FailRule rule;
+        if (colon == 0 || colon == std::string_view::npos) return false;
+        if (!parse_count(item.substr(colon + 1), rule.nth) || rule.nth == 0) return false;
+        rule.name = item.substr(0, colon);
+        out.push_back(rule);
+    }
+    return true;
+}
+
+class Reader {
+  public:
+    void count(const char* name, std::uint64_t& knob, std::uint64_t least, std::uint64_t most) {
+        read(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most),
+             [&](auto text) {
+                 std::uint64_t value = 0;
+                 if (!parse_count(text, value) || value < least || value > most) return false;
+                 knob = value;
+                 return true;
+             });
+    }
+
+    void size(const char* name, std::uint64_t& knob, std::uint64_t least) {
+        read(name, "bytes, or a number with K, M, G or T; at least " + std::to_string(least), [&](auto text) {
+            std::uint64_t value = 0;
+            if (!parse_size(text, value) || value < least) return false;
+            knob = value;
+            return true;
+        });
+    }
+
+    void granularity(const char* name, std::uint64_t& knob) {
+        read(name, "a power of two from 4K to 1G", [&](auto text) {
+            std::uint64_t value = 0;
+            if (!parse_size(text, value)) return false;
+            if (value < 4096 || value > (1u << 30) || (value & (value - 1)) != 0) return false;
+            knob = value;
+            return true;
+        });
+    }
+
+    void speed(const char* name, double& knob) {
+        read(name, "GB/s above 0 (1e9 bytes each), or 0 for no limit", [&](auto text) {
+            const std::string copy(text);
+            char* end = nullptr;
+            const double value = std::strtod(copy.c_str(), &end);
+            if (*end != '\0' || !(value >= 0 && value < 1e6)) return false;
+            knob = value;
+            return true;
+        });
+    }
+
+    void flag(const char* name, bool& knob) {
+        read(name, "0 or 1", [&](auto text) {
+            if (text != "0" && text != "1") return false;
+            knob = text == "1";
+            return true;
+        });
+    }
+
+    void fail(const char* name, std::vector<FailRule>& knob) {
+        read(name, "name:n, or several with commas between (the nth call of that name fails, n from 1)",
+             [&](auto text) {
+                 std::vector<FailRule> rules;
+                 if (!parse_fail(text, rules)) return false;
+                 knob = std::move(rules);
+                 return true;
+             });
+    }
+
+    void text(const char* name, std::string& knob) {
+        read(name, "", [&](auto value) {
+            knob = value;
+            return true;
+        });
+    }
+
+  private:
+    static void read(const char* name, const std::string& accepted,
+                     const std::function<bool(std::string_view)>& parse) {
+        const char* value = std::getenv(name);
+        if (value == nullptr || *value == '\0' || parse(value)) return;
+        message("%s=%s is not accepted; expected %s; using the default", name, value, accepted.c_str());
+    }
+};
+
+Knobs read_knobs() {
+    Knobs k;
+    Reader read;
+    read.count("SIMCUDA_DEVICES", k.devices, 0, 16);
+    read.size("SIMCUDA_MEMORY", k.memory, 1 << 20);
+    read.size("SIMCUDA_HOST_MEMORY", k.host_memory, 1 << 20);
+    read.granularity("SIMCUDA_GRANULARITY", k.granularity);
+    read.count("SIMCUDA_HANDLES", k.handles, 0, 1'000'000'000);
+    read.count("SIMCUDA_MAPPINGS", k.mappings, 0, 1'000'000'000);
+    read.flag("SIMCUDA_HOST_VMM", k.host_vmm);
+    read.count("SIMCUDA_KERNELS", k.kernels, 4, 128);
+    read.count("SIMCUDA_QUEUE", k.queue, 1, 1'000'000);
+    read.size("SIMCUDA_CONTEXT_BYTES", k.context_bytes, 0);
+    read.size("SIMCUDA_MODULE_BYTES", k.module_bytes, 0);
+    read.size("SIMCUDA_STREAM_BYTES", k.stream_bytes, 0);
+    read.size("SIMCUDA_GRAPH_BYTES", k.graph_bytes, 0);
+    read.count("SIMCUDA_LOCAL_THREADS", k.local_threads, 0, 1'000'000);
+    read.count("SIMCUDA_SEED", k.seed, 0, ~std::uint64_t{0} >> 8);
+    read.count("SIMCUDA_DELAY_US", k.delay_us, 0, 1'000'000);
+    read.speed("SIMCUDA_H2D_GBPS", k.h2d_gbps);
+    read.speed("SIMCUDA_D2H_GBPS", k.d2h_gbps);
+    read.count("SIMCUDA_KERNEL_US", k.kernel_us, 0, 10'000'000);
+    read.count("SIMCUDA_KERNEL_TIMEOUT_MS", k.kernel_timeout_ms, 0, 86'400'000);
+    read.count("SIMCUDA_VMM_US", k.vmm_us, 0, 10'000'000);
+    read.flag("SIMCUDA_UNMAP_DRAINS", k.unmap_drains);
+    read.count("SIMCUDA_NOT_READY", k.not_ready, 0, 1'000'000'000);
+    read.fail("SIMCUDA_FAIL", k.fail);
+    read.text("SIMCUDA_LOG", k.log);
+    read.text("SIMCUDA_REPORT", k.report);
+    return k;
+}
+
+}  // namespace
+
+const Knobs& knobs() {
+    static const Knobs& knobs = *new Knobs(read_knobs());  // never destroyed: worker threads outlive main()
+    return knobs;
+}
+
+}  // namespace simcuda::driver

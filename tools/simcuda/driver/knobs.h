@@ -1,0 +1,55 @@
+// Every environment variable of the simulated driver, parsed once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace simcuda::driver {
+
+// SIMCUDA_FAIL: the nth call (from 1) of an entry point, by exported or base name, fails.
+struct FailRule {
+    std::string name;
+    std::uint64_t nth = 0;
+};
+
+struct Knobs {
+    // The machine
+    std::uint64_t devices = 1;
+    std::uint64_t memory = 1ull << 30;        // bytes per device
+    std::uint64_t host_memory = 64ull << 30;  // bytes of page-locked and host-located memory there may be
+    std::uint64_t granularity = 2ull << 20;   // bytes, of VMM memory
+    std::uint64_t handles = 0;                // most physical handles alive; 0: no limit
+    std::uint64_t mappings = 0;               // most VMM mappings alive; 0: no limit
+    bool host_vmm = true;                     // host-located VMM memory exists
+    std::uint64_t kernels = 8;                // kernels running at once per device
+    std::uint64_t queue = 1024;               // works pending in a stream before a call blocks
+
+    // What the driver takes for itself, bytes of device memory
+    std::uint64_t context_bytes = 256 << 10;
+    std::uint64_t module_bytes = 16 << 10;
+    std::uint64_t stream_bytes = 4 << 10;
+    std::uint64_t graph_bytes = 4 << 10;
+    std::uint64_t local_threads = 1024;  // local memory is set aside for this many threads
+
+    // Time
+    std::uint64_t seed = 1;
+    std::uint64_t delay_us = 100;  // longest random delay; 0: none
+    double h2d_gbps = 0;           // 0: as fast as it goes
+    double d2h_gbps = 0;
+    std::uint64_t kernel_us = 0;          // least time a kernel takes
+    std::uint64_t kernel_timeout_ms = 0;  // 0: none
+    std::uint64_t vmm_us = 0;             // time of each VMM call
+    bool unmap_drains = false;            // cuMemUnmap waits for the device
+
+    // Trouble and telling
+    std::uint64_t not_ready = 0;  // every nth cuMemSetAccess is CUDA_ERROR_NOT_READY; 0: none
+    std::vector<FailRule> fail;
+    std::string log;     // file, or "stderr"; empty: none
+    std::string report;  // file; empty: none
+};
+
+// Read from the environment at first use. A bad value is named on stderr and its default used.
+const Knobs& knobs();
+
+}  // namespace simcuda::driver

@@ -1,0 +1,31 @@
+// From a launch call to a kernel operation.
+#pragma once
+
+#include "tools/simcuda/driver/cuda_api.h"
+#include "tools/simcuda/driver/function.h"
+#include "tools/simcuda/driver/work.h"
+
+namespace simcuda::driver {
+
+class Context;
+
+struct LaunchShape {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned dynamic_shared_bytes;
+    bool cooperative;
+};
+
+// Checks the launch against what the kernel and the device allow and packs the parameters, from `parameters`
+// (one pointer each) or `extra` (a buffer). Throws Failure: CUDA_ERROR_INVALID_VALUE,
+// CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_OUT_OF_MEMORY
+// (local memory), or CUDA_ERROR_NOT_SUPPORTED for a kernel with an instruction that is not simulated, which
+// is named on stderr.
+KernelOp make_launch(Context& context, CUfunction function, const LaunchShape& shape, void* const* parameters,
+                     void* const* extra);
+
+// Blocks of this size that fit one multiprocessor at once.
+unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,
+                                   std::size_t dynamic_shared_bytes);
+
+}  // namespace simcuda::driver

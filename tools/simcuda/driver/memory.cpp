@@ -1,0 +1,201 @@
+#include "tools/simcuda/driver/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "tools/simcuda/driver/address_space.h"
+#include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/host_pages.h"
+#include "tools/simcuda/driver/vmm.h"
+
+namespace simcuda::driver {
+namespace {
+
+constexpr std::uint64_t kLarge = 2ull
+                                 << 20;  // allocations from here on start on a boundary of this many bytes
+
+std::uint64_t host_side(std::uint64_t address) {
+    return address - kDeviceToHost;
+}
+
+}  // namespace
+
+bool Region::on_host() const {
+    switch (kind) {
+        case Kind::Device:
+        case Kind::Async:
+        case Kind::Managed:
+            return false;
+        case Kind::Pinned:
+        case Kind::Registered:
+            return true;
+        case Kind::Mapping:
+            return allocation->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+    }
+    return false;
+}
+
+bool Region::accessible(const Device& by) const {
+    if (kind != Kind::Mapping) return true;
+    return device_access[static_cast<std::size_t>(by.ordinal)] != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
+std::uint64_t next_buffer_id() {
+    static std::atomic<std::uint64_t> next{1};
+    return next++;
+}
+
+void MemoryMap::insert(RegionPtr region) {
+    std::unique_lock lock(mutex_);
+    regions_.insert_or_assign(region->address, std::move(region));
+}
+
+RegionPtr MemoryMap::remove(std::uint64_t address) {
+    std::unique_lock lock(mutex_);
+    auto it = regions_.find(address);
+    if (it == regions_.end()) return nullptr;
+    RegionPtr region = std::move(it->second);
+    regions_.erase(it);
+    return region;
+}
+
+RegionPtr MemoryMap::find(std::uint64_t address) const {
+    std::shared_lock lock(mutex_);
+    auto it = regions_.upper_bound(address);
+    if (it == regions_.begin()) return nullptr;
+    --it;
+    return address < it->second->end() ? it->second : nullptr;
+}
+
+std::vector<RegionPtr> MemoryMap::overlapping(std::uint64_t address, std::uint64_t bytes) const {
+    std::vector<RegionPtr> found;
+    std::shared_lock lock(mutex_);
+    auto it = regions_.upper_bound(address);
+    if (it != regions_.begin() && std::prev(it)->second->end() > address) --it;
+    for (; it != regions_.end() && it->first < address + bytes; ++it) found.push_back(it->second);
+    return found;
+}
+
+bool MemoryMap::covers(std::uint64_t address, std::uint64_t bytes,
+                       const std::function<bool(const Region&)>& condition) const {
+    std::shared_lock lock(mutex_);
+    auto it = regions_.upper_bound(address);
+    if (it == regions_.begin()) return false;
+    const std::uint64_t end = address + bytes;
+    for (--it; it != regions_.end(); ++it) {
+        const Region& region = *it->second;
+        if (address < region.address || address >= region.end() || !condition(region)) return false;
+        address = region.end();
+        if (address >= end) return true;
+    }
+    return false;
+}
+
+std::vector<RegionPtr> MemoryMap::remove_of(const Context& context) {
+    std::vector<RegionPtr> removed;
+    std::unique_lock lock(mutex_);
+    for (auto it = regions_.begin(); it != regions_.end();) {
+        if (it->second->context.lock().get() == &context) {
+            removed.push_back(std::move(it->second));
+            it = regions_.erase(it);
+        } else {
+            ++it;
+        }
+    }
+    return removed;
+}
+
+MemoryMap& memory_map() {
+    static MemoryMap& map = *new MemoryMap;
+    return map;
+}
+
+RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind kind,
+                          std::shared_ptr<MemoryPool> pool) {
+    auto region = std::make_shared<Region>();
+    region->kind = kind;
+    region->bytes = bytes;
+    region->device = &context.device();
+    region->context = context.weak_from_this();
+    region->buffer_id = next_buffer_id();
+    region->pool = std::move(pool);
+    region->physical = Physical::create(context.device().memory, bytes);
+    require(region->physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
+    // A page stays free behind each allocation, so that running over its end faults.
+    const std::uint64_t span = region->physical->bytes() + kPage;
+    region->address = address_space().reserve(span, bytes >= kLarge ? kLarge : kPage);
+    require(region->address != 0, CUDA_ERROR_OUT_OF_MEMORY);
+    if (!region->physical->map(host_side(region->address), PROT_READ | PROT_WRITE)) {
+        address_space().release(region->address, span);
+        throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
+    }
+    memory_map().insert(region);
+    return region;
+}
+
+RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, Region::Kind kind) {
+    auto region = std::make_shared<Region>();
+    region->kind = kind;
+    region->bytes = bytes;
+    region->device = &context.device();
+    region->context = context.weak_from_this();
+    region->buffer_id = next_buffer_id();
+    region->flags = flags;
+    region->physical = Physical::create(host_pool(), bytes);
+    require(region->physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
+    region->address = map_anywhere(*region->physical);
+    memory_map().insert(region);
+    return region;
+}
+
+void register_host(Context& context, std::uint64_t address, std::uint64_t bytes, unsigned flags) {
+    require(memory_map().overlapping(address, bytes).empty(), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    share_pages(address, bytes);
+    auto region = std::make_shared<Region>();
+    region->kind = Region::Kind::Registered;
+    region->address = address;
+    region->bytes = bytes;
+    region->device = &context.device();
+    region->context = context.weak_from_this();
+    region->buffer_id = next_buffer_id();
+    region->flags = flags;
+    memory_map().insert(region);
+}
+
+void unregister_host(std::uint64_t address) {
+    const RegionPtr region = memory_map().find(address);
+    require(region != nullptr && region->kind == Region::Kind::Registered,
+            CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    require(region->address == address, CUDA_ERROR_INVALID_VALUE);
+    memory_map().remove(address);
+    dispose(*region);
+}
+
+void dispose(const Region& region) {
+    switch (region.kind) {
+        case Region::Kind::Device:
+        case Region::Kind::Async:
+            make_inaccessible(host_side(region.address), region.physical->bytes());
+            address_space().release(region.address, region.physical->bytes() + kPage);
+            break;
+        case Region::Kind::Pinned:
+        case Region::Kind::Managed:
+            unmap_both(region.address, region.physical->bytes());
+            break;
+        case Region::Kind::Registered:
+            unshare_pages(region.address, region.bytes);
+            break;
+        case Region::Kind::Mapping:
+            make_inaccessible(host_side(region.address), region.bytes);
+            if (region.host_access != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+                make_inaccessible(region.address, region.bytes);
+            break;
+    }
+}
+
+}  // namespace simcuda::driver

@@ -1,0 +1,92 @@
+// What lies at which address: every allocation, registration and mapping the program knows of.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include "tools/simcuda/driver/cuda_api.h"
+#include "tools/simcuda/driver/physical.h"
+
+namespace simcuda::driver {
+
+class Context;
+struct Device;
+struct MemoryPool;
+struct VmmAllocation;
+
+// A stretch of the unified address space. Immutable while in the map; a change replaces it.
+struct Region {
+    enum class Kind {
+        Device,      // cuMemAlloc
+        Async,       // from a memory pool
+        Pinned,      // cuMemHostAlloc
+        Registered,  // cuMemHostRegister
+        Managed,     // cuMemAllocManaged
+        Mapping,     // cuMemMap
+    };
+
+    Kind kind = Kind::Device;
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;  // as the program asked
+    Device* device = nullptr;
+    std::weak_ptr<Context> context;  // made in; empty for mappings
+    std::uint64_t buffer_id = 0;     // unique per process
+    unsigned flags = 0;              // of the call that made it
+    bool sync_memops = false;        // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+    std::shared_ptr<Physical> physical;
+    std::shared_ptr<MemoryPool> pool;                               // Async
+    std::shared_ptr<VmmAllocation> allocation;                      // Mapping
+    std::vector<CUmemAccess_flags> device_access;                   // Mapping: per device ordinal
+    CUmemAccess_flags host_access = CU_MEM_ACCESS_FLAGS_PROT_NONE;  // Mapping
+
+    std::uint64_t end() const { return address + bytes; }
+    bool on_host() const;                     // where the bytes are
+    bool accessible(const Device& by) const;  // for copies and kernels of that device
+};
+using RegionPtr = std::shared_ptr<const Region>;
+
+std::uint64_t next_buffer_id();
+
+// Thread-safe.
+class MemoryMap {
+  public:
+    void insert(RegionPtr region);                // must not overlap; same start replaces
+    RegionPtr remove(std::uint64_t address);      // by start; null if there is none
+    RegionPtr find(std::uint64_t address) const;  // that contains it; null
+    std::vector<RegionPtr> overlapping(std::uint64_t address, std::uint64_t bytes) const;  // in order
+
+    // True if every byte lies in a region and each such region fulfils `condition`.
+    bool covers(std::uint64_t address, std::uint64_t bytes,
+                const std::function<bool(const Region&)>& condition) const;
+
+    // Takes out and returns all regions made in the context.
+    std::vector<RegionPtr> remove_of(const Context& context);
+
+  private:
+    mutable std::shared_mutex mutex_;
+    std::map<std::uint64_t, RegionPtr> regions_;  // guarded by mutex_
+};
+
+MemoryMap& memory_map();
+
+// cuMemAlloc. Throws Failure with CUDA_ERROR_OUT_OF_MEMORY. The memory is accessible to kernels at once.
+RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind kind = Region::Kind::Device,
+                          std::shared_ptr<MemoryPool> pool = nullptr);
+
+// Host memory of the driver's own: pinned or managed. Throws Failure.
+RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, Region::Kind kind);
+
+// Page-locks existing memory / gives it back. Throw Failure with the error codes of
+// cuMemHostRegister/Unregister.
+void register_host(Context& context, std::uint64_t address, std::uint64_t bytes, unsigned flags);
+void unregister_host(std::uint64_t address);
+
+// Ends a region's life: unmaps it; the memory returns to its pool with the last reference. The region must be
+// out of the map already.
+void dispose(const Region& region);
+
+}  // namespace simcuda::driver

@@ -1,0 +1,162 @@
+#include "tools/simcuda/driver/physical.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tools/simcuda/driver/address_space.h"
+#include "tools/simcuda/driver/api.h"
+
+namespace simcuda::driver {
+namespace {
+
+// A NaN as a float, out of range as an index, and never the same twice in a row.
+void poison(std::byte* memory, std::uint64_t bytes, std::uint32_t count) {
+    const std::uint32_t word = 0xFFA0'0001u + (count % 0x0F'FFFFu);
+    auto* words = reinterpret_cast<std::uint32_t*>(memory);
+    std::fill(words, words + bytes / sizeof word, word);
+}
+
+}  // namespace
+
+PhysicalPool::PhysicalPool(Kind kind, std::uint64_t capacity)
+    : kind_(kind), capacity_(capacity / kPage * kPage) {
+    file_ = ::memfd_create(kind == Kind::Device ? "simcuda-device" : "simcuda-host", MFD_CLOEXEC);
+    require(file_ >= 0, CUDA_ERROR_OUT_OF_MEMORY);
+    require(::ftruncate(file_, static_cast<off_t>(capacity_)) == 0, CUDA_ERROR_OUT_OF_MEMORY);
+    void* base = ::mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+    require(base != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+    base_ = static_cast<std::byte*>(base);
+    holes_.emplace(0, capacity_);
+}
+
+void PhysicalPool::take(std::uint64_t bytes) {
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+}
+
+std::vector<Extent> PhysicalPool::allocate(std::uint64_t bytes) {
+    bytes = round_up(bytes, kPage);
+    std::vector<Extent> extents;
+    std::uint32_t count = 0;
+    {
+        std::lock_guard lock(mutex_);
+        if (bytes == 0 || bytes > capacity_ - used_) return extents;
+        // In one piece where there is such a hole, else from the holes in order: a GPU's pages need not touch
+        // either.
+        auto hole =
+            std::find_if(holes_.begin(), holes_.end(), [&](const auto& h) { return h.second >= bytes; });
+        if (hole == holes_.end()) hole = holes_.begin();
+        for (std::uint64_t missing = bytes; missing != 0; hole = holes_.begin()) {
+            const Extent extent{hole->first, std::min(hole->second, missing)};
+            const Extent rest{extent.offset + extent.bytes, hole->second - extent.bytes};
+            holes_.erase(hole);
+            if (rest.bytes != 0) holes_.emplace(rest.offset, rest.bytes);
+            extents.push_back(extent);
+            missing -= extent.bytes;
+        }
+        take(bytes);
+        count = ++poison_;
+    }
+    for (const Extent& extent : extents) poison(view(extent.offset), extent.bytes, count);
+    return extents;
+}
+
+void PhysicalPool::free(const std::vector<Extent>& extents) {
+    // The host's memory goes back to the system; a device's stays, to be recycled.
+    if (kind_ == Kind::Host) {
+        for (const Extent& extent : extents) {
+            ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(extent.offset),
+                        static_cast<off_t>(extent.bytes));
+        }
+    }
+    std::lock_guard lock(mutex_);
+    for (Extent extent : extents) {
+        used_ -= extent.bytes;
+        auto next = holes_.lower_bound(extent.offset);
+        if (next != holes_.end() && extent.offset + extent.bytes == next->first) {
+            extent.bytes += next->second;
+            next = holes_.erase(next);
+        }
+        if (next != holes_.begin()) {
+            auto previous = std::prev(next);
+            if (previous->first + previous->second == extent.offset) {
+                previous->second += extent.bytes;
+                continue;
+            }
+        }
+        holes_.emplace(extent.offset, extent.bytes);
+    }
+}
+
+bool PhysicalPool::charge(std::uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    if (bytes > capacity_ - used_) return false;
+    take(bytes);
+    return true;
+}
+
+void PhysicalPool::refund(std::uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    used_ -= bytes;
+}
+
+std::uint64_t PhysicalPool::used() const {
+    std::lock_guard lock(mutex_);
+    return used_;
+}
+
+std::uint64_t PhysicalPool::peak() const {
+    std::lock_guard lock(mutex_);
+    return peak_;
+}
+
+std::shared_ptr<Physical> Physical::create(PhysicalPool& pool, std::uint64_t bytes) {
+    if (bytes == 0 || bytes > pool.capacity()) return nullptr;
+    auto extents = pool.allocate(bytes);
+    if (extents.empty()) return nullptr;
+    return std::shared_ptr<Physical>(new Physical(pool, std::move(extents), round_up(bytes, kPage)));
+}
+
+Physical::~Physical() {
+    pool_.free(extents_);
+}
+
+bool Physical::map(std::uint64_t address, int protection) const {
+    std::uint64_t at = address;
+    for (const Extent& extent : extents_) {
+        void* mapped = ::mmap(reinterpret_cast<void*>(at), extent.bytes, protection, MAP_SHARED | MAP_FIXED,
+                              pool_.file(), static_cast<off_t>(extent.offset));
+        if (mapped == MAP_FAILED) {
+            make_inaccessible(address, bytes_);
+            return false;
+        }
+        at += extent.bytes;
+    }
+    return true;
+}
+
+void Physical::load(const void* from, std::uint64_t bytes) const {
+    const auto* source = static_cast<const std::byte*>(from);
+    for (const Extent& extent : extents_) {
+        const std::uint64_t part = std::min(bytes, extent.bytes);
+        std::memcpy(pool_.view(extent.offset), source, part);
+        source += part;
+        bytes -= part;
+    }
+}
+
+void Physical::store(void* to, std::uint64_t bytes) const {
+    auto* target = static_cast<std::byte*>(to);
+    for (const Extent& extent : extents_) {
+        const std::uint64_t part = std::min(bytes, extent.bytes);
+        std::memcpy(target, pool_.view(extent.offset), part);
+        target += part;
+        bytes -= part;
+    }
+}
+
+}  // namespace simcuda::driver

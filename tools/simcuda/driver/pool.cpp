@@ -1,0 +1,119 @@
+#include "tools/simcuda/driver/pool.h"
+
+#include <algorithm>
+
+#include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/handles.h"
+#include "tools/simcuda/driver/report.h"
+#include "tools/simcuda/driver/stream.h"
+
+namespace simcuda::driver {
+namespace {
+
+Handles<MemoryPool>& handles() {
+    static auto& handles = *new Handles<MemoryPool>;
+    return handles;
+}
+
+}  // namespace
+
+std::shared_ptr<MemoryPool> checked_pool(CUmemoryPool handle) {
+    auto pool = handles().find(handle);
+    require(pool != nullptr, CUDA_ERROR_INVALID_VALUE);
+    return pool;
+}
+
+std::shared_ptr<MemoryPool> create_pool(Device& device) {
+    auto pool = std::make_shared<MemoryPool>(device);
+    handles().add(pool);
+    return pool;
+}
+
+void destroy_pool(CUmemoryPool handle) {
+    const auto pool = checked_pool(handle);
+    require(pool != default_pool(pool->device), CUDA_ERROR_INVALID_VALUE);
+    {
+        std::lock_guard lock(pool->device.mutex);
+        if (pool->device.current_pool == pool) pool->device.current_pool = pool->device.default_pool;
+    }
+    handles().remove(handle);
+}
+
+std::shared_ptr<MemoryPool> default_pool(Device& device) {
+    std::lock_guard lock(device.mutex);
+    if (device.default_pool == nullptr) device.default_pool = create_pool(device);
+    return device.default_pool;
+}
+
+std::shared_ptr<MemoryPool> current_pool(Device& device) {
+    const auto fallback = default_pool(device);
+    std::lock_guard lock(device.mutex);
+    return device.current_pool != nullptr ? device.current_pool : fallback;
+}
+
+void set_current_pool(Device& device, std::shared_ptr<MemoryPool> pool) {
+    require(&pool->device == &device, CUDA_ERROR_INVALID_VALUE);
+    std::lock_guard lock(device.mutex);
+    device.current_pool = std::move(pool);
+}
+
+CUdeviceptr allocate_async(Context& context, Stream& stream, const std::shared_ptr<MemoryPool>& pool,
+                           std::uint64_t bytes) {
+    require(bytes != 0, CUDA_ERROR_INVALID_VALUE);
+    require(&pool->device == &context.device(), CUDA_ERROR_INVALID_VALUE);
+    require(stream.capture == nullptr, CUDA_ERROR_NOT_SUPPORTED);
+    {
+        std::lock_guard lock(pool->mutex);
+        require(pool->limit == 0 || pool->used + bytes <= pool->limit, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    RegionPtr region;
+    try {
+        region = allocate_device(context, bytes, Region::Kind::Async, pool);
+    } catch (const Failure&) {
+        synchronize(context);  // frees on their way make room
+        region = allocate_device(context, bytes, Region::Kind::Async, pool);
+    }
+    std::lock_guard lock(pool->mutex);
+    pool->used += region->physical->bytes();
+    pool->high = std::max(pool->high, pool->used);
+    return region->address;
+}
+
+bool free_to_pool(const Region& region) {
+    const RegionPtr removed = memory_map().remove(region.address);
+    if (removed == nullptr) return false;
+    dispose(*removed);
+    std::lock_guard lock(removed->pool->mutex);
+    removed->pool->used -= removed->physical->bytes();
+    removed->pool->freeing.erase(removed->address);
+    return true;
+}
+
+void free_async(Stream& stream, CUdeviceptr address) {
+    const RegionPtr region = memory_map().find(address);
+    const bool freeable = region != nullptr && region->address == address &&
+                          (region->kind == Region::Kind::Async || region->kind == Region::Kind::Device);
+    if (!freeable) {
+        violation("cuMemFreeAsync of something that is not the start of an allocation");
+        throw Failure{CUDA_ERROR_INVALID_VALUE};
+    }
+    if (region->kind == Region::Kind::Device) {
+        submit(stream, ActionOp{[address] {
+                   if (const RegionPtr removed = memory_map().remove(address); removed != nullptr)
+                       dispose(*removed);
+               }});
+        return;
+    }
+    {
+        std::lock_guard lock(region->pool->mutex);
+        if (!region->pool->freeing.insert(address).second) {
+            violation("cuMemFreeAsync of an allocation that is being freed already");
+            throw Failure{CUDA_ERROR_INVALID_VALUE};
+        }
+    }
+    submit(stream, ActionOp{[region] { free_to_pool(*region); }});
+}
+
+}  // namespace simcuda::driver

@@ -1,0 +1,103 @@
+#include "tools/simcuda/driver/scheduler.h"
+
+#include <chrono>
+#include <condition_variable>
+
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/stream.h"
+
+namespace simcuda::driver {
+namespace {
+
+std::condition_variable& completions() {
+    static auto& condition = *new std::condition_variable;
+    return condition;
+}
+
+unsigned waiting = 0;  // threads waiting on completions(); guarded by work_mutex
+
+// Starts the work, or ends it if there is nothing to it, and so on down the line. work_mutex is held.
+void start_all(std::vector<WorkPtr> ready) {
+    bool ended = false;
+    while (!ready.empty()) {
+        const WorkPtr work = std::move(ready.back());
+        ready.pop_back();
+        if (!std::holds_alternative<MarkerOp>(work->op)) {
+            work->context->device().scheduler.dispatch(work);
+            continue;
+        }
+        work->done = true;
+        work->done_ns = now_ns();
+        for (WorkPtr& dependent : work->dependents) {
+            if (--dependent->blockers == 0) ready.push_back(std::move(dependent));
+        }
+        work->dependents.clear();
+        if (work->stream != nullptr) --work->stream->pending;
+        work->stream.reset();
+        work->context.reset();
+        ended = true;
+    }
+    if (ended && waiting != 0) completions().notify_all();
+}
+
+}  // namespace
+
+std::mutex& work_mutex() {
+    static auto& mutex = *new std::mutex;
+    return mutex;
+}
+
+std::uint64_t now_ns() {
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                      std::chrono::nanoseconds(1));
+}
+
+Scheduler::Scheduler(unsigned device)
+    : host_to_device_(8 * device + 1, knobs().h2d_gbps),
+      device_to_host_(8 * device + 2, knobs().d2h_gbps),
+      on_device_(8 * device + 3, 0),
+      kernels_(8 * device + 4),
+      host_(8 * device + 5) {}
+
+void Scheduler::dispatch(const WorkPtr& work) {
+    if (std::holds_alternative<KernelOp>(work->op)) return kernels_.add(work);
+    if (std::holds_alternative<HostOp>(work->op)) return host_.add(work);
+    if (const auto* copy = std::get_if<CopyOp>(&work->op)) {
+        if (copy->from.place != Place::Device) return host_to_device_.add(work);
+        if (copy->to.place != Place::Device) return device_to_host_.add(work);
+    }
+    on_device_.add(work);
+}
+
+void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after) {
+    for (const WorkPtr& earlier : after) {
+        if (earlier == nullptr || earlier->done) continue;
+        earlier->dependents.push_back(work);
+        ++work->blockers;
+    }
+    if (work->blockers == 0) start_all({work});
+}
+
+void complete(const WorkPtr& work) {
+    work->op = MarkerOp{};  // gives back what the operation owned, before anybody is told that it has ended
+    std::lock_guard lock(work_mutex());
+    start_all({work});
+}
+
+void await(const WorkPtr& work) {
+    std::unique_lock lock(work_mutex());
+    await(lock, [&] { return work->done; });
+}
+
+namespace detail {
+
+void await_completion(std::unique_lock<std::mutex>& lock) {
+    ++waiting;
+    completions().wait(lock);
+    --waiting;
+}
+
+}  // namespace detail
+}  // namespace simcuda::driver

@@ -1,0 +1,58 @@
+// Order and engines. Work waits for what it depends on, then goes to the engine of its kind.
+//
+// LOCKING: one mutex (work_mutex) guards the order of all work of all devices, since events tie devices
+// together; it is held for moments only. Each engine has a mutex of its own for its queue, taken inside or
+// outside work_mutex's critical sections only to push one element.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "tools/simcuda/driver/host_engine.h"
+#include "tools/simcuda/driver/kernel_engine.h"
+#include "tools/simcuda/driver/memory_engine.h"
+#include "tools/simcuda/driver/work.h"
+
+namespace simcuda::driver {
+
+std::mutex& work_mutex();
+
+// The engines of one device. Their threads start with their first work and live as long as the process.
+class Scheduler {
+  public:
+    explicit Scheduler(unsigned device);
+
+    // Gives work whose turn has come to its engine. Markers have none and never come here.
+    void dispatch(const WorkPtr& work);
+
+  private:
+    MemoryEngine host_to_device_, device_to_host_, on_device_;
+    KernelEngine kernels_;
+    HostEngine host_;
+};
+
+// Links `work` behind what is not done of `after` and starts it if nothing is left. work_mutex must be held.
+void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after);
+
+// An engine has ended the work: wakes who waits for it and starts what follows. work_mutex must not be held.
+void complete(const WorkPtr& work);
+
+// Blocks until the work has ended. work_mutex must not be held.
+void await(const WorkPtr& work);
+
+// Blocks until `ready` holds; it is looked at whenever some work ends. The lock is of work_mutex.
+template <class Predicate>
+void await(std::unique_lock<std::mutex>& lock, Predicate ready);
+
+std::uint64_t now_ns();  // steady clock
+
+namespace detail {
+void await_completion(std::unique_lock<std::mutex>& lock);
+}
+
+template <class Predicate>
+void await(std::unique_lock<std::mutex>& lock, Predicate ready) {
+    while (!ready()) detail::await_completion(lock);
+}
+
+}  // namespace simcuda::driver

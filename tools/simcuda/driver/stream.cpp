@@ -1,0 +1,182 @@
+#include "tools/simcuda/driver/stream.h"
+
+#include <algorithm>
+
+#include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/handles.h"
+#include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/scheduler.h"
+
+namespace simcuda::driver {
+namespace {
+
+Handles<Stream>& handles() {
+    static auto& handles = *new Handles<Stream>;
+    return handles;
+}
+
+std::uint64_t next_id() {
+    static std::atomic<std::uint64_t> next{1};
+    return next++;
+}
+
+// What new work of the stream must come after. work_mutex is held.
+std::vector<WorkPtr> predecessors(Stream& stream) {
+    std::vector<WorkPtr> works{stream.tail};
+    Context& context = stream.context;
+    if (stream.kind == Stream::Kind::Legacy) {
+        std::erase_if(context.streams, [](const auto& s) { return s->destroyed && s->pending == 0; });
+        for (const auto& other : context.streams) {
+            if (other.get() != &stream && other->blocking()) works.push_back(other->tail);
+        }
+    } else if (stream.blocking()) {
+        works.push_back(context.legacy_stream()->tail);
+    }
+    return works;
+}
+
+// Puts the work at the stream's end. work_mutex is held.
+void append(Stream& stream, const WorkPtr& work, const std::vector<WorkPtr>& after) {
+    std::vector<WorkPtr> all = predecessors(stream);
+    all.insert(all.end(), after.begin(), after.end());
+    work->context = stream.context.shared_from_this();
+    work->stream = stream.shared_from_this();
+    ++stream.pending;
+    stream.tail = work;
+    enqueue(work, all);
+}
+
+std::unique_lock<std::mutex> lock_with_room(Stream& stream) {
+    if (stream.kind == Stream::Kind::Legacy) {
+        const CUresult allowed = capture_check_legacy_stream(stream.context);
+        require(allowed == CUDA_SUCCESS, allowed);
+    }
+    std::unique_lock lock(work_mutex());
+    await(lock, [&] { return stream.pending < knobs().queue; });
+    return lock;
+}
+
+void finish(const std::vector<WorkPtr>& works) {
+    std::unique_lock lock(work_mutex());
+    await(lock, [&] {
+        return std::all_of(works.begin(), works.end(),
+                           [](const WorkPtr& w) { return w == nullptr || w->done; });
+    });
+}
+
+}  // namespace
+
+Stream::Stream(Context& owner, Kind k, unsigned stream_flags, int level)
+    : context(owner), kind(k), flags(stream_flags), priority(level), id(next_id()) {}
+
+std::shared_ptr<Stream> resolve(Context& context, CUstream handle, bool per_thread) {
+    if (handle == nullptr) handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    if (handle == CU_STREAM_LEGACY) return context.legacy_stream();
+    if (handle == CU_STREAM_PER_THREAD) return context.per_thread_stream();
+    auto stream = handles().find(handle);
+    require(stream != nullptr, CUDA_ERROR_INVALID_HANDLE);
+    require(&stream->context == &context, CUDA_ERROR_INVALID_CONTEXT);
+    return stream;
+}
+
+WorkPtr submit(Stream& stream, Op op, const std::vector<WorkPtr>& after) {
+    if (Capture* capture = stream.capture.load(); capture != nullptr) {
+        capture->record(stream, std::move(op));
+        return nullptr;
+    }
+    auto work = std::make_shared<Work>();
+    work->op = std::move(op);
+    const auto lock = lock_with_room(stream);
+    append(stream, work, after);
+    return work;
+}
+
+std::vector<WorkPtr> submit_graph(Stream& stream, std::vector<GraphNode> nodes, const WorkPtr& earlier) {
+    std::vector<WorkPtr> works(nodes.size());
+    const auto lock = lock_with_room(stream);
+    std::vector<WorkPtr> before = predecessors(stream);
+    before.push_back(earlier);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        works[i] = std::make_shared<Work>();
+        works[i]->op = std::move(nodes[i].op);
+        works[i]->context = stream.context.shared_from_this();
+        std::vector<WorkPtr> after;
+        for (std::size_t index : nodes[i].after) after.push_back(works[index]);
+        if (after.empty()) after = before;
+        after.insert(after.end(), nodes[i].waits_for.begin(), nodes[i].waits_for.end());
+        enqueue(works[i], after);
+    }
+    const auto join = std::make_shared<Work>();
+    append(stream, join, works);
+    works.push_back(join);
+    return works;
+}
+
+CUresult wait(Context& context, const WorkPtr& work) {
+    if (work != nullptr) await(work);
+    return context.error();
+}
+
+CUresult synchronize(Stream& stream) {
+    std::vector<WorkPtr> works;
+    {
+        std::lock_guard lock(work_mutex());
+        works = predecessors(stream);
+        // Only the legacy stream answers for others.
+        if (stream.kind != Stream::Kind::Legacy) works.resize(1);
+    }
+    finish(works);
+    return stream.context.error();
+}
+
+CUresult synchronize(Context& context) {
+    std::vector<WorkPtr> works;
+    {
+        std::lock_guard lock(work_mutex());
+        for (const auto& stream : context.streams) works.push_back(stream->tail);
+    }
+    finish(works);
+    return context.error();
+}
+
+bool is_done(const WorkPtr& work) {
+    if (work == nullptr) return true;
+    std::lock_guard lock(work_mutex());
+    return work->done;
+}
+
+bool is_idle(Stream& stream) {
+    std::lock_guard lock(work_mutex());
+    auto works = predecessors(stream);
+    if (stream.kind != Stream::Kind::Legacy) works.resize(1);
+    return std::all_of(works.begin(), works.end(), [](const WorkPtr& w) { return w == nullptr || w->done; });
+}
+
+std::shared_ptr<Stream> create_stream(Context& context, unsigned flags, int priority) {
+    context.charge(knobs().stream_bytes);
+    auto stream = std::make_shared<Stream>(context, Stream::Kind::Created, flags, priority);
+    {
+        std::lock_guard lock(work_mutex());
+        context.streams.push_back(stream);
+    }
+    handles().add(stream);
+    return stream;
+}
+
+void destroy_stream(CUstream handle) {
+    require(handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD,
+            CUDA_ERROR_INVALID_HANDLE);
+    const auto stream = handles().remove(handle);
+    require(stream != nullptr, CUDA_ERROR_INVALID_HANDLE);
+    stream->context.refund(knobs().stream_bytes);
+    std::lock_guard lock(work_mutex());
+    stream->destroyed = true;
+    std::erase_if(stream->context.streams, [](const auto& s) { return s->destroyed && s->pending == 0; });
+}
+
+void forget_streams(Context& context) {
+    handles().remove_if([&](const Stream& stream) { return &stream.context == &context; });
+}
+
+}  // namespace simcuda::driver

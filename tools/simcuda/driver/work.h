@@ -1,0 +1,93 @@
+// What a stream does: one operation, and its place in the order of things.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "tools/simcuda/driver/cuda_api.h"
+#include "tools/simcuda/exec/grid.h"
+
+namespace simcuda::driver {
+
+class Context;
+class Stream;
+
+struct KernelOp {
+    exec::Launch launch;
+    CUfunction function = nullptr;  // by which it was named
+};
+
+enum class Place : std::uint8_t {
+    Device,  // address is a device address (also of host-located VMM memory and pinned memory's device side)
+    Pinned,  // address is a host pointer the GPU may read: page-locked, registered or managed
+    Pageable,  // address is any other host pointer; the driver reads it on the calling thread only
+};
+
+// One end of a copy: row y of slice z starts at address + (z * slice_rows + y) * pitch.
+struct CopyEnd {
+    Place place = Place::Device;
+    std::uint64_t address = 0;
+    std::size_t pitch = 0;       // bytes from row to row
+    std::size_t slice_rows = 0;  // rows from slice to slice
+};
+
+struct CopyOp {
+    CopyEnd from, to;
+    std::size_t width = 0, height = 1, depth = 1;  // width in bytes
+    std::shared_ptr<std::byte[]> staged;           // owns `from` where the source was staged
+};
+
+struct MemsetOp {
+    std::uint64_t address = 0;  // device address
+    std::size_t pitch = 0;      // bytes; unused with height 1
+    std::size_t width = 0;      // elements
+    std::size_t height = 1;
+    std::uint32_t value = 0;
+    unsigned element_bytes = 1;  // 1, 2 or 4
+};
+
+struct HostOp {
+    std::function<void(CUresult)> function;  // is given the context's error
+    bool despite_failure = false;            // cuStreamAddCallback runs in a failed context too
+    CUhostFn named = nullptr;                // cuLaunchHostFunc: what `function` calls
+    void* data = nullptr;
+};
+
+// cuStreamWaitValue and cuStreamWriteValue.
+struct ValueOp {
+    bool wait = false;
+    std::uint64_t address = 0;
+    std::uint64_t value = 0;
+    unsigned bytes = 4;  // 4 or 8
+    unsigned condition = CU_STREAM_WAIT_VALUE_GEQ;
+};
+
+// The driver's own step in stream order, such as a stream-ordered free. Must not block, nor take the
+// scheduler's lock.
+struct ActionOp {
+    std::function<void()> run;
+};
+
+struct MarkerOp {
+};  // nothing: an event record, a wait for another stream, the end of a graph, work that has ended
+
+using Op = std::variant<MarkerOp, KernelOp, CopyOp, MemsetOp, HostOp, ValueOp, ActionOp>;
+
+// One submitted operation. Guarded by the scheduler's mutex, but for `op` and `context` while an engine has
+// it.
+struct Work {
+    std::shared_ptr<Context> context;
+    std::shared_ptr<Stream> stream;  // null inside a graph
+    Op op;
+    unsigned blockers = 0;  // works that must end before this may start
+    std::vector<std::shared_ptr<Work>> dependents;
+    bool done = false;
+    std::uint64_t done_ns = 0;  // steady clock, once done
+};
+using WorkPtr = std::shared_ptr<Work>;
+
+}  // namespace simcuda::driver

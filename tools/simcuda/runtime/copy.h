@@ -1,0 +1,63 @@
+// Copies, as the runtime describes them, in the driver's terms.
+#pragma once
+
+#include "tools/simcuda/runtime/call.h"
+
+namespace simcuda::runtime {
+
+// What the driver calls the two ends of a copy of this kind. Throws cudaErrorInvalidMemcpyDirection.
+struct MemoryTypes {
+    CUmemorytype from, to;
+};
+MemoryTypes memory_types(cudaMemcpyKind kind);
+
+// A 2D or 3D copy. Throw Failure.
+CUDA_MEMCPY3D to_driver(const Driver& cu, const cudaMemcpy3DParms& copy);
+cudaMemcpy3DParms to_runtime(const Driver& cu, const CUDA_MEMCPY3D& copy);
+
+// A 1D copy as graph nodes hold it.
+CUDA_MEMCPY3D linear_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+
+// Bytes of an array's element. Throws Failure.
+std::size_t element_bytes(const Driver& cu, CUarray array);
+
+// Where `offset` bytes into a registered variable are, for an access to `bytes` of it. Throws Failure.
+void* within_symbol(const Driver& cu, const void* stand_in, std::size_t offset, std::size_t bytes);
+
+template <Form form>
+CUresult copy_1d(const Driver& cu, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    memory_types(kind);  // refuses what is no kind
+    if (bytes == 0) return CUDA_SUCCESS;
+    switch (kind) {
+        case cudaMemcpyHostToDevice:
+            return RT_DRIVER(cu, form, cuMemcpyHtoD_v2, _ptds)(as<CUdeviceptr>(to), from, bytes);
+        case cudaMemcpyDeviceToHost:
+            return RT_DRIVER(cu, form, cuMemcpyDtoH_v2, _ptds)(to, as<CUdeviceptr>(from), bytes);
+        case cudaMemcpyDeviceToDevice:
+            return RT_DRIVER(cu, form, cuMemcpyDtoD_v2, _ptds)(as<CUdeviceptr>(to), as<CUdeviceptr>(from),
+                                                               bytes);
+        default:
+            return RT_DRIVER(cu, form, cuMemcpy, _ptds)(as<CUdeviceptr>(to), as<CUdeviceptr>(from), bytes);
+    }
+}
+
+template <Form form>
+CUresult copy_1d_async(const Driver& cu, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                       cudaStream_t stream) {
+    memory_types(kind);
+    if (bytes == 0) return CUDA_SUCCESS;
+    switch (kind) {
+        case cudaMemcpyHostToDevice:
+            return RT_DRIVER(cu, form, cuMemcpyHtoDAsync_v2, _ptsz)(as<CUdeviceptr>(to), from, bytes, stream);
+        case cudaMemcpyDeviceToHost:
+            return RT_DRIVER(cu, form, cuMemcpyDtoHAsync_v2, _ptsz)(to, as<CUdeviceptr>(from), bytes, stream);
+        case cudaMemcpyDeviceToDevice:
+            return RT_DRIVER(cu, form, cuMemcpyDtoDAsync_v2, _ptsz)(as<CUdeviceptr>(to),
+                                                                    as<CUdeviceptr>(from), bytes, stream);
+        default:
+            return RT_DRIVER(cu, form, cuMemcpyAsync, _ptsz)(as<CUdeviceptr>(to), as<CUdeviceptr>(from),
+                                                             bytes, stream);
+    }
+}
+
+}  // namespace simcuda::runtime
