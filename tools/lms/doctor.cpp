@@ -1,0 +1,134 @@
+#include "tools/lms/doctor.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "shim/util/host_memory.h"
+#include "shim/util/settings.h"
+#include "tools/lms/driver.h"
+#include "tools/lms/exit_codes.h"
+#include "tools/lms/places.h"
+
+namespace lms::tool {
+namespace {
+
+struct Preload {
+    std::string path;     // of the shim; empty if it is not there
+    std::string problem;  // one line; empty if a program starts with it
+};
+
+struct Findings {
+    Preload shim;
+    Driver driver;
+    std::uint64_t host_limit_bytes = 0;
+
+    bool well() const {
+        return shim.problem.empty() && driver.problem.empty() &&
+               std::ranges::any_of(driver.gpus, [](const Gpu& gpu) { return gpu.virtual_memory; });
+    }
+};
+
+// What a program with nothing to do says when the shim is preloaded into it; the loader complains on stderr
+// and starts the program all the same.
+std::string try_preload(const std::string& shim) {
+    int ends[2];
+    if (pipe(ends) != 0) return "no pipe to try it with";
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        setenv("LD_PRELOAD", shim.c_str(), 1);
+        execlp("true", "true", nullptr);
+        _exit(kNotFound);
+    }
+    close(ends[1]);
+    std::string said;
+    char block[512];
+    for (ssize_t bytes; (bytes = read(ends[0], block, sizeof block)) > 0;) {
+        said.append(block, static_cast<std::size_t>(bytes));
+    }
+    close(ends[0]);
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child) return "no process to try it with";
+    if (!said.empty()) return said.substr(0, said.find('\n'));
+    return status == 0 ? "" : fmt::format("a program with it ended with status {:#x}", status);
+}
+
+Preload inspect_shim() {
+    Preload preload{.path = find_shim(), .problem = {}};
+    preload.problem = preload.path.empty() ? "neither beside this program nor in ../lib/lmsshim"
+                                           : try_preload(preload.path);
+    return preload;
+}
+
+Driver inspect(bool simulated) {
+    if (!simulated) return inspect_driver(settings().driver_path);
+    const std::filesystem::path folder = find_simulated_gpu();
+    if (folder.empty()) return {.problem = kNoSimulatedGpu};
+    return inspect_driver(folder / "libcuda.so.1");
+}
+
+const char* yes_or_no(bool yes) {
+    return yes ? "yes" : "no";
+}
+
+void print_text(const Findings& findings) {
+    const auto part = [](const char* name, const std::string& path, const std::string& problem) {
+        fmt::print("{}: {}{}{}\n", name, path.empty() ? "not found" : path, problem.empty() ? "" : ": ",
+                   problem);
+    };
+    part("shim", findings.shim.path, findings.shim.problem);
+    const Driver& driver = findings.driver;
+    part("driver", driver.path, driver.problem);
+    if (driver.version != 0) fmt::print("CUDA: {}.{}\n", driver.version / 1000, driver.version % 1000 / 10);
+    for (std::size_t i = 0; i < driver.gpus.size(); ++i) {
+        const Gpu& gpu = driver.gpus[i];
+        fmt::print("GPU {}: {}, {}; virtual memory: {}; host memory behind device addresses: {}\n", i,
+                   gpu.name, util::format_bytes(gpu.memory_bytes), yes_or_no(gpu.virtual_memory),
+                   yes_or_no(gpu.maps_host));
+    }
+    if (!driver.path.empty() && driver.gpus.empty()) fmt::print("GPU: none\n");
+    fmt::print("host memory the shim may pin: {}\n", util::format_bytes(findings.host_limit_bytes));
+    fmt::print("{}\n", findings.well() ? "all is well" : "programs will run as without the shim");
+}
+
+void print_json(const Findings& findings) {
+    auto gpus = nlohmann::ordered_json::array();
+    for (const Gpu& gpu : findings.driver.gpus) {
+        gpus.push_back({{"name", gpu.name},
+                        {"memory_bytes", gpu.memory_bytes},
+                        {"virtual_memory", gpu.virtual_memory},
+                        {"maps_host", gpu.maps_host}});
+    }
+    const nlohmann::ordered_json json = {
+        {"well", findings.well()},
+        {"shim", {{"path", findings.shim.path}, {"problem", findings.shim.problem}}},
+        {"driver",
+         {{"path", findings.driver.path},
+          {"problem", findings.driver.problem},
+          {"version", findings.driver.version}}},
+        {"gpus", gpus},
+        {"host_limit_bytes", findings.host_limit_bytes}};
+    fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace
+
+int doctor(bool simulated, bool as_json) {
+    const Findings findings = {
+        .shim = inspect_shim(),
+        .driver = inspect(simulated),
+        .host_limit_bytes = settings().host_limit_bytes.value_or(util::default_host_limit_bytes())};
+    as_json ? print_json(findings) : print_text(findings);
+    return findings.well() ? 0 : kNotWell;
+}
+
+}  // namespace lms::tool

@@ -1,0 +1,102 @@
+// lms: the command line of lmsshim.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "shim/util/settings.h"
+#include "tools/lms/doctor.h"
+#include "tools/lms/exit_codes.h"
+#include "tools/lms/run.h"
+#include "tools/lms/show_settings.h"
+
+namespace lms::tool {
+namespace {
+
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+void add_run_options(CLI::App& command, RunOptions& options) {
+    command.prefix_command();
+    command.add_flag("--sim", options.simulated, "Run on the simulated GPU");
+    command.add_option("--sim-memory", options.simulated_memory, "Memory of the simulated GPU")
+        ->type_name("SIZE")
+        ->needs("--sim");
+    for (const Setting& setting : settings_table()) {
+        const std::string name(setting.option);
+        command
+            .add_option_function<std::string>(
+                "--" + name, [&options, name](const std::string& value) { options.settings[name] = value; },
+                fmt::format("{}; default: {}", setting.meaning, setting.fallback))
+            ->type_name(std::string(setting.value));
+    }
+}
+
+// What is left of the words before "--" once the options are taken, and what follows it.
+std::vector<std::string> program_of(const CLI::App& command, const std::vector<std::string>& after) {
+    std::vector<std::string> program = command.remaining();
+    if (!program.empty() && program[0].starts_with('-')) throw UsageError("no option " + program[0]);
+    if (program.empty() && after.size() > 1) return {after.begin() + 1, after.end()};
+    if (program.empty()) throw UsageError("no program given");
+    program.insert(program.end(), after.begin(), after.end());
+    return program;
+}
+
+int main(std::vector<std::string> words) {
+    // The program's own arguments must reach it as they are, so the parser never sees what follows the first
+    // "--".
+    const auto separator = std::ranges::find(words, "--");
+    const std::vector<std::string> after(separator, words.end());
+    words.erase(separator, words.end());
+    std::ranges::reverse(words);  // as CLI11 wants them
+
+    CLI::App app("Makes a GPU look larger than it is, for programs that do not know of it.", "lms");
+    app.set_version_flag("--version", "lms " LMS_VERSION);
+    app.require_subcommand(1);
+    RunOptions run_options;
+    bool as_json = false;
+    bool simulated = false;
+    CLI::App& run_command = *app.add_subcommand(
+        "run", "Run a program with a larger GPU: lms run [options] -- program [arguments]");
+    CLI::App& settings_command = *app.add_subcommand("settings", "List every setting and its value now");
+    CLI::App& doctor_command = *app.add_subcommand("doctor", "Check whether the shim can work here");
+    add_run_options(run_command, run_options);
+    settings_command.add_flag("--json", as_json, "Print JSON");
+    doctor_command.add_flag("--json", as_json, "Print JSON");
+    doctor_command.add_flag("--sim", simulated, "Look at the simulated GPU");
+
+    try {
+        app.parse(words);
+        if (run_command.parsed()) {
+            run_options.command = program_of(run_command, after);
+            if (const std::string problem = refuse(run_options); !problem.empty()) throw UsageError(problem);
+        } else if (!after.empty()) {
+            throw UsageError("no program is run here");
+        }
+    } catch (const CLI::Success& help) {
+        return app.exit(help);
+    } catch (const std::runtime_error& problem) {
+        fmt::print(stderr, "lms: {} (lms --help, lms run --help)\n", problem.what());
+        return kUsage;
+    }
+    if (run_command.parsed()) return run(run_options);
+    if (doctor_command.parsed()) return doctor(simulated, as_json);
+    show_settings(as_json);
+    return 0;
+}
+
+}  // namespace
+}  // namespace lms::tool
+
+int main(int count, char** words) {
+    try {
+        return lms::tool::main({words + (count > 0), words + count});
+    } catch (const std::exception& problem) {
+        fmt::print(stderr, "lms: {}\n", problem.what());
+        return lms::tool::kCannotSetUp;
+    }
+}

@@ -1,0 +1,93 @@
+#include "tools/lms/run.h"
+
+#include <errno.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "policy/host.h"
+#include "shim/util/settings.h"
+#include "tools/lms/exit_codes.h"
+#include "tools/lms/places.h"
+
+namespace lms::tool {
+namespace {
+
+constexpr const char* kSimulatedMemory = "SIMCUDA_MEMORY";
+
+int fail(int status, const std::string& why) {
+    fmt::print(stderr, "lms run: {}\n", why);
+    return status;
+}
+
+std::string value_of(const char* variable) {
+    const char* const value = getenv(variable);
+    return value == nullptr ? "" : value;
+}
+
+// What is already preloaded stays in front: some libraries (sanitizers) insist on being first, the shim does
+// not.
+void preload(const std::string& shim) {
+    const std::string before = value_of("LD_PRELOAD");
+    setenv("LD_PRELOAD", before.empty() ? shim.c_str() : (before + ":" + shim).c_str(), 1);
+}
+
+void search_first(const std::string& folder) {
+    const std::string before = value_of("LD_LIBRARY_PATH");
+    setenv("LD_LIBRARY_PATH", before.empty() ? folder.c_str() : (folder + ":" + before).c_str(), 1);
+}
+
+}  // namespace
+
+std::string refuse(const RunOptions& options) {
+    Settings parsed;
+    for (const Setting& setting : settings_table()) {
+        const auto given = options.settings.find(std::string(setting.option));
+        if (given == options.settings.end() || setting.parse(given->second, parsed)) continue;
+        return refusal(setting, "--" + given->first, given->second);
+    }
+    std::string problem;
+    if (policy::find(parsed.policy, problem) == nullptr) {
+        return fmt::format("--policy={}: {}", parsed.policy, problem);
+    }
+    if (const auto& memory = options.simulated_memory; !memory.empty() && !util::parse_bytes(memory)) {
+        return fmt::format("--sim-memory={}: expected a size in bytes, or with suffix K, M, G or T", memory);
+    }
+    return {};
+}
+
+int run(const RunOptions& options) {
+    const std::string shim = find_shim();
+    if (shim.empty())
+        return fail(kCannotSetUp, "liblmsshim.so is neither beside this program nor in ../lib/lmsshim");
+    if (shim.find_first_of(" :") != shim.npos) {
+        return fail(kCannotSetUp,
+                    fmt::format("the dynamic loader cannot preload {}: its path has a space or colon", shim));
+    }
+    if (options.simulated) {
+        const std::string simulated = find_simulated_gpu();
+        if (simulated.empty()) return fail(kCannotSetUp, kNoSimulatedGpu);
+        search_first(simulated);
+        if (!options.simulated_memory.empty()) setenv(kSimulatedMemory, options.simulated_memory.c_str(), 1);
+    }
+    for (const Setting& setting : settings_table()) {
+        const auto given = options.settings.find(std::string(setting.option));
+        if (given != options.settings.end()) setenv(setting.variable.data(), given->second.c_str(), 1);
+    }
+    preload(shim);
+
+    std::vector<char*> arguments;
+    for (const std::string& argument : options.command)
+        arguments.push_back(const_cast<char*>(argument.c_str()));
+    arguments.push_back(nullptr);
+    execvp(arguments[0], arguments.data());
+    return fail(errno == ENOENT ? kNotFound : kCannotExecute,
+                fmt::format("{}: {}", options.command[0], std::strerror(errno)));
+}
+
+}  // namespace lms::tool

@@ -1,0 +1,25 @@
+// lms run: a program with the shim in front of the GPU's driver.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lms::tool {
+
+struct RunOptions {
+    // Values of the options that settings have, by the option's name; only those given.
+    std::map<std::string, std::string> settings;
+    bool simulated = false;
+    std::string simulated_memory;      // a size; empty: the simulated GPU's own default
+    std::vector<std::string> command;  // the program and its arguments; not empty
+};
+
+// Why the options cannot be used, in one line; empty if they can. Values are checked as the shim will.
+std::string refuse(const RunOptions& options);
+
+// Sets the environment up and becomes the program. Returns only if that fails, with the exit status, having
+// said why on stderr.
+int run(const RunOptions& options);
+
+}  // namespace lms::tool
