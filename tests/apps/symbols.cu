@@ -1,0 +1,78 @@
+// Variables of device code: initial values, copies to and from them, and pointers stored in them, in
+// __device__,
+// __constant__ and __managed__ memory.
+#include "check.h"
+
+struct Table {
+    unsigned* rows[4];
+    unsigned scale;
+};
+
+__device__ unsigned seeds[4] = {3, 1, 4, 1};
+__device__ unsigned* second_seed = &seeds[1];
+__constant__ float factor = 0.5f;
+__constant__ Table table;
+__device__ unsigned* destination;
+__managed__ unsigned managed_total = 40;
+
+__global__ void fill(unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (unsigned row = 0; row < 4; ++row) table.rows[row][i] = noise(i, seeds[row]) * table.scale;
+}
+
+__global__ void combine(unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    unsigned sum = *second_seed + static_cast<unsigned>(factor * 8);
+    for (unsigned row = 0; row < 4; ++row) sum += table.rows[row][i];
+    destination[i] = sum;
+    if (i == 0) atomicAdd(&managed_total, 2u);
+}
+
+int main(int argc, char** argv) {
+    const unsigned n = static_cast<unsigned>(bytes_to_use(argc, argv, 5) / 5 / sizeof(unsigned));
+    CHECK_EQUAL(40u, managed_total);
+
+    Table host_table = {};
+    host_table.scale = 7;
+    for (unsigned*& row : host_table.rows) CHECK(cudaMalloc(&row, n * sizeof(unsigned)));
+    unsigned* out;
+    CHECK(cudaMalloc(&out, n * sizeof(unsigned)));
+    CHECK(cudaMemcpyToSymbol(table, &host_table, sizeof(host_table)));
+    CHECK(cudaMemcpyToSymbolAsync(destination, &out, sizeof(out), 0, cudaMemcpyHostToDevice, nullptr));
+    unsigned changed = 5;
+    CHECK(cudaMemcpyToSymbol(seeds, &changed, sizeof(changed), 2 * sizeof(unsigned)));
+    float new_factor = 1.5f;
+    CHECK(cudaMemcpyToSymbol(factor, &new_factor, sizeof(new_factor)));
+    unsigned read_back[4];
+    CHECK(cudaMemcpyFromSymbol(read_back, seeds, sizeof(read_back)));
+    const unsigned expected_seeds[4] = {3, 1, 5, 1};
+    for (int i = 0; i < 4; ++i) CHECK_EQUAL(expected_seeds[i], read_back[i]);
+
+    void* address = nullptr;
+    std::size_t size = 0;
+    CHECK(cudaGetSymbolAddress(&address, seeds));
+    CHECK(cudaGetSymbolSize(&size, seeds));
+    CHECK_EQUAL(sizeof(seeds), size);
+    CHECK(cudaMemcpy(read_back, address, sizeof(read_back), cudaMemcpyDeviceToHost));
+    for (int i = 0; i < 4; ++i) CHECK_EQUAL(expected_seeds[i], read_back[i]);
+    CHECK_ERROR(cudaErrorInvalidValue, cudaMemcpyToSymbol(seeds, read_back, sizeof(read_back), 4));
+    CHECK_ERROR(cudaErrorInvalidSymbol, cudaMemcpyToSymbol(&changed, read_back, 4));
+
+    fill<<<blocks_for(n), 256>>>(n);
+    CHECK_LAUNCH();
+    combine<<<blocks_for(n), 256>>>(n);
+    CHECK_LAUNCH();
+    std::vector<unsigned> host(n);
+    CHECK(cudaMemcpy(host.data(), out, n * sizeof(unsigned), cudaMemcpyDeviceToHost));
+    for (unsigned i = 0; i < n; ++i) {
+        unsigned expected = 1 + 12;
+        for (unsigned row = 0; row < 4; ++row) expected += noise(i, expected_seeds[row]) * 7;
+        if (host[i] != expected) FAIL("element %u: %u, not %u", i, host[i], expected);
+    }
+    CHECK_EQUAL(42u, managed_total);
+    for (unsigned* row : host_table.rows) CHECK(cudaFree(row));
+    CHECK(cudaFree(out));
+    return succeed();
+}

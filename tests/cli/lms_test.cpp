@@ -1,0 +1,219 @@
+// The lms command as a user meets it: statuses, one line of complaint, what the program it runs is given.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/process.h"
+#include "tests/support/scratch.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using support::Result;
+
+// Runs a line of shell in the root of the repository.
+Result shell(const std::string& line) {
+    return support::run({"sh", "-c", line});
+}
+
+// The shim as lms finds it, beside itself.
+std::string shim() {
+    return fs::canonical("build/liblmsshim.so");
+}
+
+// A usage error: status 2, nothing on stdout, one line on stderr with `expected` in it.
+void check_usage_error(const std::string& arguments, const std::string& expected) {
+    CAPTURE(arguments);
+    const Result result = shell("build/lms " + arguments);
+    CHECK(result.status == 2);
+    CHECK(result.out == "");
+    CHECK(result.err.starts_with("lms: "));
+    CHECK(std::ranges::count(result.err, '\n') == 1);
+    CHECK_MESSAGE(result.err.find(expected) != std::string::npos, result.err);
+}
+
+}  // namespace
+
+TEST_CASE("lms: help and version") {
+    CHECK(shell("build/lms --version").out == "lms 0.1.0\n");
+    const Result help = shell("build/lms --help");
+    CHECK(help.status == 0);
+    for (const char* command : {"run", "settings", "doctor"})
+        CHECK(help.out.find(command) != std::string::npos);
+    const Result run_help = shell("build/lms run --help");
+    CHECK(run_help.status == 0);
+    for (const char* option :
+         {"--sim ", "--sim-memory", "--threshold", "--frac", "--limit", "--reserve", "--host-limit",
+          "--meminfo", "--safety", "--policy", "--log", "--stats", "--trace", "--driver"}) {
+        CHECK_MESSAGE(run_help.out.find(option) != std::string::npos, option);
+    }
+}
+
+TEST_CASE("lms: usage errors") {
+    check_usage_error("", "subcommand");
+    check_usage_error("frobnicate", "subcommand");
+    check_usage_error("run", "no program");
+    check_usage_error("run --", "no program");
+    check_usage_error("run --limt 64M -- true", "no option --limt");
+    check_usage_error("run --limit", "--limit");
+    check_usage_error("run --limit 64Q -- true", "--limit=64Q: expected a size");
+    check_usage_error("run --limit 0 -- true", "--limit=0: expected a size in bytes above 0");
+    check_usage_error("run --threshold two true", "--threshold=two: expected a size in KiB");
+    check_usage_error("run --frac 1.5 true", "--frac=1.5: expected a number from 0 to 1");
+    check_usage_error("run --frac '' true", "--frac=: expected a number from 0 to 1");
+    check_usage_error("run --meminfo big true", "--meminfo=big: expected physical or enlarged");
+    check_usage_error("run --safety none true", "--safety=none: expected args, opaque or strict");
+    check_usage_error("run --log loud true", "--log=loud: expected off, error, warn, info or debug");
+    check_usage_error("run --policy lur true", "--policy=lur: expected lru, lms, or the path of a plugin");
+    check_usage_error("run --policy ./none.so true", "./none.so");
+    check_usage_error("run --sim-memory 64M true", "--sim");
+    check_usage_error("run --sim --sim-memory 64X true", "--sim-memory=64X: expected a size");
+    check_usage_error("doctor -- true", "no program is run here");
+    check_usage_error("settings --jsn", "--jsn");
+}
+
+TEST_CASE("lms run: the program gets the shim, the settings and its own arguments") {
+    const Result plain = shell("build/lms run -- env");
+    CHECK(plain.status == 0);
+    CHECK(plain.err == "");
+    CHECK(plain.out.find("LD_PRELOAD=" + shim() + "\n") != std::string::npos);
+    CHECK(plain.out.find("LMS_") == std::string::npos);
+    CHECK(plain.out.find("LD_LIBRARY_PATH") == std::string::npos);
+
+    const Result all = shell(
+        "build/lms run --threshold 4M --frac 0.5 --limit 64M --reserve 1M --host-limit 2G --meminfo enlarged "
+        "--safety strict "
+        "--policy build/policy/lru.so --log info:/dev/null --stats s-%p --trace t-%p --driver /d.so -- env | "
+        "grep LMS_ | sort");
+    CHECK(all.out ==
+          "LMS_DRIVER=/d.so\nLMS_FRAC=0.5\nLMS_HOST_LIMIT=2G\nLMS_LIMIT=64M\nLMS_LOG=info:/dev/"
+          "null\nLMS_MEMINFO=enlarged\n"
+          "LMS_POLICY=build/policy/"
+          "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_STATS=s-%p\nLMS_THRESHOLD=4M\n"
+          "LMS_TRACE=t-%p\n");
+
+    const std::string words = R"(-- --limit '[1,2]' '' 'a b' "it's" -h --)";
+    const std::string shown = "--|--limit|[1,2]||a b|it's|-h|--|";
+    CHECK(shell("build/lms run -- sh -c 'printf \"%s|\" \"$@\"' sh " + words).out == shown);
+    CHECK(shell("build/lms run sh -c 'printf \"%s|\" \"$@\"' sh " + words).out == shown);
+}
+
+TEST_CASE("lms run: variables already set stay, options win over them") {
+    CHECK(shell("LMS_FRAC=0.1 LMS_LIMIT=1G build/lms run --frac 0.2 -- env | grep LMS_ | sort").out ==
+          "LMS_FRAC=0.2\nLMS_LIMIT=1G\n");
+    // Something harmless that is there on every glibc system.
+    const Result preloaded = shell("LD_PRELOAD=libm.so.6 build/lms run -- env");
+    CHECK(preloaded.out.find("LD_PRELOAD=libm.so.6:" + shim() + "\n") != std::string::npos);
+    CHECK(preloaded.err == "");
+}
+
+TEST_CASE("lms run: the simulated GPU is put before what the loader searches") {
+    const std::string simulated = fs::canonical("build/sim");
+    const Result result = shell("LD_LIBRARY_PATH=/a:/b build/lms run --sim --sim-memory 48M -- env");
+    CHECK(result.status == 0);
+    CHECK(result.out.find("LD_LIBRARY_PATH=" + simulated + ":/a:/b\n") != std::string::npos);
+    CHECK(result.out.find("SIMCUDA_MEMORY=48M\n") != std::string::npos);
+    CHECK(shell("build/lms run --sim -- env").out.find("LD_LIBRARY_PATH=" + simulated + "\n") !=
+          std::string::npos);
+}
+
+TEST_CASE("lms run: it ends as the program ends") {
+    CHECK(shell("build/lms run -- sh -c 'exit 7'").status == 7);
+    CHECK(shell("build/lms run -- sh -c 'kill -9 $$'").status == 128 + 9);
+    CHECK(shell("build/lms run true").status == 0);
+    Result missing = shell("build/lms run -- ./no-such-program");
+    CHECK(missing.status == 127);
+    CHECK(missing.err == "lms run: ./no-such-program: No such file or directory\n");
+    missing = shell("build/lms run -- no-such-program-in-path");
+    CHECK(missing.status == 127);
+    const Result folder = shell("build/lms run -- ./tests");
+    CHECK(folder.status == 126);
+    CHECK(folder.err == "lms run: ./tests: Permission denied\n");
+}
+
+TEST_CASE("lms run: installed, it finds the shim in ../lib/lmsshim; without one it says so") {
+    const Scratch prefix;
+    fs::create_directories(prefix.path("bin"));
+    fs::copy_file("build/lms", prefix.path("bin/lms"));
+    const std::string lms = prefix.path("bin/lms");
+    Result result = shell(lms + " run true");
+    CHECK(result.status == 125);
+    CHECK(result.err == "lms run: liblmsshim.so is neither beside this program nor in ../lib/lmsshim\n");
+    result = shell(lms + " doctor");
+    CHECK(result.status == 1);
+    CHECK(result.out.starts_with("shim: not found: neither beside"));
+
+    fs::create_directories(prefix.path("lib/lmsshim"));
+    fs::copy_file("build/liblmsshim.so", prefix.path("lib/lmsshim/liblmsshim.so"));
+    result = shell(lms + " run env");
+    CHECK(result.status == 0);
+    CHECK(result.out.find("LD_PRELOAD=" + prefix.path("lib/lmsshim/liblmsshim.so") + "\n") !=
+          std::string::npos);
+    result = shell(lms + " run --sim true");
+    CHECK(result.status == 125);
+    CHECK(result.err.find("simulated GPU is not there") != std::string::npos);
+
+    // The loader splits LD_PRELOAD at spaces.
+    fs::create_directories(prefix.path("a b"));
+    fs::copy_file("build/lms", prefix.path("a b/lms"));
+    fs::copy_file("build/liblmsshim.so", prefix.path("a b/liblmsshim.so"));
+    result = shell("'" + prefix.path("a b/lms") + "' run true");
+    CHECK(result.status == 125);
+    CHECK(result.err.find("space or colon") != std::string::npos);
+}
+
+TEST_CASE("lms settings: every variable, its default and its value now") {
+    const Result result = shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_LIMTI=3 build/lms settings --json");
+    CHECK(result.status == 0);
+    const auto json = nlohmann::json::parse(result.out);
+    CHECK(json.size() == 12);
+    for (const auto& setting : json) {
+        for (const char* key : {"variable", "option", "current", "default", "accepted", "meaning"}) {
+            CHECK(setting.contains(key));
+        }
+        if (setting["variable"] == "LMS_LIMIT") CHECK(setting["current"] == "1G");
+        if (setting["variable"] == "LMS_FRAC") CHECK(setting["current"].is_null());
+        if (setting["variable"] == "LMS_POLICY") CHECK(setting["current"] == "lru");
+        const Result text = shell("build/lms settings");
+        CHECK(text.out.find(setting["variable"].get<std::string>() + "=") != std::string::npos);
+    }
+    CHECK(result.err.find("LMS_FRAC=7: expected a number from 0 to 1") != std::string::npos);
+    CHECK(result.err.find("LMS_LIMTI is not a setting; the nearest is LMS_LIMIT") != std::string::npos);
+}
+
+TEST_CASE("lms doctor: the simulated GPU is found, described, and fit for the shim") {
+    const auto examine = [](const std::string& environment) {
+        const Result result = shell(environment + " build/lms doctor --sim --json");
+        CAPTURE(result.err);
+        const auto json = nlohmann::json::parse(result.out);
+        CHECK(result.status == (json["well"].get<bool>() ? 0 : 1));
+        return json;
+    };
+    const auto json = examine("SIMCUDA_MEMORY=96M SIMCUDA_DEVICES=2");
+    CHECK(json["well"] == true);
+    CHECK(json["shim"]["path"] == shim());
+    CHECK(json["shim"]["problem"] == "");
+    CHECK(json["driver"]["path"] == fs::canonical("build/sim/libcuda.so.1").string());
+    CHECK(json["driver"]["problem"] == "");
+    CHECK(json["driver"]["version"] >= 12000);
+    REQUIRE(json["gpus"].size() == 2);
+    CHECK(json["gpus"][0]["memory_bytes"] == 96 << 20);
+    CHECK(json["gpus"][0]["virtual_memory"] == true);
+    CHECK(json["gpus"][0]["maps_host"] == true);
+    CHECK(json["host_limit_bytes"] > 0);
+    CHECK(examine("LMS_HOST_LIMIT=3G")["host_limit_bytes"] == 3ull << 30);
+    CHECK(shell("build/lms doctor --sim").out.ends_with("all is well\n"));
+}
+
+TEST_CASE("lms doctor: a driver that is not one, or is not there") {
+    Result result = shell("LMS_DRIVER=/no/driver.so build/lms doctor");
+    CHECK(result.status == 1);
+    CHECK(result.out.find("driver: not found: /no/driver.so") != std::string::npos);
+    result = shell("LMS_DRIVER=libm.so.6 build/lms doctor");
+    CHECK(result.status == 1);
+    CHECK(result.out.find("libm.so.6: it has no cuInit\n") != std::string::npos);
+}

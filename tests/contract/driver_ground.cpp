@@ -1,0 +1,118 @@
+#include "tests/contract/driver_ground.h"
+
+#include <setjmp.h>
+#include <signal.h>
+
+#include <atomic>
+#include <thread>
+
+namespace lms::contract {
+
+using device::driver;
+
+namespace {
+
+// words[i] += 1 for i < n
+constexpr const char* kKernels = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry bump(.param .u64 words, .param .u32 n)
+{
+    .reg .pred %p;
+    .reg .b32 %r<6>;
+    .reg .b64 %a<4>;
+    ld.param.u64 %a1, [words];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.u32 %r2, %r2, %r3, %r4;
+    setp.ge.u32 %p, %r2, %r1;
+    @%p bra DONE;
+    mul.wide.u32 %a2, %r2, 4;
+    add.u64 %a3, %a1, %a2;
+    ld.global.u32 %r5, [%a3];
+    add.u32 %r5, %r5, 1;
+    st.global.u32 [%a3], %r5;
+DONE:
+    ret;
+}
+)";
+
+sigjmp_buf escape;
+void on_fault(int) {
+    siglongjmp(escape, 1);
+}
+
+}  // namespace
+
+DriverGround& driver_ground() {
+    static DriverGround& instance = *new DriverGround;
+    return instance;
+}
+
+DriverGround::DriverGround() {
+    CUdevice device = 0;
+    CUmodule module = nullptr;
+    NEED(driver().cuInit(0) == CUDA_SUCCESS);
+    NEED(driver().cuDeviceGet(&device, 0) == CUDA_SUCCESS);
+    NEED(driver().cuDevicePrimaryCtxRetain(&context_, device) == CUDA_SUCCESS);
+    NEED(driver().cuCtxSetCurrent(context_) == CUDA_SUCCESS);
+    NEED(driver().cuModuleLoadData(&module, kKernels) == CUDA_SUCCESS);
+    NEED(driver().cuModuleGetFunction(&bump_, module, "bump") == CUDA_SUCCESS);
+    CUresult error = CUDA_ERROR_UNKNOWN;
+    port_ = device::DriverPort::create_for(device, context_, error);
+    NEED(error == CUDA_SUCCESS);
+    NEED(port_ != nullptr);
+}
+
+CUstream DriverGround::stream() {
+    CUstream stream = nullptr;
+    NEED(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    return stream;
+}
+
+void DriverGround::bump(CUstream stream, Address address, std::uint32_t count) {
+    void* parameters[] = {&address, &count};
+    EXPECT(driver().cuLaunchKernel(bump_, (count + 63) / 64, 1, 1, 64, 1, 1, 0, stream, parameters,
+                                   nullptr) == CUDA_SUCCESS);
+}
+
+std::function<void()> DriverGround::block(CUstream stream) {
+    // Lives as long as the process: the driver's thread reads it when the test may be over.
+    auto* open = new std::atomic<bool>(false);
+    const auto wait = [](void* opened) {
+        while (!static_cast<std::atomic<bool>*>(opened)->load()) std::this_thread::yield();
+    };
+    EXPECT(driver().cuLaunchHostFunc(stream, wait, open) == CUDA_SUCCESS);
+    return [open] { *open = true; };
+}
+
+void DriverGround::write(Address address, const Words& words) {
+    EXPECT(driver().cuMemcpyHtoD_v2(address, words.data(), 4 * words.size()) == CUDA_SUCCESS);
+    // From pageable memory it returns when the words are read, which is before they have arrived.
+    EXPECT(driver().cuStreamSynchronize(CU_STREAM_LEGACY) == CUDA_SUCCESS);
+}
+
+Words DriverGround::read(Address address, std::uint32_t count) {
+    Words words(count);
+    EXPECT(driver().cuMemcpyDtoH_v2(words.data(), address, 4 * words.size()) == CUDA_SUCCESS);
+    return words;
+}
+
+bool DriverGround::cpu_reads(Address address, std::uint32_t& word) {
+    struct sigaction action {};
+    struct sigaction before {};
+    action.sa_handler = on_fault;
+    ::sigaction(SIGSEGV, &action, &before);
+    volatile bool readable = false;
+    if (sigsetjmp(escape, 1) == 0) {
+        word = *reinterpret_cast<volatile std::uint32_t*>(address);
+        readable = true;
+    }
+    ::sigaction(SIGSEGV, &before, nullptr);
+    return readable;
+}
+
+}  // namespace lms::contract

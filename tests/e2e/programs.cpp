@@ -1,0 +1,42 @@
+#include "tests/e2e/programs.h"
+
+#include <nlohmann/json.hpp>
+
+namespace e2e {
+
+namespace {
+
+std::vector<std::string> command(const std::vector<std::string>& arguments) {
+    std::vector<std::string> words = arguments;
+    words[0] = support::build_dir() + "/apps/" + arguments[0];
+    return words;
+}
+
+Environment simulated(const std::string& memory, const Environment& more) {
+    Environment environment = {{"LD_LIBRARY_PATH", support::build_dir() + "/sim"},
+                               {"SIMCUDA_MEMORY", memory},
+                               {"SIMCUDA_GRANULARITY", "64K"}};
+    for (const auto& [name, value] : more) environment[name] = value;
+    return environment;
+}
+
+}  // namespace
+
+support::Result run_bare(const std::vector<std::string>& arguments, const std::string& memory,
+                         const Environment& more) {
+    return support::run(command(arguments), simulated(memory, more));
+}
+
+Run run_shimmed(const std::vector<std::string>& arguments, const std::string& memory,
+                const Environment& more) {
+    Environment environment = simulated(memory, more);
+    environment["LD_PRELOAD"] = support::build_dir() + "/liblmsshim.so";
+    environment["LMS_STATS"] = support::scratch_file("stats.json");
+    environment.emplace("LMS_THRESHOLD", "16K");
+    Run run{support::run(command(arguments), environment), {}};
+    const auto json = nlohmann::json::parse(support::read_file(environment["LMS_STATS"]), nullptr, false);
+    if (json.is_object()) run.stats = json.get<std::map<std::string, std::uint64_t>>();
+    return run;
+}
+
+}  // namespace e2e

@@ -1,0 +1,221 @@
+// What fits where: beyond the device, beyond everything, and nothing moved while all of it fits.
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "tests/engine/rig.h"
+
+namespace lms::fake {
+namespace {
+
+struct Held {
+    Region region;
+    Bytes expected;
+};
+
+// Allocates and fills a buffer of `granules`.
+Held make(Rig& rig, CUstream stream, std::uint64_t granules, std::uint64_t seed) {
+    const std::uint64_t bytes = granules * rig.options().granularity;
+    Held held{{0, bytes}, noise(seed, bytes)};
+    REQUIRE(rig.session().allocate(bytes, held.region.address) == CUDA_SUCCESS);
+    REQUIRE(rig.write(stream, held.region, held.expected) == CUDA_SUCCESS);
+    return held;
+}
+
+void check(Rig& rig, CUstream stream, const Held& held) {
+    Bytes bytes;
+    REQUIRE(rig.read(stream, held.region, bytes) == CUDA_SUCCESS);
+    CHECK(bytes == held.expected);
+}
+
+template <typename Body>
+void both_ways(Body&& body) {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        RigOptions options;
+        options.granules = 64;
+        options.maps_host = maps_host;
+        body(options);
+    }
+}
+
+TEST_CASE("while everything fits, launches make no call of the port, and no byte moves") {
+    both_ways([](const RigOptions& options) {
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        std::vector<Held> buffers;
+        for (std::uint64_t i = 0; i < 8; ++i) buffers.push_back(make(rig, stream, 8, i));
+        const std::uint64_t before = rig.gpu().all_calls();
+        for (std::size_t i = 0; i < 100; ++i) {
+            Held& target = buffers[i % 8];
+            Held& source = buffers[(i + 3) % 8];
+            REQUIRE(rig.submit({stream,
+                                {target.region.address, source.region.address},
+                                {},
+                                false,
+                                mix_kernel(target.region, {source.region}, i)}) == CUDA_SUCCESS);
+            mix(target.expected, {&source.expected}, i);
+        }
+        CHECK(rig.gpu().all_calls() == before);
+        for (const Held& held : buffers) check(rig, stream, held);
+        CHECK(rig.gpu().calls(Call::Copy) == 0);
+        CHECK(rig.gpu().calls(Call::Unmap) == 0);
+        CHECK(rig.gpu().calls(Call::Pin) == 0);
+        CHECK(rig.gpu().violation() == "");
+    });
+}
+
+TEST_CASE("buffers five times the device keep every byte over many evictions") {
+    both_ways([](const RigOptions& options) {
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        std::vector<Held> buffers;
+        for (std::uint64_t i = 0; i < 20; ++i) buffers.push_back(make(rig, stream, 16, i));
+        for (std::size_t i = 0; i < 200; ++i) {
+            Held& target = buffers[i % 20];
+            Held& source = buffers[i * 7 % 20];
+            if (&target == &source) continue;
+            REQUIRE(rig.submit({stream,
+                                {target.region.address, source.region.address},
+                                {},
+                                false,
+                                mix_kernel(target.region, {source.region}, i)}) == CUDA_SUCCESS);
+            mix(target.expected, {&source.expected}, i);
+        }
+        for (const Held& held : buffers) check(rig, stream, held);
+        CHECK(rig.gpu().calls(Call::Copy) > 1000);
+        CHECK(rig.gpu().violation() == "");
+    });
+}
+
+TEST_CASE("beyond device and host together: out of memory, nothing lost, and room again after a free") {
+    both_ways([](RigOptions options) {
+        options.host_granules = 100;
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        std::vector<Held> buffers;
+        const std::uint64_t fit = rig.capacity() / (8 * options.granularity);
+        for (std::uint64_t i = 0; i < fit; ++i) buffers.push_back(make(rig, stream, 8, i));
+        for (int attempt = 0; attempt < 3; ++attempt) {
+            Address address = 42;
+            CHECK(rig.session().allocate(8 * options.granularity, address) == CUDA_ERROR_OUT_OF_MEMORY);
+            CHECK(address == 42);
+            for (const Held& held : buffers) check(rig, stream, held);
+        }
+        rig.drain();
+        REQUIRE(rig.session().free(buffers.back().region.address) == CUDA_SUCCESS);
+        buffers.back() = make(rig, stream, 8, 77);
+        for (const Held& held : buffers) check(rig, stream, held);
+        CHECK(rig.gpu().violation() == "");
+    });
+}
+
+TEST_CASE("filled to capacity with buffers of all sizes, each can still be used") {
+    both_ways([](RigOptions options) {
+        options.granules = 256;  // so that chunks have several sizes
+        options.host_granules = 200;
+        for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+            CAPTURE(seed);
+            std::mt19937_64 random(seed);
+            Rig rig(options);
+            const CUstream stream = rig.stream();
+            std::vector<Held> buffers;
+            for (std::uint64_t left = rig.capacity() / options.granularity; left > 0;) {
+                const std::uint64_t granules = std::min<std::uint64_t>(left, 1 + random() % 24);
+                buffers.push_back(make(rig, stream, granules, random()));
+                left -= granules;
+            }
+            Address none = 0;
+            CHECK(rig.session().allocate(1, none) == CUDA_ERROR_OUT_OF_MEMORY);
+            for (int round = 0; round < 3; ++round) {
+                for (std::size_t i = 0; i < buffers.size(); ++i) {
+                    check(rig, stream, buffers[random() % buffers.size()]);
+                }
+            }
+            for (const Held& held : buffers) check(rig, stream, held);
+            CHECK(rig.gpu().violation() == "");
+        }
+    });
+}
+
+TEST_CASE("one launch that names more than the device has") {
+    both_ways([](const RigOptions& options) {
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        std::vector<Held> buffers;
+        for (std::uint64_t i = 0; i < 6; ++i) buffers.push_back(make(rig, stream, 16, i));
+        Job job{stream, {}, {}, false, nullptr};
+        std::vector<Region> sources;
+        std::vector<const Bytes*> contents;
+        for (std::size_t i = 1; i < buffers.size(); ++i) {
+            sources.push_back(buffers[i].region);
+            contents.push_back(&buffers[i].expected);
+        }
+        for (const Held& held : buffers) job.names.push_back(held.region.address);
+        job.kernel = mix_kernel(buffers[0].region, sources, 5);
+        const CUresult status = rig.submit(job);
+        if (options.maps_host) {
+            CHECK(status == CUDA_SUCCESS);
+            mix(buffers[0].expected, contents, 5);
+        } else {
+            CHECK(status == CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        for (const Held& held : buffers) check(rig, stream, held);
+        CHECK(rig.gpu().violation() == "");
+    });
+}
+
+TEST_CASE("a copy that is refused leaves its target as it was") {
+    RigOptions options;
+    options.granules = 64;
+    options.maps_host = false;
+    Rig rig(options);
+    const CUstream stream = rig.stream();
+    const Held source = make(rig, stream, 40, 1);
+    const Held target = make(rig, stream, 40, 2);
+    const Held other = make(rig, stream, 60, 3);
+    check(rig, stream, other);
+    CHECK(rig.submit({stream,
+                      {},
+                      {{source.region.address, source.region.bytes},
+                       {target.region.address, target.region.bytes, true}},
+                      false,
+                      copy_kernel(target.region.address, source.region.address, target.region.bytes)}) ==
+          CUDA_ERROR_OUT_OF_MEMORY);
+    check(rig, stream, target);
+    check(rig, stream, source);
+    CHECK(rig.gpu().violation() == "");
+}
+
+TEST_CASE("sizes no one could serve") {
+    Rig rig(RigOptions{});
+    Address address = 42;
+    for (const std::uint64_t bytes : {~std::uint64_t{0}, ~std::uint64_t{0} - 64, std::uint64_t{1} << 63}) {
+        CHECK(rig.session().allocate(bytes, address) == CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    CHECK(address == 42);
+    CHECK(rig.session().free(42) == CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("memory that others take is respected, and given to them on demand") {
+    both_ways([](const RigOptions& options) {
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        std::vector<Held> buffers;
+        for (std::uint64_t i = 0; i < 6; ++i) buffers.push_back(make(rig, stream, 16, i));
+        CHECK(rig.session().relieve(16 * options.granularity));
+        const auto free_bytes = [&] {
+            return rig.gpu().with_memory(
+                [](const Memory& memory) { return memory.device_bytes() - memory.used_bytes(); });
+        };
+        CHECK(free_bytes() >= 16 * options.granularity);
+        rig.gpu().with_memory([&](Memory& memory) { memory.take_outside(16 * options.granularity); });
+        for (const Held& held : buffers) check(rig, stream, held);
+        rig.gpu().with_memory([&](Memory& memory) { memory.take_outside(0); });
+        for (const Held& held : buffers) check(rig, stream, held);
+        CHECK(rig.gpu().violation() == "");
+    });
+}
+
+}  // namespace
+}  // namespace lms::fake

@@ -1,0 +1,87 @@
+// The driver refuses a call, any call, once: no byte is lost, nothing is leaked, and everything works again.
+#include <doctest/doctest.h>
+
+#include "tests/engine/program.h"
+
+namespace lms::fake {
+namespace {
+
+struct Failing {
+    Call call;
+    std::string name;
+    bool leaks;  // what could not be taken away cannot be given back
+};
+
+constexpr Failing kFailing[] = {
+    {Call::Info, "memory_info", false},
+    {Call::Create, "create", false},
+    {Call::Map, "map", false},
+    {Call::Pin, "pin", false},
+    {Call::Copy, "copy", false},
+    {Call::Record, "record", false},
+    {Call::Wait, "wait_in_stream", false},
+    {Call::Unmap, "unmap", true},
+};
+
+void run_failing(bool maps_host, const Failing& failing, std::uint64_t nth) {
+    CAPTURE(maps_host);
+    CAPTURE(failing.name);
+    CAPTURE(nth);
+    RigOptions options;
+    options.maps_host = maps_host;
+    options.granules = 40;
+    options.seed = nth;
+    Rig rig(options);
+    ProgramOptions shape;
+    shape.streams = 2;
+    shape.buffers = 8;
+    shape.granules = 10;
+    shape.may_run_out = true;
+    Program program(rig, shape, nth);
+    rig.gpu().fail(failing.call, nth, CUDA_ERROR_OUT_OF_MEMORY);
+    program.run(60);
+    // A failure that has not come up yet is not to disturb the comparison.
+    rig.gpu().fail(failing.call, 0, CUDA_SUCCESS);
+    program.verify();
+    CHECK(program.problem() == "");
+    program.finish();
+    CHECK(program.problem() == "");
+    rig.drain();
+    rig.session().relieve(rig.budget());
+    rig.gpu().with_memory([&](const Memory& memory) {
+        if (failing.leaks) return;
+        CHECK(memory.handles(Place::Device) == 0);
+        CHECK(memory.mappings() == memory.handles(Place::Host));
+    });
+    CHECK(rig.gpu().violation() == "");
+}
+
+TEST_CASE("any call fails once") {
+    for (const bool maps_host : {true, false}) {
+        for (const Failing& failing : kFailing) {
+            // Dense at first, then sparse, deep into the program.
+            for (std::uint64_t n = 1; n <= 24; ++n) run_failing(maps_host, failing, n * (n + 1) / 2);
+        }
+    }
+}
+
+TEST_CASE("a GPU that has failed for good says so, not that it is full") {
+    RigOptions options;
+    options.granules = 40;
+    options.maps_host = false;
+    Rig rig(options);
+    const CUstream stream = rig.stream();
+    Region regions[2] = {{0, 30 * 64}, {0, 30 * 64}};
+    for (Region& region : regions) {
+        REQUIRE(rig.session().allocate(region.bytes, region.address) == CUDA_SUCCESS);
+        REQUIRE(rig.write(stream, region, noise(1, region.bytes)) == CUDA_SUCCESS);
+    }
+    rig.drain();
+    rig.gpu().fall_ill(CUDA_ERROR_ILLEGAL_ADDRESS);
+    rig.gpu().fail(Call::Copy, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    Bytes bytes;
+    CHECK(rig.read(stream, regions[0], bytes) == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+}  // namespace
+}  // namespace lms::fake

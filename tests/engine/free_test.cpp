@@ -1,0 +1,298 @@
+// Buffers that go: wherever they are, in stream order or not, and what is left of them.
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "tests/engine/rig.h"
+
+namespace lms::fake {
+namespace {
+
+RigOptions small(bool maps_host) {
+    RigOptions options;
+    options.granules = 64;
+    options.maps_host = maps_host;
+    return options;
+}
+
+Region allocate(Rig& rig, std::uint64_t granules) {
+    Region region{0, granules * rig.options().granularity};
+    REQUIRE(rig.session().allocate(region.bytes, region.address) == CUDA_SUCCESS);
+    return region;
+}
+
+// Nothing of the app's is mapped, the device is as good as untouched, and what is kept of the host is idle.
+void check_gone(Rig& rig) {
+    rig.session().relieve(rig.budget());
+    rig.gpu().with_memory([&](const Memory& memory) {
+        CHECK(memory.handles(Place::Device) == 0);
+        CHECK(memory.used_bytes() == 0);
+        // Each host handle has its alias and no other mapping.
+        CHECK(memory.mappings() == memory.handles(Place::Host));
+    });
+    CHECK(rig.gpu().live_events() == 0);
+    CHECK(rig.gpu().violation() == "");
+}
+
+TEST_CASE("buffers are freed on the device, on the host and while they come in") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+            RigOptions options = small(maps_host);
+            options.seed = seed;
+            Rig rig(options);
+            const CUstream stream = rig.stream();
+            std::vector<Region> buffers;
+            for (int i = 0; i < 8; ++i) {
+                buffers.push_back(allocate(rig, 16));
+                rig.write(stream, buffers.back(), noise(7, buffers.back().bytes));
+            }
+            // Its copy in may be on its way; the launch has ended by the time of the free.
+            rig.submit({stream, {buffers[0].address}, {}, false, [](Memory&) { return true; }});
+            rig.gpu().finish(rig.gpu().mark(stream));
+            for (const Region& region : buffers) {
+                CHECK(rig.session().buffer_at(region.address + 1));
+                CHECK(rig.session().free(region.address + 1) == CUDA_ERROR_INVALID_VALUE);
+                CHECK(rig.session().free(region.address) == CUDA_SUCCESS);
+                CHECK_FALSE(rig.session().buffer_at(region.address));
+                CHECK(rig.session().free(region.address) == CUDA_ERROR_INVALID_VALUE);
+            }
+            check_gone(rig);
+        }
+    }
+}
+
+TEST_CASE("freed in stream order, it goes once the stream is there") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Rig rig(small(maps_host));
+        const CUstream stream = rig.stream();
+        const Region first = allocate(rig, 16);
+        const Region second = allocate(rig, 60);
+        rig.write(stream, second, noise(2, second.bytes));
+        rig.write(stream, first, noise(1, first.bytes));
+        const auto open = std::make_shared<std::atomic<bool>>(false);
+        const auto last = std::make_shared<Bytes>(first.bytes);
+        REQUIRE(
+            rig.submit({stream, {first.address}, {}, false, both(gate(open), read_kernel(first, last))}) ==
+            CUDA_SUCCESS);
+        REQUIRE(rig.session().free_on(stream, first.address) == CUDA_SUCCESS);
+        CHECK(rig.session().free(first.address) == CUDA_ERROR_INVALID_VALUE);
+        CHECK(rig.session().free_on(stream, first.address) == CUDA_ERROR_INVALID_VALUE);
+        // Others must not get its memory yet.
+        const Region third = allocate(rig, 16);
+        CHECK(third.address != first.address);
+        const CUstream other = rig.stream();
+        rig.write(other, third, noise(3, third.bytes));
+        *open = true;
+        rig.gpu().finish(rig.gpu().mark(stream));
+        CHECK(*last == noise(1, first.bytes));
+        REQUIRE(rig.session().free(second.address) == CUDA_SUCCESS);
+        REQUIRE(rig.session().free(third.address) == CUDA_SUCCESS);
+        check_gone(rig);
+    }
+}
+
+TEST_CASE("memory freed on a stream comes back to the same stream at once, to no other") {
+    Rig rig(small(true));
+    const CUstream stream = rig.stream();
+    const CUstream other = rig.stream();
+    const Region buffer = allocate(rig, 4);
+    const auto open = std::make_shared<std::atomic<bool>>(false);
+    REQUIRE(rig.submit({stream, {buffer.address}, {}, false, gate(open)}) == CUDA_SUCCESS);
+    REQUIRE(rig.session().free_on(stream, buffer.address) == CUDA_SUCCESS);
+    Address elsewhere = 0;
+    REQUIRE(rig.session().allocate_on(other, buffer.bytes, elsewhere) == CUDA_SUCCESS);
+    CHECK(elsewhere != buffer.address);
+    Address again = 0;
+    REQUIRE(rig.session().allocate_on(stream, buffer.bytes - 5, again) == CUDA_SUCCESS);
+    CHECK(again == buffer.address);
+    REQUIRE(rig.session().buffer_at(again));
+    CHECK(rig.session().buffer_at(again)->bytes == buffer.bytes - 5);
+    Address third = 0;
+    REQUIRE(rig.session().allocate_on(stream, buffer.bytes, third) == CUDA_SUCCESS);
+    CHECK(third != buffer.address);
+    *open = true;
+    rig.drain();
+    for (const Address address : {elsewhere, again, third}) {
+        CHECK(rig.session().free(address) == CUDA_SUCCESS);
+    }
+    check_gone(rig);
+}
+
+TEST_CASE("what was freed in stream order counts as free once the stream is there") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        RigOptions options = small(maps_host);
+        options.host_granules = 32;
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        const Region all = allocate(rig, rig.capacity() / options.granularity);
+        const auto open = std::make_shared<std::atomic<bool>>(false);
+        // It names nothing: what is allocated is more than fits at once.
+        REQUIRE(rig.submit({stream, {}, {}, false, gate(open)}) == CUDA_SUCCESS);
+        REQUIRE(rig.session().free_on(stream, all.address) == CUDA_SUCCESS);
+        SUBCASE("long ago") {
+            *open = true;
+            rig.drain();
+        }
+        SUBCASE("soon") {
+            rig.gpu().at(Call::Query, 20, [&] { *open = true; });
+        }
+        const Region again = allocate(rig, rig.capacity() / options.granularity);
+        REQUIRE(rig.session().free(again.address) == CUDA_SUCCESS);
+        check_gone(rig);
+    }
+}
+
+TEST_CASE("stale addresses among a launch's arguments") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Rig rig(small(maps_host));
+        const CUstream stream = rig.stream();
+        const Region kept = allocate(rig, 60);
+        const Region dying = allocate(rig, 16);
+        const Region gone = allocate(rig, 16);
+        rig.write(stream, kept, noise(1, kept.bytes));
+        REQUIRE(rig.session().free(gone.address) == CUDA_SUCCESS);
+        REQUIRE(rig.session().free_on(stream, dying.address) == CUDA_SUCCESS);
+        rig.drain();
+        CHECK(rig.submit({stream,
+                          {dying.address, kept.address, gone.address, gone.address + 1000000},
+                          {{dying.address, dying.bytes}, {gone.address, gone.bytes}},
+                          false,
+                          [](Memory&) { return true; }}) == CUDA_SUCCESS);
+        Bytes bytes;
+        CHECK(rig.read(stream, kept, bytes) == CUDA_SUCCESS);
+        CHECK(bytes == noise(1, kept.bytes));
+        rig.drain();
+        REQUIRE(rig.session().free(kept.address) == CUDA_SUCCESS);
+        check_gone(rig);
+    }
+}
+
+TEST_CASE("a buffer that another thread frees between the look at a launch's arguments and the launch") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Rig rig(small(maps_host));
+        const CUstream stream = rig.stream();
+        const Region kept = allocate(rig, 60);
+        rig.write(stream, kept, noise(1, kept.bytes));
+        const Region stale = allocate(rig, 16);
+        engine::Work work;
+        work.stream = stream;
+        const Address names[] = {stale.address};
+        rig.session().name(names, work.needs);
+        REQUIRE(rig.session().free(stale.address) == CUDA_SUCCESS);
+        Region next{};
+        SUBCASE("nothing takes its place") {}
+        SUBCASE("a buffer of other sizes does") {
+            next = allocate(rig, 5);
+            rig.write(stream, next, noise(2, next.bytes));
+            Bytes bytes;
+            rig.read(stream, kept, bytes);
+        }
+        engine::Hold hold;
+        REQUIRE(rig.session().acquire(work, hold) == CUDA_SUCCESS);
+        rig.session().submitted(work, hold);
+        Bytes bytes;
+        CHECK(rig.read(stream, kept, bytes) == CUDA_SUCCESS);
+        CHECK(bytes == noise(1, kept.bytes));
+        if (next.bytes > 0) {
+            CHECK(rig.read(stream, next, bytes) == CUDA_SUCCESS);
+            CHECK(bytes == noise(2, next.bytes));
+            REQUIRE(rig.session().free(next.address) == CUDA_SUCCESS);
+        }
+        REQUIRE(rig.session().free(kept.address) == CUDA_SUCCESS);
+        check_gone(rig);
+    }
+}
+
+// The launch's work on the device stands in the way of room; a free must not wait for that.
+TEST_CASE("a buffer is freed while a launch that names it waits for room") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Rig rig(small(maps_host));
+        const CUstream stream = rig.stream();
+        const Region stale = allocate(rig, 4);
+        const Region busy = allocate(rig, 56);
+        const Region next = allocate(rig, 40);
+        rig.write(stream, busy, noise(1, busy.bytes));
+        const auto open = std::make_shared<std::atomic<bool>>(false);
+        const CUstream other = rig.stream();
+        REQUIRE(rig.submit({other, {stale.address}, {}, false, [](Memory&) { return true; }}) ==
+                CUDA_SUCCESS);
+        rig.gpu().finish(rig.gpu().mark(other));
+        REQUIRE(rig.submit({other, {busy.address}, {}, false, gate(open)}) == CUDA_SUCCESS);
+        std::atomic<bool> freed = false;
+        bool in_time = true;
+        std::thread freeing;
+        std::thread watching;
+        rig.gpu().at(Call::Query, 5, [&] {
+            freeing = std::thread([&] {
+                rig.session().free(stale.address);
+                freed = true;
+                *open = true;
+            });
+            watching = std::thread([&] {
+                for (int i = 0; i < 10000 && !freed; ++i) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                }
+                in_time = freed;
+                *open = true;
+            });
+        });
+        CHECK(rig.submit({stream,
+                          {stale.address, next.address},
+                          {},
+                          false,
+                          write_kernel(next.address, noise(2, next.bytes))}) == CUDA_SUCCESS);
+        REQUIRE(freeing.joinable());
+        freeing.join();
+        watching.join();
+        CHECK(in_time);
+        Bytes bytes;
+        CHECK(rig.read(stream, next, bytes) == CUDA_SUCCESS);
+        CHECK(bytes == noise(2, next.bytes));
+        CHECK(rig.gpu().violation() == "");
+    }
+}
+
+TEST_CASE("a buffer freed in stream order while a launch that names it looks for room") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Rig rig(small(maps_host));
+        const CUstream stream = rig.stream();
+        const Region stale = allocate(rig, 4);
+        const Region dummy = allocate(rig, 4);
+        const Region busy = allocate(rig, 50);
+        const Region next = allocate(rig, 40);
+        rig.write(stream, busy, noise(1, busy.bytes));
+        const CUstream other = rig.stream();
+        REQUIRE(rig.submit({other, {stale.address}, {}, false, [](Memory&) { return true; }}) ==
+                CUDA_SUCCESS);
+        // While the launch looks at fences, the free is reached, and noticed.
+        rig.gpu().at(Call::Query, 1, [&] {
+            REQUIRE(rig.session().free_on(other, stale.address) == CUDA_SUCCESS);
+            rig.gpu().finish(rig.gpu().mark(other));
+            REQUIRE(rig.session().free_on(other, dummy.address) == CUDA_SUCCESS);
+        });
+        CHECK(rig.submit({stream,
+                          {stale.address, next.address},
+                          {},
+                          false,
+                          write_kernel(next.address, noise(2, next.bytes))}) == CUDA_SUCCESS);
+        Bytes bytes;
+        CHECK(rig.read(stream, next, bytes) == CUDA_SUCCESS);
+        CHECK(bytes == noise(2, next.bytes));
+        rig.drain();
+        REQUIRE(rig.session().free(busy.address) == CUDA_SUCCESS);
+        REQUIRE(rig.session().free(next.address) == CUDA_SUCCESS);
+        // Looks at what has been freed.
+        REQUIRE(rig.session().free(allocate(rig, 1).address) == CUDA_SUCCESS);
+        check_gone(rig);
+    }
+}
+
+}  // namespace
+}  // namespace lms::fake

@@ -1,0 +1,109 @@
+#include "tests/engine/rig.h"
+
+#include <doctest/doctest.h>
+
+#include "policy/host.h"
+#include "shim/core/chunking.h"
+#include "shim/engine/budget.h"
+#include "shim/engine/streams.h"
+
+namespace lms::fake {
+
+Rig::Rig(const RigOptions& options) : options_(options) {
+    settings_.safety = options.safety;
+    settings_.frac = options.frac;
+    settings_.host_limit_bytes = options.host_granules * options.granularity;
+    settings_.reserve_bytes = options.reserve_granules * options.granularity;
+    if (options.limit_granules) settings_.limit_bytes = *options.limit_granules * options.granularity;
+    settings_.meminfo = options.meminfo;
+    auto port = std::make_unique<FakePort>(Options{
+        options.granularity, options.granules * options.granularity, options.maps_host, options.seed});
+    gpu_ = port.get();
+    CUresult error = CUDA_ERROR_UNKNOWN;
+    session_ = engine::Session::open({0, nullptr}, std::move(port),
+                                     policy::Host::create("lru", settings_.frac, 0), settings_, error);
+    REQUIRE(error == CUDA_SUCCESS);
+    REQUIRE(session_);
+}
+
+Rig::~Rig() {
+    for (const CUstream stream : streams_) engine::stream_destroyed(stream);
+}
+
+CUstream Rig::stream() {
+    const CUstream stream = gpu_->create_stream();
+    engine::stream_created(stream);
+    streams_.push_back(stream);
+    return stream;
+}
+
+void Rig::destroy(CUstream stream) {
+    session_->stream_ends(stream);
+    engine::stream_destroyed(stream);
+    std::erase(streams_, stream);
+    gpu_->destroy_stream(stream);
+}
+
+CUresult Rig::submit(Job job) {
+    if (session_->let_through()) {
+        gpu_->launch(job.stream, std::move(job.kernel));
+        session_->let_through_done();
+        return CUDA_SUCCESS;
+    }
+    engine::Work work;
+    work.stream = job.stream;
+    work.opaque = job.opaque;
+    session_->name(job.names, work.needs);
+    for (const Named& range : job.ranges) {
+        session_->name_range(range.address, range.bytes, range.overwritten, work.needs);
+    }
+    engine::Hold hold;
+    const CUresult status = session_->acquire(work, hold);
+    if (status != CUDA_SUCCESS) return status;
+    gpu_->launch(job.stream, std::move(job.kernel));
+    session_->submitted(work, hold);
+    return CUDA_SUCCESS;
+}
+
+CUresult Rig::write(CUstream stream, Region buffer, const Bytes& bytes) {
+    const CUresult status = submit(
+        {stream, {}, {{buffer.address, buffer.bytes, true}}, false, write_kernel(buffer.address, bytes)});
+    gpu_->finish(gpu_->mark(stream));
+    return status;
+}
+
+CUresult Rig::read(CUstream stream, Region buffer, Bytes& bytes) {
+    const auto result = std::make_shared<Bytes>(buffer.bytes);
+    const CUresult status = submit({stream, {buffer.address}, {}, false, read_kernel(buffer, result)});
+    gpu_->finish(gpu_->mark(stream));
+    bytes = *result;
+    return status;
+}
+
+void Rig::drain() {
+    gpu_->synchronize();
+}
+
+std::uint64_t Rig::on_device(Region region) {
+    return gpu_->with_memory([&](const Memory& memory) {
+        std::uint64_t sum = 0;
+        for (std::uint64_t at = 0; at < region.bytes; at += options_.granularity) {
+            Place place = Place::Host;
+            if (memory.where(region.address + at, place) && place == Place::Device)
+                sum += options_.granularity;
+        }
+        return sum;
+    });
+}
+
+std::uint64_t Rig::budget() const {
+    const std::uint64_t granules = options_.limit_granules.value_or(options_.granules);
+    return (granules - options_.reserve_granules) * options_.granularity;
+}
+
+std::uint64_t Rig::capacity() const {
+    return budget() + options_.host_granules * options_.granularity -
+           2 * core::largest_chunk(budget(), options_.granularity);
+}
+
+}  // namespace lms::fake

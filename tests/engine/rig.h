@@ -1,0 +1,76 @@
+// A session over a fake GPU, and the way entry/ submits work to one.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "shim/engine/session.h"
+#include "tests/engine/kernels.h"
+#include "tests/support/fake_port.h"
+
+namespace lms::fake {
+
+struct RigOptions {
+    std::uint64_t granularity = 64;
+    std::uint64_t granules = 128;        // of device memory
+    std::uint64_t host_granules = 1024;  // LMS_HOST_LIMIT
+    bool maps_host = true;
+    Safety safety = Safety::Opaque;
+    std::optional<double> frac;
+    std::optional<std::uint64_t> limit_granules;
+    std::uint64_t reserve_granules = 0;
+    MemInfo meminfo = MemInfo::Physical;
+    std::uint64_t seed = 1;
+};
+
+// A range that work names, as a copy does.
+struct Named {
+    Address address;
+    std::uint64_t bytes;
+    bool overwritten = false;
+};
+
+struct Job {
+    CUstream stream;
+    std::vector<Address> names;  // as arguments of a kernel
+    std::vector<Named> ranges;
+    bool opaque = false;
+    Kernel kernel;
+};
+
+class Rig {
+  public:
+    explicit Rig(const RigOptions& options);
+    ~Rig();
+
+    engine::Session& session() { return *session_; }
+    FakePort& gpu() { return *gpu_; }
+    const RigOptions& options() const { return options_; }
+
+    CUstream stream();
+    void destroy(CUstream stream);
+
+    // What an app's launch or copy does. Any thread.
+    CUresult submit(Job job);
+
+    // Whole buffers, waiting for the work: written with noise, read back.
+    CUresult write(CUstream stream, Region buffer, const Bytes& bytes);
+    CUresult read(CUstream stream, Region buffer, Bytes& bytes);
+
+    // Waits for everything, as an app does before cudaFree.
+    void drain();
+    // Bytes of [address, address + bytes) that lie on the device.
+    std::uint64_t on_device(Region region);
+    // Device bytes that managed memory may take, and what may be allocated in all.
+    std::uint64_t budget() const;
+    std::uint64_t capacity() const;
+
+  private:
+    RigOptions options_;
+    Settings settings_;
+    FakePort* gpu_ = nullptr;
+    std::unique_ptr<engine::Session> session_;
+    std::vector<CUstream> streams_;
+};
+
+}  // namespace lms::fake

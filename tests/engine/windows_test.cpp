@@ -1,0 +1,338 @@
+// No move under work that can reach it: what may come while a chunk moves, and what must wait.
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "tests/engine/rig.h"
+
+namespace lms::fake {
+namespace {
+
+using Gate = std::shared_ptr<std::atomic<bool>>;
+
+// A GPU of 64 granules, and buffers on it: the first are the coldest.
+struct Scene {
+    explicit Scene(const RigOptions& options) : rig(options), stream(rig.stream()) {}
+
+    std::size_t make(std::uint64_t granules) {
+        const std::uint64_t bytes = granules * rig.options().granularity;
+        Region region{0, bytes};
+        REQUIRE(rig.session().allocate(bytes, region.address) == CUDA_SUCCESS);
+        regions.push_back(region);
+        expected.push_back(noise(regions.size(), bytes));
+        REQUIRE(rig.write(stream, region, expected.back()) == CUDA_SUCCESS);
+        return regions.size() - 1;
+    }
+
+    // A kernel that waits for the gate, then changes a buffer, named or not.
+    Job late_write(CUstream where, std::size_t index, const Gate& gate_, bool named) {
+        Job job{where, {}, {}, false, both(gate(gate_), mix_kernel(regions[index], {}, 9))};
+        if (named) job.names.push_back(regions[index].address);
+        return job;
+    }
+    void changed(std::size_t index) { mix(expected[index], {}, 9); }
+
+    // A launch that brings a buffer in.
+    CUresult need(std::size_t index, CUstream where) {
+        return rig.submit({where, {regions[index].address}, {}, false, [](Memory&) { return true; }});
+    }
+
+    // All gates are open.
+    void check() {
+        rig.drain();
+        for (std::size_t i = 0; i < regions.size(); ++i) {
+            CAPTURE(i);
+            Bytes bytes;
+            REQUIRE(rig.read(stream, regions[i], bytes) == CUDA_SUCCESS);
+            CHECK(bytes == expected[i]);
+        }
+        CHECK(rig.gpu().violation() == "");
+    }
+
+    // What a premature move does not survive: the gate opens when the copy is there and the remap is next.
+    void open_before_remap(std::size_t index, const Gate& gate_) {
+        const Region& region = regions[index];
+        rig.gpu().before_unmap(region.address, region.address + region.bytes, Place::Device, [this, gate_] {
+            *gate_ = true;
+            rig.gpu().run(1000);
+        });
+    }
+    // A rightful move waits; it looks at fences meanwhile.
+    void open_after_a_while(const Gate& gate_) {
+        rig.gpu().at(Call::Query, 100, [gate_] { *gate_ = true; });
+    }
+
+    Place place(std::size_t index) {
+        Place place = Place::Host;
+        rig.gpu().with_memory([&](const Memory& memory) { memory.where(regions[index].address, place); });
+        return place;
+    }
+
+    Rig rig;
+    CUstream stream;
+    std::vector<Region> regions;
+    std::vector<Bytes> expected;
+};
+
+RigOptions options_of(Safety safety, std::uint64_t seed = 1, bool maps_host = true) {
+    RigOptions options;
+    options.granules = 64;
+    options.safety = safety;
+    options.seed = seed;
+    options.maps_host = maps_host;
+    return options;
+}
+
+Gate closed() {
+    return std::make_shared<std::atomic<bool>>(false);
+}
+
+TEST_CASE("a buffer that unfinished work names stays") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+            CAPTURE(seed);
+            Scene scene(options_of(Safety::Args, seed, maps_host));
+            const std::size_t cold = scene.make(60);
+            const std::size_t next = scene.make(60);
+            REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+            const Gate gate_ = closed();
+            REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), cold, gate_, true)) ==
+                    CUDA_SUCCESS);
+            scene.changed(cold);
+            scene.open_before_remap(cold, gate_);
+            scene.open_after_a_while(gate_);
+            CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+            *gate_ = true;
+            scene.check();
+        }
+    }
+}
+
+TEST_CASE("work from before the first move counts, though nobody looked at it") {
+    for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
+        for (const bool ended_stream : {false, true}) {
+            CAPTURE(ended_stream);
+            Scene scene(options_of(safety));
+            const std::size_t cold = scene.make(60);
+            const Gate gate_ = closed();
+            const CUstream other = scene.rig.stream();
+            // While everything fits, it makes no difference what a launch names.
+            REQUIRE(scene.rig.submit(scene.late_write(other, cold, gate_, false)) == CUDA_SUCCESS);
+            if (ended_stream) scene.rig.destroy(other);
+            scene.changed(cold);
+            scene.open_before_remap(cold, gate_);
+            scene.open_after_a_while(gate_);
+            const std::size_t next = scene.make(60);
+            CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+            *gate_ = true;
+            scene.check();
+        }
+    }
+}
+
+TEST_CASE("opaque work that comes while a mover looks for memory stops it") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Opaque, seed));
+        const std::size_t cold = scene.make(16);
+        scene.make(32);
+        const std::size_t away = scene.make(40);
+        // Room that must be made anew, and that then turns out to be somebody else's.
+        scene.rig.drain();
+        REQUIRE(scene.rig.session().relieve(24 * 64));
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        REQUIRE(scene.place(cold) == Place::Device);
+        REQUIRE(scene.rig.session().relieve(8 * 64));
+        scene.rig.drain();
+        const Gate gate_ = closed();
+        scene.rig.gpu().at(Call::Create, 1, [&] {
+            Job job = scene.late_write(scene.rig.stream(), cold, gate_, false);
+            job.opaque = true;
+            REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+            scene.changed(cold);
+            scene.open_before_remap(cold, gate_);
+            scene.open_after_a_while(gate_);
+            scene.rig.gpu().with_memory(
+                [](Memory& memory) { memory.take_outside(memory.device_bytes() - memory.used_bytes()); });
+        });
+        CHECK(scene.need(away, scene.stream) == CUDA_SUCCESS);
+        scene.rig.gpu().with_memory([](Memory& memory) { memory.take_outside(0); });
+        *gate_ = true;
+        scene.check();
+    }
+}
+
+TEST_CASE("work that needs a buffer while it is copied out keeps it") {
+    for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
+        for (const bool named : {true, false}) {
+            // Nothing protects what is not named here.
+            if (safety == Safety::Args && !named) continue;
+            CAPTURE(named);
+            for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+                CAPTURE(seed);
+                Scene scene(options_of(safety, seed));
+                const std::size_t cold = scene.make(2);
+                const std::size_t warm = scene.make(30);
+                const std::size_t third = scene.make(60);
+                REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+                REQUIRE(scene.need(warm, scene.stream) == CUDA_SUCCESS);
+                scene.rig.drain();
+                REQUIRE(scene.place(cold) == Place::Device);
+                const Gate gate_ = closed();
+                scene.rig.gpu().at(Call::Copy, 1, [&] {
+                    Job job = scene.late_write(scene.rig.stream(), cold, gate_, named);
+                    job.opaque = !named;
+                    REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+                    scene.changed(cold);
+                    scene.open_before_remap(cold, gate_);
+                    scene.open_after_a_while(gate_);
+                });
+                CHECK(scene.need(third, scene.stream) == CUDA_SUCCESS);
+                *gate_ = true;
+                scene.check();
+            }
+        }
+    }
+}
+
+TEST_CASE("opaque work that comes while a buffer is remapped waits for the end of that") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Opaque, seed));
+        const std::size_t cold = scene.make(2);
+        const std::size_t warm = scene.make(30);
+        const std::size_t next = scene.make(60);
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        REQUIRE(scene.need(warm, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        REQUIRE(scene.place(cold) == Place::Device);
+        const CUstream stream = scene.rig.stream();
+        std::thread other;
+        // Its copy is complete; what is written to it from here on would be lost, or touch nothing at all.
+        const Region& region = scene.regions[cold];
+        scene.rig.gpu().before_unmap(region.address, region.address + region.bytes, Place::Device, [&] {
+            other = std::thread([&] {
+                Job job{stream, {}, {}, true, mix_kernel(scene.regions[cold], {}, 9)};
+                scene.rig.submit(job);
+            });
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            scene.rig.gpu().run(1000);
+            scene.rig.gpu().at(Call::Map, 1, [&] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                scene.rig.gpu().run(1000);
+            });
+        });
+        CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        REQUIRE(other.joinable());
+        other.join();
+        scene.changed(cold);
+        scene.check();
+    }
+}
+
+TEST_CASE("a buffer freed while it is copied out") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+            CAPTURE(seed);
+            Scene scene(options_of(Safety::Opaque, seed, maps_host));
+            const std::size_t cold = scene.make(40);
+            const std::size_t next = scene.make(40);
+            REQUIRE(scene.need(next, scene.stream) == CUDA_SUCCESS);
+            REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+            scene.rig.drain();
+            std::thread other;
+            scene.rig.gpu().at(Call::Copy, 1 + seed % 5, [&] {
+                other = std::thread([&] {
+                    // New buffers of another size take what the freed one gives back.
+                    Region small[30];
+                    scene.rig.session().free(scene.regions[cold].address);
+                    for (Region& region : small) scene.rig.session().allocate(64, region.address);
+                    for (Region& region : small) scene.rig.session().free(region.address);
+                });
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            });
+            CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+            if (other.joinable()) other.join();
+            scene.regions.erase(scene.regions.begin());
+            scene.expected.erase(scene.expected.begin());
+            scene.check();
+        }
+    }
+}
+
+TEST_CASE("a stream's handle that is given again does not vouch for its old work") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Args, seed));
+        const std::size_t cold = scene.make(30);
+        const std::size_t next = scene.make(60);
+        const std::size_t small = scene.make(2);
+        REQUIRE(scene.need(small, scene.stream) == CUDA_SUCCESS);
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        const Gate gate_ = closed();
+        const CUstream old = scene.rig.stream();
+        REQUIRE(scene.rig.submit(scene.late_write(old, cold, gate_, true)) == CUDA_SUCCESS);
+        scene.changed(cold);
+        Address freed = 0;
+        REQUIRE(scene.rig.session().allocate_on(old, 128, freed) == CUDA_SUCCESS);
+        REQUIRE(scene.rig.session().free_on(old, freed) == CUDA_SUCCESS);
+        scene.rig.destroy(old);
+        const CUstream again = scene.rig.stream();
+        REQUIRE(again == old);
+        Address other = 0;
+        REQUIRE(scene.rig.session().allocate_on(again, 128, other) == CUDA_SUCCESS);
+        CHECK(other != freed);
+        for (int i = 0; i < 3; ++i) REQUIRE(scene.need(small, again) == CUDA_SUCCESS);
+        scene.rig.gpu().finish(scene.rig.gpu().mark(again));
+        scene.open_before_remap(cold, gate_);
+        scene.open_after_a_while(gate_);
+        CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        *gate_ = true;
+        scene.check();
+    }
+}
+
+TEST_CASE("kernels that never end: what is on the host is used there, and nothing moves under it") {
+    for (const Safety safety : {Safety::Opaque, Safety::Strict}) {
+        Scene scene(options_of(safety));
+        FakePort& gpu = scene.rig.gpu();
+        const std::size_t cold = scene.make(60);
+        const std::size_t next = scene.make(60);
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        REQUIRE(scene.place(next) == Place::Host);
+        const Gate endless = closed();
+        Job job = scene.late_write(scene.rig.stream(), cold, endless, false);
+        job.opaque = safety == Safety::Opaque;
+        REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+        scene.changed(cold);
+        const std::uint64_t copies = gpu.calls(Call::Copy);
+        const std::uint64_t unmaps = gpu.calls(Call::Unmap);
+        const Gate gate_ = closed();
+        CHECK(scene.rig.submit(scene.late_write(scene.rig.stream(), next, gate_, true)) == CUDA_SUCCESS);
+        scene.changed(next);
+        CHECK(gpu.calls(Call::Copy) == copies);
+        CHECK(gpu.calls(Call::Unmap) == unmaps);
+        CHECK(scene.place(next) == Place::Host);
+
+        // The endless kernel ends after all. Now it can come in, but not while it is used where it is: what
+        // is written between the remap and the copy would be overwritten.
+        *endless = true;
+        const Region& region = scene.regions[next];
+        gpu.before_unmap(region.address, region.address + region.bytes, Place::Host, [&] {
+            gpu.at(Call::Copy, 1, [&] {
+                *gate_ = true;
+                gpu.run(1000);
+            });
+        });
+        scene.open_after_a_while(gate_);
+        CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        *gate_ = true;
+        scene.check();
+    }
+}
+
+}  // namespace
+}  // namespace lms::fake

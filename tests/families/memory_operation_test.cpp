@@ -1,0 +1,133 @@
+// Values that streams write to and wait for in managed memory.
+#include <cstring>
+
+#include "tests/families/rig.h"
+
+using namespace rig;
+
+namespace {
+
+CUstream new_stream() {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    return stream;
+}
+
+template <typename Word>
+Word word_at(CUdeviceptr address) {
+    Word word = 0;
+    OK(cuMemcpyDtoH_v2, &word, address, sizeof word);
+    return word;
+}
+
+CUstreamBatchMemOpParams write_64(CUdeviceptr address, cuuint64_t value) {
+    CUstreamBatchMemOpParams operation{};
+    operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    operation.writeValue.address = address;
+    operation.writeValue.value64 = value;
+    return operation;
+}
+
+CUstreamBatchMemOpParams wait_32(CUdeviceptr address, cuuint32_t value) {
+    CUstreamBatchMemOpParams operation{};
+    operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    operation.waitValue.address = address;
+    operation.waitValue.value = value;
+    operation.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+    return operation;
+}
+
+}  // namespace
+
+FAMILY_TEST("memory operations: writes reach evicted buffers, in every form") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    Buffer a(kBuffer, 1);
+    Crowd crowd;
+    auto expected = pattern(kBuffer, 1);
+    std::uint32_t value = 0;
+    const auto check = [&](std::size_t at, auto word, auto&& write) {
+        crowd.evict(a);
+        write(stream, a.at(at), word, 0);
+        OK(cuStreamSynchronize, stream);
+        std::memcpy(expected.data() + at, &word, sizeof word);
+        EXPECT(a.read() == expected);
+    };
+    const auto next = [&](std::size_t at, auto&& write) { check(at, ++value, write); };
+    const auto next_64 = [&](std::size_t at, auto&& write) { check(at, cuuint64_t{++value} << 33, write); };
+    next(0, [](auto... arguments) { OK(cuStreamWriteValue32, arguments...); });
+    next(kBuffer - 4, [](auto... arguments) { OK(cuStreamWriteValue32_ptsz, arguments...); });
+    next(128, [](auto... arguments) { OK(cuStreamWriteValue32_v2, arguments...); });
+    next(132, [](auto... arguments) { OK(cuStreamWriteValue32_v2_ptsz, arguments...); });
+    next_64(136, [](auto... arguments) { OK(cuStreamWriteValue64, arguments...); });
+    next_64(kBuffer - 8, [](auto... arguments) { OK(cuStreamWriteValue64_ptsz, arguments...); });
+    next_64(144, [](auto... arguments) { OK(cuStreamWriteValue64_v2, arguments...); });
+    next_64(152, [](auto... arguments) { OK(cuStreamWriteValue64_v2_ptsz, arguments...); });
+}
+
+FAMILY_TEST("memory operations: batches of writes") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    cuuint64_t value = 1000;
+    const auto check = [&](auto&& batch) {
+        crowd.evict(a);
+        crowd.evict(b);
+        CUstreamBatchMemOpParams operations[] = {write_64(a.at(8), ++value), write_64(b.at(16), value + 7)};
+        batch(stream, 2, operations, 0);
+        OK(cuStreamSynchronize, stream);
+        EXPECT(word_at<cuuint64_t>(a.at(8)) == value);
+        EXPECT(word_at<cuuint64_t>(b.at(16)) == value + 7);
+    };
+    check([](auto... arguments) { OK(cuStreamBatchMemOp, arguments...); });
+    check([](auto... arguments) { OK(cuStreamBatchMemOp_ptsz, arguments...); });
+    check([](auto... arguments) { OK(cuStreamBatchMemOp_v2, arguments...); });
+    check([](auto... arguments) { OK(cuStreamBatchMemOp_v2_ptsz, arguments...); });
+}
+
+// What ends the wait has to be brought in while the wait lasts, and so has much else.
+FAMILY_TEST("memory operations: a wait holds up no move, and what it waits for stays") {
+    const Gpu gpu;
+    const CUstream waiting = new_stream();
+    const CUstream working = new_stream();
+    const Buffer out(kBuffer, 1);
+    Crowd crowd;
+    cuuint32_t value = 0;
+    const auto check = [&](auto&& wait) {
+        const Buffer flag(kGranule);
+        OK(cuMemsetD32_v2, flag.at(), 0, 16);
+        crowd.evict(flag);
+        ++value;
+        wait(waiting, flag.at(4), value);
+        OK(cuMemsetD8Async, out.at(), static_cast<unsigned char>(value), kBuffer, waiting);
+        crowd.press();
+        EXPECT(flag.resident());
+        FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, waiting);
+        OK(cuStreamWriteValue32_v2, working, flag.at(4), value, 0);
+        OK(cuStreamSynchronize, waiting);
+        EXPECT(out.read() == std::vector<std::uint8_t>(kBuffer, static_cast<std::uint8_t>(value)));
+    };
+    check([](auto... at) { OK(cuStreamWaitValue32, at..., CU_STREAM_WAIT_VALUE_EQ); });
+    check([](auto... at) { OK(cuStreamWaitValue32_ptsz, at..., CU_STREAM_WAIT_VALUE_EQ); });
+    check([](auto... at) { OK(cuStreamWaitValue32_v2, at..., CU_STREAM_WAIT_VALUE_EQ); });
+    check([](auto... at) { OK(cuStreamWaitValue32_v2_ptsz, at..., CU_STREAM_WAIT_VALUE_EQ); });
+    check([](CUstream stream, CUdeviceptr address, cuuint32_t word) {
+        CUstreamBatchMemOpParams operation = wait_32(address, word);
+        OK(cuStreamBatchMemOp_v2, stream, 1, &operation, 0);
+    });
+    const auto wide = [](CUdeviceptr address) { return address - 4; };
+    check([&](CUstream stream, CUdeviceptr address, cuuint64_t word) {
+        OK(cuStreamWaitValue64, stream, wide(address), word << 32, CU_STREAM_WAIT_VALUE_EQ);
+    });
+    check([&](CUstream stream, CUdeviceptr address, cuuint64_t word) {
+        OK(cuStreamWaitValue64_ptsz, stream, wide(address), word << 32, CU_STREAM_WAIT_VALUE_EQ);
+    });
+    check([&](CUstream stream, CUdeviceptr address, cuuint64_t word) {
+        OK(cuStreamWaitValue64_v2, stream, wide(address), word << 32, CU_STREAM_WAIT_VALUE_EQ);
+    });
+    check([&](CUstream stream, CUdeviceptr address, cuuint64_t word) {
+        OK(cuStreamWaitValue64_v2_ptsz, stream, wide(address), word << 32, CU_STREAM_WAIT_VALUE_EQ);
+    });
+}

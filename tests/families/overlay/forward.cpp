@@ -1,0 +1,38 @@
+// A libcuda.so.1 before the simulated one: every entry point jumps on to it, but for those that answers.cpp
+// defines.
+#include <cstddef>
+#include <iterator>
+
+#include "tests/families/where.h"
+
+asm(R"(
+        .set    overlay_row, 0
+        .macro  OVERLAY_FORWARD symbol
+        .text
+        .weak   \symbol
+        .type   \symbol, @function
+\symbol:
+        jmp     *overlay_slots + 8 * overlay_row(%rip)
+        .size   \symbol, . - \symbol
+        .set    overlay_row, overlay_row + 1
+        .endm
+)"
+#define LMS_ENTRY(symbol, base, introduced, stream, action) "OVERLAY_FORWARD " #symbol "\n"
+#include "shim/entry_points.def"
+    ".purgem OVERLAY_FORWARD\n");
+
+namespace {
+
+constexpr const char* kNames[] = {
+#define LMS_ENTRY(symbol, base, introduced, stream, action) #symbol,
+#include "shim/entry_points.def"
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("hidden"))) void* overlay_slots[std::size(kNames)];
+void* overlay_slots[std::size(kNames)];
+
+__attribute__((constructor)) static void find_the_simulated_driver() {
+    for (std::size_t i = 0; i < std::size(kNames); ++i) overlay_slots[i] = where::simulated(kNames[i]);
+}

@@ -1,0 +1,242 @@
+#include "tests/families/rig.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/support/process.h"
+
+namespace rig {
+
+namespace {
+
+// Written by hand: out[i] = in[i] + k, and out[i] = *(in's i-th word through a pointer read from `table`) +
+// k.
+constexpr const char* kPtx = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+
+.visible .entry add(.param .u64 out, .param .u64 in, .param .u32 k, .param .u32 n)
+{
+    .reg .pred %p;
+    .reg .b32 %r<8>;
+    .reg .b64 %a<6>;
+    ld.param.u64 %a1, [out];
+    ld.param.u64 %a2, [in];
+    ld.param.u32 %r1, [k];
+    ld.param.u32 %r2, [n];
+    mov.u32 %r3, %ctaid.x;
+    mov.u32 %r4, %ntid.x;
+    mov.u32 %r5, %tid.x;
+    mad.lo.u32 %r3, %r3, %r4, %r5;
+    setp.ge.u32 %p, %r3, %r2;
+    @%p bra DONE;
+    mul.wide.u32 %a3, %r3, 4;
+    add.u64 %a4, %a2, %a3;
+    add.u64 %a5, %a1, %a3;
+    ld.global.u32 %r6, [%a4];
+    add.u32 %r6, %r6, %r1;
+    st.global.u32 [%a5], %r6;
+DONE:
+    ret;
+}
+
+// The buffer's address is word 2 of an opaque struct of 128 bytes, with every bit flipped.
+.visible .entry add_through(.param .u64 out, .param .align 64 .b8 map[128], .param .u32 k, .param .u32 n)
+{
+    .reg .pred %p;
+    .reg .b32 %r<8>;
+    .reg .b64 %a<6>;
+    ld.param.u64 %a1, [out];
+    ld.param.u64 %a2, [map+16];
+    not.b64 %a2, %a2;
+    ld.param.u32 %r1, [k];
+    ld.param.u32 %r2, [n];
+    mov.u32 %r3, %ctaid.x;
+    mov.u32 %r4, %ntid.x;
+    mov.u32 %r5, %tid.x;
+    mad.lo.u32 %r3, %r3, %r4, %r5;
+    setp.ge.u32 %p, %r3, %r2;
+    @%p bra DONE;
+    mul.wide.u32 %a3, %r3, 4;
+    add.u64 %a4, %a2, %a3;
+    add.u64 %a5, %a1, %a3;
+    ld.global.u32 %r6, [%a4];
+    add.u32 %r6, %r6, %r1;
+    st.global.u32 [%a5], %r6;
+DONE:
+    ret;
+}
+)";
+
+std::map<std::string, Body>& bodies() {
+    static std::map<std::string, Body> all;
+    return all;
+}
+
+int failures = 0;
+
+}  // namespace
+
+Registration::Registration(const char* name, Body body) {
+    bodies()[name] = body;
+}
+
+Outcome run(const std::string& body, Driver driver, const Environment& environment) {
+    const std::string build = support::build_dir();
+    const std::string sim = build + "/sim/libcuda.so.1";
+    Environment all = {{"LD_PRELOAD", build + "/liblmsshim.so"},
+                       {"LMS_DRIVER", driver == Driver::Overlay ? build + "/families/libcuda.so.1" : sim},
+                       {"FAMILIES_SIMULATED", sim},
+                       {"SIMCUDA_MEMORY", "4M"},
+                       {"SIMCUDA_GRANULARITY", "64K"},
+                       {"LMS_THRESHOLD", "16K"}};
+    for (const auto& [name, value] : environment) all[name] = value;
+    const support::Result result = support::run({"/proc/self/exe", "--body", body}, all, 60);
+    std::string text = result.out;
+    if (result.status > 1) text += "ended with status " + std::to_string(result.status) + "\n";
+    if (!text.empty()) text += result.err;
+    return {text, result.err};
+}
+
+std::string run_both(const std::string& body, Driver driver, const Environment& environment) {
+    std::string err;
+    for (const char* host_mapping : {"1", "0"}) {
+        CAPTURE(host_mapping);
+        Environment all = environment;
+        all["SIMCUDA_HOST_VMM"] = host_mapping;
+        const Outcome outcome = run(body, driver, all);
+        CHECK(outcome.failures == "");
+        err += outcome.err;
+    }
+    return err;
+}
+
+int run_here(const std::string& name) {
+    const auto body = bodies().find(name);
+    if (body == bodies().end()) failed(__FILE__, __LINE__, "no body " + name);
+    if (failures == 0) body->second();
+    return failures != 0;
+}
+
+void failed(const char* file, int line, const std::string& what) {
+    ++failures;
+    std::printf("%s:%d: %s\n", file, line, what.c_str());
+    std::fflush(stdout);
+}
+
+std::string error_text(CUresult result) {
+    const char* name = nullptr;
+    CU(cuGetErrorName)(result, &name);
+    return name ? name : std::to_string(result);
+}
+
+void stop() {
+    std::exit(1);
+}
+
+void* function(const char* name) {
+    void* found = dlsym(RTLD_DEFAULT, name);
+    if (found) return found;
+    failed(__FILE__, __LINE__, std::string("no function ") + name);
+    stop();
+}
+
+Gpu::Gpu() {
+    OK(cuInit, 0);
+    OK(cuDeviceGet, &device, 0);
+    OK(cuDevicePrimaryCtxRetain, &context, device);
+    OK(cuCtxSetCurrent, context);
+}
+
+std::vector<std::uint8_t> pattern(std::size_t bytes, std::uint32_t seed) {
+    std::vector<std::uint8_t> data(bytes);
+    std::uint32_t x = seed * 2654435761u + 1;
+    for (std::uint8_t& byte : data) {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        byte = static_cast<std::uint8_t>(x);
+    }
+    return data;
+}
+
+bool on_device(CUdeviceptr address, std::size_t bytes) {
+    return where::all_on_device(address, bytes);
+}
+
+bool off_device(CUdeviceptr address, std::size_t bytes) {
+    return where::granules_on_device(address, bytes).first == 0;
+}
+
+Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
+    OK(cuMemAlloc_v2, &address_, bytes);
+}
+
+Buffer::Buffer(std::size_t bytes, std::uint32_t seed) : Buffer(bytes) {
+    fill(seed);
+}
+
+Buffer::~Buffer() {
+    CU(cuMemFree_v2)(address_);
+}
+
+void Buffer::fill(std::uint32_t seed) {
+    OK(cuMemcpyHtoD_v2, address_, pattern(bytes_, seed).data(), bytes_);
+}
+
+std::vector<std::uint8_t> Buffer::read() const {
+    std::vector<std::uint8_t> data(bytes_);
+    OK(cuMemcpyDtoH_v2, data.data(), address_, bytes_);
+    return data;
+}
+
+bool Buffer::holds(std::uint32_t seed) const {
+    return read() == pattern(bytes_, seed);
+}
+
+Crowd::Crowd() {
+    for (int i = 0; i < 12; ++i) {
+        buffers_.push_back(0);
+        OK(cuMemAlloc_v2, &buffers_.back(), kBuffer);
+    }
+}
+
+Crowd::~Crowd() {
+    for (const CUdeviceptr buffer : buffers_) CU(cuMemFree_v2)(buffer);
+}
+
+void Crowd::press() {
+    for (const CUdeviceptr buffer : buffers_) OK(cuMemsetD8_v2, buffer, 1, kBuffer);
+    OK(cuStreamSynchronize, nullptr);
+}
+
+void Crowd::evict(const Buffer& buffer) {
+    for (int i = 0; i < 4 && !buffer.evicted(); ++i) press();
+    EXPECT(buffer.evicted());
+}
+
+void Crowd::evict_half(const Buffer& buffer) {
+    evict(buffer);
+    const std::size_t half = buffer.bytes() / 2;
+    std::vector<std::uint8_t> data(half);
+    OK(cuMemcpyDtoH_v2, data.data(), buffer.at(), half);
+    EXPECT(on_device(buffer.at(), half));
+    EXPECT(off_device(buffer.at(half), half));
+}
+
+CUfunction kernel(const char* name) {
+    static const CUmodule module = [] {
+        CUmodule loaded = nullptr;
+        OK(cuModuleLoadData, &loaded, kPtx);
+        return loaded;
+    }();
+    CUfunction found = nullptr;
+    OK(cuModuleGetFunction, &found, module, name);
+    return found;
+}
+
+}  // namespace rig

@@ -1,0 +1,53 @@
+// Where the memory behind an address is, asked of the simulated driver itself, past the shim.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <utility>
+
+#include "shim/device/cuda_api.h"
+
+namespace where {
+
+constexpr std::size_t kGranule = 64 << 10;
+
+// The simulated driver's own function of that name. The shim's dlsym would give the hook: glibc's is found by
+// its version.
+inline void* simulated(const char* name) {
+    using Lookup = void* (*)(void*, const char*);
+    static void* const library = dlopen(std::getenv("FAMILIES_SIMULATED"), RTLD_NOW | RTLD_LOCAL);
+    static const auto lookup = reinterpret_cast<Lookup>(dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.2.5"));
+    return lookup(library, name);
+}
+
+#define SIM(name) (reinterpret_cast<decltype(&::name)>(::where::simulated(#name)))
+
+inline bool on_device(CUdeviceptr address) {
+    CUmemGenericAllocationHandle handle = 0;
+    if (SIM(cuMemRetainAllocationHandle)(&handle, reinterpret_cast<void*>(address)) != CUDA_SUCCESS)
+        return false;
+    CUmemAllocationProp properties{};
+    const CUresult result = SIM(cuMemGetAllocationPropertiesFromHandle)(&properties, handle);
+    SIM(cuMemRelease)(handle);
+    return result == CUDA_SUCCESS && properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+// How many granules of a range are on the device, and how many it has.
+inline std::pair<std::size_t, std::size_t> granules_on_device(CUdeviceptr address, std::size_t bytes) {
+    std::size_t count = 0;
+    std::size_t all = 0;
+    for (CUdeviceptr at = address / kGranule * kGranule; at < address + bytes; at += kGranule) {
+        ++all;
+        if (on_device(at)) ++count;
+    }
+    return {count, all};
+}
+
+inline bool all_on_device(CUdeviceptr address, std::size_t bytes) {
+    const auto [count, all] = granules_on_device(address, bytes);
+    return count == all;
+}
+
+}  // namespace where

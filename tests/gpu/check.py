@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""make gpu-check: ordinary CUDA programs with and without the shim on the GPU that is here.
+
+Every program runs without the shim, with it when everything fits, and with it in 1/1.5, 1/2 and 1/3 of the memory its
+buffers need; status and output must be the same, byte for byte, and in too little memory data must have moved. The
+programs verify every value themselves or print a digest of all results.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import statistics
+import sys
+
+import harness
+
+FACTORS = (1.5, 2.0, 3.0)
+SAFETY = ("args", "opaque", "strict")
+# Buffers of the programs are small: all of them are to be managed.
+SHIM = {"LMS_THRESHOLD": "16K"}
+
+SQUEEZED = ("callbacks", "copies_2d", "graphs", "linked_list", "malloc_async", "per_thread", "reduce", "sgemm", "streams",
+            "symbols", "threads", "vector_add", "own_vmm")
+# What these do is not a matter of memory.
+FITTING = ("devices", "errors", "runtime_calls")
+LIBRARIES = {"cublas_gemm": "cuBLAS", "cudnn_conv": "cuDNN"}
+
+
+class Program:
+    """A program as one linkage of the runtime has it, and what is asked of it."""
+
+    def __init__(self, name, runtime, path, arguments):
+        self.name = name
+        self.runtime = runtime
+        self.command = [path] + arguments
+
+
+class Case:
+    """What runs under the shim, in so many times too little memory (None: everything fits)."""
+
+    def __init__(self, label, shim, factor):
+        self.label = label
+        self.shim = shim
+        self.factor = factor
+
+
+class Check:
+    def __init__(self, options, session):
+        self.options = options
+        self.session = session
+        self.simulated = session.simulated
+        self.notes = []
+        self.factors = (2.0,) if self.simulated else FACTORS
+
+    # ------------------------------------------------------------ what there is
+
+    def path(self, name, runtime):
+        build = self.session.build
+        if not self.simulated:
+            return os.path.join(build, "gpu", runtime, name)
+        own = os.path.join(build, "gpu", "sim", name)
+        return own if os.path.exists(own) else os.path.join(build, "apps", name)
+
+    def programs(self):
+        """(program, cases) for everything that is built here; a note for what is not."""
+        mib = ["6"] if self.simulated else ["256"]
+        patterns = ["--buffers", "12", "--bytes", "400000" if self.simulated else "6000000",
+                    "--steps", "40" if self.simulated else "200", "--seed", str(self.options.seed)]
+        threads = ["--threads", "3"]
+        wanted = []
+        for runtime in ("shared",) if self.simulated else ("shared", "static"):
+            for name in SQUEEZED:
+                wanted.append((name, name, runtime, mib, self.cases(name, runtime)))
+            for name in FITTING:
+                wanted.append((name, name, runtime, [], [Case("fits", {}, None)]))
+            for label, extra in (("patterns", []), ("patterns, threads", threads), ("patterns, async", ["--async"]),
+                                 ("patterns, async, threads", ["--async"] + threads)):
+                wanted.append(("patterns", label, runtime, patterns + extra, self.cases("patterns", runtime)))
+            for name in LIBRARIES:
+                wanted.append((name, name, runtime, mib, self.cases(name, runtime)))
+        for name, label, runtime, arguments, cases in wanted:
+            path = self.path(name, runtime)
+            if self.options.only and name not in self.options.only:
+                continue
+            if os.path.exists(path):
+                yield Program(label, runtime, path, arguments), cases
+            elif name in LIBRARIES and self.simulated:
+                self.note(f"not run: {name}: {LIBRARIES[name]} refuses a driver that is not NVIDIA's")
+            elif name in LIBRARIES:
+                self.note(f"not run: {name}: no headers of {LIBRARIES[name]} beside the toolkit's")
+            else:
+                self.note(f"not run: {name}, {runtime} runtime: {os.path.relpath(path)} is not built")
+
+    def cases(self, name, runtime):
+        if runtime == "static":  # what differs from the shared one is how the driver is found
+            return [Case("fits", {}, None), Case("2x", {}, 2.0)]
+        found = [Case("fits", {}, None)] + [Case(f"{f:g}x", {}, f) for f in self.factors]
+        if name in ("patterns", "streams", "linked_list"):
+            # Writes through pointers that no argument shows may be lost at `args`: that is what it says.
+            levels = ("strict",) if name == "linked_list" else ("args", "strict")
+            found += [Case(f"2x, safety {level}", {"LMS_SAFETY": level}, 2.0) for level in levels]
+        if name == "patterns":
+            found.append(Case("2x, policy lms", {"LMS_POLICY": "lms", "LMS_FRAC": "0.5"}, 2.0))
+            found.append(Case("2x, everything goes out", {"LMS_FRAC": "0"}, 2.0))
+        return found
+
+    def note(self, text):
+        if text not in self.notes:
+            self.notes.append(text)
+
+    # ------------------------------------------------------------ running
+
+    def check_program(self, program, cases):
+        """One row for each case."""
+        seconds = 60
+        bare = self.session.run(program.command, seconds=seconds)
+        if bare.status != 0:
+            return [self.row(program, "without the shim", "fails without the shim", bare)]
+        fits = self.session.run(program.command, SHIM, seconds=seconds)
+        need = fits.stats.get("peak_resident_bytes", 0)
+        squeeze = harness.Squeeze(self.session, program.command, need, 1, SHIM, {}, seconds)
+        rows = []
+        for case in cases:
+            if self.session.time_left() < 1:
+                rows.append(self.row(program, case.label, "not run: no time left", None))
+                continue
+            run, reached = fits, None
+            if case.factor is not None:
+                run, reached = squeeze.at(case.factor, case.shim)
+            rows.append(self.row(program, case.label, self.verdict(program, case, bare, run), run, reached, bare))
+        return rows
+
+    def verdict(self, program, case, bare, run):
+        hidden = program.name == "linked_list" and not self.session.device["maps_host_memory"]
+        if run.status != bare.status:
+            if hidden and case.factor is not None:
+                return "not supported: the device cannot map host memory"
+            return f"{run.ending()}: {run.last_words()}"
+        if run.out != bare.out:
+            return "other output"
+        if not run.stats and program.name not in FITTING:
+            return "the shim saw no allocation"
+        if case.factor is not None and not run.moved:
+            return "nothing moved"
+        if case.factor is None and run.moved:
+            return "moved though everything fits"
+        return "same"
+
+    @staticmethod
+    def row(program, label, verdict, run, reached=None, bare=None):
+        row = {"program": program.name, "runtime": program.runtime, "case": label, "verdict": verdict}
+        if run is not None:
+            row.update(seconds=round(run.seconds, 3), stats=run.stats)
+        if reached:
+            row["factor_reached"] = round(reached, 2)
+        if bare is not None:
+            row["seconds_without"] = round(bare.seconds, 3)
+        return row
+
+    def check_all(self):
+        rows = []
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            waiting = [pool.submit(self.check_program, *each) for each in self.programs()]
+            for done in concurrent.futures.as_completed(waiting):
+                for row in done.result():
+                    rows.append(row)
+                    print(f"{row['program']}, {row['runtime']}, {row['case']}: {row['verdict']}", file=sys.stderr)
+        return sorted(rows, key=lambda row: (row["program"], row["runtime"]))
+
+    # ------------------------------------------------------------ what the shim costs when everything fits
+
+    def overhead(self):
+        """Notes the median figures of runs in turn, without and with the shim."""
+        if self.simulated:
+            return self.note("not run: overhead: times on the simulated GPU say nothing of a real one")
+        for title, unit, arguments in (("a launch", "ns", ["launches", "20000", "0"]),
+                                       ("16 layers forward and back", "ms", ["layers", "16", "64", "7"])):
+            command = [self.path(arguments[0], "static")] + arguments[1:]
+            if self.options.only and arguments[0] not in self.options.only:
+                continue
+            if not os.path.exists(command[0]):
+                self.note(f"not run: overhead of {title}: {os.path.relpath(command[0])} is not built")
+                continue
+            figures = {False: [], True: []}
+            for _ in range(5):
+                for shimmed in (False, True):
+                    run = self.session.run(command, {} if shimmed else None)
+                    if run.status == 0:
+                        figures[shimmed].append(float(run.out.split()[0]))
+            if figures[False] and figures[True]:
+                without, with_shim = (statistics.median(figures[s]) for s in (False, True))
+                self.note(f"overhead of {title} when everything fits: {without:g} {unit} without, {with_shim:g} {unit} "
+                          f"with the shim, ratio {with_shim / without:.4f}")
+        return None
+
+
+def as_table(rows):
+    header = ("program", "runtime", "case", "verdict", "need / budget", "evictions", "MiB in", "MiB out", "s", "s without")
+    lines = []
+    for row in rows:
+        stats = row.get("stats", {})
+        lines.append((row["program"], row["runtime"], row["case"], row["verdict"], row.get("factor_reached", "-"),
+                      stats.get("evictions", "-"), stats.get("bytes_in", 0) >> 20, stats.get("bytes_out", 0) >> 20,
+                      row.get("seconds", "-"), row.get("seconds_without", "-")))
+    return header, lines
+
+
+def acceptable(row):
+    return row["verdict"] == "same" or row["verdict"].startswith("not supported")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--build", default=os.path.join(harness.ROOT, "build"), help="folder of the build")
+    parser.add_argument("--sim", action="store_true", help="on the simulated GPU, as far as it goes")
+    parser.add_argument("--out", help="folder for the results; docs/gpu, or with --sim build/gpu/results")
+    parser.add_argument("--only", action="append", metavar="PROGRAM", help="only this one; may be given several times")
+    parser.add_argument("--libraries", action="append", default=[], metavar="DIR",
+                        help="folder with NVIDIA's libraries; may be given several times")
+    parser.add_argument("--jobs", type=int, default=0, help="programs at once (default: 1, for others' memory shrinks the budget; with --sim 2)")
+    parser.add_argument("--seed", type=int, default=1, help="of the random patterns")
+    parser.add_argument("--seconds", type=int, default=500, help="no run starts later than this")
+    options = parser.parse_args()
+    options.jobs = options.jobs or (2 if options.sim else 1)
+    return options
+
+
+def main():
+    options = parse()
+    if options.sim:
+        os.environ.setdefault("SIMCUDA_MEMORY", "128M")
+        os.environ.setdefault("SIMCUDA_GRANULARITY", "64K")
+    try:
+        session = harness.Session("check", options)
+    except harness.Unusable as why:
+        return harness.fail("gpu-check", why)
+    for folder in options.libraries if not options.sim else []:
+        session.search_first(folder)
+    check = Check(options, session)
+    rows = check.check_all()
+    check.overhead()
+    good = harness.write_results(session, "Programs with and without the shim", "checks", rows, "program", acceptable,
+                                 as_table, check.notes)
+    session.close()
+    if not rows:
+        return harness.fail("gpu-check", "nothing was checked")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

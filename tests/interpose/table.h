@@ -1,0 +1,32 @@
+// The one table, as plain data for the tests.
+#pragma once
+
+#include <string_view>
+
+namespace table {
+
+enum class Stream { NONE, LEGACY, PTDS, PTSZ };
+enum class Action { HOOK, TRACK, PASS };
+
+struct Row {
+    std::string_view symbol;
+    std::string_view base;
+    int introduced;
+    Stream stream;
+    Action action;
+    bool interop;
+};
+
+inline constexpr Row kRows[] = {
+#define LMS_ENTRY(symbol, base, introduced, stream, action) \
+    {#symbol, #base, introduced, Stream::stream, Action::action, false},
+#define LMS_INTEROP(symbol, base, introduced, stream, action) \
+    {#symbol, #base, introduced, Stream::stream, Action::action, true},
+#include "shim/entry_points.def"
+};
+
+constexpr bool is_per_thread(const Row& row) {
+    return row.stream == Stream::PTDS || row.stream == Stream::PTSZ;
+}
+
+}  // namespace table

@@ -1,0 +1,99 @@
+// The cache of compiled code: shared between processes, whole or absent, and told apart by content.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/ptx/device.h"
+#include "tools/simcuda/ptx/compile.h"
+
+namespace simcuda::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A cache folder of a test's own.
+class CacheFolder {
+  public:
+    CacheFolder() {
+        use_private_cache();
+        previous_ = std::getenv("SIMCUDA_CACHE");
+        path_ = fs::path(previous_) / fmt::format("case-{}", ++count_);
+        setenv("SIMCUDA_CACHE", path_.c_str(), 1);
+    }
+    ~CacheFolder() { setenv("SIMCUDA_CACHE", previous_.c_str(), 1); }
+    const fs::path& path() const { return path_; }
+    std::size_t files() const {
+        return static_cast<std::size_t>(
+            std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+    }
+
+  private:
+    inline static int count_ = 0;
+    std::string previous_;
+    fs::path path_;
+};
+
+TEST_CASE("the second process takes what the first compiled, and several at once leave one object") {
+    const CacheFolder cache;
+    const std::string source = "int answer(void) { return 42; }";
+    std::vector<pid_t> children;
+    for (int i = 0; i < 4; ++i) {
+        children.push_back(fork());
+        if (children.back() == 0) {
+            std::string error;
+            _exit(ptx::compile(source, error).empty() ? 1 : 0);
+        }
+    }
+    for (pid_t child : children) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        CHECK(status == 0);
+    }
+    REQUIRE(cache.files() == 1);
+    const fs::path object = fs::directory_iterator(cache.path())->path();
+    const auto inode = [&] {
+        struct stat status {};
+        REQUIRE(stat(object.c_str(), &status) == 0);
+        return status.st_ino;
+    };
+    const auto before = inode();
+    std::string error;
+    CHECK(ptx::compile(source, error) == object);
+    // With no compiler to be found, only the cache can answer.
+    const std::string path = std::getenv("PATH");
+    setenv("PATH", "/nonexistent", 1);
+    CHECK(ptx::compile(source, error) == object);
+    CHECK(inode() == before);
+    CHECK(ptx::compile(source + " ", error).empty());
+    CHECK(error.find("cannot run cc") != std::string::npos);
+    setenv("PATH", path.c_str(), 1);
+    CHECK(ptx::compile(source + " ", error) != object);
+    CHECK(cache.files() == 2);
+}
+
+TEST_CASE("text that does not compile is an error with the compiler's words, and leaves nothing behind") {
+    const CacheFolder cache;
+    std::string error;
+    CHECK(ptx::compile("this is not C", error).empty());
+    CHECK(error.find("error:") != std::string::npos);
+    CHECK(cache.files() == 0);
+}
+
+TEST_CASE("a cache that cannot be written to is named") {
+    const CacheFolder cache;
+    fs::create_directories(cache.path());
+    std::ofstream(cache.path() / "file") << "x";
+    setenv("SIMCUDA_CACHE", (cache.path() / "file").c_str(), 1);
+    std::string error;
+    CHECK(ptx::compile("int x;", error).empty());
+    CHECK(error.find("SIMCUDA_CACHE") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace simcuda::testing

@@ -1,0 +1,157 @@
+// Initialisation, devices, contexts and who has which.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tests/simcuda/sim.h"
+
+namespace {
+
+using namespace sim;
+
+SIM_TEST("nothing works before cuInit, nor without a context", {}) {
+    int count = 0;
+    FAILS(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount, &count);
+    CUdeviceptr p = 0;
+    FAILS(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc, &p, 1);
+    int version = 0;
+    OK(cuDriverGetVersion, &version);
+    EXPECT(version == 13000);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuInit, 1);
+    OK(cuInit, 0);
+    OK(cuInit, 0);
+    OK(cuDeviceGetCount, &count);
+    EXPECT(count == 1);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc, &p, 1);
+    CUcontext current = nullptr;
+    OK(cuCtxGetCurrent, &current);
+    EXPECT(current == nullptr);
+}
+
+SIM_TEST("a context is current per thread", {}) {
+    const Gpu gpu;
+    std::thread([] {
+        CUdeviceptr p = 0;
+        FAILS(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc, &p, 1);
+    }).join();
+    CUdeviceptr p = 0;
+    OK(cuMemAlloc, &p, 1);
+}
+
+SIM_TEST("contexts are pushed and popped", {}) {
+    const Gpu gpu;
+    CUcontext other = nullptr, seen = nullptr;
+    OK(cuCtxCreate, &other, nullptr, 0, gpu.device);
+    OK(cuCtxGetCurrent, &seen);
+    EXPECT(seen == other);
+    OK(cuCtxPopCurrent, &seen);
+    EXPECT(seen == other);
+    OK(cuCtxGetCurrent, &seen);
+    EXPECT(seen == gpu.context);
+    OK(cuCtxPushCurrent, other);
+    unsigned long long one = 0, two = 0;
+    OK(cuCtxGetId, gpu.context, &one);
+    OK(cuCtxGetId, nullptr, &two);
+    EXPECT(one != two);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, 0);
+    OK(cuCtxSetCurrent, gpu.context);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuStreamSynchronize, stream);
+    OK(cuCtxDestroy, other);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent, other);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy,
+          gpu.context);  // a primary context is released, not destroyed
+}
+
+SIM_TEST("using a destroyed context is an error", {}) {
+    const Gpu gpu;
+    CUcontext other = nullptr;
+    OK(cuCtxCreate, &other, nullptr, 0, gpu.device);
+    std::thread([&] { OK(cuCtxDestroy, other); }).join();
+    CUdeviceptr p = 0;
+    FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc, &p, 1);
+}
+
+SIM_TEST("the primary context is counted", {}) {
+    OK(cuInit, 0);
+    unsigned flags = 1;
+    int active = 1;
+    OK(cuDevicePrimaryCtxGetState, 0, &flags, &active);
+    EXPECT(active == 0);
+    CUcontext one = nullptr, two = nullptr;
+    OK(cuDevicePrimaryCtxSetFlags, 0, CU_CTX_SCHED_BLOCKING_SYNC);
+    OK(cuDevicePrimaryCtxRetain, &one, 0);
+    OK(cuDevicePrimaryCtxRetain, &two, 0);
+    EXPECT(one == two);
+    OK(cuDevicePrimaryCtxRelease, 0);
+    OK(cuDevicePrimaryCtxGetState, 0, &flags, &active);
+    EXPECT(active == 1);
+    EXPECT(flags == CU_CTX_SCHED_BLOCKING_SYNC);
+    OK(cuDevicePrimaryCtxRelease, 0);
+    OK(cuDevicePrimaryCtxGetState, 0, &flags, &active);
+    EXPECT(active == 0);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease, 0);
+}
+
+SIM_TEST("a context takes device memory and may find none",
+         {{"SIMCUDA_MEMORY", "2M"}, {"SIMCUDA_CONTEXT_BYTES", "1M"}}) {
+    const Gpu gpu;
+    EXPECT(free_bytes() == 1 << 20);
+    CUcontext other = nullptr;
+    OK(cuCtxCreate, &other, nullptr, 0, gpu.device);
+    EXPECT(free_bytes() == 0);
+    CUcontext third = nullptr;
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuCtxCreate, &third, nullptr, 0, gpu.device);
+    CUstream stream = nullptr;
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuStreamCreate, &stream, 0);
+}
+
+SIM_TEST("several devices have memory of their own", {{"SIMCUDA_DEVICES", "2"}, {"SIMCUDA_MEMORY", "16M"}}) {
+    const Gpu gpu;
+    int count = 0, can = 0;
+    OK(cuDeviceGetCount, &count);
+    EXPECT(count == 2);
+    OK(cuDeviceCanAccessPeer, &can, 0, 1);
+    EXPECT(can == 1);
+    CUdeviceptr here = 0, there = 0;
+    OK(cuMemAlloc, &here, 12 << 20);
+    CUcontext second = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &second, 1);
+    OK(cuCtxSetCurrent, second);
+    OK(cuMemAlloc, &there, 12 << 20);
+    int ordinal = 5;
+    OK(cuPointerGetAttribute, &ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, here);
+    EXPECT(ordinal == 0);
+    const auto data = pattern(12 << 20, 1);
+    OK(cuMemcpyHtoD, there, data.data(), data.size());
+    OK(cuMemcpyPeer, here, gpu.context, there, second, data.size());
+    EXPECT(read_back(here, data.size()) == data);
+    OK(cuCtxEnablePeerAccess, gpu.context, 0);
+    FAILS(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess, gpu.context, 0);
+    CUdevice missing = 0;
+    FAILS(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet, &missing, 2);
+}
+
+SIM_TEST("no device at all", {{"SIMCUDA_DEVICES", "0"}}) {
+    FAILS(CUDA_ERROR_NO_DEVICE, cuInit, 0);
+}
+
+SIM_TEST("a forked child has no driver, and the parent keeps its own", {}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0;
+    OK(cuMemAlloc, &p, 4);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        CUdeviceptr q = 0;
+        const bool refused = CU(cuMemAlloc)(&q, 4) == CUDA_ERROR_NOT_INITIALIZED &&
+                             CU(cuInit)(0) == CUDA_ERROR_NOT_INITIALIZED;
+        ::_exit(refused ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT(status == 0);
+    OK(cuMemFree, p);
+}
+
+}  // namespace

@@ -1,0 +1,127 @@
+// Knobs, injected failures, the log and the report.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/simcuda/kernels.h"
+#include "tests/simcuda/vmm.h"
+
+namespace {
+
+using namespace sim;
+
+// A file name of the test's own, removed at the end.
+class TemporaryFile {
+  public:
+    TemporaryFile() {
+        const int file = ::mkstemp(name_);
+        if (file >= 0) ::close(file);
+    }
+    ~TemporaryFile() { ::unlink(name_); }
+    std::string name() const { return name_; }
+    std::string text() const {
+        std::ostringstream text;
+        text << std::ifstream(name_).rdbuf();
+        return text.str();
+    }
+
+  private:
+    char name_[32] = "/tmp/simcuda-test-XXXXXX";
+};
+
+void initialise_only() {
+    const Gpu gpu;
+    std::size_t total = 0;
+    OK(cuDeviceTotalMem, &total, 0);
+    EXPECT(total == std::size_t{1} << 30);
+}
+
+TEST_CASE("a bad value is named in one line and its default used") {
+    std::string said;
+    CHECK(run({{"SIMCUDA_MEMORY", "lots"}}, initialise_only, &said) == "");
+    CHECK(said ==
+          "simcuda: SIMCUDA_MEMORY=lots is not accepted; expected bytes, or a number with K, M, G or T; at "
+          "least "
+          "1048576; using the default\n");
+    for (const auto& [name, value] : Environment{{"SIMCUDA_DEVICES", "17"},
+                                                 {"SIMCUDA_GRANULARITY", "3M"},
+                                                 {"SIMCUDA_SEED", "-1"},
+                                                 {"SIMCUDA_H2D_GBPS", "fast"},
+                                                 {"SIMCUDA_HOST_VMM", "yes"},
+                                                 {"SIMCUDA_FAIL", "cuMemCreate"},
+                                                 {"SIMCUDA_FAIL", "cuMemCreate:0"},
+                                                 {"SIMCUDA_KERNELS", "3"}}) {
+        CAPTURE(name);
+        CHECK(run({{name, value}}, initialise_only, &said) == "");
+        CHECK(said.find("simcuda: " + name + "=" + value + " is not accepted; expected ") == 0);
+        CHECK(said.find('\n') == said.size() - 1);
+    }
+}
+
+SIM_TEST("the nth call of a name fails", {{"SIMCUDA_FAIL", "cuMemCreate:3,cuMemAlloc_v2:1"}}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0;
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc, &p, 4);
+    OK(cuMemAlloc, &p, 4);
+    create(kGranule);
+    create(kGranule);
+    CUmemGenericAllocationHandle handle = 0;
+    const CUmemAllocationProp properties = on_device();
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, kGranule, &properties, 0);
+    create(kGranule);
+}
+
+SIM_TEST("a base name stands for all its forms", {{"SIMCUDA_FAIL", "cuMemAlloc:2"}}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0;
+    OK(cuMemAlloc, &p, 4);
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc, &p, 4);
+    OK(cuMemAlloc, &p, 4);
+}
+
+void do_some_work() {
+    const Gpu gpu;
+    const Kernels kernels;
+    CUdeviceptr p = 0, q = 0;
+    OK(cuMemAlloc, &p, 3 << 20);
+    OK(cuMemAlloc, &q, 1 << 20);
+    const auto data = pattern(1 << 20, 1);
+    OK(cuMemcpyHtoD, p, data.data(), data.size());
+    OK(cuMemcpyDtoD, q, p, 1000);
+    read_back(q, 500);
+    LAUNCH(kernels["store"], 1, 1, nullptr, p, 1);
+    OK(cuCtxSynchronize);
+    OK(cuMemFree, p);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree, p);
+}
+
+TEST_CASE("the report counts calls, bytes, peaks and broken rules") {
+    const TemporaryFile file;
+    CHECK(run({{"SIMCUDA_REPORT", file.name()}}, do_some_work) == "");
+    const auto report = nlohmann::json::parse(file.text());
+    CHECK(report["calls"]["cuMemAlloc_v2"] == 2);
+    CHECK(report["calls"]["cuMemFree_v2"] == 2);
+    CHECK(!report["calls"].contains("cuMemCreate"));
+    CHECK(report["launches"] == 1);
+    CHECK(report["bytes"]["host_to_device"] == 1 << 20);
+    CHECK(report["bytes"]["device_to_device"] == 1000);
+    CHECK(report["bytes"]["device_to_host"] == 500);
+    CHECK(report["devices"][0]["capacity"] == 1 << 30);
+    CHECK(report["devices"][0]["peak"] > 4 << 20);
+    CHECK(report["devices"][0]["peak"] < 6 << 20);
+    CHECK(report["violation_count"] == 1);
+    CHECK(report["violations"].size() == 1);
+}
+
+TEST_CASE("the log has a line per call with its result") {
+    const TemporaryFile file;
+    CHECK(run({{"SIMCUDA_LOG", file.name()}}, do_some_work) == "");
+    const std::string text = file.text();
+    CHECK(text.find("simcuda: cuInit -> CUDA_SUCCESS\n") == 0);
+    CHECK(text.find("simcuda: cuMemFree_v2 -> CUDA_ERROR_INVALID_VALUE\n") != std::string::npos);
+}
+
+}  // namespace

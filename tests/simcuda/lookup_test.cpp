@@ -1,0 +1,114 @@
+// Every entry point of the table is exported, and cuGetProcAddress gives the one that was asked for.
+#include <cstring>
+#include <string>
+
+#include "tests/simcuda/sim.h"
+
+namespace {
+
+using namespace sim;
+
+struct Row {
+    const char* symbol;
+    const char* base;
+    int introduced;
+    const char* form;
+};
+
+#undef cuGetProcAddress
+constexpr Row kRows[] = {
+#define LMS_ENTRY(symbol, base, introduced, form, action) {#symbol, #base, introduced, #form},
+#define __CUDA_API_VERSION_INTERNAL
+#include "shim/entry_points.def"
+};
+
+bool takes(const Row& row, cuuint64_t flags) {
+    const bool per_thread = std::strncmp(row.form, "PT", 2) == 0;
+    if (std::strcmp(row.form, "NONE") == 0) return true;
+    return per_thread == ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+}
+
+CUresult look_up(const std::string& name, int version, cuuint64_t flags, void** address,
+                 CUdriverProcAddressQueryResult* status) {
+    using Lookup = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+    return reinterpret_cast<Lookup>(symbol("cuGetProcAddress_v2"))(name.c_str(), address, version, flags,
+                                                                   status);
+}
+
+SIM_TEST("each row is found by base name, version and default stream, and is what dlsym gives", {}) {
+    for (const Row& row : kRows) {
+        void* exported = symbol(row.symbol);
+        for (const cuuint64_t flags :
+             {CU_GET_PROC_ADDRESS_LEGACY_STREAM, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM}) {
+            if (!takes(row, flags)) continue;
+            bool superseded = false;  // by another ABI of the same version
+            for (const Row& other : kRows) {
+                superseded = superseded || (&other > &row && std::strcmp(other.base, row.base) == 0 &&
+                                            other.introduced == row.introduced && takes(other, flags));
+            }
+            void* found = nullptr;
+            CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+            const CUresult result = look_up(row.base, row.introduced, flags, &found, &status);
+            if (result != CUDA_SUCCESS || status != CU_GET_PROC_ADDRESS_SUCCESS ||
+                (found != exported && !superseded)) {
+                failed(__FILE__, __LINE__, std::string(row.symbol) + " is not found");
+            }
+        }
+    }
+}
+
+SIM_TEST("names that are no entry points are not found, cleanly", {}) {
+    for (const Row& row : kRows) {
+        const std::string base = row.base;
+        for (const std::string& name :
+             {base + "_", base + "x", base.substr(1), base.substr(0, 3), "  " + base}) {
+            bool real = false;
+            for (const Row& other : kRows) real = real || name == other.base;
+            if (real) continue;
+            void* found = &found;
+            CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+            EXPECT(look_up(name, 13000, 0, &found, &status) == CUDA_ERROR_NOT_FOUND);
+            EXPECT(found == nullptr);
+            EXPECT(status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+        }
+    }
+    void* found = nullptr;
+    EXPECT(look_up("", 13000, 0, &found, nullptr) == CUDA_ERROR_NOT_FOUND);
+    EXPECT(look_up("cuInit", 13000, 0, &found, nullptr) == CUDA_SUCCESS);
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    EXPECT(look_up("cuMemCreate", 10000, 0, &found, &status) == CUDA_ERROR_NOT_FOUND);
+    EXPECT(status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    EXPECT(look_up("cuInit", 13000, 64, &found, nullptr) == CUDA_ERROR_INVALID_VALUE);
+}
+
+SIM_TEST("a newer version asked for gives the newest there is", {}) {
+    void *old = nullptr, *current = nullptr;
+    EXPECT(look_up("cuCtxSynchronize", 12080, 0, &old, nullptr) == CUDA_SUCCESS);
+    EXPECT(look_up("cuCtxSynchronize", 13000, 0, &current, nullptr) == CUDA_SUCCESS);
+    EXPECT(old == symbol("cuCtxSynchronize"));
+    EXPECT(current == symbol("cuCtxSynchronize_v2"));
+}
+
+SIM_TEST("an entry point that is lacking says so and answers NOT_SUPPORTED", {}) {
+    const Gpu gpu;
+    CUipcMemHandle handle{};
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, 0);
+    const void* table = &handle;
+    CUuuid id{};
+    FAILS(CUDA_ERROR_NOT_FOUND, cuGetExportTable, &table, &id);
+    EXPECT(table == nullptr);
+}
+
+void call_lacking_twice() {
+    CUipcMemHandle handle{};
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, 0);
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, 0);
+}
+
+TEST_CASE("a lacking entry point is named once") {
+    std::string said;
+    CHECK(run({}, call_lacking_twice, &said) == "");
+    CHECK(said == "simcuda: cuIpcGetMemHandle is not simulated: CUDA_ERROR_NOT_SUPPORTED\n");
+}
+
+}  // namespace

@@ -1,0 +1,86 @@
+// Stream-ordered allocation.
+#include "tests/simcuda/kernels.h"
+
+namespace {
+
+using namespace sim;
+
+constexpr std::size_t kMiB = 1 << 20;
+
+CUstream stream_of() {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    return stream;
+}
+
+SIM_TEST("memory is freed where the stream frees it",
+         {{"SIMCUDA_MEMORY", "16M"}, {"SIMCUDA_H2D_GBPS", "0.5"}}) {
+    const Gpu gpu;
+    const CUstream stream = stream_of();
+    void* host = nullptr;
+    OK(cuMemHostAlloc, &host, 8 * kMiB, 0);
+    const std::size_t before = free_bytes();
+    CUdeviceptr p = 0;
+    OK(cuMemAllocAsync, &p, 8 * kMiB, stream);
+    OK(cuMemcpyHtoDAsync, p, host, 8 * kMiB, stream);
+    OK(cuMemFreeAsync, p, stream);
+    EXPECT(free_bytes() == before - 8 * kMiB);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync, p, stream);  // twice
+    CUdeviceptr q = 0;
+    OK(cuMemAllocAsync, &q, 12 * kMiB, stream);  // waits for the free to make room
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync, &p, 8 * kMiB, stream);
+    OK(cuMemFreeAsync, q, stream);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(free_bytes() == before);
+}
+
+SIM_TEST("a use after the free in the stream faults", {}) {
+    const Gpu gpu;
+    const Kernels kernels;
+    const CUstream stream = stream_of();
+    CUdeviceptr p = 0;
+    OK(cuMemAllocAsync, &p, 4, stream);
+    LAUNCH(kernels["store"], 1, 1, stream, p, 1);
+    OK(cuMemFreeAsync, p, stream);
+    LAUNCH(kernels["store"], 1, 1, stream, p, 1);
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize, stream);
+}
+
+SIM_TEST("pools keep account and have limits", {}) {
+    const Gpu gpu;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    properties.maxSize = 4 * kMiB;
+    CUmemoryPool pool = nullptr, current = nullptr, seen = nullptr;
+    OK(cuMemPoolCreate, &pool, &properties);
+    OK(cuDeviceSetMemPool, gpu.device, pool);
+    OK(cuDeviceGetMemPool, &current, gpu.device);
+    EXPECT(current == pool);
+    CUdeviceptr p = 0, q = 0;
+    OK(cuMemAllocAsync, &p, 3 * kMiB, nullptr);
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync, &q, 2 * kMiB, nullptr);
+    OK(cuPointerGetAttribute, &seen, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p);
+    EXPECT(seen == pool);
+    cuuint64_t used = 0, high = 0;
+    OK(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    EXPECT(used == 3 * kMiB);
+    OK(cuMemFree, p);  // synchronously, also allowed
+    OK(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    OK(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high);
+    EXPECT(used == 0);
+    EXPECT(high == 3 * kMiB);
+    cuuint64_t threshold = 123;
+    OK(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+    threshold = 0;
+    OK(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+    EXPECT(threshold == 123);
+    OK(cuMemPoolDestroy, pool);
+    OK(cuDeviceGetMemPool, &current, gpu.device);
+    CUmemoryPool standard = nullptr;
+    OK(cuDeviceGetDefaultMemPool, &standard, gpu.device);
+    EXPECT(current == standard);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy, standard);
+}
+
+}  // namespace

@@ -1,0 +1,178 @@
+// A GPU in memory, as strict as a real one and as adversarial as a seed can make it: device::Port for the
+// tests of the engine, with app streams whose kernels are functions.
+//
+// Nothing runs by itself: each call of the port, from any thread, first lets a random amount of the queued
+// work run, in pieces, over randomly chosen streams. So the interleaving of a single-threaded test depends on
+// its seed alone.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shim/device/port.h"
+#include "tests/support/fake_memory.h"
+
+namespace lms::fake {
+
+struct Options {
+    std::uint64_t granularity = 64;
+    std::uint64_t device_bytes = 128 * 64;
+    bool maps_host = true;
+    std::uint64_t seed = 1;
+};
+
+// The calls that can be counted and made to fail.
+enum class Call {
+    Info,
+    Create,
+    Release,
+    Map,
+    Unmap,
+    Pin,
+    Unpin,
+    Copy,
+    Record,
+    Query,
+    Wait,
+    Synchronize,
+    kCount
+};
+
+// One piece of a kernel's work; true when it was the last. Runs under the port's lock: it must not call the
+// port.
+using Kernel = std::function<bool(Memory&)>;
+
+// What a stream has reached.
+struct Marker {
+    bool passed = false;
+};
+using MarkerPtr = std::shared_ptr<Marker>;
+
+class FakePort final : public device::Port {
+  public:
+    explicit FakePort(const Options& options);
+    ~FakePort() override;
+
+    std::uint64_t granularity() const override { return memory_.granularity(); }
+    bool maps_host_memory() const override { return memory_.maps_host(); }
+    CUresult memory_info(device::MemoryInfo& info) override;
+    CUresult reserve(std::uint64_t bytes, Address& address) override;
+    CUresult unreserve(Address address, std::uint64_t bytes) override;
+    CUresult create(std::uint64_t bytes, Place place, CUmemGenericAllocationHandle& handle) override;
+    CUresult release(CUmemGenericAllocationHandle handle) override;
+    CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                 Place place) override;
+    CUresult unmap(Address address, std::uint64_t bytes) override;
+    CUresult pin(std::uint64_t bytes, Address& host) override;
+    CUresult unpin(Address host) override;
+    CUresult copy(Address destination, Address source, std::uint64_t bytes,
+                  device::Direction direction) override;
+    CUstream stream(device::Direction direction) const override;
+    CUresult record(CUstream stream, CUevent& event) override;
+    CUresult query(CUevent event) override;
+    void recycle(CUevent event) override;
+    CUresult wait_in_stream(CUstream stream, CUevent event) override;
+    CUresult health() override;
+    CUresult synchronize() override;
+
+    // The app's side.
+
+    CUstream create_stream();
+    // What was submitted runs to its end; the handle is the next that create_stream() gives.
+    void destroy_stream(CUstream stream);
+    void launch(CUstream stream, Kernel kernel);
+    // A marker that passes when `stream` has done all that was submitted to it, and work that waits for one.
+    MarkerPtr mark(CUstream stream);
+    void wait_for(CUstream stream, MarkerPtr marker);
+    // Runs queued work until the marker has passed.
+    void finish(const MarkerPtr& marker);
+    // Runs `count` pieces of queued work, or as many as can run.
+    void run(std::size_t count);
+
+    // The n-th call of that kind from now on (1 is the next), and it alone, fails with `status`, without
+    // effect.
+    void fail(Call call, std::uint64_t nth, CUresult status);
+    // What health() says from now on.
+    void fall_ill(CUresult status);
+    // action() runs within that call, on its thread, before it takes effect: another thread's chance, forced.
+    void at(Call call, std::uint64_t nth, std::function<void()> action);
+    // The same, before memory of that place is next taken away from an address in [begin, end).
+    void before_unmap(Address begin, Address end, Place place, std::function<void()> action);
+    std::uint64_t calls(Call call) const;
+    std::uint64_t all_calls() const;
+    std::size_t live_events() const;
+
+    // Calls look(memory) under the lock.
+    template <typename Look>
+    auto with_memory(Look&& look) {
+        const std::lock_guard lock(mutex_);
+        return look(memory_);
+    }
+    // The first rule broken, empty if none was.
+    std::string violation() const;
+
+  private:
+    struct Operation {
+        Kernel run;         // null: a marker or a wait
+        MarkerPtr reaches;  // passes here
+        MarkerPtr waits_for;
+    };
+    struct Queue {
+        std::deque<Operation> operations;
+        std::uint64_t submitted = 0;
+        std::uint64_t done = 0;
+    };
+    struct Event {
+        MarkerPtr marker;
+        bool live = false;
+    };
+    // What one kind of call did and is to do.
+    struct Script {
+        std::uint64_t calls = 0;
+        std::uint64_t fails_at = 0;
+        CUresult fails_with = CUDA_SUCCESS;
+        std::uint64_t acts_at = 0;
+        std::function<void()> action;
+    };
+    using Lock = std::unique_lock<std::mutex>;
+
+    // Every call begins with this: lets work run, counts, and says whether the call is to fail.
+    CUresult begin(Call call, Lock& lock);
+    void act(std::function<void()>& action, Lock& lock);
+    void progress();
+    bool step();
+    Script& script(Call call) { return scripts_[static_cast<std::size_t>(call)]; }
+    Queue* queue_of(CUstream stream);
+    CUresult enqueue(CUstream stream, Operation operation);
+    Event* known(CUevent event);
+    std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
+    // Lets other threads in, at random: calls take time.
+    void dawdle(Lock& lock);
+
+    mutable std::mutex mutex_;
+    Memory memory_;
+    std::mt19937_64 random_;
+    Address watched_begin_ = 0;
+    Address watched_end_ = 0;
+    Place watched_place_ = Place::Device;
+    std::function<void()> before_unmap_;
+    CUresult health_ = CUDA_SUCCESS;
+    std::uint64_t eagerness_;  // how much runs in each call
+    std::vector<std::unique_ptr<Queue>> queues_;
+    std::map<CUstream, Queue*> streams_;
+    Queue* stalled_ = nullptr;
+    std::vector<CUstream> free_handles_;
+    std::uintptr_t next_handle_ = 0x1000;
+    std::vector<std::unique_ptr<Event>> events_;
+    std::array<Script, static_cast<std::size_t>(Call::kCount)> scripts_;
+};
+
+}  // namespace lms::fake

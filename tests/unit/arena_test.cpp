@@ -1,0 +1,86 @@
+// The arena against a naive list of the ranges given out.
+#include "shim/core/arena.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace lms::core {
+namespace {
+
+constexpr Address kBegin = 0x7000;
+constexpr std::uint64_t kGranule = 16;
+
+struct Range {
+    Address address;
+    std::uint64_t bytes;  // as asked for
+};
+
+std::uint64_t rounded(std::uint64_t bytes) {
+    return (bytes + kGranule - 1) / kGranule * kGranule;
+}
+
+// The lowest address at which `bytes` and a guard fit among the taken ranges; 0 when there is none.
+Address lowest_fit(const std::vector<Range>& taken, std::uint64_t span, std::uint64_t guard,
+                   std::uint64_t bytes) {
+    const std::uint64_t need = rounded(bytes) + guard;
+    for (Address at = kBegin; at + need <= kBegin + span; at += kGranule) {
+        const bool free = std::none_of(taken.begin(), taken.end(), [&](const Range& range) {
+            return at < range.address + rounded(range.bytes) + guard && range.address < at + need;
+        });
+        if (free) return at;
+    }
+    return 0;
+}
+
+TEST_CASE("arena: random takes and returns agree with a naive search") {
+    for (const std::uint64_t guard : {std::uint64_t{0}, kGranule, 3 * kGranule}) {
+        for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+            INFO("guard ", guard, ", seed ", seed);
+            std::mt19937_64 random(seed);
+            constexpr std::uint64_t kSpan = 100 * kGranule;
+            Arena arena(kBegin, kSpan, kGranule, guard);
+            std::vector<Range> taken;
+            std::uint64_t free = kSpan;
+            for (int step = 0; step < 1000; ++step) {
+                if (taken.empty() || random() % 2 == 0) {
+                    const std::uint64_t bytes = 1 + random() % (20 * kGranule);
+                    const Address expected = lowest_fit(taken, kSpan, guard, bytes);
+                    const auto address = arena.take(bytes);
+                    REQUIRE(address.value_or(0) == expected);
+                    if (!address) continue;
+                    taken.push_back({*address, bytes});
+                    free -= rounded(bytes) + guard;
+                } else {
+                    const std::size_t index = random() % taken.size();
+                    arena.give_back(taken[index].address, taken[index].bytes);
+                    free += rounded(taken[index].bytes) + guard;
+                    taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(index));
+                }
+                REQUIRE(arena.free_bytes() == free);
+            }
+            // Given back in any order, it is one range again.
+            for (const Range& range : taken) arena.give_back(range.address, range.bytes);
+            CHECK(arena.take(kSpan - guard) == kBegin);
+        }
+    }
+}
+
+TEST_CASE("arena: what it holds, and sizes beyond it") {
+    Arena arena(kBegin, 10 * kGranule, kGranule, kGranule);
+    CHECK_FALSE(arena.contains(kBegin - 1));
+    CHECK(arena.contains(kBegin));
+    CHECK(arena.contains(kBegin + 10 * kGranule - 1));
+    CHECK_FALSE(arena.contains(kBegin + 10 * kGranule));
+    CHECK_FALSE(arena.contains(0));
+    CHECK_FALSE(arena.take(10 * kGranule));  // the guard has no room
+    CHECK_FALSE(arena.take(~std::uint64_t{0}));
+    CHECK(arena.take(9 * kGranule) == kBegin);
+    CHECK_FALSE(arena.take(1));
+    CHECK(arena.free_bytes() == 0);
+}
+
+}  // namespace
+}  // namespace lms::core

@@ -1,0 +1,169 @@
+#include "shim/util/log.h"
+
+#include <doctest/doctest.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shim/util/output_file.h"
+#include "tests/support/scratch.h"
+
+namespace {
+
+// The log as it was before the test, afterwards too.
+struct RestoreLog {
+    ~RestoreLog() { lms::log::configure(lms::log::Level::Warn, ""); }
+};
+
+// What `body` writes to stderr.
+template <typename Body>
+std::string stderr_of(const Scratch& scratch, Body body) {
+    const int saved = dup(STDERR_FILENO);
+    const int file = open(scratch.path("stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(file, STDERR_FILENO);
+    close(file);
+    body();
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    return scratch.get("stderr");
+}
+
+}  // namespace
+
+TEST_CASE("log: the default is warn, on stderr") {
+    const Scratch scratch;
+    const std::string text = stderr_of(scratch, [] {
+        lms::log::error("no {}", "chunk");
+        lms::log::warn("{} of {}", 1, 2);
+        lms::log::info("not this");
+        lms::log::debug("nor this");
+    });
+    CHECK(text == "lms: no chunk\nlms: 1 of 2\n");
+}
+
+TEST_CASE("log: each level lets through itself and what is graver") {
+    const RestoreLog restore;
+    const Scratch scratch;
+    const std::string all[] = {"lms: e\n", "lms: w\n", "lms: i\n", "lms: d\n"};
+    std::string expected;
+    for (std::size_t level = 0; level < std::size(lms::log::kLevelNames); ++level) {
+        const std::string name(lms::log::kLevelNames[level]);
+        if (level > 0) expected += all[level - 1];
+        REQUIRE(lms::log::parse_level(name));
+        lms::log::configure(*lms::log::parse_level(name), scratch.path("%p-" + name));
+        lms::log::error("e");
+        lms::log::warn("w");
+        lms::log::info("i");
+        lms::log::debug("d");
+        const std::string file = std::to_string(getpid()) + "-" + name;
+        if (level == 0) {
+            CHECK_FALSE(std::filesystem::exists(scratch.path(file)));
+        } else {
+            CHECK(scratch.get(file) == expected);
+        }
+    }
+    CHECK_FALSE(lms::log::parse_level("warning"));
+    CHECK_FALSE(lms::log::parse_level(""));
+}
+
+TEST_CASE("log: a file that cannot be written is told on stderr, which is used instead") {
+    const RestoreLog restore;
+    const Scratch scratch;
+    const std::string text = stderr_of(scratch, [&] {
+        lms::log::configure(lms::log::Level::Info, scratch.path("missing/log"));
+        lms::log::info("here");
+    });
+    CHECK(text == "lms: LMS_LOG: cannot write " + scratch.path("missing/log") +
+                      ": No such file or directory; logging to stderr\nlms: here\n");
+}
+
+TEST_CASE("log: a message is one line, whatever is put into it, and keeps errno") {
+    const Scratch scratch;
+    const std::string text = stderr_of(scratch, [] {
+        errno = 4711;
+        lms::log::warn("a{}b\xC3\xA4", "\n\x1b[2J\r");
+        CHECK(errno == 4711);
+    });
+    stderr_of(scratch, [] {
+        close(STDERR_FILENO);
+        errno = 4711;
+        lms::log::warn("lost");
+        CHECK(errno == 4711);
+    });
+    CHECK(text == "lms: a  [2J b\xC3\xA4\n");
+}
+
+TEST_CASE("log: lines of several threads do not mix") {
+    const RestoreLog restore;
+    const Scratch scratch;
+    lms::log::configure(lms::log::Level::Info, scratch.path("log"));
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+        threads.emplace_back([thread] {
+            for (int i = 0; i < 200; ++i) lms::log::info("{} {} {}", thread, i, std::string(600, 'x'));
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::multiset<std::string> lines;
+    std::ifstream file(scratch.path("log"));
+    for (std::string line; std::getline(file, line);) lines.insert(line);
+    CHECK(lines.size() == 800);
+    for (int thread = 0; thread < 4; ++thread) {
+        for (int i = 0; i < 200; ++i) {
+            CHECK(lines.count(fmt::format("lms: {} {} {}", thread, i, std::string(600, 'x'))) == 1);
+        }
+    }
+}
+
+TEST_CASE("log: once is true once") {
+    std::atomic<bool> said = false;
+    CHECK(lms::log::once(said));
+    CHECK_FALSE(lms::log::once(said));
+}
+
+TEST_CASE("output file: %p is the process, %% a percent sign") {
+    const std::string process = std::to_string(getpid());
+    CHECK(lms::util::expand_path("a-%p.%p%%p%x%") == "a-" + process + "." + process + "%p%x%");
+}
+
+TEST_CASE("output file: it never writes to a descriptor that has come to mean another file") {
+    const Scratch scratch;
+    const int number = dup(0);
+    close(number);
+    lms::util::OutputFile output;  // gets that number, the lowest that is free
+    REQUIRE(output.open(scratch.path("ours").c_str(), lms::util::OutputFile::Mode::Append) == 0);
+    CHECK(output.append("one") == 0);
+    // What a program that becomes a daemon does: close everything, open files of its own.
+    close(number);
+    const int theirs = open(scratch.path("theirs").c_str(), O_RDWR | O_CREAT, 0600);
+    REQUIRE(theirs == number);
+    CHECK(output.append("two") == EBADF);
+    CHECK(output.write_at(0, "two") == EBADF);
+    CHECK(output.truncate(0) == EBADF);
+    output.close();
+    CHECK(fcntl(theirs, F_GETFD) != -1);
+    close(theirs);
+    CHECK(scratch.get("ours") == "one");
+    CHECK(scratch.get("theirs") == "");
+}
+
+TEST_CASE("output file: truncating claims the file") {
+    using lms::util::OutputFile;
+    const Scratch scratch;
+    scratch.put("file", "old");
+    OutputFile first;
+    OutputFile second;
+    CHECK(first.open(scratch.path("file").c_str(), OutputFile::Mode::Truncate) == 0);
+    CHECK(first.write_at(0, "new") == 0);
+    CHECK(second.open(scratch.path("file").c_str(), OutputFile::Mode::Truncate) == EWOULDBLOCK);
+    CHECK_FALSE(second.is_open());
+    CHECK(scratch.get("file") == "new");
+    first.close();
+    CHECK(second.open(scratch.path("file").c_str(), OutputFile::Mode::Truncate) == 0);
+    CHECK(scratch.get("file") == "");
+}

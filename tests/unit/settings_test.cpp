@@ -1,0 +1,211 @@
+#include "shim/util/settings.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shim/util/host_memory.h"
+#include "tests/support/scratch.h"
+
+using lms::MemInfo;
+using lms::Safety;
+using lms::Settings;
+
+namespace {
+
+struct Parsed {
+    Settings settings;
+    std::vector<std::string> problems;
+};
+
+Parsed parse(const std::map<std::string, std::string>& environment) {
+    Parsed parsed;
+    const auto getter = [&environment](const char* name) {
+        const auto found = environment.find(name);
+        return found == environment.end() ? nullptr : found->second.c_str();
+    };
+    parsed.settings = lms::parse_settings(getter, parsed.problems);
+    return parsed;
+}
+
+void check_same(const Settings& a, const Settings& b) {
+    for (const lms::Setting& setting : lms::settings_table()) {
+        CAPTURE(setting.variable);
+        CHECK(setting.show(a) == setting.show(b));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("settings: the defaults") {
+    const Parsed parsed = parse({});
+    CHECK(parsed.problems.empty());
+    const Settings& s = parsed.settings;
+    CHECK(s.threshold_bytes == 2u << 20);
+    CHECK_FALSE(s.frac);
+    CHECK_FALSE(s.limit_bytes);
+    CHECK_FALSE(s.reserve_bytes);
+    CHECK_FALSE(s.host_limit_bytes);
+    CHECK(s.meminfo == MemInfo::Physical);
+    CHECK(s.safety == Safety::Opaque);
+    CHECK(s.policy == "lru");
+    CHECK(s.log_level == lms::log::Level::Warn);
+    CHECK(s.log_path.empty());
+    CHECK(s.stats_path.empty());
+    CHECK(s.trace_path.empty());
+    CHECK(s.driver_path.empty());
+}
+
+TEST_CASE("settings: every variable is read") {
+    const Parsed parsed = parse({{"LMS_THRESHOLD", "512"},
+                                 {"LMS_FRAC", "0.25"},
+                                 {"LMS_LIMIT", "64M"},
+                                 {"LMS_RESERVE", "0"},
+                                 {"LMS_HOST_LIMIT", "1.5G"},
+                                 {"LMS_MEMINFO", "enlarged"},
+                                 {"LMS_SAFETY", "strict"},
+                                 {"LMS_POLICY", "./mine.so"},
+                                 {"LMS_LOG", "debug:/tmp/log:%p"},
+                                 {"LMS_STATS", "s.json"},
+                                 {"LMS_TRACE", "t.json"},
+                                 {"LMS_DRIVER", "/opt/libcuda.so.1"}});
+    CHECK(parsed.problems.empty());
+    const Settings& s = parsed.settings;
+    CHECK(s.threshold_bytes == 512 * 1024);  // IBM's LMS counts KiB
+    CHECK(s.frac == 0.25);
+    CHECK(s.limit_bytes == 64ull << 20);
+    CHECK(s.reserve_bytes == 0);
+    CHECK(s.host_limit_bytes == 3ull << 29);
+    CHECK(s.meminfo == MemInfo::Enlarged);
+    CHECK(s.safety == Safety::Strict);
+    CHECK(s.policy == "./mine.so");
+    CHECK(s.log_level == lms::log::Level::Debug);
+    CHECK(s.log_path == "/tmp/log:%p");
+    CHECK(s.stats_path == "s.json");
+    CHECK(s.trace_path == "t.json");
+    CHECK(s.driver_path == "/opt/libcuda.so.1");
+}
+
+TEST_CASE("settings: the edges of what is accepted") {
+    CHECK(parse({{"LMS_THRESHOLD", "0"}}).settings.threshold_bytes == 0);
+    CHECK(parse({{"LMS_THRESHOLD", "100B"}}).settings.threshold_bytes == 100);
+    CHECK(parse({{"LMS_THRESHOLD", "4M"}}).settings.threshold_bytes == 4u << 20);
+    CHECK(parse({{"LMS_FRAC", "0"}}).settings.frac == 0.0);
+    CHECK(parse({{"LMS_FRAC", "1"}}).settings.frac == 1.0);
+    CHECK(parse({{"LMS_HOST_LIMIT", "0"}}).settings.host_limit_bytes == 0);
+    CHECK(parse({{"LMS_LOG", "off"}}).settings.log_level == lms::log::Level::Off);
+    CHECK(parse({{"LMS_SAFETY", "args"}}).settings.safety == Safety::Args);
+    CHECK(parse({{"LMS_FRAC", ""}}).problems.empty());  // empty is unset
+}
+
+TEST_CASE("settings: a bad value gives one line and the default") {
+    const std::pair<const char*, const char*> bad[] = {
+        {"LMS_THRESHOLD", "big"}, {"LMS_THRESHOLD", "-1"},   {"LMS_FRAC", "1.01"},
+        {"LMS_FRAC", "-0.1"},     {"LMS_FRAC", "nan"},       {"LMS_FRAC", "90%"},
+        {"LMS_FRAC", "0,5"},      {"LMS_LIMIT", "0"},        {"LMS_LIMIT", "64X"},
+        {"LMS_RESERVE", "M"},     {"LMS_HOST_LIMIT", "1e9"}, {"LMS_MEMINFO", "Physical"},
+        {"LMS_SAFETY", "none"},   {"LMS_LOG", "verbose"},    {"LMS_LOG", "debug:"},
+        {"LMS_LOG", "/tmp/log"},
+    };
+    for (const auto& [name, value] : bad) {
+        CAPTURE(name);
+        CAPTURE(value);
+        const Parsed parsed = parse({{name, value}});
+        REQUIRE(parsed.problems.size() == 1);
+        const std::string& line = parsed.problems[0];
+        CHECK(line.starts_with(std::string(name) + "=" + value + ": expected "));
+        CHECK(line.find("; using the default, ") != line.npos);
+        CHECK(line.find('\n') == line.npos);
+        check_same(parsed.settings, Settings{});
+    }
+    CHECK(parse({{"LMS_FRAC", "2"}}).problems[0] ==
+          "LMS_FRAC=2: expected a number from 0 to 1; using the default, 1 with lru, 0.9 with lms");
+}
+
+TEST_CASE("settings: what is shown reads back as the same") {
+    const Parsed parsed =
+        parse({{"LMS_THRESHOLD", "100B"}, {"LMS_FRAC", "0.1"}, {"LMS_LIMIT", "1.5G"}, {"LMS_LOG", "info:x"}});
+    for (const lms::Setting& setting : lms::settings_table()) {
+        const std::string shown = setting.show(parsed.settings);
+        if (shown.empty()) continue;
+        CAPTURE(setting.variable);
+        Settings again;
+        CHECK(setting.parse(shown, again));
+        CHECK(setting.show(again) == shown);
+    }
+}
+
+TEST_CASE("settings: unknown LMS_ variables are named with the nearest known one") {
+    const char* environment[] = {"PATH=/bin",    "LMS_FRACTION=1", "LMS_TRESHOLD=3", "LMS_LIMIT=4",
+                                 "XLMS_LIMIT=1", "LMS_=",          "LMS_log=debug",  nullptr};
+    const auto lines = lms::unknown_variables(environment);
+    REQUIRE(lines.size() == 4);
+    CHECK(lines[0] == "LMS_FRACTION is not a setting; the nearest is LMS_FRAC");
+    CHECK(lines[1] == "LMS_TRESHOLD is not a setting; the nearest is LMS_THRESHOLD");
+    CHECK(lines[2].starts_with("LMS_ is not a setting"));
+    CHECK(lines[3] == "LMS_log is not a setting; the nearest is LMS_LOG");
+    CHECK(lms::unknown_variables(nullptr).empty());
+}
+
+TEST_CASE("settings: the README has a row for each") {
+    std::ifstream file("README.md");
+    const std::string readme{std::istreambuf_iterator<char>(file), {}};
+    for (const lms::Setting& setting : lms::settings_table()) {
+        CAPTURE(setting.variable);
+        CHECK(readme.find("\n| `" + std::string(setting.variable) + "` |") != readme.npos);
+    }
+}
+
+TEST_CASE("host memory: what the machine has available, without a cgroup") {
+    const Scratch root;
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 0);
+    root.put("proc/meminfo", "MemTotal:  9000 kB\nMemFree:  100 kB\nMemAvailable:   4000 kB\n");
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 4000 * 1024);
+}
+
+TEST_CASE("host memory: version 2 cgroups, each level, dropping file cache") {
+    const Scratch root;
+    root.put("proc/meminfo", "MemAvailable: 4000 kB\n");
+    root.put("proc/self/cgroup", "0::/a/b\n");
+    root.put("sys/fs/cgroup/a/b/memory.max", "max\n");
+    root.put("sys/fs/cgroup/a/b/memory.current", "500000\n");
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 4000 * 1024);
+    root.put("sys/fs/cgroup/a/memory.max", "1000000\n");
+    root.put("sys/fs/cgroup/a/memory.current", "700000\n");
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 300000);
+    root.put("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 100000\n");
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 400000);
+    root.put("sys/fs/cgroup/a/b/memory.max", "500100\n");
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 100);
+    root.put("sys/fs/cgroup/a/b/memory.max", "400000\n");
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 0);
+}
+
+TEST_CASE("host memory: a container's own cgroup is at the mount point, its path is the host's") {
+    const Scratch root;
+    root.put("proc/meminfo", "MemAvailable: 4000 kB\n");
+    root.put("proc/self/cgroup", "0::/docker/0123\n");
+    root.put("sys/fs/cgroup/memory.max", "2000\n");
+    root.put("sys/fs/cgroup/memory.current", "1500\n");
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 500);
+}
+
+TEST_CASE("host memory: version 1 cgroups") {
+    const Scratch root;
+    root.put("proc/meminfo", "MemAvailable: 4000 kB\n");
+    root.put("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n1:name=systemd:/\n0::/\n");
+    root.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    root.put("sys/fs/cgroup/memory/memory.usage_in_bytes", "123\n");
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 4000 * 1024);
+    root.put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n");
+    root.put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n");
+    root.put("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 50000\n");
+    CHECK(lms::util::host_headroom_bytes(root.path()) == 150000);
+}
+
+TEST_CASE("host memory: this machine tells") {
+    CHECK(lms::util::host_headroom_bytes() > 0);
+    CHECK(lms::util::default_host_limit_bytes() > 0);
+}

@@ -1,0 +1,429 @@
+#include <doctest/doctest.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shim/trace/callstack.h"
+#include "shim/trace/chrome.h"
+#include "shim/trace/demangle.h"
+#include "shim/trace/stats.h"
+#include "shim/trace/writer.h"
+#include "shim/util/log.h"
+#include "tests/support/scratch.h"
+
+using nlohmann::json;
+using namespace lms::trace;
+
+namespace {
+
+// The objects of one event; each must be JSON by itself once they are put into an array.
+std::vector<json> objects_of(const Event& event, Tracks& tracks) {
+    return json::parse("[" + encode(event, tracks) + "]");
+}
+
+json encoded(const Event& event) {
+    Tracks tracks;
+    return objects_of(event, tracks).back();
+}
+
+Move move_of(std::uint64_t begin_ns, std::uint64_t end_ns, Direction direction = Direction::In,
+             int device = 0) {
+    return {.device = device,
+            .direction = direction,
+            .allocation = 3,
+            .chunk = 9,
+            .bytes = 1 << 21,
+            .reason = "demand",
+            .begin_ns = begin_ns,
+            .end_ns = end_ns};
+}
+
+Free free_of(std::uint32_t allocation) {
+    return {.device = 0, .allocation = allocation, .at_ns = allocation};
+}
+
+// The events of a trace, without the names of rows.
+std::vector<json> events_in(const std::string& text) {
+    std::vector<json> events;
+    for (const json& event : json::parse(text)) {
+        if (event.at("ph") != "M") events.push_back(event);
+    }
+    return events;
+}
+
+// Runs `body` in a child of fork and returns its exit status as waitpid gives it.
+template <typename Body>
+int in_child(Body body) {
+    fflush(nullptr);  // or the child prints it again
+    const pid_t child = fork();
+    if (child == 0) {
+        body();
+        _exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+}  // namespace
+
+TEST_CASE("trace codec: each kind of event, every field") {
+    const std::vector<std::string> site = {"main+0x4 (train+0x1004)", "\"quoted\"\\\n\x01\xff"};
+    json event = encoded(Allocation{.device = 1,
+                                    .allocation = 7,
+                                    .address = 0x7f0000200000,
+                                    .bytes = 5ull << 40,
+                                    .at_ns = 1'234'567,
+                                    .call_site = site});
+    CHECK(event["ph"] == "i");
+    CHECK(event["s"] == "t");
+    CHECK(event["name"] == "allocate");
+    CHECK(event["cat"] == "allocation");
+    CHECK(event["pid"] == 1);
+    CHECK(event["ts"] == 1234.567);
+    CHECK(event["args"]["allocation"] == 7);
+    CHECK(event["args"]["address"] == "0x7f0000200000");
+    CHECK(event["args"]["bytes"] == 5ull << 40);
+    CHECK(event["args"]["call site"] == json({site[0], "\"quoted\"\\\n\x01\xEF\xBF\xBD"}));
+
+    event = encoded(Free{.device = 0, .allocation = 7, .at_ns = 2000});
+    CHECK(event["ph"] == "i");
+    CHECK(event["name"] == "free");
+    CHECK(event["ts"] == 2.0);
+    CHECK(event["args"]["allocation"] == 7);
+
+    const std::vector<std::uint32_t> buffers = {4, 7};
+    event = encoded(Launch{.device = 0,
+                           .kernel = "_Z5sgemmIfEvi",
+                           .stream = 0xab,
+                           .allocations = buffers,
+                           .begin_ns = 5000,
+                           .end_ns = 6500});
+    CHECK(event["ph"] == "X");
+    CHECK(event["name"] == "void sgemm<float>(int)");
+    CHECK(event["cat"] == "launch");
+    CHECK(event["ts"] == 5.0);
+    CHECK(event["dur"] == 1.5);
+    CHECK(event["args"]["stream"] == "0xab");
+    CHECK(event["args"]["allocations"] == json(buffers));
+
+    event = encoded(move_of(1000, 3001, Direction::Out));
+    CHECK(event["ph"] == "X");
+    CHECK(event["name"] == "out, buffer 3");
+    CHECK(event["cat"] == "move");
+    CHECK(event["ts"] == 1.0);
+    CHECK(event["dur"] == 2.001);
+    CHECK(event["args"] == json({{"direction", "out"},
+                                 {"allocation", 3},
+                                 {"chunk", 9},
+                                 {"bytes", 1 << 21},
+                                 {"reason", "demand"}}));
+
+    event = encoded(Stall{.device = 0, .reason = "no free chunk", .begin_ns = 10'000, .end_ns = 20'000});
+    CHECK(event["ph"] == "X");
+    CHECK(event["name"] == "no free chunk");
+    CHECK(event["cat"] == "stall");
+    CHECK(event["dur"] == 10.0);
+    CHECK(event["args"]["reason"] == "no free chunk");
+
+    event = encoded(Residency{.device = 2, .resident_bytes = 10, .host_bytes = 20, .at_ns = 1});
+    CHECK(event["ph"] == "C");
+    CHECK(event["pid"] == 2);
+    CHECK(event["ts"] == 0.001);
+    CHECK(event["args"] == json({{"resident", 10}, {"host", 20}}));
+}
+
+TEST_CASE("trace codec: names that are not mangled stay as they are") {
+    for (const char* name : {"", "f", "i", "main", "_Z", "_Znonsense", "kernel_Z3foov"})
+        CHECK(demangled(name) == name);
+    CHECK(demangled("_ZN3lms5traceEv") == "lms::trace()");
+}
+
+TEST_CASE("trace codec: slices that overlap get rows of their own, others share; each row is named once") {
+    Tracks tracks;
+    std::map<std::pair<int, int>, std::string> names;
+    const auto row_of = [&](const Event& event) {
+        const std::vector<json> objects = objects_of(event, tracks);
+        for (std::size_t i = 0; i + 1 < objects.size(); ++i) {
+            CHECK(objects[i]["ph"] == "M");
+            if (objects[i]["name"] != "thread_name") continue;
+            const std::pair<int, int> row(objects[i]["pid"], objects[i]["tid"]);
+            CHECK(names.count(row) == 0);
+            names[row] = objects[i]["args"]["name"];
+        }
+        return std::pair<int, int>(objects.back()["pid"], objects.back()["tid"]);
+    };
+    const auto first = row_of(move_of(0, 100));
+    const auto second = row_of(move_of(50, 150));
+    CHECK(first != second);
+    CHECK(row_of(move_of(100, 120)) == first);
+    CHECK(row_of(move_of(150, 160)) == first);
+    CHECK(row_of(move_of(155, 160)) == second);
+    const auto out = row_of(move_of(0, 1, Direction::Out));
+    const auto other_device = row_of(move_of(0, 1, Direction::In, 1));
+    CHECK(names.size() == 4);
+    CHECK(names[first] == "moves in");
+    CHECK(names[second] == "moves in");
+    CHECK(names[out] == "moves out");
+    CHECK(names[other_device] == "moves in");
+}
+
+TEST_CASE("trace writer: the file is whole after the opening and after every event") {
+    const Scratch scratch;
+    scratch.put("trace", std::string(10000, 'x'));
+    Writer writer;
+    REQUIRE(writer.open(scratch.path("trace")) == 0);
+    CHECK(json::parse(scratch.get("trace")).empty());
+    for (std::uint32_t i = 0; i < 50; ++i) {
+        writer.write(free_of(i));
+        const std::vector<json> events = events_in(scratch.get("trace"));
+        REQUIRE(events.size() == i + 1);
+        CHECK(events[i]["args"]["allocation"] == i);
+    }
+}
+
+TEST_CASE("trace writer: a program that is killed leaves every event it reported, in a whole file") {
+    const Scratch scratch;
+    int pipe_ends[2];
+    REQUIRE(pipe(pipe_ends) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        Writer writer;
+        if (writer.open(scratch.path("trace")) != 0) _exit(1);
+        for (std::uint32_t i = 0;; ++i) {
+            writer.write(free_of(i));
+            if (write(pipe_ends[1], &i, sizeof i) != sizeof i) _exit(2);
+        }
+    }
+    close(pipe_ends[1]);
+    std::uint32_t reported = 0;
+    while (reported < 500) REQUIRE(read(pipe_ends[0], &reported, sizeof reported) == sizeof reported);
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status));
+    while (read(pipe_ends[0], &reported, sizeof reported) == sizeof reported) {
+    }
+    close(pipe_ends[0]);
+    const std::vector<json> events = events_in(scratch.get("trace"));
+    REQUIRE(events.size() > reported);
+    for (std::uint32_t i = 0; i < events.size(); ++i) CHECK(events[i]["args"]["allocation"] == i);
+}
+
+TEST_CASE("trace writer: events of several threads are all there") {
+    const Scratch scratch;
+    Writer writer;
+    REQUIRE(writer.open(scratch.path("trace-%p")) == 0);
+    std::vector<std::thread> threads;
+    for (std::uint32_t thread = 0; thread < 4; ++thread) {
+        threads.emplace_back([&writer, thread] {
+            for (std::uint32_t i = 0; i < 250; ++i) writer.write(free_of(thread * 1000 + i));
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::map<std::uint32_t, std::uint32_t> next;  // thread -> the event it must be at
+    for (const json& event : events_in(scratch.get("trace-" + std::to_string(getpid())))) {
+        const std::uint32_t number = event["args"]["allocation"];
+        CHECK(number % 1000 == next[number / 1000]++);
+    }
+    CHECK(next == std::map<std::uint32_t, std::uint32_t>{{0, 250}, {1, 250}, {2, 250}, {3, 250}});
+}
+
+TEST_CASE("trace writer: a child of fork writes nothing") {
+    const Scratch scratch;
+    Writer writer;
+    REQUIRE(writer.open(scratch.path("trace")) == 0);
+    writer.write(free_of(0));
+    const std::string before = scratch.get("trace");
+    CHECK(in_child([&] { writer.write(free_of(1)); }) == 0);
+    CHECK(scratch.get("trace") == before);
+    writer.write(free_of(2));
+    const std::vector<json> events = events_in(scratch.get("trace"));
+    REQUIRE(events.size() == 2);
+    CHECK(events[1]["args"]["allocation"] == 2);
+}
+
+TEST_CASE("trace writer: a child forked while another thread writes does not wait for that thread") {
+    const Scratch scratch;
+    Writer writer;
+    REQUIRE(writer.open(scratch.path("trace")) == 0);
+    std::atomic<bool> stop = false;
+    std::thread busy([&] {
+        for (std::uint32_t i = 0; !stop; ++i) writer.write(free_of(i));
+    });
+    // Long enough that some child is forked while the lock is held; one that waited would be ended by its
+    // alarm.
+    int status = 0;
+    for (int child = 0; child < 100 && status == 0; ++child) {
+        status = in_child([&] {
+            alarm(60);
+            writer.write(free_of(1));
+        });
+    }
+    stop = true;
+    busy.join();
+    CHECK(status == 0);
+    CHECK_FALSE(events_in(scratch.get("trace")).empty());
+}
+
+TEST_CASE("trace writer: a second process does not take over a trace that is being written") {
+    const Scratch scratch;
+    Writer writer;
+    REQUIRE(writer.open(scratch.path("trace")) == 0);
+    writer.write(free_of(0));
+    Writer second;
+    CHECK(second.open(scratch.path("trace")) == EWOULDBLOCK);
+    second.write(free_of(1));
+    CHECK(events_in(scratch.get("trace")).size() == 1);
+    CHECK(Writer().open(scratch.path("missing/trace")) == ENOENT);
+}
+
+TEST_CASE("trace writer: when the disk is full the trace ends, whole, with one line in the log") {
+    const Scratch scratch;
+    CHECK(in_child([&] {
+              signal(SIGXFSZ, SIG_IGN);
+              const rlimit limit = {5000, 5000};
+              setrlimit(RLIMIT_FSIZE, &limit);
+              lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
+              Writer writer;
+              if (writer.open(scratch.path("trace")) != 0) _exit(1);
+              for (std::uint32_t i = 0; i < 1000; ++i) writer.write(free_of(i));
+          }) == 0);
+    const std::string text = scratch.get("trace");
+    const std::vector<json> events = events_in(text);
+    CHECK(events.size() > 10);
+    CHECK(text.size() <= 5000);
+    for (std::uint32_t i = 0; i < events.size(); ++i) CHECK(events[i]["args"]["allocation"] == i);
+    CHECK(scratch.get("log") == "lms: LMS_TRACE: cannot write: File too large; the trace ends here\n");
+}
+
+namespace call_site_test {
+
+// Exported functions of another module, calling back: their frames are this program's, libc's, this
+// program's.
+std::vector<std::string> frames;
+
+bool skip_this_program(const Dl_info& module) {
+    Dl_info own;
+    return dladdr(reinterpret_cast<const void*>(&skip_this_program), &own) != 0 &&
+           own.dli_fbase == module.dli_fbase;
+}
+
+bool skip_nothing(const Dl_info&) {
+    return false;
+}
+
+bool (*skip)(const Dl_info&) = nullptr;
+
+int compare(const void*, const void*) {
+    frames = call_site(skip);
+    return 0;
+}
+
+void sort_two() {
+    int two[2] = {};
+    qsort(two, 2, sizeof two[0], compare);
+}
+
+}  // namespace call_site_test
+
+TEST_CASE("call site: frames from the inside out, the leading ones of skipped modules left out") {
+    using namespace call_site_test;
+    char own_path[4096];
+    const ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path);
+    REQUIRE(length > 0);
+    const std::string own =
+        std::filesystem::path(std::string(own_path, static_cast<std::size_t>(length))).filename();
+    const auto is_own = [&](const std::string& frame) { return frame.find(own + "+0x") != frame.npos; };
+
+    skip = skip_nothing;
+    sort_two();
+    REQUIRE(frames.size() >= 4);
+    CHECK(frames.size() <= 16);
+    CHECK(is_own(frames[0]));  // compare
+    CHECK_MESSAGE(frames[1].find("libc.so.6+0x") != std::string::npos, frames[1]);
+    const std::vector<std::string> all = frames;
+
+    skip = skip_this_program;
+    sort_two();
+    REQUIRE(frames.size() >= 3);
+    CHECK(frames[0] == all[1]);
+    std::size_t frame = 0;
+    while (frame < frames.size() && !is_own(frames[frame])) ++frame;
+    CHECK_MESSAGE(frame < frames.size(), "only leading frames are left out");
+}
+
+TEST_CASE("call site: the shim's own module is left out by default") {
+    using namespace call_site_test;
+    // Here the shim's code is part of the test program: what is left begins with how libc started it.
+    const std::vector<std::string> site = call_site();
+    REQUIRE(site.size() >= 1);
+    CHECK_MESSAGE(site[0].find("libc.so.6") != std::string::npos, site[0]);
+}
+
+TEST_CASE("counters: the JSON has each field under its name") {
+    Counters counters;
+    std::uint64_t value = 1ull << 40;
+    for (const CounterField& field : counter_fields()) counters.*field.member = value++;
+    const json parsed = json::parse(to_json(counters));
+    CHECK(parsed.size() == counter_fields().size());
+    CHECK(sizeof(Counters) == counter_fields().size() * sizeof(Counters::Counter));
+    value = 1ull << 40;
+    for (const CounterField& field : counter_fields()) CHECK(parsed.at(std::string(field.name)) == value++);
+}
+
+TEST_CASE("counters: docs/trace.md tells the same of each") {
+    std::ifstream file("docs/trace.md");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (const CounterField& field : counter_fields()) {
+        CAPTURE(field.name);
+        CHECK(text.find("| `" + std::string(field.name) + "` | " + std::string(field.meaning) + " |\n") !=
+              text.npos);
+    }
+}
+
+TEST_CASE("counters: peaks only rise") {
+    Counters counters;
+    raise(counters.peak_host_bytes, 10);
+    raise(counters.peak_host_bytes, 7);
+    CHECK(counters.peak_host_bytes == 10);
+    std::vector<std::thread> threads;
+    for (std::uint64_t thread = 0; thread < 4; ++thread) {
+        threads.emplace_back([&, thread] {
+            for (std::uint64_t i = 0; i < 10000; ++i) {
+                raise(counters.peak_host_bytes, i * 4 + thread);
+                add(counters.launches);
+                add(counters.bytes_in, 3);
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(counters.peak_host_bytes == 39999);
+    CHECK(counters.launches == 40000);
+    CHECK(counters.bytes_in == 120000);
+}
+
+TEST_CASE("counters: written at exit by the process that asked, not by its children") {
+    const Scratch scratch;
+    const std::string file = scratch.path("stats");
+    CHECK(in_child([&] {
+              write_counters_at_exit("");
+              write_counters_at_exit(file);
+              write_counters_at_exit(file);
+              add(counters().launches, 5);
+              if (in_child([] { exit(0); }) != 0) _exit(1);
+              if (std::filesystem::exists(file)) _exit(2);
+              exit(0);
+          }) == 0);
+    CHECK(json::parse(scratch.get("stats"))["launches"] == 5);
+}
