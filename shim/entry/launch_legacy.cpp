@@ -57,8 +57,8 @@ CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags)
         if (admission.status() != CUDA_SUCCESS) return admission.status();
     }
     return engine::call_with_room([&] {
-        return driver().cuLaunchCooperativeKernelMultiDevice(
-            launches.data(), static_cast<unsigned>(launches.size()), flags);
+        return driver().cuLaunchCooperativeKernelMultiDevice(launches.data(),
+                                                             static_cast<unsigned>(launches.size()), flags);
     });
 }
 
@@ -92,7 +92,8 @@ CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
-    return launch(f, hStream, [&] { return driver().cuLaunchGridAsync(f, grid_width, grid_height, hStream); });
+    return launch(f, hStream,
+                  [&] { return driver().cuLaunchGridAsync(f, grid_width, grid_height, hStream); });
 }
 
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList, unsigned int numDevices,
