@@ -170,11 +170,12 @@ test: all ## run every test
 bench: all $(BENCHES) ## measure, as ratios inside one run
 	@sh tests/bench.sh
 
-install: build-all ## install to PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lmsshim/policy $(DESTDIR)$(PREFIX)/include/lms
+install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install to PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim)
 	install -m 755 $(LMS) $(DESTDIR)$(PREFIX)/bin/lms
 	install -m 755 $(SHIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/
 	install -m 755 $(POLICIES) $(DESTDIR)$(PREFIX)/lib/lmsshim/policy/
+	install -m 755 $(SIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/
 	install -m 644 include/lms/*.h $(DESTDIR)$(PREFIX)/include/lms/
 
 uninstall: ## remove what install put under PREFIX
