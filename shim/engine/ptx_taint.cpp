@@ -8,103 +8,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "shim/engine/ptx_kinds.h"
+#include "shim/engine/ptx_opcode.h"
 #include "shim/engine/ptx_text.h"
 
 namespace lms::engine {
 
 namespace {
-
-// What a value may be. A set of these; the empty set is a value that was never seen.
-using Kinds = std::uint8_t;
-constexpr Kinds kNumber = 1;    // derived from constants, thread ids and sizes
-constexpr Kinds kPointer = 2;   // derived from a pointer that is an argument, or from a variable's address
-constexpr Kinds kLoaded = 4;    // loaded from memory: a number, or a pointer nobody saw
-constexpr Kinds kWidened = 8;   // such a value of 32 bits, made one of 64: a number, unless shifted back up
-constexpr Kinds kScratch = 16;  // address of local or shared memory
-constexpr std::array kEach{kNumber, kPointer, kLoaded, kWidened, kScratch};
-// An argument of 64 bits that does not say what it is.
-constexpr Kinds kArgument = kPointer | kNumber;
-
-// Of a sum: an offset added to a pointer is a pointer.
-constexpr Kinds sum(Kinds a, Kinds b) {
-    if (a == b) return a;
-    const Kinds both = a | b;
-    if (both == (kPointer | kScratch)) return both;
-    for (const Kinds kind : {kPointer, kScratch, kLoaded, kWidened}) {
-        if (both & kind) return kind;
-    }
-    return kNumber;
-}
-
-// The difference of two pointers is an offset.
-constexpr Kinds difference(Kinds a, Kinds b) {
-    switch (b) {
-        case kNumber:
-        case kWidened:
-            return a;
-        case kLoaded:
-            return a == kPointer ? kPointer | kNumber : a | kNumber;
-        default:
-            return a == kNumber || a == kWidened ? kNumber : a | kNumber;
-    }
-}
-
-template <typename Combine>
-constexpr Kinds pairwise(Kinds a, Kinds b, Combine&& combine) {
-    Kinds result = 0;
-    for (const Kinds one : kEach) {
-        for (const Kinds other : kEach) {
-            if ((a & one) && (b & other)) result |= combine(one, other);
-        }
-    }
-    return result;
-}
-
-// The words of an opcode between its dots.
-class Opcode {
-  public:
-    explicit Opcode(std::string_view text) {
-        while (!text.empty() && count_ < words_.size()) {
-            const std::size_t dot = std::min(text.find('.'), text.size());
-            words_[count_++] = text.substr(0, dot);
-            text.remove_prefix(std::min(dot + 1, text.size()));
-        }
-    }
-    std::string_view root() const { return words_[0]; }
-    bool is(std::string_view root) const { return words_[0] == root; }
-    bool has(std::string_view word) const {
-        return std::find(words_.begin(), words_.begin() + count_, word) != words_.begin() + count_;
-    }
-    // "shared::cta" counts as "shared".
-    bool in_space(std::string_view space) const {
-        return std::any_of(words_.begin() + 1, words_.begin() + count_, [&](std::string_view word) {
-            return word.starts_with(space) &&
-                   (word.size() == space.size() || word.substr(space.size()).starts_with("::"));
-        });
-    }
-    bool is_wide() const { return bits(words_[count_ - 1]) == 64; }
-    // "cvt.u64.u32"
-    bool widens() const {
-        return count_ >= 3 && bits(words_[count_ - 2]) == 64 && bits(words_[count_ - 1]) < 64;
-    }
-    std::string_view last() const { return words_[count_ - 1]; }
-
-  private:
-    static int bits(std::string_view type) {
-        const std::size_t digits = type.find_first_of("0123456789");
-        if (digits == std::string_view::npos) return 0;
-        int value = 0;
-        std::from_chars(type.data() + digits, type.data() + type.size(), value);
-        return value;
-    }
-
-    std::array<std::string_view, 16> words_;
-    std::size_t count_ = 0;
-};
-
-bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-}
 
 // Functions of the CUDA runtime's device side that touch no memory of the app's.
 bool harmless(std::string_view function) {

@@ -318,18 +318,27 @@ void Session::name_range(core::Address address, std::uint64_t bytes, bool overwr
 CUresult Session::acquire(Work& work, Hold& hold) {
     State& state = *state_;
     std::unique_lock lock(state.mutex);
-    hold.opaque = work.opaque || state.settings.safety == Safety::Strict;
-    const CUresult status = mover_->bring_in(work.needs, hold, lock);
+    const bool opaque = work.opaque || state.settings.safety == Safety::Strict;
+    hold.opaque = opaque && state.settings.safety != Safety::Args;
+    CUresult status = mover_->bring_in(work.needs, hold, lock);
     if (status != CUDA_SUCCESS) return status;
     ++state.holders;
+    status = announce(work, hold, lock);
+    if (status != CUDA_SUCCESS) submitted(work, hold);
+    return status;
+}
+
+// The work is about to be submitted: from here on nothing moves that it may reach, and its stream waits for
+// what has just come in. Drops `lock`.
+CUresult Session::announce(const Work& work, const Hold& hold, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
     std::vector<ChunkId> await;
-    if (hold.opaque && state.settings.safety != Safety::Args) {
+    if (hold.opaque) {
         state.changed.wait(lock, [&] { return state.remapping == 0; });
         cancel_evictions(state);
         ++state.opaque_pending;
         await = state.filling;
     } else {
-        hold.opaque = false;
         for (const ChunkId id : hold.pinned) {
             if (state.residency.chunk(id).state == core::State::Filling) await.push_back(id);
         }
@@ -341,10 +350,20 @@ CUresult Session::acquire(Work& work, Hold& hold) {
     }
     const FencePtr fence = await.empty() ? nullptr : state.fences.fence_of(latest);
     lock.unlock();
-    if (!fence) return CUDA_SUCCESS;
-    const CUresult waited = port_->wait_in_stream(work.stream, fence->event());
-    if (waited != CUDA_SUCCESS) submitted(work, hold);
-    return waited;
+    return fence ? port_->wait_in_stream(work.stream, fence->event()) : CUDA_SUCCESS;
+}
+
+void Session::suspend(const Hold& hold) {
+    const std::lock_guard lock(state_->mutex);
+    if (hold.opaque) --state_->opaque_pending;
+    --state_->holders;
+    state_->changed.notify_all();
+}
+
+CUresult Session::resume(const Work& work, const Hold& hold) {
+    std::unique_lock lock(state_->mutex);
+    ++state_->holders;
+    return announce(work, hold, lock);
 }
 
 void Session::submitted(const Work& work, const Hold& hold) {

@@ -89,6 +89,10 @@ class Session {
     // submitted(), whether the driver took it or not.
     CUresult acquire(Work& work, Hold& hold);
     void submitted(const Work& work, const Hold& hold);
+    // Between the two, while the work waits for others to move something: it is not about to be submitted,
+    // and about to be again, which is answered like acquire().
+    void suspend(const Hold& hold);
+    CUresult resume(const Work& work, const Hold& hold);
 
     // Brings `needs` in, waits until they are filled, and keeps them on the device until unkeep().
     CUresult keep(std::span<const Need> needs, Kept& kept);
@@ -112,6 +116,7 @@ class Session {
     CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
     CUresult back_by_host(core::ChunkId id, std::unique_lock<std::mutex>& lock);
     void begin_pressure(std::unique_lock<std::mutex>& lock);
+    CUresult announce(const Work& work, const Hold& hold, std::unique_lock<std::mutex>& lock);
 
     Gpu gpu_;
     std::unique_ptr<device::Port> port_;

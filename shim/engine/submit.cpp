@@ -31,6 +31,25 @@ Admission::~Admission() {
     for (const Held& held : held_) held.session->submitted(held.work, held.hold);
 }
 
+void Admission::suspend() {
+    for (const Held& held : held_) held.session->suspend(held.hold);
+}
+
+void Admission::resume() {
+    for (const Held& held : held_) {
+        const CUresult status = held.session->resume(held.work, held.hold);
+        if (status != CUDA_SUCCESS) status_ = status;
+    }
+}
+
+bool relieve() {
+    // The driver does not say how much it wanted.
+    constexpr std::uint64_t kRelief = 64ull << 20;
+    bool relieved = false;
+    for (Session* session : sessions()) relieved |= session->relieve(kRelief);
+    return relieved;
+}
+
 CUresult keep(std::span<const Range> ranges, std::vector<KeptIn>& kept) {
     for (Session* session : sessions()) {
         Work work;

@@ -47,6 +47,11 @@ class Admission {
     Admission& operator=(const Admission&) = delete;
     CUresult status() const { return status_; }
 
+    // Around waiting for moves that others make, so that work which nothing may move beside does not wait for
+    // itself. After resume() look at status() again.
+    void suspend();
+    void resume();
+
   private:
     struct Held {
         Session* session;
@@ -85,16 +90,21 @@ void let_go(std::vector<KeptIn>& kept);
 // The same for as long as their buffers live.
 CUresult keep_for_good(std::span<const Range> ranges);
 
-// Calls `call` (which submits the work and returns its CUresult), again if the driver was out of memory and
-// room for it could be made.
-template <typename Call>
-CUresult call_with_room(Call&& call) {
+// Makes room for memory that the driver was refused; true when some was made.
+bool relieve();
+
+// Calls `call` (which submits the work of `admissions`, if any, and returns its CUresult), again if the
+// driver was out of memory and room for it could be made.
+template <typename Call, typename Admissions = std::span<Admission>>
+CUresult call_with_room(Call&& call, Admissions&& admissions = {}) {
     const CUresult status = call();
     if (status != CUDA_ERROR_OUT_OF_MEMORY) return status;
-    bool relieved = false;
-    // The driver does not say how much it wanted.
-    constexpr std::uint64_t kRelief = 64ull << 20;
-    for (Session* session : sessions()) relieved |= session->relieve(kRelief);
+    for (Admission& admission : admissions) admission.suspend();
+    const bool relieved = relieve();
+    for (Admission& admission : admissions) admission.resume();
+    for (const Admission& admission : admissions) {
+        if (admission.status() != CUDA_SUCCESS) return admission.status();
+    }
     return relieved ? call() : status;
 }
 
@@ -119,9 +129,9 @@ CUresult submit(CUstream stream, Look&& look, Call&& call) {
     // Captured work does not run now; its graph is looked at when it is launched.
     if (capturing(stream)) return call();
     const Reach reach = look();
-    const Admission admission(reach);
+    Admission admission(reach);
     if (admission.status() != CUDA_SUCCESS) return admission.status();
-    return call_with_room(call);
+    return call_with_room(call, std::span(&admission, 1));
 }
 
 }  // namespace lms::engine

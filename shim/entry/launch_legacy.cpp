@@ -56,10 +56,12 @@ CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags)
         const engine::Admission& admission = held.emplace_back(reach);
         if (admission.status() != CUDA_SUCCESS) return admission.status();
     }
-    return engine::call_with_room([&] {
-        return driver().cuLaunchCooperativeKernelMultiDevice(launches.data(),
-                                                             static_cast<unsigned>(launches.size()), flags);
-    });
+    return engine::call_with_room(
+        [&] {
+            return driver().cuLaunchCooperativeKernelMultiDevice(
+                launches.data(), static_cast<unsigned>(launches.size()), flags);
+        },
+        held);
 }
 
 }  // namespace

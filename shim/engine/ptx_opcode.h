@@ -1,0 +1,60 @@
+// An opcode of PTX with its modifiers.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <initializer_list>
+#include <string_view>
+
+namespace lms::engine {
+
+// The words of an opcode between its dots.
+class Opcode {
+  public:
+    explicit Opcode(std::string_view text) {
+        while (!text.empty() && count_ < words_.size()) {
+            const std::size_t dot = std::min(text.find('.'), text.size());
+            words_[count_++] = text.substr(0, dot);
+            text.remove_prefix(std::min(dot + 1, text.size()));
+        }
+    }
+    std::string_view root() const { return words_[0]; }
+    bool is(std::string_view root) const { return words_[0] == root; }
+    bool has(std::string_view word) const {
+        return std::find(words_.begin(), words_.begin() + count_, word) != words_.begin() + count_;
+    }
+    // "shared::cta" counts as "shared".
+    bool in_space(std::string_view space) const {
+        return std::any_of(words_.begin() + 1, words_.begin() + count_, [&](std::string_view word) {
+            return word.starts_with(space) &&
+                   (word.size() == space.size() || word.substr(space.size()).starts_with("::"));
+        });
+    }
+    bool is_wide() const { return bits(words_[count_ - 1]) == 64; }
+    // "cvt.u64.u32"
+    bool widens() const {
+        return count_ >= 3 && bits(words_[count_ - 2]) == 64 && bits(words_[count_ - 1]) < 64;
+    }
+    std::string_view last() const { return words_[count_ - 1]; }
+
+  private:
+    static int bits(std::string_view type) {
+        const std::size_t digits = type.find_first_of("0123456789");
+        if (digits == std::string_view::npos) return 0;
+        int value = 0;
+        std::from_chars(type.data() + digits, type.data() + type.size(), value);
+        return value;
+    }
+
+    std::array<std::string_view, 16> words_;
+    std::size_t count_ = 0;
+};
+
+// Whether `word` is among `words`.
+inline bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+}  // namespace lms::engine
