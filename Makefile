@@ -141,7 +141,7 @@ $(BUILD)/tests/interpose: | $(SHIM) $(addprefix $(INTERPOSE)/,driver/libcuda.so.
   new_driver/libcuda.so.1 neighbour_first.so neighbour_second.so audit.so linked linked_runpath linked_rpath \
   runtime_static runtime_shared)
 
-$(BUILD)/bench/simcuda_bench: $(call obj,tests/bench/simcuda_bench.cpp tests/ptx/device.cpp $(LINK_ptx))
+$(BUILD)/bench/simcuda_bench: $(call obj,tests/bench/simcuda_bench.cpp tests/ptx/device.cpp tests/ptx/coverage.cpp $(LINK_ptx))
 	@mkdir -p $(@D)
 	$(CXX) -pthread -o $@ $^ -lbenchmark -ldl
 

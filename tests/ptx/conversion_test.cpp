@@ -92,6 +92,12 @@ TEST_CASE("float to integer rounds, clamps, and makes something of NaN") {
                          return model(from == Type::F32 ? static_cast<double>(f32(o[0])) : f64(o[0]));
                      }});
             }
+    cases.push_back({"cvt.rzi.ftz.s32.f32 %d, %a;", Type::S32, {Type::F32}, [](const Bits* o) {
+                         const double v = std::trunc(static_cast<double>(f32(o[0])));
+                         if (std::isnan(v)) return Bits{0};
+                         return static_cast<Bits>(
+                             static_cast<std::int32_t>(std::fmin(std::fmax(v, -0x1p31), 0x1p31 - 1)));
+                     }});
     cases.push_back({"cvt.rpi.ftz.s32.f32 %d, %a;", Type::S32, {Type::F32}, [](const Bits* o) {
                          const float v = std::fabs(f32(o[0])) < 0x1p-126f ? 0 : std::ceil(f32(o[0]));
                          if (std::isnan(v)) return Bits{0};
@@ -137,6 +143,14 @@ TEST_CASE("float to float") {
                      }});
     cases.push_back({"cvt.rmi.f64.f64 %d, %a;", Type::F64, {Type::F64}, [](const Bits* o) {
                          return bits(std::floor(f64(o[0])));
+                     }});
+    cases.push_back({"cvt.rzi.f64.f64 %d, %a;", Type::F64, {Type::F64}, [](const Bits* o) {
+                         return bits(std::trunc(f64(o[0])));
+                     }});
+    cases.push_back({"cvt.ftz.f64.f32 %d, %a;", Type::F64, {Type::F32}, [](const Bits* o) {
+                         const float v = f32(o[0]);
+                         return bits(
+                             static_cast<double>(std::fabs(v) < 0x1p-126f ? std::copysign(0.0f, v) : v));
                      }});
     check_instructions(cases);
 }

@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/ptx/coverage.h"
+
 namespace simcuda::testing {
 namespace {
 
@@ -50,6 +52,7 @@ Module::Module(std::string_view ptx) : image_(std::make_shared<exec::Image>()) {
     std::string error;
     image_->program = ptx::Program::translate(ptx, error);
     if (!image_->program) throw std::runtime_error(error);
+    note_module(program(), ptx);
     for (const ptx::Variable& variable : program().variables()) {
         memory_.push_back(std::make_unique<DeviceMemory>(variable.bytes));
         image_->variable_addresses.push_back(memory_.back()->address());
@@ -92,6 +95,8 @@ void append_parameter(std::vector<std::byte>& block, const void* value, std::siz
 }
 
 Result run(exec::Launch launch, unsigned workers) {
+    const ptx::Kernel& kernel = *launch.kernel;
+    const auto image = launch.image;
     const std::unique_ptr<exec::Grid> grid = exec::Grid::create(std::move(launch));
     std::vector<std::thread> threads;
     for (unsigned i = 1; i < workers; ++i)
@@ -102,6 +107,8 @@ Result run(exec::Launch launch, unsigned workers) {
     while (grid->run(1)) {
     }
     for (std::thread& thread : threads) thread.join();
+    if (grid->outcome() == exec::Outcome::Finished || grid->outcome() == exec::Outcome::Trap)
+        note_run(kernel);
     return {grid->outcome(), grid->fault_address(), grid->message()};
 }
 

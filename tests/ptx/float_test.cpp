@@ -103,6 +103,19 @@ TEST_CASE("f32 arithmetic with .ftz and .sat") {
                      }});
             }
     }
+    // Rounding to nearest need not be named.
+    for (std::size_t i = 0; i < 3; ++i) {
+        const Operation<float>& single = kOperations<float>[i];
+        const Operation<double>& twice = kOperations<double>[i];
+        cases.push_back(
+            {fmt::format("{}.ftz.f32 %d, %a, %b;", single.name), kF32, {kF32, kF32}, [=](const Bits* o) {
+                 return bits(flush(single.compute(flush(f32(o[0])), flush(f32(o[1])), 0)));
+             }});
+        cases.push_back(
+            {fmt::format("{}.f64 %d, %a, %b;", twice.name), kF64, {kF64, kF64}, [=](const Bits* o) {
+                 return bits(twice.compute(f64(o[0]), f64(o[1]), 0));
+             }});
+    }
     cases.push_back({"add.sat.f32 %d, %a, %b;", kF32, {kF32, kF32}, [](const Bits* o) {
                          return bits(saturate(f32(o[0]) + f32(o[1])));
                      }});
@@ -197,6 +210,7 @@ TEST_CASE("extremes, signs and classes") {
         d2("min.f64 %d, %a, %b;", smaller<double>),
         d2("max.f64 %d, %a, %b;", larger<double>),
         f2("min.ftz.f32 %d, %a, %b;", [](float a, float b) { return smaller(flush(a), flush(b)); }),
+        f2("max.ftz.f32 %d, %a, %b;", [](float a, float b) { return larger(flush(a), flush(b)); }),
         f2("max.NaN.f32 %d, %a, %b;",
            [](float a, float b) { return std::isnan(a)   ? a
                                          : std::isnan(b) ? b
@@ -312,6 +326,17 @@ TEST_CASE("approximations lie within the documented error") {
         approximate("cos.approx.f32 %d, %a;", 2, [](double a) { return std::cos(a); }),
         flushed("sin.approx.ftz.f32 %d, %a;", 2, [](double a) { return std::sin(a); }),
         flushed("cos.approx.ftz.f32 %d, %a;", 2, [](double a) { return std::cos(a); }),
+        {"div.approx.ftz.f32 %d, %a, %b;",
+         kF32,
+         {kF32, kF32},
+         [](const Bits* o) {
+             const float a = flush(f32(o[0])), b = flush(f32(o[1]));
+             if (std::fabs(b) > 0x1p126f && std::isinf(a)) return bits(NAN);
+             if (std::fabs(b) > 0x1p126f && !std::isnan(a))
+                 return bits(std::copysign(0.0f, std::signbit(a) != std::signbit(b) ? -1.0f : 1.0f));
+             return bits(flush(a / b));
+         },
+         2},
         {"div.full.f32 %d, %a, %b;",
          kF32,
          {kF32, kF32},

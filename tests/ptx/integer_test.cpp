@@ -185,6 +185,22 @@ TEST_CASE("carry chains") {
          Type::U64,
          {Type::U64, Type::U64},
          [](const Bits* o) { return static_cast<Bits>(static_cast<unsigned __int128>(o[0]) * o[1] >> 64); }},
+        // 96 bits in three words: the middle one takes a carry and gives one.
+        {"{ .reg .u32 al, ah, bl, bh, t; mov.b64 {al, ah}, %a; mov.b64 {bl, bh}, %b;"
+         " add.cc.u32 t, al, bl; addc.cc.u32 t, ah, bh; addc.u32 %d, 0, 0; }",
+         Type::U32,
+         {Type::U64, Type::U64},
+         [](const Bits* o) { return static_cast<Bits>(o[0] + o[1] < o[0]); }},
+        {"{ .reg .u32 al, ah, bl, bh, t; mov.b64 {al, ah}, %a; mov.b64 {bl, bh}, %b;"
+         " sub.cc.u32 t, al, bl; subc.cc.u32 t, ah, bh; subc.u32 %d, 0, 0; }",
+         Type::U32,
+         {Type::U64, Type::U64},
+         [](const Bits* o) { return o[0] < o[1] ? 0xffffffff : 0; }},
+        {"{ .reg .u32 t, high; add.cc.u32 t, %a, %b; madc.lo.cc.u32 t, %a, %b, %c; addc.u32 high, 0, 0;"
+         " mov.b64 %d, {t, high}; }",
+         Type::U64,
+         {Type::U32, Type::U32, Type::U32},
+         [](const Bits* o) { return (o[0] * o[1] & 0xffffffff) + o[2] + ((o[0] + o[1]) >> 32); }},
         {"{ .reg .u32 t; sub.cc.u32 t, %a, %b; subc.u32 %d, 0, 0; }",
          Type::U32,
          {Type::U32, Type::U32},
@@ -444,9 +460,27 @@ TEST_CASE("integer comparisons") {
     };
     for (Type type : arithmetic_types())
         for (const Comparison& c : kComparisons) add(c, type);
+    for (Type type : {Type::B16, Type::B32, Type::B64})
+        for (const Comparison& c : {kComparisons[0], kComparisons[1]}) add(c, type);
     for (Type type : {Type::U32, Type::U64})
         for (const Comparison& c : kUnsignedNames) add(c, type);
     check_instructions(cases);
+}
+
+TEST_CASE("moves and selections of every type keep the bits") {
+    std::vector<InstructionCase> cases;
+    for (Type type : {Type::B16, Type::U16, Type::S16, Type::B32, Type::U32, Type::S32, Type::F32, Type::B64,
+                      Type::U64, Type::S64, Type::F64}) {
+        const std::string_view name = ptx::name_of(type);
+        cases.push_back(
+            {fmt::format("mov.{} %d, %a;", name), type, {type}, [](const Bits* o) { return o[0]; }});
+        cases.push_back(
+            {fmt::format("{{ .reg .pred p; setp.lt.s32 p, %c, 5; selp.{} %d, %a, %b, p; }}", name),
+             type,
+             {type, type, Type::S32},
+             [](const Bits* o) { return static_cast<std::int32_t>(o[2]) < 5 ? o[0] : o[1]; }});
+    }
+    check_instructions(cases, true);
 }
 
 TEST_CASE("conversions between integers") {

@@ -173,7 +173,8 @@ GO: bar.sync 0;
     atom.global.inc.u32 %r3, [%rd1+40], 6;
     atom.global.dec.u32 %r3, [%rd1+44], 6;
     atom.shared.add.u32 %r4, [mine], 1;
-    red.shared.add.f32 [mine+4], 0f3F800000;
+    atom.shared.add.f32 %f1, [mine+4], 0f3F800000;
+    atom.add.release.gpu.u32 %r4, [%rd1+56], 2;
     bar.sync 0;
     @%p bra OUT;
     ld.shared.u32 %r5, [mine]; red.global.add.u32 [%rd1+48], %r5;
@@ -199,6 +200,7 @@ OUT: ret;
     CHECK(w[11] == (7 - kAll % 7) % 7);
     CHECK(w[12] == kAll);
     CHECK(words.as<float>()[13] == kAll);
+    CHECK(w[14] == 2 * kAll);
 }
 
 // Old value and new value of each atomic, over edge values.

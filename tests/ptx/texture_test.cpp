@@ -3,6 +3,7 @@
 #include "tools/simcuda/exec/texture.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <bit>
@@ -216,6 +217,106 @@ TEST_CASE("surface addresses are bytes in x; out of bounds they clamp or are non
     CHECK(value(k3d, Trap, 0, 0, 3, 0) == -1);
     CHECK(value(k2d, Clamp, 200, -3, 0, 0) == 4);
     CHECK(value(k3d, Clamp, -1, 7, 9, 0) == 230);
+}
+
+// A kernel of one thread that leaves 16 words in its output.
+Module image_module(std::string_view body) {
+    return Module(fmt::format(R"(.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u64 handle, .param .u64 out)
+{{
+    .reg .b64 %rd<9>; .reg .b32 %r<24>; .reg .b16 %rs<9>; .reg .f32 %f<24>;
+    ld.param.u64 %rd1, [handle]; ld.param.u64 %rd2, [out];
+    {}
+    ret;
+}})",
+                              body));
+}
+
+std::array<float, 16> floats_of(const Module& module, std::uint64_t handle) {
+    const DeviceMemory out(64);
+    const Result result = run(module, "k", 1, 1, handle, out.address());
+    REQUIRE_MESSAGE(result.outcome == exec::Outcome::Finished, result.message);
+    std::array<float, 16> values;
+    std::memcpy(values.data(), out.as<float>(), sizeof values);
+    return values;
+}
+
+TEST_CASE("texture instructions of every geometry") {
+    const Floats grid(5, 4, 12);
+    exec::Texture texture = grid.texture;
+    texture.texels.kind = ChannelKind::Float;
+    const auto point = floats_of(image_module(R"(
+    tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {0f40200000}]; st.global.f32 [%rd2], %f1;
+    mov.f32 %f5, 0f3FC00000; mov.f32 %f6, 0f40600000;
+    tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6}]; st.global.f32 [%rd2+4], %f1;
+    tex.3d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6, %f6, %f6}]; st.global.f32 [%rd2+8], %f1;
+    mov.u32 %r1, 7; mov.u32 %r2, 3; mov.u32 %r3, 1;
+    tex.a1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1, %f6}]; st.global.f32 [%rd2+12], %f1;
+    tex.a2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1, %f5, %f6, %f6}]; st.global.f32 [%rd2+16], %f1;
+    tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r2}]; st.global.f32 [%rd2+20], %f1;
+    tex.2d.v4.u32.s32 {%r5, %r6, %r7, %r8}, [%rd1, {%r2, %r3}]; st.global.u32 [%rd2+24], %r5;
+    tex.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {0fBF800000, 0f00000000, 0f00000000, %f6}];
+    st.global.f32 [%rd2+28], %f1;
+    tex.acube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%r3, 0fBF800000, 0f00000000, 0f00000000}];
+    st.global.f32 [%rd2+32], %f1;
+    tld4.r.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f5}]; st.global.f32 [%rd2+36], %f1;
+    st.global.f32 [%rd2+40], %f4;
+    txq.width.b32 %r10, [%rd1]; txq.height.b32 %r11, [%rd1]; txq.depth.b32 %r12, [%rd1];
+    mad.lo.u32 %r10, %r10, 10, %r11; mad.lo.u32 %r10, %r10, 10, %r12; cvt.rn.f32.u32 %f1, %r10;
+    st.global.f32 [%rd2+44], %f1;)"),
+                                 handle_of(texture));
+    CHECK(std::vector<float>(point.begin(), point.begin() + 12) ==
+          std::vector<float>{2, 31, 331, 703, 731, 3, 13, 122, 722, 21, 11, 552});
+    texture.filters = true;
+    const auto linear = floats_of(image_module(R"(
+    tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {0f3FA00000, 0f40000000}]; st.global.f32 [%rd2], %f1;)"),
+                                  handle_of(texture));
+    CHECK(linear[0] == 15.75f);
+}
+
+TEST_CASE("surface loads and stores, and what they do out of bounds") {
+    const Floats grid(8, 4, 3);
+    const exec::Surface surface{.texels = grid.texture.texels};
+    const auto loaded = floats_of(image_module(R"(
+    mov.u32 %r1, 8; mov.u32 %r2, 1; mov.u32 %r3, 2; mov.u32 %r4, 99;
+    suld.b.1d.b32.trap {%r5}, [%rd1, {%r1}]; st.global.u32 [%rd2], %r5;
+    suld.b.2d.b32.trap %r5, [%rd1, {%r1, %r2}]; st.global.u32 [%rd2+4], %r5;
+    suld.b.3d.v2.b32.trap {%r5, %r6}, [%rd1, {%r1, %r2, %r3, %r3}]; st.global.v2.u32 [%rd2+8], {%r5, %r6};
+    suld.b.a2d.v4.b32.trap {%r5, %r6, %r7, %r8}, [%rd1, {%r3, %r1, %r2, %r2}];
+    st.global.v4.u32 [%rd2+16], {%r5, %r6, %r7, %r8};
+    suld.b.2d.b32.zero {%r5}, [%rd1, {%r4, %r2}]; st.global.u32 [%rd2+32], %r5;
+    suld.b.2d.b32.clamp {%r5}, [%rd1, {%r4, %r2}]; st.global.u32 [%rd2+36], %r5;
+    suld.b.a1d.b64.trap {%rd5}, [%rd1, {%r2, %r1}]; st.global.u64 [%rd2+40], %rd5;
+    sust.b.2d.b32.trap [%rd1, {%r1, %r2}], {0f42F60000};
+    sust.b.3d.v2.b32.zero [%rd1, {%r1, %r3, %r2, %r2}], {%r5, %r5};
+    sust.b.2d.b32.zero [%rd1, {%r4, %r2}], %r5;
+    mov.u16 %rs1, 0x4142; sust.b.1d.b16.trap [%rd1, {%r3}], %rs1;
+    suq.height.b32 %r9, [%rd1]; cvt.rn.f32.u32 %f1, %r9; st.global.f32 [%rd2+48], %f1;)"),
+                                  handle_of(surface));
+    CHECK(std::vector<float>(loaded.begin(), loaded.begin() + 13) ==
+          std::vector<float>{2, 12, 212, 213, 212, 213, 214, 215, 0, 17, 102, 103, 4});
+    const auto* memory = grid.memory.as<float>();
+    CHECK(memory[11 + 2] == 123);
+    CHECK(memory[(4 + 2) * 11 + 2] == 17);
+    CHECK(memory[(4 + 2) * 11 + 3] == 17);
+    CHECK(word(memory[0]) == 0x41420000);
+    CHECK(memory[11 + 7] == 17);
+
+    const DeviceMemory out(64);
+    const Module outside = image_module("mov.u32 %r1, 32; sust.b.1d.b32.trap [%rd1, {%r1}], %r1;");
+    CHECK(run(outside, "k", 1, 1, handle_of(surface), out.address()).outcome ==
+          exec::Outcome::IllegalAddress);
+}
+
+TEST_CASE("a number that is no handle is a fault") {
+    const Module module = image_module("tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {0f00000000}];");
+    const DeviceMemory out(64);
+    const exec::Surface surface;
+    for (std::uint64_t handle :
+         {std::uint64_t{0}, std::uint64_t{1} << 60, handle_of(surface), handle_of(surface) + 1})
+        CHECK(run(module, "k", 1, 1, handle, out.address()).outcome == exec::Outcome::IllegalAddress);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST_CASE("bar.sync: what was written before it is read after it, round after ro
     add.u32 %r6, %r1, 1; rem.u32 %r6, %r6, %r3; shl.b32 %r6, %r6, 2; add.u32 %r6, %r6, %r4;
     mov.u32 %r7, 0;
 LOOP:
-    bar.sync 0;
+    barrier.sync 0;
     ld.shared.u32 %r8, [%r6];
     bar.sync 0;
     st.shared.u32 [%r5], %r8;
@@ -210,6 +210,25 @@ JOIN:
             wanted = wanted * 31 + v;
         for (unsigned lane = 16 * half; lane < 16 * half + 16; ++lane) CHECK(reductions[lane] == wanted);
     }
+}
+
+TEST_CASE("a warp's own barrier: what its lanes wrote before it the others read after it") {
+    const Module module = module_of(thread_kernel("k", R"(
+    .shared .align 4 .b8 buffer[512];
+    mov.u32 %r4, buffer; shl.b32 %r5, %r1, 2; add.u32 %r5, %r5, %r4; xor.b32 %r6, %r1, 21; shl.b32 %r6, %r6, 2; add.u32 %r6, %r6, %r4;
+    and.b32 %r7, %r1, 16; setp.ne.u32 %p1, %r7, 0;
+    mul.lo.u32 %r8, %r1, 7; st.shared.u32 [%r5], %r8; membar.cta;
+    @%p1 bra HIGH;
+    bar.warp.sync 0xffff; bra JOIN;
+HIGH: bar.warp.sync 0xffff0000;
+JOIN: bar.warp.sync 0xffffffff;
+    ld.shared.u32 %r9, [%r6];
+    and.b32 %r10, %r1, 1; setp.eq.u32 %p2, %r10, 0; vote.ballot.sync.b32 %r11, %p2, 0xffffffff;
+    setp.eq.u32 %p3, %r11, 0x55555555; selp.u32 %r9, %r9, 0, %p3;
+    prefetch.global.L2 [%rd1]; nanosleep.u32 100;
+    st.global.u32 [%rd1], %r9; ret;)"));
+    const auto words = run_words(module, "k", 2, 128);
+    for (unsigned i = 0; i < words.size(); ++i) CHECK(words[i] == (i % 128 ^ 21) * 7);
 }
 
 TEST_CASE("activemask holds those that came the same way") {

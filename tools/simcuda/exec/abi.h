@@ -9,7 +9,10 @@
 //   Program::variables(), `shared` the host address that shared address 0 stands for, `workspace` the device
 //   address of the zeroed words cooperative groups synchronises a grid with.
 //   `executor` is the exec::Block behind it.
-// sc_runtime: what a kernel may call. Only fibers may call what waits: yield, exit, barriers and warp
+// sc_access: how an instruction addresses a texture or surface (exec::Access), and what it does out of bounds.
+//   Coordinates are x, y, z and the layer, in 32 bits each.
+// sc_runtime: what a kernel may call. `surface` gives the host address of so many bytes, 0 where there are none.
+//   Only fibers may call what waits: yield, exit, barriers and warp
 // operations.
 #pragma once
 
@@ -66,6 +69,11 @@ enum sc_warp_op {
     SC_WARP_AND, SC_WARP_OR, SC_WARP_XOR
 };
 
+enum sc_access {
+    SC_DIMENSIONS = 3, SC_LAYERED = 4, SC_CUBE = 8, SC_INTEGER = 16, SC_CLAMP = 32, SC_ZERO = 64
+};
+enum sc_query { SC_WIDTH, SC_HEIGHT, SC_DEPTH, SC_NORMALIZED };
+
 struct sc_runtime {
     u32 (*barrier)(struct sc_thread*, u32 id, u32 threads, enum sc_barrier_op, u32 value);
     void (*arrive)(struct sc_thread*, u32 id, u32 threads);
@@ -80,6 +88,10 @@ struct sc_runtime {
     u64 (*allocate)(struct sc_thread*, u64 bytes);
     void (*release)(struct sc_thread*, u64 address);
     u64 (*clock_ns)(void);
+    void (*fetch)(struct sc_thread*, u32 access, u64 texture, const u32* at, u32* texel);
+    void (*gather)(struct sc_thread*, u32 channel, u64 texture, const u32* at, u32* texels);
+    u64 (*surface)(struct sc_thread*, u32 access, u64 surface, const u32* at, u32 bytes);
+    u32 (*query)(struct sc_thread*, enum sc_query, u64 handle);
 };
 )
 // clang-format on

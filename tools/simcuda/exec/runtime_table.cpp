@@ -34,6 +34,10 @@ const sc_runtime kRuntime = {
     .clock_ns = []() -> u64 {
         return static_cast<u64>(std::chrono::system_clock::now().time_since_epoch().count());
     },
+    .fetch = device_fetch,
+    .gather = device_gather,
+    .surface = device_surface,
+    .query = device_query,
 };
 
 }  // namespace simcuda::exec

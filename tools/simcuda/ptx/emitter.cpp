@@ -23,6 +23,7 @@ std::string sanitized(std::string_view name) {
 // Instructions whose result depends on what other threads do meanwhile: a loop with one in it may be waiting.
 bool observes_others(const Instruction& instruction) {
     if (instruction.opcode == "atom" || instruction.opcode == "nanosleep") return true;
+    if (instruction.opcode == "mbarrier") return instruction.has("test_wait") || instruction.has("try_wait");
     if (instruction.opcode != "ld") return false;
     return instruction.has("volatile") || instruction.has("relaxed") || instruction.has("acquire") ||
            instruction.has("mmio") || instruction.has("cv");
@@ -68,6 +69,14 @@ FunctionEmitter::Handler FunctionEmitter::find_handler(std::string_view opcode) 
         {"activemask", &E::emit_active_mask},
         {"redux", &E::emit_reduce},
         {"elect", &E::emit_elect},
+        {"cp", &E::emit_async_copy},
+        {"mbarrier", &E::emit_memory_barrier},
+        {"tex", &E::emit_texture},
+        {"tld4", &E::emit_gather},
+        {"txq", &E::emit_image_query},
+        {"suld", &E::emit_surface},
+        {"sust", &E::emit_surface},
+        {"suq", &E::emit_image_query},
     };
     const auto found = handlers.find(opcode);
     return found == handlers.end() ? nullptr : found->second;

@@ -125,6 +125,20 @@ class FunctionEmitter {
     void emit_reduce(const Instruction& instruction);
     void emit_elect(const Instruction& instruction);
 
+    // emit_async.cpp
+    void emit_async_copy(const Instruction& instruction);
+    void emit_memory_barrier(const Instruction& instruction);
+
+    // emit_image.cpp: textures and surfaces
+    void emit_texture(const Instruction& instruction);
+    void emit_gather(const Instruction& instruction);
+    void emit_surface(const Instruction& instruction);
+    void emit_image_query(const Instruction& instruction);
+    // Declares `at`, the coordinates of the address, and returns the sc_access; `handle` is what they count
+    // from.
+    std::string open_image_access(const Instruction& instruction, const Operand& address, bool integers,
+                                  std::string& handle);
+
     const Module& module_;
     const Function& function_;
     const std::vector<bool> computed_;

@@ -40,6 +40,21 @@ ATOMIC(add_f64, double, u64, a + b)
 ATOMIC(add_f16, u16, u16, sc_add_f16(a, b)) ATOMIC(add_bf16, u16, u16, sc_add_bf16(a, b))
 ATOMIC(add_f16x2, u32, u32, sc_add_f16x2(a, b)) ATOMIC(add_bf16x2, u32, u32, sc_add_bf16x2(a, b))
 
+/* An mbarrier: arrivals pending in this phase (20 bits), expected in each (20 bits), and the phase. */
+INLINE u64 sc_mbarrier_arrive(u64 address, u32 count, u32 drop) {
+    u64* barrier = (u64*)address;
+    const u64 before = *barrier;
+    u64 expected = (before >> 20 & 0xfffff) - drop, pending = (before & 0xfffff) - count, phase = before >> 40;
+    if (pending == 0) { pending = expected; ++phase; }
+    *barrier = phase << 40 | (expected & 0xfffff) << 20 | (pending & 0xfffff);
+    return before;
+}
+INLINE void sc_async_copy(u64 to, u64 from, u32 bytes, u32 given) {
+    u8 part[16] = {0};
+    __builtin_memcpy(part, (const void*)from, given < bytes ? given : bytes);
+    __builtin_memcpy((void*)to, part, bytes);
+}
+
 INLINE u32 sc_shuffle(struct sc_thread* t, u32 mode, u32 value, u32 b, u32 c, u32 mask, _Bool* inside) {
     u32 lane = t->lane, segment = c >> 8 & 31, clamp = c & 31, b5 = b & 31;
     u32 last = (lane & segment) | (clamp & ~segment), first = lane & segment, source;

@@ -1,0 +1,188 @@
+// Every load and store of the table, in its state space: bytes in, bytes out, narrow values extended.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/ptx/coverage.h"
+#include "tests/ptx/device.h"
+#include "tools/simcuda/ptx/types.h"
+
+namespace simcuda::testing {
+namespace {
+
+constexpr unsigned kThreads = 4;
+constexpr unsigned kSlot = 32;  // bytes a thread has in each buffer
+
+struct Access {
+    std::string_view opcode;
+    bool load = false;
+    std::string space;  // "": generic
+    ptx::Type type = ptx::Type::None;
+    unsigned count = 1;
+
+    unsigned bytes() const { return ptx::bytes_of(type); }
+    // A register is wider than a narrow value, so that its extension shows.
+    unsigned register_bytes() const { return std::max(4u, bytes()); }
+};
+
+bool parse(std::string_view opcode, Access& access) {
+    access.opcode = opcode;
+    access.load = opcode.starts_with("ld.");
+    if (!access.load && !opcode.starts_with("st.")) return false;
+    for (std::string_view rest = opcode.substr(3); !rest.empty();) {
+        const std::string_view part = rest.substr(0, rest.find('.'));
+        rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+        if (part == "global" || part == "shared" || part == "local" || part == "const" || part == "param")
+            access.space = part;
+        if (part == "v2" || part == "v4") access.count = static_cast<unsigned>(part[1] - '0');
+        if (const ptx::Type type = ptx::parse_type(part); type != ptx::Type::None) access.type = type;
+    }
+    return true;
+}
+
+std::string register_list(const Access& access) {
+    std::string list;
+    for (unsigned i = 0; i < access.count; ++i) list += fmt::format("{}%v{}", i ? ", " : "", i);
+    return access.count == 1 ? list : "{" + list + "}";
+}
+
+// Copies bytes from [%in] to `to`, or from `from` to [%out], one by one.
+std::string copy_bytes(std::string_view load, std::string_view from, std::string_view store,
+                       std::string_view to, unsigned bytes) {
+    std::string text;
+    for (unsigned i = 0; i < bytes; ++i)
+        text += fmt::format("  {}.u8 %byte, [{}+{}]; {}.u8 [{}+{}], %byte;\n", load, from, i, store, to, i);
+    return text;
+}
+
+// One kernel: what the instruction loads goes to `out`, a register after the other; or what it stores, read
+// back.
+std::string kernel_of(const Access& access, unsigned index) {
+    const bool real = access.type == ptx::Type::F32 || access.type == ptx::Type::F64;
+    const unsigned width = access.register_bytes() * 8;
+    const std::string list = register_list(access);
+    const std::string space = access.space.empty() ? "global" : access.space;
+    std::string text = fmt::format(
+        ".visible .entry access{}(.param .u64 input, .param .u64 output, .param .align 16 .b8 "
+        "bytes[32])\n{{\n"
+        "  .reg .b64 %in, %out, %at, %offset; .reg .b32 %byte, %thread; .reg .{}{} %v<4>;\n"
+        "  .shared .align 16 .b8 shared_bytes[{}]; .local .align 16 .b8 local_bytes[32];\n"
+        "  ld.param.u64 %in, [input]; ld.param.u64 %out, [output]; mov.u32 %thread, %tid.x;\n"
+        "  mul.wide.u32 %offset, %thread, {}; cvta.to.global.u64 %in, %in; add.u64 %in, %in, %offset;\n"
+        "  add.u64 %out, %out, %offset;\n",
+        index, real ? "f" : "b", width, kThreads * kSlot, kSlot);
+    if (space == "shared") text += "  mov.u64 %at, shared_bytes; add.u64 %at, %at, %offset;\n";
+    if (space == "local") text += "  mov.u64 %at, local_bytes;\n";
+    if (space == "const") text += "  mov.u64 %at, constant_bytes; add.u64 %at, %at, %offset;\n";
+    if (access.load) {
+        std::string_view from = space == "global" ? "%in" : space == "param" ? "bytes" : "%at";
+        if (space == "shared" || space == "local")
+            text += copy_bytes("ld.global", "%in", "st." + space, "%at", 16);
+        text += fmt::format("  {} {}, [{}];\n", access.opcode, list, from);
+        for (unsigned i = 0; i < access.count; ++i)
+            text += fmt::format("  st.global.b{} [%out+{}], %v{};\n", width, i * width / 8, i);
+    } else {
+        for (unsigned i = 0; i < access.count; ++i)
+            text += access.bytes() < 4
+                        ? fmt::format("  ld.global.u{} %v{}, [%in+{}];\n", access.bytes() * 8, i,
+                                      i * access.bytes())
+                        : fmt::format("  ld.global.b{} %v{}, [%in+{}];\n", width, i, i * access.bytes());
+        const unsigned bytes = access.bytes() * access.count;
+        if (space == "param") {
+            text += fmt::format(
+                "  {{ .param .b64 to; .param .align 16 .b8 what[16]; st.param.b64 [to], %out;\n"
+                "  {} [what], {}; call.uni put{}, (to, what); }}\n",
+                access.opcode, list, bytes);
+        } else {
+            text += fmt::format("  {} [{}], {};\n", access.opcode, space == "global" ? "%out" : "%at", list);
+            if (space != "global") text += copy_bytes("ld." + space, "%at", "st.global", "%out", bytes);
+        }
+    }
+    return text + "  ret;\n}\n";
+}
+
+std::string put_function(unsigned bytes) {
+    return fmt::format(
+               ".func put{}(.param .b64 to, .param .align 16 .b8 what[16])\n{{\n"
+               "  .reg .b64 %out; .reg .b32 %byte; ld.param.b64 %out, [to];\n",
+               bytes) +
+           copy_bytes("ld.param", "what", "st.global", "%out", bytes) + "  ret;\n}\n";
+}
+
+// What the bytes at `from` become in registers.
+std::vector<std::uint8_t> loaded(const Access& access, const std::uint8_t* from) {
+    std::vector<std::uint8_t> result;
+    for (unsigned i = 0; i < access.count; ++i) {
+        const std::uint8_t* element = from + i * access.bytes();
+        const bool negative = ptx::is_signed(access.type) && element[access.bytes() - 1] >= 0x80;
+        for (unsigned b = 0; b < access.register_bytes(); ++b)
+            result.push_back(b < access.bytes() ? element[b] : negative ? 0xff : 0);
+    }
+    return result;
+}
+
+TEST_CASE("every load and store of the table moves its bytes and no others") {
+    std::vector<Access> accesses;
+    for (std::string_view opcode : table_of_run())
+        if (Access access; parse(opcode, access)) accesses.push_back(access);
+    REQUIRE(accesses.size() > 100);
+
+    std::uint8_t bytes[kThreads * kSlot];
+    for (unsigned i = 0; i < sizeof bytes; ++i) bytes[i] = static_cast<std::uint8_t>(0x81 + 37 * i);
+    std::string text = fmt::format(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.func together() {{ ret; }}\n"
+        ".const .align 16 .b8 constant_bytes[{}] = {{{}}};\n",
+        sizeof bytes, fmt::join(bytes, ", "));
+    text += put_function(4) + put_function(8);
+    for (unsigned i = 0; i < accesses.size(); ++i) {
+        std::string kernel = kernel_of(accesses[i], i);
+        kernel.insert(kernel.find("  ret;"), "  mov.u64 %at, together;\n");
+        text += kernel;
+    }
+    const Module module(text);
+    const DeviceMemory input(sizeof bytes), output(sizeof bytes);
+    std::memcpy(input.as<char>(), bytes, sizeof bytes);
+    struct Parameter {
+        alignas(16) std::uint8_t bytes[32];
+    } parameter;
+    std::memcpy(parameter.bytes, bytes, sizeof parameter.bytes);
+
+    for (unsigned i = 0; i < accesses.size(); ++i) {
+        const Access& access = accesses[i];
+        CAPTURE(access.opcode);
+        std::memset(output.as<char>(), 0x5a, sizeof bytes);
+        const std::string name = fmt::format("access{}", i);
+        const Result result = run(module, name, 1, kThreads, input.address(), output.address(), parameter);
+        REQUIRE_MESSAGE(result.outcome == exec::Outcome::Finished, result.message);
+        for (unsigned thread = 0; thread < kThreads; ++thread) {
+            const std::uint8_t* from =
+                access.space == "param" && access.load ? bytes : bytes + thread * kSlot;
+            std::vector<std::uint8_t> wanted =
+                access.load ? loaded(access, from)
+                            : std::vector<std::uint8_t>(from, from + access.bytes() * access.count);
+            wanted.resize(kSlot, 0x5a);
+            const auto* out = output.as<std::uint8_t>() + thread * kSlot;
+            CHECK(std::vector<std::uint8_t>(out, out + kSlot) == wanted);
+        }
+    }
+}
+
+TEST_CASE("what the table lists as refused is refused by its name, and spoils no other kernel") {
+    REQUIRE_FALSE(table_of_refused().empty());
+    std::string text = ".version 8.0\n.target sm_80\n.address_size 64\n.entry fine() { ret; }\n";
+    for (std::size_t i = 0; i < table_of_refused().size(); ++i)
+        text += fmt::format(
+            ".entry refused{}() {{ .reg .b32 %r<4>; .reg .b64 %rd<2>; {} {{%r0, %r1}}, [%rd0], %r2; ret; "
+            "}}\n",
+            i, table_of_refused()[i]);
+    const Module module(text);
+    for (std::size_t i = 0; i < table_of_refused().size(); ++i)
+        CHECK(module.kernel(fmt::format("refused{}", i)).unsupported == table_of_refused()[i]);
+    CHECK(run(module, "fine", 1, 1).outcome == exec::Outcome::Finished);
+}
+
+}  // namespace
+}  // namespace simcuda::testing

@@ -1,0 +1,77 @@
+// cp.async and mbarrier. A copy is made when it is issued, which is one of the times a GPU may make it; so
+// groups are complete at once, and what arrives on behalf of copies arrives at once.
+#include "tools/simcuda/ptx/emit_line.h"
+
+namespace simcuda::ptx {
+
+// cp.async.{ca cg}.shared.global [to], [from], bytes {, source bytes or predicate to ignore it} {, policy}
+void FunctionEmitter::emit_async_copy(const Instruction& instruction) {
+    const auto& operands = instruction.operands;
+    if (instruction.has("mbarrier")) {
+        allow(instruction, "async mbarrier arrive noinc shared shared::cta");
+        expect_operands(instruction, 1, 1);
+        // Without .noinc the arrival has first been added to those expected.
+        if (!instruction.has("noinc")) return;
+        Space space = space_of(instruction);
+        line("    sc_mbarrier_arrive({}, 1, 0);", host_address(operands[0], space));
+        return;
+    }
+    if (instruction.has("commit_group") || instruction.has("wait_all") || instruction.has("wait_group"))
+        return allow(instruction, "async commit_group wait_all wait_group");
+    allow(instruction, "async ca cg shared shared::cta global L2::cache_hint L2::64B L2::128B L2::256B");
+    if (!instruction.has("ca") && !instruction.has("cg")) refuse(instruction);
+    const std::size_t policy = instruction.has("L2::cache_hint");
+    expect_operands(instruction, 3 + policy, 4 + policy);
+    Space shared = Space::Shared;
+    Space global = Space::Global;
+    line("    {{ const u64 to = {}, from = {}; const u32 bytes = {};", host_address(operands[0], shared),
+         host_address(operands[1], global), read(operands[2], Type::U32));
+    std::string given = "bytes";
+    if (operands.size() == 4 + policy) {
+        const bool ignores =
+            operands[3].kind == Operand::Kind::Register && register_of(operands[3]).type == Type::Pred;
+        given = ignores ? fmt::format("{} ? 0 : bytes", read(operands[3], Type::Pred))
+                        : read(operands[3], Type::U32);
+    }
+    line("    sc_async_copy(to, from, bytes, {}); }}", given);
+}
+
+// Barriers in shared memory, completed in phases.
+void FunctionEmitter::emit_memory_barrier(const Instruction& instruction) {
+    allow(instruction,
+          "init inval arrive arrive_drop test_wait try_wait pending_count parity noComplete shared "
+          "shared::cta release "
+          "acquire relaxed cta");
+    const auto& operands = instruction.operands;
+    if (instruction.has("pending_count")) {
+        expect_operands(instruction, 2, 2);
+        return write(operands[0], Type::B32, fmt::format("{} & 0xfffff", read(operands[1], Type::B64)));
+    }
+    Space space = space_of(instruction);
+    if (instruction.has("init")) {
+        expect_operands(instruction, 2, 2);
+        line("    *(u64*)({}) = {} * 0x100001ul;", host_address(operands[0], space),
+             read(operands[1], Type::U32));
+    } else if (instruction.has("inval")) {
+        expect_operands(instruction, 1, 1);
+        line("    *(u64*)({}) = 0;", host_address(operands[0], space));
+    } else if (instruction.has("arrive") || instruction.has("arrive_drop")) {
+        expect_operands(instruction, 2, 3);
+        const std::string count = operands.size() == 3 ? read(operands[2], Type::U32) : "1";
+        write(operands[0], Type::B64,
+              fmt::format("sc_mbarrier_arrive({}, {}, {})", host_address(operands[1], space), count,
+                          instruction.has("arrive_drop") ? count : "0"));
+    } else if (instruction.has("test_wait") || instruction.has("try_wait")) {
+        // try_wait may name a time to wait at most; it may also return before.
+        expect_operands(instruction, 3, instruction.has("try_wait") ? 4 : 3);
+        const std::string phase = fmt::format("*(u64*)({}) >> 40", host_address(operands[1], space));
+        write(operands[0], Type::Pred,
+              instruction.has("parity")
+                  ? fmt::format("(({} ^ {}) & 1) != 0", phase, read(operands[2], Type::U32))
+                  : fmt::format("({}) != ({} >> 40)", phase, read(operands[2], Type::B64)));
+    } else {
+        refuse(instruction);
+    }
+}
+
+}  // namespace simcuda::ptx
