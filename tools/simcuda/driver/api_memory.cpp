@@ -12,11 +12,6 @@ namespace {
 
 constexpr std::uint64_t kPitchUnit = 512;
 
-// Waits for all work that could use the memory. A failed context has none left.
-void finish_work_on(const Region& region) {
-    for (const auto& context : contexts_of(*region.device)) synchronize(*context);
-}
-
 CUresult free_device(CUdeviceptr address) {
     if (address == 0) return CUDA_SUCCESS;
     const RegionPtr region = memory_map().find(address);

@@ -1,6 +1,7 @@
 #include "tools/simcuda/driver/context.h"
 
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/array.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/knobs.h"
@@ -101,6 +102,7 @@ void Context::at_destroy(std::function<void()> action) {
 void Context::destroy() {
     synchronize(*this);
     forget_streams(*this);
+    forget_arrays(*this);
     std::vector<std::function<void()>> actions;
     {
         std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 
 #include "tools/simcuda/address.h"
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/array.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/memory.h"
@@ -42,12 +43,27 @@ struct Side {
     CUmemorytype type;
     const void* host;
     CUdeviceptr device;
+    CUarray array;
     std::size_t x, y, z, lod, pitch, height;
 };
 
+// An array knows its pitch and height.
+CopyEnd array_side(const Side& side, const CopyOp& copy) {
+    const auto array = checked_array(side.array);
+    require(side.x % array->element_bytes == 0, CUDA_ERROR_INVALID_VALUE);
+    const auto within = [](std::size_t start, std::size_t extent, std::size_t limit) {
+        return start <= limit && extent <= limit - start;
+    };
+    require(within(side.x, copy.width, array->row_bytes()) && within(side.y, copy.height, array->rows()) &&
+                within(side.z, copy.depth, array->slices()),
+            CUDA_ERROR_INVALID_VALUE);
+    const std::uint64_t offset = (side.z * array->rows() + side.y) * array->pitch + side.x;
+    return {Place::Device, array->memory->address + offset, array->pitch, array->rows()};
+}
+
 CopyEnd side_end(const Context& context, const Side& side, const CopyOp& copy) {
-    require(side.type != CU_MEMORYTYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
     require(side.lod == 0, CUDA_ERROR_INVALID_VALUE);
+    if (side.type == CU_MEMORYTYPE_ARRAY) return array_side(side, copy);
     CopyEnd end;
     end.pitch = side.pitch != 0 ? side.pitch : side.x + copy.width;
     end.slice_rows = side.height != 0 ? side.height : side.y + copy.height;
@@ -143,13 +159,17 @@ CopyOp pitched_copy(const Context& context, const CUDA_MEMCPY3D& p) {
     copy.height = p.Height;
     copy.depth = p.Depth;
     if (total(copy) == 0) return copy;
+    if (p.srcMemoryType == CU_MEMORYTYPE_ARRAY && p.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+        require(checked_array(p.srcArray)->element_bytes == checked_array(p.dstArray)->element_bytes,
+                CUDA_ERROR_INVALID_VALUE);
+    }
     copy.from = side_end(context,
-                         {p.srcMemoryType, p.srcHost, p.srcDevice, p.srcXInBytes, p.srcY, p.srcZ, p.srcLOD,
-                          p.srcPitch, p.srcHeight},
+                         {p.srcMemoryType, p.srcHost, p.srcDevice, p.srcArray, p.srcXInBytes, p.srcY, p.srcZ,
+                          p.srcLOD, p.srcPitch, p.srcHeight},
                          copy);
     copy.to = side_end(context,
-                       {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstXInBytes, p.dstY, p.dstZ, p.dstLOD,
-                        p.dstPitch, p.dstHeight},
+                       {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes, p.dstY, p.dstZ,
+                        p.dstLOD, p.dstPitch, p.dstHeight},
                        copy);
     return copy;
 }

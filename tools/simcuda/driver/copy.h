@@ -19,8 +19,8 @@ CopyEnd any_end(const Context& context, CUdeviceptr address, std::uint64_t span)
 
 CopyOp linear_copy(const CopyEnd& to, const CopyEnd& from, std::size_t bytes);
 
-// Pitched copies. Throw Failure: CUDA_ERROR_INVALID_VALUE for bad geometry, CUDA_ERROR_NOT_SUPPORTED for
-// arrays.
+// Pitched copies, and those of arrays. Throw Failure: CUDA_ERROR_INVALID_VALUE for bad geometry,
+// CUDA_ERROR_INVALID_HANDLE for what is no array.
 CopyOp pitched_copy(const Context& context, const CUDA_MEMCPY3D& copy);
 CUDA_MEMCPY3D as_3d(const CUDA_MEMCPY2D& copy);
 

@@ -4,6 +4,7 @@
 
 #include "tools/simcuda/address.h"
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/array.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/event.h"
@@ -38,10 +39,18 @@ struct ApiEnd {
     CUmemorytype type;
     CUdeviceptr device;
     const void* host;
+    CUarray array = nullptr;
+    std::size_t x = 0, y = 0, z = 0;  // in the array; x in bytes
 };
 
 ApiEnd api_end(const CopyEnd& end) {
-    if (end.place == Place::Device) return {CU_MEMORYTYPE_DEVICE, end.address, nullptr};
+    if (end.place == Place::Device) {
+        const auto array = array_at(end.address);
+        if (array == nullptr) return {CU_MEMORYTYPE_DEVICE, end.address, nullptr};
+        const std::size_t offset = end.address - array->memory->address, row = offset / array->pitch;
+        return {CU_MEMORYTYPE_ARRAY, 0, nullptr, array->handle(), offset % array->pitch, row % array->rows(),
+                row / array->rows()};
+    }
     // Host-located VMM memory is named by its device address.
     if (CUdeviceptr device = end.address + kDeviceToHost;
         device >= kDeviceWindowBegin && device < kDeviceWindowEnd) {
@@ -57,11 +66,19 @@ CUDA_MEMCPY3D api_copy(const CopyOp& op) {
     copy.srcMemoryType = from.type;
     copy.srcDevice = from.device;
     copy.srcHost = from.host;
+    copy.srcArray = from.array;
+    copy.srcXInBytes = from.x;
+    copy.srcY = from.y;
+    copy.srcZ = from.z;
     copy.srcPitch = op.from.pitch;
     copy.srcHeight = op.from.slice_rows;
     copy.dstMemoryType = to.type;
     copy.dstDevice = to.device;
     copy.dstHost = const_cast<void*>(to.host);
+    copy.dstArray = to.array;
+    copy.dstXInBytes = to.x;
+    copy.dstY = to.y;
+    copy.dstZ = to.z;
     copy.dstPitch = op.to.pitch;
     copy.dstHeight = op.to.slice_rows;
     copy.WidthInBytes = op.width;

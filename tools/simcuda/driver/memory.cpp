@@ -11,6 +11,7 @@
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/host_pages.h"
+#include "tools/simcuda/driver/stream.h"
 #include "tools/simcuda/driver/vmm.h"
 
 namespace simcuda::driver {
@@ -30,6 +31,7 @@ bool Region::on_host() const {
         case Kind::Device:
         case Kind::Async:
         case Kind::Managed:
+        case Kind::Array:
             return false;
         case Kind::Pinned:
         case Kind::Registered:
@@ -176,10 +178,15 @@ void unregister_host(std::uint64_t address) {
     dispose(*region);
 }
 
+void finish_work_on(const Region& region) {
+    for (const auto& context : contexts_of(*region.device)) synchronize(*context);
+}
+
 void dispose(const Region& region) {
     switch (region.kind) {
         case Region::Kind::Device:
         case Region::Kind::Async:
+        case Region::Kind::Array:
             make_inaccessible(host_side(region.address), region.physical->bytes());
             address_space().release(region.address, region.physical->bytes() + kPage);
             break;

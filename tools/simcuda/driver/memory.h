@@ -27,6 +27,7 @@ struct Region {
         Registered,  // cuMemHostRegister
         Managed,     // cuMemAllocManaged
         Mapping,     // cuMemMap
+        Array,       // cuArrayCreate; programs do not know the address
     };
 
     Kind kind = Kind::Device;
@@ -84,6 +85,9 @@ RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, R
 // cuMemHostRegister/Unregister.
 void register_host(Context& context, std::uint64_t address, std::uint64_t bytes, unsigned flags);
 void unregister_host(std::uint64_t address);
+
+// Waits for all work that could use the memory. A failed context has none left.
+void finish_work_on(const Region& region);
 
 // Ends a region's life: unmaps it; the memory returns to its pool with the last reference. The region must be
 // out of the map already.

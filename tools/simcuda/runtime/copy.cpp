@@ -1,8 +1,6 @@
 // cudaMemcpy* between pointers, pitched memory and arrays, in both forms.
 #include "tools/simcuda/runtime/copy.h"
 
-#include <algorithm>
-
 namespace simcuda::runtime {
 namespace {
 
@@ -19,51 +17,6 @@ template <Form form>
 cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                          cudaStream_t stream) {
     return run([&](const Driver& cu) { return copy_1d_async<form>(cu, to, from, bytes, kind, stream); });
-}
-
-CUDA_MEMCPY2D pitched_copy(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                           std::size_t width, std::size_t height, cudaMemcpyKind kind) {
-    require(width <= to_pitch && width <= from_pitch, cudaErrorInvalidPitchValue);
-    CUDA_MEMCPY2D copy{};
-    copy.srcMemoryType = memory_types(kind).from;
-    copy.srcHost = from;
-    copy.srcDevice = device(from);
-    copy.srcPitch = from_pitch;
-    copy.dstMemoryType = memory_types(kind).to;
-    copy.dstHost = to;
-    copy.dstDevice = device(to);
-    copy.dstPitch = to_pitch;
-    copy.WidthInBytes = width;
-    copy.Height = height;
-    return copy;
-}
-
-CUDA_MEMCPY2D to_array(CUDA_MEMCPY2D copy, cudaArray_const_t array, std::size_t x, std::size_t y) {
-    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-    copy.dstArray = reinterpret_cast<CUarray>(const_cast<cudaArray_t>(array));
-    copy.dstXInBytes = x;
-    copy.dstY = y;
-    return copy;
-}
-
-CUDA_MEMCPY2D from_array(CUDA_MEMCPY2D copy, cudaArray_const_t array, std::size_t x, std::size_t y) {
-    copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-    copy.srcArray = reinterpret_cast<CUarray>(const_cast<cudaArray_t>(array));
-    copy.srcXInBytes = x;
-    copy.srcY = y;
-    return copy;
-}
-
-template <Form form>
-CUresult copy_2d(const Driver& cu, const CUDA_MEMCPY2D& copy) {
-    if (copy.WidthInBytes == 0 || copy.Height == 0) return CUDA_SUCCESS;
-    return RT_DRIVER(cu, form, cuMemcpy2DUnaligned_v2, _ptds)(&copy);
-}
-
-template <Form form>
-CUresult copy_2d_async(const Driver& cu, const CUDA_MEMCPY2D& copy, cudaStream_t stream) {
-    if (copy.WidthInBytes == 0 || copy.Height == 0) return CUDA_SUCCESS;
-    return RT_DRIVER(cu, form, cuMemcpy2DAsync_v2, _ptsz)(&copy, stream);
 }
 
 template <Form form>
@@ -132,53 +85,6 @@ cudaError_t memcpy_2d_array_to_array(cudaArray_t to, std::size_t to_x, std::size
     });
 }
 
-// The old linear forms: bytes in the order of the array's rows, which may begin and end inside one.
-template <class CopyRows>
-CUresult by_rows(const Driver& cu, cudaArray_const_t array, std::size_t x, std::size_t y, std::size_t bytes,
-                 CopyRows copy_rows) {
-    auto handle = reinterpret_cast<CUarray>(const_cast<cudaArray_t>(array));
-    CUDA_ARRAY3D_DESCRIPTOR descriptor{};
-    require(cu.cuArray3DGetDescriptor_v2(&descriptor, handle));
-    std::size_t row = descriptor.Width * element_bytes(cu, handle);
-    std::size_t done = 0;
-    while (done < bytes) {
-        std::size_t left = bytes - done;
-        bool whole = x == 0 && left >= row;
-        std::size_t width = whole ? row : std::min(left, row - x);
-        std::size_t height = whole ? left / row : 1;
-        CUresult result = copy_rows(x, y, done, width, height);
-        if (result != CUDA_SUCCESS) return result;
-        done += width * height;
-        y += height;
-        x = 0;
-    }
-    return CUDA_SUCCESS;
-}
-
-template <Form form>
-cudaError_t memcpy_to_array(cudaArray_t array, std::size_t x, std::size_t y, const void* from,
-                            std::size_t bytes, cudaMemcpyKind kind) {
-    return run([&](const Driver& cu) {
-        return by_rows(cu, array, x, y, bytes, [&](auto at_x, auto at_y, auto done, auto width, auto height) {
-            auto copy = pitched_copy(nullptr, width, static_cast<const char*>(from) + done, width, width,
-                                     height, kind);
-            return copy_2d<form>(cu, to_array(copy, array, at_x, at_y));
-        });
-    });
-}
-
-template <Form form>
-cudaError_t memcpy_from_array(void* to, cudaArray_const_t array, std::size_t x, std::size_t y,
-                              std::size_t bytes, cudaMemcpyKind kind) {
-    return run([&](const Driver& cu) {
-        return by_rows(cu, array, x, y, bytes, [&](auto at_x, auto at_y, auto done, auto width, auto height) {
-            auto copy =
-                pitched_copy(static_cast<char*>(to) + done, width, nullptr, width, width, height, kind);
-            return copy_2d<form>(cu, from_array(copy, array, at_x, at_y));
-        });
-    });
-}
-
 bool empty(const cudaExtent& extent) {
     return extent.width == 0 || extent.height == 0 || extent.depth == 0;
 }
@@ -203,6 +109,54 @@ cudaError_t memcpy_3d_async(const cudaMemcpy3DParms* parameters, cudaStream_t st
     });
 }
 
+CUDA_MEMCPY3D_PEER to_driver(const Driver& cu, const cudaMemcpy3DPeerParms* p) {
+    require(p != nullptr, cudaErrorInvalidValue);
+    const CUDA_MEMCPY3D copy =
+        to_driver(cu, cudaMemcpy3DParms{p->srcArray, p->srcPos, p->srcPtr, p->dstArray, p->dstPos, p->dstPtr,
+                                        p->extent, cudaMemcpyDeviceToDevice});
+    CUDA_MEMCPY3D_PEER out{};
+    out.srcXInBytes = copy.srcXInBytes;
+    out.srcY = copy.srcY;
+    out.srcZ = copy.srcZ;
+    out.srcMemoryType = copy.srcMemoryType;
+    out.srcDevice = copy.srcDevice;
+    out.srcArray = copy.srcArray;
+    out.srcContext = primary_context(cu, p->srcDevice);
+    out.srcPitch = copy.srcPitch;
+    out.srcHeight = copy.srcHeight;
+    out.dstXInBytes = copy.dstXInBytes;
+    out.dstY = copy.dstY;
+    out.dstZ = copy.dstZ;
+    out.dstMemoryType = copy.dstMemoryType;
+    out.dstDevice = copy.dstDevice;
+    out.dstArray = copy.dstArray;
+    out.dstContext = primary_context(cu, p->dstDevice);
+    out.dstPitch = copy.dstPitch;
+    out.dstHeight = copy.dstHeight;
+    out.WidthInBytes = copy.WidthInBytes;
+    out.Height = copy.Height;
+    out.Depth = copy.Depth;
+    return out;
+}
+
+template <Form form>
+cudaError_t memcpy_3d_peer(const cudaMemcpy3DPeerParms* parameters) {
+    return run([&](const Driver& cu) {
+        const CUDA_MEMCPY3D_PEER copy = to_driver(cu, parameters);
+        if (empty(parameters->extent)) return CUDA_SUCCESS;
+        return RT_DRIVER(cu, form, cuMemcpy3DPeer, _ptds)(&copy);
+    });
+}
+
+template <Form form>
+cudaError_t memcpy_3d_peer_async(const cudaMemcpy3DPeerParms* parameters, cudaStream_t stream) {
+    return run([&](const Driver& cu) {
+        const CUDA_MEMCPY3D_PEER copy = to_driver(cu, parameters);
+        if (empty(parameters->extent)) return CUDA_SUCCESS;
+        return RT_DRIVER(cu, form, cuMemcpy3DPeerAsync, _ptsz)(&copy, stream);
+    });
+}
+
 }  // namespace
 }  // namespace simcuda::runtime
 
@@ -217,10 +171,10 @@ RT_EXPORT_STREAM(cudaMemcpy2DToArrayAsync, _ptsz, memcpy_2d_to_array_async)
 RT_EXPORT_STREAM(cudaMemcpy2DFromArray, _ptds, memcpy_2d_from_array)
 RT_EXPORT_STREAM(cudaMemcpy2DFromArrayAsync, _ptsz, memcpy_2d_from_array_async)
 RT_EXPORT_STREAM(cudaMemcpy2DArrayToArray, _ptds, memcpy_2d_array_to_array)
-RT_EXPORT_STREAM(cudaMemcpyToArray, _ptds, memcpy_to_array)
-RT_EXPORT_STREAM(cudaMemcpyFromArray, _ptds, memcpy_from_array)
 RT_EXPORT_STREAM(cudaMemcpy3D, _ptds, memcpy_3d)
 RT_EXPORT_STREAM(cudaMemcpy3DAsync, _ptsz, memcpy_3d_async)
+RT_EXPORT_STREAM(cudaMemcpy3DPeer, _ptds, memcpy_3d_peer)
+RT_EXPORT_STREAM(cudaMemcpy3DPeerAsync, _ptsz, memcpy_3d_peer_async)
 
 cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device, std::size_t bytes) {
     return run([&](const Driver& cu) {

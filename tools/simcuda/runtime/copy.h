@@ -18,6 +18,13 @@ cudaMemcpy3DParms to_runtime(const Driver& cu, const CUDA_MEMCPY3D& copy);
 // A 1D copy as graph nodes hold it.
 CUDA_MEMCPY3D linear_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 
+// A 2D copy between pointers; then its ends may be put into arrays, at column `x` (in bytes) of row `y`.
+// Throws cudaErrorInvalidPitchValue.
+CUDA_MEMCPY2D pitched_copy(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                           std::size_t width, std::size_t height, cudaMemcpyKind kind);
+CUDA_MEMCPY2D to_array(CUDA_MEMCPY2D copy, cudaArray_const_t array, std::size_t x, std::size_t y);
+CUDA_MEMCPY2D from_array(CUDA_MEMCPY2D copy, cudaArray_const_t array, std::size_t x, std::size_t y);
+
 // Bytes of an array's element. Throws Failure.
 std::size_t element_bytes(const Driver& cu, CUarray array);
 
@@ -58,6 +65,18 @@ CUresult copy_1d_async(const Driver& cu, void* to, const void* from, std::size_t
             return RT_DRIVER(cu, form, cuMemcpyAsync, _ptsz)(as<CUdeviceptr>(to), as<CUdeviceptr>(from),
                                                              bytes, stream);
     }
+}
+
+template <Form form>
+CUresult copy_2d(const Driver& cu, const CUDA_MEMCPY2D& copy) {
+    if (copy.WidthInBytes == 0 || copy.Height == 0) return CUDA_SUCCESS;
+    return RT_DRIVER(cu, form, cuMemcpy2DUnaligned_v2, _ptds)(&copy);
+}
+
+template <Form form>
+CUresult copy_2d_async(const Driver& cu, const CUDA_MEMCPY2D& copy, cudaStream_t stream) {
+    if (copy.WidthInBytes == 0 || copy.Height == 0) return CUDA_SUCCESS;
+    return RT_DRIVER(cu, form, cuMemcpy2DAsync_v2, _ptsz)(&copy, stream);
 }
 
 }  // namespace simcuda::runtime

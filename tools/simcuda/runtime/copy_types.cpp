@@ -52,6 +52,39 @@ MemoryTypes memory_types(cudaMemcpyKind kind) {
     throw Failure{cudaErrorInvalidMemcpyDirection};
 }
 
+CUDA_MEMCPY2D pitched_copy(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                           std::size_t width, std::size_t height, cudaMemcpyKind kind) {
+    require(width <= to_pitch && width <= from_pitch, cudaErrorInvalidPitchValue);
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = memory_types(kind).from;
+    copy.srcHost = from;
+    copy.srcDevice = reinterpret_cast<CUdeviceptr>(from);
+    copy.srcPitch = from_pitch;
+    copy.dstMemoryType = memory_types(kind).to;
+    copy.dstHost = to;
+    copy.dstDevice = reinterpret_cast<CUdeviceptr>(to);
+    copy.dstPitch = to_pitch;
+    copy.WidthInBytes = width;
+    copy.Height = height;
+    return copy;
+}
+
+CUDA_MEMCPY2D to_array(CUDA_MEMCPY2D copy, cudaArray_const_t array, std::size_t x, std::size_t y) {
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = reinterpret_cast<CUarray>(const_cast<cudaArray_t>(array));
+    copy.dstXInBytes = x;
+    copy.dstY = y;
+    return copy;
+}
+
+CUDA_MEMCPY2D from_array(CUDA_MEMCPY2D copy, cudaArray_const_t array, std::size_t x, std::size_t y) {
+    copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.srcArray = reinterpret_cast<CUarray>(const_cast<cudaArray_t>(array));
+    copy.srcXInBytes = x;
+    copy.srcY = y;
+    return copy;
+}
+
 std::size_t element_bytes(const Driver& cu, CUarray array) {
     CUDA_ARRAY3D_DESCRIPTOR descriptor{};
     require(cu.cuArray3DGetDescriptor_v2(&descriptor, array));
