@@ -8,6 +8,7 @@
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/scheduler.h"
 #include "tools/simcuda/driver/stream.h"
+#include "tools/simcuda/driver/texture.h"
 
 namespace simcuda::driver {
 namespace {
@@ -102,6 +103,7 @@ void Context::at_destroy(std::function<void()> action) {
 void Context::destroy() {
     synchronize(*this);
     forget_streams(*this);
+    forget_textures(*this);
     forget_arrays(*this);
     std::vector<std::function<void()>> actions;
     {

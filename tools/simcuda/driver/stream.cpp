@@ -153,6 +153,12 @@ bool is_idle(Stream& stream) {
     return std::all_of(works.begin(), works.end(), [](const WorkPtr& w) { return w == nullptr || w->done; });
 }
 
+bool is_idle(Context& context) {
+    std::lock_guard lock(work_mutex());
+    return std::all_of(context.streams.begin(), context.streams.end(),
+                       [](const auto& stream) { return stream->pending == 0; });
+}
+
 std::shared_ptr<Stream> create_stream(Context& context, unsigned flags, int priority) {
     context.charge(knobs().stream_bytes);
     auto stream = std::make_shared<Stream>(context, Stream::Kind::Created, flags, priority);

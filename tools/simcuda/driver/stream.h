@@ -82,6 +82,7 @@ CUresult wait(Context& context, const WorkPtr& work);
 CUresult synchronize(Stream& stream);
 CUresult synchronize(Context& context);
 
+bool is_idle(Context& context);     // nothing submitted to any of its streams is left
 bool is_done(const WorkPtr& work);  // true for null
 bool is_idle(
     Stream& stream);  // nothing submitted to it (to the legacy stream: nor to what it waits for) is left

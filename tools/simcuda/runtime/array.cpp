@@ -27,7 +27,7 @@ constexpr Row kRows[] = {
 CUDA_ARRAY3D_DESCRIPTOR descriptor(const cudaChannelFormatDesc* channel, const cudaExtent& extent,
                                    unsigned flags) {
     require(channel != nullptr, cudaErrorInvalidValue);
-    const Format format = to_driver(*channel);
+    const Format format = driver_format(*channel);
     return {extent.width, extent.height, extent.depth, format.format, format.channels, flags};
 }
 
@@ -47,7 +47,7 @@ CUmipmappedArray driver_array(cudaMipmappedArray_t array) {
 
 }  // namespace
 
-Format to_driver(const cudaChannelFormatDesc& channel) {
+Format driver_format(const cudaChannelFormatDesc& channel) {
     const int bits[] = {channel.x, channel.y, channel.z, channel.w};
     const auto first_empty = std::find(std::begin(bits), std::end(bits), 0);
     const auto channels = static_cast<unsigned>(first_empty - std::begin(bits));
@@ -62,7 +62,7 @@ Format to_driver(const cudaChannelFormatDesc& channel) {
     return {row->format, channels};
 }
 
-cudaChannelFormatDesc to_runtime(const Format& format) {
+cudaChannelFormatDesc channel_of(const Format& format) {
     const auto row = std::find_if(std::begin(kRows), std::end(kRows),
                                   [&](const Row& r) { return r.format == format.format; });
     require(row != std::end(kRows), cudaErrorNotSupported);
@@ -122,7 +122,7 @@ cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* channel, cudaExtent* extent,
                              cudaArray_t array) {
     return run([&](const Driver& cu) {
         const CUDA_ARRAY3D_DESCRIPTOR found = descriptor_of(cu, array);
-        if (channel != nullptr) *channel = to_runtime(Format{found.Format, found.NumChannels});
+        if (channel != nullptr) *channel = channel_of(Format{found.Format, found.NumChannels});
         if (extent != nullptr) *extent = {found.Width, found.Height, found.Depth};
         if (flags != nullptr) *flags = found.Flags;
         return CUDA_SUCCESS;
@@ -133,7 +133,7 @@ cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc* channel, cudaArray_const_t
     return run([&](const Driver& cu) {
         require(channel != nullptr, cudaErrorInvalidValue);
         const CUDA_ARRAY3D_DESCRIPTOR found = descriptor_of(cu, array);
-        *channel = to_runtime(Format{found.Format, found.NumChannels});
+        *channel = channel_of(Format{found.Format, found.NumChannels});
         return CUDA_SUCCESS;
     });
 }

@@ -12,7 +12,7 @@ struct Format {
 
 // Throw Failure: cudaErrorInvalidChannelDescriptor for what is no element, cudaErrorNotSupported for
 // compressed, planar and normalised ones.
-Format to_driver(const cudaChannelFormatDesc& channel);
-cudaChannelFormatDesc to_runtime(const Format& format);
+Format driver_format(const cudaChannelFormatDesc& channel);
+cudaChannelFormatDesc channel_of(const Format& format);
 
 }  // namespace simcuda::runtime
