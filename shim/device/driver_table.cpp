@@ -137,7 +137,7 @@ std::unique_ptr<Library> open_driver(const std::string& path, std::string& failu
         dlclose(handle);
         return nullptr;
     }
-    return std::make_unique<Library>(handle, path);
+    return std::unique_ptr<Library>(new Library{handle, path});
 }
 
 std::unique_ptr<Library> find_driver() {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <random>
 #include <string>
 #include <thread>
@@ -48,14 +49,17 @@ struct Buffer {
 
 class Worker {
   public:
-    Worker(const Options& options, int index) : options_(options), random_(options.seed * 1000 + index) {}
-
-    void run() {
+    // All workers' first buffers live at once, however fast their threads are: the program needs as much
+    // memory every time.
+    Worker(const Options& options, int index) : options_(options), random_(options.seed * 1000 + index) {
         words_ = static_cast<std::uint32_t>(options_.bytes / 4);
         CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
         CHECK(cudaMallocHost(&pinned_, options_.bytes));
         buffers_.resize(options_.buffers);
         for (Buffer& buffer : buffers_) make(buffer);
+    }
+
+    void run() {
         for (int step = 0; step < options_.steps; ++step) one_step();
         for (Buffer& buffer : buffers_) verify(buffer);
         for (Buffer& buffer : buffers_) release(buffer);
@@ -188,8 +192,10 @@ int main(int argc, char** argv) {
         if (name == "--threads") options.threads = static_cast<int>(value);
         if (name == "--seed") options.seed = static_cast<unsigned>(value);
     }
+    std::deque<Worker> workers;
+    for (int i = 0; i < options.threads; ++i) workers.emplace_back(options, i);
     std::vector<std::thread> threads;
-    for (int i = 0; i < options.threads; ++i) threads.emplace_back([&, i] { Worker(options, i).run(); });
+    for (Worker& worker : workers) threads.emplace_back([&] { worker.run(); });
     for (std::thread& thread : threads) thread.join();
     std::printf("ok\n");
     return 0;
