@@ -145,6 +145,13 @@ $(BUILD)/bench/simcuda_bench: $(call obj,tests/bench/simcuda_bench.cpp tests/ptx
 	@mkdir -p $(@D)
 	$(CXX) -pthread -o $@ $^ -lbenchmark -ldl
 
+$(BUILD)/bench/still/libcuda.so.1: $(call obj,tests/bench/still_driver.cpp)
+	@mkdir -p $(@D)
+	$(CXX) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs
+$(BUILD)/bench/calls: $(call obj,tests/bench/calls.cpp) | $(BUILD)/bench/still/libcuda.so.1
+	@mkdir -p $(@D)
+	$(CXX) -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
+
 $(BUILD)/bench/%: tests/bench/%.cu
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -I. -o $@ $<
@@ -167,7 +174,7 @@ demo: all ## train the demo model: big GPU, small GPU (out of memory), small GPU
 test: all ## run every test
 	@sh tests/run.sh
 
-bench: all $(BENCHES) ## measure, as ratios inside one run
+bench: all $(BENCHES) $(BUILD)/bench/calls ## measure, as ratios inside one run
 	@sh tests/bench.sh
 
 install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install to PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)

@@ -41,6 +41,20 @@ if command -v valgrind >/dev/null 2>&1; then
     without=$(instructions "$(command -v true)")
     with=$(LD_PRELOAD=$shim instructions "$(command -v true)")
     row "start of a process without CUDA, instructions" "$without" "$with" "$(ratio "$with" "$without")"
+
+    # Of one call when everything fits, behind a driver that does nothing, loop and test of the result included.
+    per_call() {
+        few=$(instructions "$build/bench/calls" "$1" 1000)
+        many=$(instructions "$build/bench/calls" "$1" 11000)
+        echo $(((many - few) / 10000))
+    }
+    LD_LIBRARY_PATH=$PWD/$build/bench/still
+    for call in launch copy set upload attribute record; do
+        without=$(per_call "$call")
+        with=$(export LD_PRELOAD="$shim" && per_call "$call")
+        row "$call, everything fits, instructions a call" "$without" "$with" "$(ratio "$with" "$without")"
+    done
+    LD_LIBRARY_PATH=$PWD/$build/sim
 fi
 for program in "$build"/bench/*_bench; do
     [ -x "$program" ] || continue

@@ -94,7 +94,6 @@ lms_driver_slots:
 
 namespace lms::device {
 
-extern "C" __attribute__((visibility("hidden"))) Driver lms_driver_slots;
 extern "C" __attribute__((visibility("hidden"), used)) void* lms_resolve_entry(unsigned index);
 
 namespace {
@@ -106,11 +105,10 @@ struct Library {
     std::string path;
 };
 
-// What loading found, complete before `loaded` is set. Racing loaders agree on the library (the first to
-// publish wins) and then write the same values.
+// What loading found, complete before `driver_loaded` is set. Racing loaders agree on the library (the first
+// to publish wins) and then write the same values.
 std::atomic<const Library*> library{nullptr};
 std::array<std::atomic<void*>, kRowCount> functions{};
-std::atomic<bool> loaded{false};
 thread_local bool loading = false;
 
 std::atomic_ref<void*> slot(std::size_t index) {
@@ -185,12 +183,7 @@ void load() noexcept {
         // Out of host memory: go on as without a driver.
     }
     loading = false;
-    loaded.store(true, std::memory_order_release);
-}
-
-// A call that comes from inside our own dlopen (a driver's constructor) sees what is there so far.
-void ensure_loaded() {
-    if (!loaded.load(std::memory_order_acquire) && !loading) load();
+    driver_loaded.store(true, std::memory_order_release);
 }
 
 CUresult answer_not_supported() {
@@ -230,9 +223,16 @@ void* missing_answer(std::size_t index) {
 
 }  // namespace
 
+std::atomic<bool> driver_loaded{false};
+
+// A call that comes from inside our own dlopen (a driver's constructor) sees what is there so far.
+void load_driver() {
+    if (!driver_loaded.load(std::memory_order_acquire) && !loading) load();
+}
+
 // Where a call through a slot that still holds its stub goes on.
 void* lms_resolve_entry(unsigned index) {
-    ensure_loaded();
+    load_driver();
     void* function = functions[index].load(std::memory_order_relaxed);
     return function != nullptr ? function : missing_answer(index);
 }
@@ -250,11 +250,6 @@ const Row* find_row(std::string_view symbol) {
     return found != nullptr ? found : search(kInterop, std::end(kRows));
 }
 
-const Driver& driver() {
-    ensure_loaded();
-    return lms_driver_slots;
-}
-
 bool driver_available() {
     return driver_handle() != nullptr;
 }
@@ -264,18 +259,18 @@ bool driver_has(Entry entry) {
 }
 
 void* driver_address(Entry entry) {
-    ensure_loaded();
+    load_driver();
     return functions[static_cast<std::size_t>(entry)].load(std::memory_order_relaxed);
 }
 
 void* driver_handle() {
-    ensure_loaded();
+    load_driver();
     const Library* found = library.load();
     return found != nullptr ? found->handle : nullptr;
 }
 
 const char* driver_path() {
-    ensure_loaded();
+    load_driver();
     const Library* found = library.load();
     return found != nullptr ? found->path.c_str() : "";
 }

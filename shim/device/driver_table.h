@@ -8,6 +8,7 @@
 // CUDA_ERROR_NO_DEVICE.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -61,8 +62,16 @@ constexpr const Row& row(Entry entry) {
 // The row of an exported name, or nullptr.
 const Row* find_row(std::string_view symbol);
 
+extern "C" __attribute__((visibility("hidden"))) Driver lms_driver_slots;
+extern std::atomic<bool> driver_loaded;
+void load_driver();
+
 // The driver's functions, loaded if they were not yet. Never throws; any thread.
-const Driver& driver();
+inline const Driver& driver() {
+    if (!driver_loaded.load(std::memory_order_acquire)) [[unlikely]]
+        load_driver();
+    return lms_driver_slots;
+}
 
 // Whether there is a real driver behind the table. Loads it.
 bool driver_available();

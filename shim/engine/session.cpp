@@ -6,6 +6,7 @@
 
 #include "shim/core/chunking.h"
 #include "shim/engine/budget.h"
+#include "shim/engine/calm.h"
 #include "shim/engine/observe.h"
 #include "shim/engine/release.h"
 #include "shim/engine/room.h"
@@ -50,7 +51,15 @@ void note_launch(const State& state, const Work& work, const Hold& hold) {
 }  // namespace
 
 Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking)
-    : gpu_(gpu), port_(std::move(port)), ranking_(std::move(ranking)) {}
+    : gpu_(gpu), port_(std::move(port)), ranking_(std::move(ranking)) {
+    // A trace tells of every launch.
+    if (trace::writer()) calm_gate.close();
+}
+
+Session::~Session() {
+    if (trace::writer()) calm_gate.reopen();
+    if (state_ && state_->under_pressure.load()) calm_gate.reopen();
+}
 
 std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> port,
                                        std::unique_ptr<core::Ranking> ranking, const Settings& settings,
@@ -248,23 +257,15 @@ std::optional<Buffer> Session::buffer_near(core::Address address) {
     return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).bytes};
 }
 
-bool Session::let_through() {
-    // A trace tells of every launch.
-    if (trace::writer()) return false;
-    state_->calm_launches.fetch_add(1);
-    if (!state_->under_pressure.load()) return true;
-    state_->calm_launches.fetch_sub(1);
-    return false;
-}
-
 // From here on launches are looked at. What was let through before may use any buffer, so it counts as opaque
 // work until a fence in each stream that may hold some has passed.
 void Session::begin_pressure(std::unique_lock<std::mutex>& lock) {
     State& state = *state_;
     if (state.under_pressure.exchange(true)) return;
+    calm_gate.close();
     ++state.opaque_pending;
     lock.unlock();
-    while (state.calm_launches.load() > 0) std::this_thread::sleep_for(std::chrono::microseconds(10));
+    while (calm_gate.busy()) std::this_thread::sleep_for(std::chrono::microseconds(10));
     if (per_thread_streams_used()) port_->synchronize();
     std::vector<std::pair<StreamKey, FencePtr>> fences;
     for (const CUstream stream : known_streams()) {

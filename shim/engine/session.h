@@ -47,6 +47,7 @@ struct Buffer {
 // Thread-safe. Calls return what the app is to get.
 class Session {
   public:
+    ~Session();
     // For `gpu`, behind `port`. `settings` outlives the session. Null, and why, when no addresses can be
     // reserved.
     static std::unique_ptr<Session> open(Gpu gpu, std::unique_ptr<device::Port> port,
@@ -74,11 +75,6 @@ class Session {
     // The buffer that name() takes `address` to mean: the one that holds it, and in the gap between two
     // buffers the nearer one, for pointers past the end and to before the start. `bytes` is of its chunks.
     std::optional<Buffer> buffer_near(core::Address address);
-
-    // While nothing moves, work is let through: true, and let_through_done() must follow once it is
-    // submitted.
-    bool let_through();
-    void let_through_done() { state_->calm_launches.fetch_sub(1); }
 
     // Appends what the addresses, or the bytes of a range, belong to. Each buffer is named whole.
     void name(std::span<const core::Address> addresses, std::vector<Need>& needs);

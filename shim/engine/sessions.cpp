@@ -23,8 +23,6 @@ struct Registry {
     Session* opened[kMaxDevices] = {};
     CUdevice devices[kMaxDevices] = {};
     std::atomic<std::size_t> count{0};
-    std::atomic<core::Address> begin{0};
-    std::atomic<core::Address> end{0};
 };
 
 Registry& registry() {
@@ -81,9 +79,9 @@ Session* current_session() {
     all.devices[count] = device;
     // An empty range first, so that no reader sees a wrong one between the two stores.
     const core::Address begin =
-        count == 0 ? session->span_begin() : std::min(all.begin.load(), session->span_begin());
-    all.begin = begin;
-    all.end = std::max(all.end.load(), session->span_end());
+        count == 0 ? session->span_begin() : std::min(detail::span_begin.load(), session->span_begin());
+    detail::span_begin = begin;
+    detail::span_end = std::max(detail::span_end.load(), session->span_end());
     all.count = count + 1;
     return session;
 }
@@ -107,11 +105,6 @@ Session* session_at(core::Address address) {
 std::span<Session* const> sessions() {
     const Registry& all = registry();
     return {all.opened, all.count.load(std::memory_order_acquire)};
-}
-
-Bounds managed_bounds() {
-    const Registry& all = registry();
-    return {all.begin.load(std::memory_order_relaxed), all.end.load(std::memory_order_relaxed)};
 }
 
 }  // namespace lms::engine

@@ -1,6 +1,7 @@
 // The sessions of this process, one per GPU that has managed memory.
 #pragma once
 
+#include <atomic>
 #include <span>
 
 #include "shim/device/cuda_api.h"
@@ -8,6 +9,12 @@
 #include "shim/engine/working_set.h"
 
 namespace lms::engine {
+
+namespace detail {
+// Of all sessions. Here, because every copy compares with them.
+inline constinit std::atomic<core::Address> span_begin{0};
+inline constinit std::atomic<core::Address> span_end{0};
+}  // namespace detail
 
 // Thread-safe. Sessions are opened at the first managed allocation on their GPU and live as long as the
 // process: the order in which libraries exit is not ours.
@@ -29,6 +36,9 @@ Session* session_at(core::Address address);
 std::span<Session* const> sessions();
 
 // A range of addresses that holds all spans; empty where there is none.
-Bounds managed_bounds();
+inline Bounds managed_bounds() {
+    return {detail::span_begin.load(std::memory_order_relaxed),
+            detail::span_end.load(std::memory_order_relaxed)};
+}
 
 }  // namespace lms::engine

@@ -80,10 +80,8 @@ struct State {
     std::vector<Dying> dying;        // oldest first
     std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look
 
-    // Chunks can be used and moved beside each other from here on; before, nothing moves and launches are let
-    // through.
+    // Chunks can be used and moved beside each other from here on; before, nothing moves (engine/calm.h).
     std::atomic<bool> under_pressure{false};
-    std::atomic<std::uint32_t> calm_launches{0};
 };
 
 // A thread among the holders. Made and ended with the session's lock held.

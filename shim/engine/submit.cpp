@@ -79,16 +79,4 @@ CUresult keep_for_good(std::span<const Range> ranges) {
     return keep(ranges, kept);
 }
 
-LetThrough::LetThrough() : sessions_(sessions()) {
-    for (Session* session : sessions_) {
-        if (!session->let_through()) return;
-        ++entered_;
-    }
-    granted_ = true;
-}
-
-LetThrough::~LetThrough() {
-    for (std::size_t i = 0; i < entered_; ++i) sessions_[i]->let_through_done();
-}
-
 }  // namespace lms::engine

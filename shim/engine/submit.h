@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shim/device/cuda_api.h"
+#include "shim/engine/calm.h"
 #include "shim/engine/capture.h"
 #include "shim/engine/sessions.h"
 #include "shim/engine/streams.h"
@@ -62,21 +63,6 @@ class Admission {
     CUresult status_ = CUDA_SUCCESS;
 };
 
-// The sessions' leave to submit without a look, while nothing moves anywhere.
-class LetThrough {
-  public:
-    LetThrough();
-    ~LetThrough();
-    LetThrough(const LetThrough&) = delete;
-    LetThrough& operator=(const LetThrough&) = delete;
-    bool granted() const { return granted_; }
-
-  private:
-    std::span<Session* const> sessions_;
-    std::size_t entered_ = 0;
-    bool granted_ = false;
-};
-
 // Chunks of one session kept on the device until let_go().
 struct KeptIn {
     Session* session;
@@ -108,30 +94,38 @@ CUresult call_with_room(Call&& call, Admissions&& admissions = {}) {
     return relieved ? call() : status;
 }
 
-// Calls `call` without a look at what it reaches, if nothing moves anywhere; `status` is then what it
-// returned. False: it was not called, or the driver had no memory left for it and it must be tried with room
-// made.
+// Calls `call`, which submits work to `stream`, without a look at what it reaches, if nothing moves anywhere;
+// `status` is then what it returned. False: it was not called, or the driver had no memory left for it and it
+// must be tried with room made.
 template <typename Call>
-bool let_through(Call&& call, CUresult& status) {
-    const LetThrough free_pass;
-    if (!free_pass.granted()) return false;
+inline bool let_through(CUstream stream, Call&& call, CUresult& status) {
+    if (stream == CU_STREAM_PER_THREAD) per_thread_stream_used();
+    if (!calm_gate.enter()) return false;
+    struct Leave {
+        ~Leave() { calm_gate.leave(); }
+    };
+    const Leave leave;
     status = call();
-    return status != CUDA_ERROR_OUT_OF_MEMORY;
+    return status != CUDA_ERROR_OUT_OF_MEMORY || sessions().empty();
 }
 
-// Submits work: `look()` gives its Reach and is only asked where something may have to move.
+// Submits work that let_through() did not take; `look()` gives its Reach.
 template <typename Look, typename Call>
-CUresult submit(CUstream stream, Look&& look, Call&& call) {
-    if (sessions().empty()) return call();
-    if (stream == CU_STREAM_PER_THREAD) per_thread_stream_used();
-    CUresult status = CUDA_SUCCESS;
-    if (let_through(call, status)) return status;
+CUresult submit_after_look(CUstream stream, Look&& look, Call&& call) {
     // Captured work does not run now; its graph is looked at when it is launched.
     if (capturing(stream)) return call();
     const Reach reach = look();
     Admission admission(reach);
     if (admission.status() != CUDA_SUCCESS) return admission.status();
     return call_with_room(call, std::span(&admission, 1));
+}
+
+// Submits work: `look()` is only asked where something may have to move.
+template <typename Look, typename Call>
+CUresult submit(CUstream stream, Look&& look, Call&& call) {
+    CUresult status = CUDA_SUCCESS;
+    if (let_through(stream, call, status)) return status;
+    return submit_after_look(stream, look, call);
 }
 
 }  // namespace lms::engine

@@ -31,8 +31,6 @@ struct Registry {
     PointerWords words;
     std::map<Address, Region> regions;              // by their begin
     std::multimap<const void*, Address> variables;  // by owner: their begins
-    std::atomic<bool> any_words{false};
-    std::atomic<bool> any_variables{false};
     // All memory seen that is not managed lies in [begin, end).
     std::atomic<Address> begin{~Address{0}};
     std::atomic<Address> end{0};
@@ -50,10 +48,6 @@ void lower(std::atomic<Address>& value, Address to) {
 void raise(std::atomic<Address>& value, Address to) {
     for (Address now = value.load(); to > now && !value.compare_exchange_weak(now, to);) {
     }
-}
-
-bool in(Bounds bounds, Address address) {
-    return address - bounds.begin < bounds.end - bounds.begin;
 }
 
 // Calls `visit(its address in a, in b)` for each row of two boxes; the shape is a's.
@@ -199,12 +193,12 @@ void note_upload(const Box& to, const Box& from, Effect effect) {
     if (sessions().empty() || bytes_of(to) == 0) return;
     const std::vector<PointerWord> words = Search().words(to, from);
     Registry& all = registry();
-    if (words.empty() && !all.any_words.load()) return;
+    if (words.empty() && !table_words_seen.load()) return;
     const auto allocation = words.empty() ? std::nullopt : allocation_of(to);
     const std::lock_guard lock(all.mutex);
     if (!words.empty()) {
         cover(all, to, allocation);
-        all.any_words = true;
+        table_words_seen = true;
     }
     if (effect == Effect::Replaces) {
         known_again(all, to.begin, to.width);
@@ -216,7 +210,7 @@ void note_upload(const Box& to, const Box& from, Effect effect) {
 void note_copy(const Box& to, const Box& from, Effect effect) {
     if (sessions().empty() || bytes_of(to) == 0) return;
     Registry& all = registry();
-    if (!all.any_words.load() && !all.any_variables.load()) return;
+    if (!any_tables()) return;
     const auto allocation = allocation_of(to);
     const std::lock_guard lock(all.mutex);
     const auto region = region_at(all, to.begin);
@@ -265,7 +259,7 @@ void note_typed(const Box& to, const Box& from, CUmemorytype from_type, Effect e
 
 void note_set(const Box& to) {
     Registry& all = registry();
-    if (!all.any_words.load()) return;
+    if (!table_words_seen.load()) return;
     const std::lock_guard lock(all.mutex);
     known_again(all, to.begin, to.width);
     each_row(to, to, [&](Address row, Address) { all.words.overwrite(row, to.width, {}); });
@@ -278,7 +272,7 @@ void note_unmanaged(Address address, std::uint64_t bytes) {
 
 void note_freed(Address address, std::uint64_t bytes) {
     Registry& all = registry();
-    if (!all.any_words.load()) return;
+    if (!table_words_seen.load()) return;
     const std::lock_guard lock(all.mutex);
     if (bytes > 0) {
         all.words.overwrite(address, bytes, {});
@@ -297,12 +291,12 @@ void note_variable(Address address, std::uint64_t bytes, std::span<const void* c
         region.owners.push_back(owner);
         all.variables.emplace(owner, address);
     }
-    all.any_variables = true;
+    table_variables_seen = true;
 }
 
 void forget_variables(const void* owner) {
     Registry& all = registry();
-    if (!all.any_variables.load()) return;
+    if (!table_variables_seen.load()) return;
     const std::lock_guard lock(all.mutex);
     for (auto it = all.variables.find(owner); it != all.variables.end(); it = all.variables.find(owner)) {
         erase_region(all, all.regions.find(it->second));
@@ -316,7 +310,7 @@ Bounds table_bounds() {
 
 void follow_tables(Reach& reach) {
     Registry& all = registry();
-    if (!all.any_words.load() && !all.any_variables.load()) return;
+    if (!any_tables()) return;
     const std::lock_guard lock(all.mutex);
     const bool names_memory =
         std::ranges::any_of(reach.addresses, [](Address address) { return session_at(address) != nullptr; });

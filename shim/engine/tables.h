@@ -6,6 +6,7 @@
 // it if there is one among these. What kernels write is not seen.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 
@@ -20,6 +21,14 @@ enum class Effect {
     Replaces,
     Adds,  // they may still be there: the copy is part of a graph and its place in time is not known
 };
+
+// Whether any tables, or variables that may be such, are known. Copies and sets of what is no table need not
+// be noted before there are.
+inline constinit std::atomic<bool> table_words_seen{false};
+inline constinit std::atomic<bool> table_variables_seen{false};
+inline bool any_tables() {
+    return table_words_seen.load() || table_variables_seen.load();
+}
 
 // Copied from host memory, which is read.
 void note_upload(const Box& to, const Box& from, Effect effect = Effect::Replaces);

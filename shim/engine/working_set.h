@@ -15,6 +15,10 @@ struct Bounds {
     core::Address end = 0;
 };
 
+inline bool in(Bounds bounds, core::Address address) {
+    return address - bounds.begin < bounds.end - bounds.begin;
+}
+
 // One parameter of a kernel in its parameter block.
 struct Parameter {
     std::size_t offset;  // bytes from the start of the block

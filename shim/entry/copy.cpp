@@ -49,8 +49,9 @@ void note_box(const Copy& copy) {
 // asynchronous forms.
 template <typename Real, typename Copy, typename... Rest>
 CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) {
-    const auto pass = [&] { return real(copy, rest...); };
+    const auto pass = [=] { return real(copy, rest...); };
     CUresult status = CUDA_SUCCESS;
+    if (lms::engine::let_through(stream, pass, status)) return status;
     const Range source = engine::span_of(source_of(*copy));
     const Range destination = engine::span_of(destination_of(*copy));
     Copy first;
@@ -58,7 +59,6 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
     if (lms::engine::capturing(stream) || !too_large({source, destination}) || !halve(*copy, first, second)) {
         return over({source, destination}, stream, pass);
     }
-    if (lms::engine::let_through(pass, status)) return status;
     status = copy_parts(real, &first, stream, rest...);
     return status == CUDA_SUCCESS ? copy_parts(real, &second, stream, rest...) : status;
 }
@@ -74,34 +74,37 @@ CUresult copy_box(Real real, const Copy* copy, CUstream stream, Rest... rest) {
 template <typename Real, typename... Rest>
 CUresult copy_any(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream,
                   Rest... rest) {
-    const CUresult status = linear(to, from, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+    const CUresult status = linear(to, from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
         return real(to + at, from + at, n, rest...);
     });
-    return noted(status, stream, [&] { engine::note_transfer({to, bytes}, {from, bytes}); });
+    if (in(lms::engine::managed_bounds(), from)) {
+        return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
+    }
+    return noted(status, stream, [=] { engine::note_transfer({to, bytes}, {from, bytes}); });
 }
 
 template <typename Real, typename... Rest>
 CUresult copy_within(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream,
                      Rest... rest) {
-    const CUresult status = linear(to, from, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+    const CUresult status = linear(to, from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
         return real(to + at, from + at, n, rest...);
     });
-    return noted(status, stream, [&] { engine::note_copy({to, bytes}, {from, bytes}); });
+    return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
 }
 
 template <typename Real, typename... Rest>
 CUresult copy_in(Real real, CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream,
                  Rest... rest) {
     const CUresult status =
-        linear(to, address_of(from), bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+        linear(to, address_of(from), bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
             return real(to + at, static_cast<const char*>(from) + at, n, rest...);
         });
-    return noted(status, stream, [&] { engine::note_upload({to, bytes}, {address_of(from), bytes}); });
+    return noted(status, stream, [=] { engine::note_upload({to, bytes}, {address_of(from), bytes}); });
 }
 
 template <typename Real, typename... Rest>
 CUresult copy_out(Real real, void* to, CUdeviceptr from, std::size_t bytes, CUstream stream, Rest... rest) {
-    return linear(address_of(to), from, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+    return linear(address_of(to), from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
         return real(static_cast<char*>(to) + at, from + at, n, rest...);
     });
 }
@@ -109,10 +112,10 @@ CUresult copy_out(Real real, void* to, CUdeviceptr from, std::size_t bytes, CUst
 template <typename Real, typename... Rest>
 CUresult copy_peer(Real real, CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                    std::size_t bytes, CUstream stream, Rest... rest) {
-    const CUresult status = linear(to, from, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+    const CUresult status = linear(to, from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
         return real(to + at, to_context, from + at, from_context, n, rest...);
     });
-    return noted(status, stream, [&] { engine::note_copy({to, bytes}, {from, bytes}); });
+    return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Kernel launches.
+#include <type_traits>
+
 #include "shim/device/driver_table.h"
 #include "shim/engine/arguments.h"
 #include "shim/engine/layouts.h"
@@ -25,21 +27,34 @@ Reach look_at(CUfunction function, CUstream stream, void** parameters, void** ex
     return reach;
 }
 
-template <typename Call>
-CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** parameters, void** extra,
-                Call&& call) {
+template <typename... Arguments>
+[[gnu::noinline]] CUresult launch_after_look(CUresult (*real)(Arguments...), CUfunction function,
+                                             CUstream stream, void** parameters, void** extra,
+                                             Arguments... arguments) {
     return guarded([&] {
-        trace::add(trace::counters().launches);
-        const CUstream where = engine::spelt_out(stream, per_thread);
-        return engine::submit(
-            where, [&] { return look_at(function, where, parameters, extra); }, call);
+        return engine::submit_after_look(
+            stream, [&] { return look_at(function, stream, parameters, extra); },
+            [&] { return real(arguments...); });
     });
 }
 
-CUresult launch_ex(decltype(device::Driver::cuLaunchKernelEx) real, const CUlaunchConfig* config,
-                   CUfunction f, void** parameters, void** extra, bool per_thread) {
-    return launch(f, config ? config->hStream : nullptr, per_thread, parameters, extra,
-                  [&] { return real(config, f, parameters, extra); });
+// Calls `real(arguments...)`, which launches `function`. While everything fits a launch costs a few dozen
+// instructions (tests/bench.sh counts them), which is why the rest is a function of its own.
+template <typename... Arguments>
+[[gnu::always_inline]] inline CUresult launch(CUresult (*real)(Arguments...), CUfunction function,
+                                              CUstream stream, bool per_thread, void** parameters,
+                                              void** extra, std::type_identity_t<Arguments>... arguments) {
+    trace::add(trace::counters().launches);
+    const CUstream where = engine::spelt_out(stream, per_thread);
+    CUresult status = CUDA_SUCCESS;
+    if (engine::let_through(
+            where, [&] { return real(arguments...); }, status)) [[likely]]
+        return status;
+    return launch_after_look(real, function, where, parameters, extra, arguments...);
+}
+
+CUstream stream_of(const CUlaunchConfig* config) {
+    return config ? config->hStream : nullptr;
 }
 
 }  // namespace
@@ -51,47 +66,45 @@ using device::driver;
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                         unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                         unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
-    return entry::launch(f, hStream, false, kernelParams, extra, [&] {
-        return driver().cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                       sharedMemBytes, hStream, kernelParams, extra);
-    });
+    return entry::launch(driver().cuLaunchKernel, f, hStream, false, kernelParams, extra, f, gridDimX,
+                         gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+                         kernelParams, extra);
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                              unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                              unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                              void** kernelParams, void** extra) {
-    return entry::launch(f, hStream, true, kernelParams, extra, [&] {
-        return driver().cuLaunchKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                            sharedMemBytes, hStream, kernelParams, extra);
-    });
+    return entry::launch(driver().cuLaunchKernel_ptsz, f, hStream, true, kernelParams, extra, f, gridDimX,
+                         gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+                         kernelParams, extra);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
-    return entry::launch_ex(driver().cuLaunchKernelEx, config, f, kernelParams, extra, false);
+    return entry::launch(driver().cuLaunchKernelEx, f, entry::stream_of(config), false, kernelParams, extra,
+                         config, f, kernelParams, extra);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                                void** extra) {
-    return entry::launch_ex(driver().cuLaunchKernelEx_ptsz, config, f, kernelParams, extra, true);
+    return entry::launch(driver().cuLaunchKernelEx_ptsz, f, entry::stream_of(config), true, kernelParams,
+                         extra, config, f, kernelParams, extra);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                                    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                                    unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                    void** kernelParams) {
-    return entry::launch(f, hStream, false, kernelParams, nullptr, [&] {
-        return driver().cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-                                                  blockDimZ, sharedMemBytes, hStream, kernelParams);
-    });
+    return entry::launch(driver().cuLaunchCooperativeKernel, f, hStream, false, kernelParams, nullptr, f,
+                         gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
+                         hStream, kernelParams);
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                                         unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                         void** kernelParams) {
-    return entry::launch(f, hStream, true, kernelParams, nullptr, [&] {
-        return driver().cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-                                                       blockDimZ, sharedMemBytes, hStream, kernelParams);
-    });
+    return entry::launch(driver().cuLaunchCooperativeKernel_ptsz, f, hStream, true, kernelParams, nullptr, f,
+                         gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
+                         hStream, kernelParams);
 }

@@ -9,21 +9,21 @@ namespace {
 template <typename Value, typename Real, typename... Rest>
 CUresult set(Real real, CUdeviceptr to, Value value, std::size_t count, CUstream stream, Rest... rest) {
     const std::uint64_t bytes = count * sizeof(Value);
-    const CUresult status = linear(to, 0, bytes, stream, [&](std::uint64_t at, std::uint64_t n) {
+    const CUresult status = linear(to, 0, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
         return real(to + at, value, n / sizeof(Value), rest...);
     });
-    return noted(status, stream, [&] { engine::note_set({to, bytes}); });
+    return noted_if_tables(status, stream, [=] { engine::note_set({to, bytes}); });
 }
 
 // Rows of values; halved like 2D copies.
 template <typename Value, typename Real, typename... Rest>
 CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,
                    std::size_t height, CUstream stream, Rest... rest) {
-    const auto pass = [&] { return real(to, pitch, value, width, height, rest...); };
+    const auto pass = [=] { return real(to, pitch, value, width, height, rest...); };
+    CUresult status = CUDA_SUCCESS;
+    if (engine::let_through(stream, pass, status)) return status;
     const engine::Range rows{to, height == 0 ? 0 : (height - 1) * pitch + width * sizeof(Value)};
     if (engine::capturing(stream) || !too_large({rows}) || height <= 1) return over({rows}, stream, pass);
-    CUresult status = CUDA_SUCCESS;
-    if (engine::let_through(pass, status)) return status;
     const std::size_t half = height / 2;
     status = set_parts(real, to, pitch, value, width, half, stream, rest...);
     if (status != CUDA_SUCCESS) return status;
@@ -33,7 +33,7 @@ CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, st
 template <typename Value, typename Real, typename... Rest>
 CUresult set_2d(Real real, CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,
                 std::size_t height, CUstream stream, Rest... rest) {
-    return noted(set_parts(real, to, pitch, value, width, height, stream, rest...), stream, [&] {
+    return noted_if_tables(set_parts(real, to, pitch, value, width, height, stream, rest...), stream, [=] {
         engine::note_set({to, width * sizeof(Value), pitch, height});
     });
 }

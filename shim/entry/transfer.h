@@ -32,13 +32,19 @@ inline std::uint64_t piece_bytes(core::Address a, core::Address b) {
 // What became of a copy or set, once `note` has told engine/tables.h of it if it was submitted. A captured
 // one is noted with its graph.
 template <typename Note>
-CUresult noted(CUresult status, CUstream stream, Note&& note) {
+[[gnu::noinline]] CUresult noted(CUresult status, CUstream stream, Note note) {
     if (status != CUDA_SUCCESS || engine::sessions().empty()) return status;
     guarded([&] {
         if (!engine::capturing(stream)) note();
         return CUDA_SUCCESS;
     });
     return status;
+}
+
+// The same of one that brings in nothing new, only what tables have known before: mostly nothing.
+template <typename Note>
+inline CUresult noted_if_tables(CUresult status, CUstream stream, Note note) {
+    return engine::any_tables() ? noted(status, stream, note) : status;
 }
 
 // Calls with `ranges` on the device: a captured copy or a new graph node, for the driver looks at what its
@@ -52,21 +58,18 @@ CUresult recorded(const std::vector<engine::Range>& ranges, Call&& call) {
     return status;
 }
 
-// Copies `bytes` from `source` to `destination` (either may be any pointer) by `copy(offset, bytes)`: in one
-// go where that is possible, else piece by piece, so that a buffer larger than the GPU can be copied. The
-// pieces run in order, and the last one's status is the copy's.
+// linear() where something may have to move.
 template <typename Copy>
-CUresult linear(core::Address destination, core::Address source, std::uint64_t bytes, CUstream stream,
-                Copy&& copy) {
+[[gnu::noinline]] CUresult linear_after_look(core::Address destination, core::Address source,
+                                             std::uint64_t bytes, CUstream stream, Copy copy) {
     return guarded([&]() -> CUresult {
         if (!is_managed(destination) && !is_managed(source))
             return engine::call_with_room([&] { return copy(0, bytes); });
         if (engine::capturing(stream)) {
             return recorded({{source, bytes}, {destination, bytes}}, [&] { return copy(0, bytes); });
         }
-        CUresult status = CUDA_SUCCESS;
-        if (engine::let_through([&] { return copy(0, bytes); }, status)) return status;
         const std::uint64_t piece = piece_bytes(destination, source);
+        CUresult status = CUDA_SUCCESS;
         std::uint64_t offset = 0;
         do {
             const std::uint64_t n = std::min(piece, bytes - offset);
@@ -83,6 +86,22 @@ CUresult linear(core::Address destination, core::Address source, std::uint64_t b
         } while (status == CUDA_SUCCESS && offset < bytes);
         return status;
     });
+}
+
+// Copies `bytes` from `source` to `destination` (either may be any pointer) by `copy(offset, bytes)`: in one
+// go where that is possible, else piece by piece, so that a buffer larger than the GPU can be copied. The
+// pieces run in order, and the last one's status is the copy's.
+template <typename Copy>
+inline CUresult linear(core::Address destination, core::Address source, std::uint64_t bytes, CUstream stream,
+                       Copy copy) {
+    const engine::Bounds managed = engine::managed_bounds();
+    if (in(managed, destination) || in(managed, source)) {
+        CUresult status = CUDA_SUCCESS;
+        if (engine::let_through(
+                stream, [=] { return copy(0, bytes); }, status)) [[likely]]
+            return status;
+    }
+    return linear_after_look(destination, source, bytes, stream, copy);
 }
 
 // Whether work over `ranges` should be done in parts.

@@ -60,11 +60,6 @@ std::string to_json(const Counters& counters) {
     return json.dump(2) + "\n";
 }
 
-Counters& counters() {
-    static Counters of_process;
-    return of_process;
-}
-
 void write_counters_at_exit(const std::string& path) noexcept {
     if (path.empty() || writing_process.exchange(getpid()) == getpid()) return;
     target = &path;

@@ -49,11 +49,14 @@ inline void raise(Counters::Counter& peak, std::uint64_t value) {
 std::string to_json(const Counters& counters);
 
 // The counters of this process.
-Counters& counters();
+inline constinit Counters counters_of_process;
+inline Counters& counters() {
+    return counters_of_process;
+}
 
-// From now on, when the process exits normally, the counters go to the file `path` ("%p" in it is the process);
-// none if it is empty. Children of fork write nothing unless they call it themselves. Any thread, any number of
-// times: a process's first path counts. `path` must live as long as the process. Never throws.
+// From now on, when the process exits normally, the counters go to the file `path` ("%p" in it is the
+// process); none if it is empty. Children of fork write nothing unless they call it themselves. Any thread,
+// any number of times: a process's first path counts. `path` must live as long as the process. Never throws.
 void write_counters_at_exit(const std::string& path) noexcept;
 
 }  // namespace lms::trace

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "shim/engine/calm.h"
 #include "shim/engine/session.h"
 #include "tests/engine/kernels.h"
 #include "tests/support/fake_port.h"

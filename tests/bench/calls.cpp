@@ -1,0 +1,60 @@
+// calls KIND COUNT: COUNT driver calls of one kind, for counting the instructions of one (tests/bench.sh).
+// The driver behind it does nothing for them (still_driver.cpp), so what is counted is the shim.
+#include <cuda.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+namespace {
+
+void require(CUresult status) {
+    if (status == CUDA_SUCCESS) return;
+    std::fprintf(stderr, "calls: error %d\n", static_cast<int>(status));
+    std::exit(1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string_view kind = argc > 2 ? argv[1] : "";
+    const int count = argc > 2 ? std::atoi(argv[2]) : 0;
+    CUcontext context = nullptr;
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    CUdeviceptr a = 0;
+    CUdeviceptr b = 0;
+    constexpr std::size_t kBytes = 4 << 20;
+    require(cuInit(0));
+    require(cuDevicePrimaryCtxRetain(&context, 0));
+    require(cuCtxSetCurrent(context));
+    require(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    require(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    require(cuMemAlloc(&a, kBytes));
+    require(cuMemAlloc(&b, kBytes));
+    char host[64] = {};
+    int n = 1;
+    void* parameters[] = {&a, &b, &n};
+    // Nobody looks at it: everything fits.
+    const auto kernel = reinterpret_cast<CUfunction>(&n);
+    for (int i = 0; i < count; ++i) {
+        if (kind == "launch") {
+            require(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
+        } else if (kind == "copy") {
+            require(cuMemcpyAsync(a, b, kBytes, stream));
+        } else if (kind == "upload") {
+            require(cuMemcpyHtoDAsync(a, host, sizeof host, stream));
+        } else if (kind == "set") {
+            require(cuMemsetD8Async(a, 0, kBytes, stream));
+        } else if (kind == "record") {
+            require(cuEventRecord(event, stream));
+        } else if (kind == "attribute") {
+            CUdeviceptr of = 0;
+            require(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, a + 64));
+        } else {
+            std::fprintf(stderr, "calls KIND COUNT: launch, copy, upload, set, record or attribute\n");
+            return 2;
+        }
+    }
+    return 0;
+}
