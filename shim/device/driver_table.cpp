@@ -158,7 +158,7 @@ void publish(std::unique_ptr<Library> found) {
     const Library* nobody = nullptr;
     if (library.compare_exchange_strong(nobody, found.get())) {
         log::debug("driver: {}", found->path);
-        found.release();  // for the life of the process
+        [[maybe_unused]] const Library* kept = found.release();  // for the life of the process
     } else {
         dlclose(found->handle);
     }

@@ -7,7 +7,6 @@ namespace lms::entry {
 namespace {
 
 using device::driver;
-using engine::Box;
 using engine::destination_of;
 using engine::Range;
 using engine::source_of;

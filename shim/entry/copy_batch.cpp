@@ -135,9 +135,9 @@ std::size_t element_bytes(CUarray array) {
         case CU_AD_FORMAT_UNSIGNED_INT16:
         case CU_AD_FORMAT_SIGNED_INT16:
         case CU_AD_FORMAT_HALF:
-            return 2 * descriptor.NumChannels;
+            return std::size_t{2} * descriptor.NumChannels;
         default:
-            return 4 * descriptor.NumChannels;
+            return std::size_t{4} * descriptor.NumChannels;
     }
 }
 
