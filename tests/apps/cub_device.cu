@@ -12,40 +12,11 @@
 #include <cub/device/device_segmented_reduce.cuh>
 #include <cub/device/device_select.cuh>
 #include <cub/warp/warp_scan.cuh>
-#include <list>
 #include <numeric>
 
-#include "check.h"
+#include "batches.h"
 
 using Wide = unsigned long long;
-
-// Device memory that copies in and out whole.
-template <class T>
-class Buffer {
-  public:
-    explicit Buffer(std::size_t n) : n_(n) { CHECK(cudaMalloc(&data_, n * sizeof(T))); }
-    explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) {
-        CHECK(cudaMemcpy(data_, values.data(), n_ * sizeof(T), cudaMemcpyHostToDevice));
-    }
-    Buffer(const Buffer&) = delete;
-    ~Buffer() { cudaFree(data_); }
-    T* get() const { return data_; }
-    // Its first values are the expected ones.
-    void expect(const std::vector<T>& expected, const char* what) const {
-        std::vector<T> host(expected.size());
-        CHECK(cudaMemcpy(host.data(), data_, host.size() * sizeof(T), cudaMemcpyDeviceToHost));
-        for (std::size_t i = 0; i < host.size(); ++i) {
-            if (host[i] != expected[i]) {
-                FAIL("%s, element %zu: %llu, not %llu", what, i, static_cast<Wide>(host[i]),
-                     static_cast<Wide>(expected[i]));
-            }
-        }
-    }
-
-  private:
-    T* data_ = nullptr;
-    std::size_t n_;
-};
 
 // Calls an algorithm twice, as CUB wants it: for the size of its scratch memory, and to work.
 template <class Algorithm>

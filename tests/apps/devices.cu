@@ -28,42 +28,58 @@ void verify(const unsigned* device_values, unsigned n, unsigned seed, unsigned a
     }
 }
 
+// Every device has several buffers, all alive at once.
+constexpr unsigned kBuffers = 8;
+
+unsigned seed_of(int device, unsigned buffer) {
+    return static_cast<unsigned>(device) * kBuffers + buffer;
+}
+
+void one_device(int d, unsigned n, const std::vector<unsigned*>& buffers) {
+    CHECK(cudaSetDevice(d));
+    cudaStream_t stream;
+    CHECK(cudaStreamCreate(&stream));
+    for (unsigned b = 0; b < kBuffers; ++b) {
+        fill<<<blocks_for(n), 256, 0, stream>>>(buffers[b], n, seed_of(d, b));
+        CHECK_LAUNCH();
+    }
+    CHECK(cudaStreamSynchronize(stream));
+    int of_stream = -1;
+    CHECK(cudaStreamGetDevice(stream, &of_stream));
+    CHECK_EQUAL(d, of_stream);
+    CHECK(cudaStreamDestroy(stream));
+    for (unsigned b = 0; b < kBuffers; ++b) {
+        cudaPointerAttributes attributes;
+        CHECK(cudaPointerGetAttributes(&attributes, buffers[b]));
+        CHECK_EQUAL(d, attributes.device);
+        verify(buffers[b], n, seed_of(d, b), 10u + static_cast<unsigned>(d), "own device");
+    }
+}
+
 void each_device(int devices, unsigned n) {
     const std::size_t bytes = n * sizeof(unsigned);
-    std::vector<unsigned*> buffers(devices);
+    std::vector<std::vector<unsigned*>> buffers(devices, std::vector<unsigned*>(kBuffers));
     for (int d = 0; d < devices; ++d) {
         CHECK(cudaSetDevice(d));
         int current = -1;
         CHECK(cudaGetDevice(&current));
         CHECK_EQUAL(d, current);
-        CHECK(cudaMalloc(&buffers[d], bytes));
+        for (unsigned*& buffer : buffers[d]) CHECK(cudaMalloc(&buffer, bytes));
         // A module's variables are the device's own.
         unsigned own = 10u + static_cast<unsigned>(d);
         CHECK(cudaMemcpyToSymbol(offset, &own, sizeof(own)));
     }
-    for (int d = 0; d < devices; ++d) {
-        CHECK(cudaSetDevice(d));
-        cudaStream_t stream;
-        CHECK(cudaStreamCreate(&stream));
-        fill<<<blocks_for(n), 256, 0, stream>>>(buffers[d], n, static_cast<unsigned>(d));
-        CHECK_LAUNCH();
-        CHECK(cudaStreamSynchronize(stream));
-        int of_stream = -1;
-        CHECK(cudaStreamGetDevice(stream, &of_stream));
-        CHECK_EQUAL(d, of_stream);
-        CHECK(cudaStreamDestroy(stream));
-        cudaPointerAttributes attributes;
-        CHECK(cudaPointerGetAttributes(&attributes, buffers[d]));
-        CHECK_EQUAL(d, attributes.device);
-        verify(buffers[d], n, static_cast<unsigned>(d), 10u + static_cast<unsigned>(d), "own device");
-    }
+    for (int d = 0; d < devices; ++d) one_device(d, n, buffers[d]);
     for (int d = 0; d + 1 < devices; ++d) {
         CHECK(cudaSetDevice(d + 1));
-        CHECK(cudaMemcpyPeer(buffers[d + 1], d + 1, buffers[d], d, bytes));
+        for (unsigned b = 0; b < kBuffers; ++b)
+            CHECK(cudaMemcpyPeer(buffers[d + 1][b], d + 1, buffers[d][b], d, bytes));
         CHECK(cudaDeviceSynchronize());
-        verify(buffers[d + 1], n, 0, 10, "copied from its neighbour");
+        for (unsigned b = 0; b < kBuffers; ++b)
+            verify(buffers[d + 1][b], n, seed_of(0, b), 10, "copied from its neighbour");
     }
-    for (int d = 0; d < devices; ++d) CHECK(cudaFree(buffers[d]));
+    for (const auto& own : buffers)
+        for (unsigned* buffer : own) CHECK(cudaFree(buffer));
 }
 
 void each_thread(int devices, unsigned n) {
@@ -141,7 +157,7 @@ void reset(unsigned n) {
 int main(int argc, char** argv) {
     int devices = 0;
     CHECK(cudaGetDeviceCount(&devices));
-    const unsigned n = static_cast<unsigned>(bytes_to_use(argc, argv, 1) / sizeof(unsigned));
+    const unsigned n = static_cast<unsigned>(bytes_to_use(argc, argv, 1) / kBuffers / sizeof(unsigned));
     each_device(devices, n);
     each_thread(devices, n);
     beside_the_driver(n);

@@ -9,6 +9,7 @@ struct Table {
 };
 
 __device__ unsigned seeds[4] = {3, 1, 4, 1};
+constexpr unsigned kExpectedSeeds[4] = {3, 1, 5, 1};  // after the copies
 __device__ unsigned* second_seed = &seeds[1];
 __constant__ float factor = 0.5f;
 __constant__ Table table;
@@ -30,25 +31,23 @@ __global__ void combine(unsigned n) {
     if (i == 0) atomicAdd(&managed_total, 2u);
 }
 
-int main(int argc, char** argv) {
-    const unsigned n = static_cast<unsigned>(bytes_to_use(argc, argv, 5) / 5 / sizeof(unsigned));
-    CHECK_EQUAL(40u, managed_total);
+constexpr unsigned kSets = 8;
 
-    Table host_table = {};
-    host_table.scale = 7;
-    for (unsigned*& row : host_table.rows) CHECK(cudaMalloc(&row, n * sizeof(unsigned)));
-    unsigned* out;
-    CHECK(cudaMalloc(&out, n * sizeof(unsigned)));
-    CHECK(cudaMemcpyToSymbol(table, &host_table, sizeof(host_table)));
-    CHECK(cudaMemcpyToSymbolAsync(destination, &out, sizeof(out), 0, cudaMemcpyHostToDevice, nullptr));
+struct Set {
+    Table table = {};
+    unsigned* out = nullptr;
+};
+
+// Copies to and from variables, in whole and in part, and what they refuse.
+void copies() {
+    CHECK_EQUAL(40u, managed_total);
     unsigned changed = 5;
     CHECK(cudaMemcpyToSymbol(seeds, &changed, sizeof(changed), 2 * sizeof(unsigned)));
     float new_factor = 1.5f;
     CHECK(cudaMemcpyToSymbol(factor, &new_factor, sizeof(new_factor)));
     unsigned read_back[4];
     CHECK(cudaMemcpyFromSymbol(read_back, seeds, sizeof(read_back)));
-    const unsigned expected_seeds[4] = {3, 1, 5, 1};
-    for (int i = 0; i < 4; ++i) CHECK_EQUAL(expected_seeds[i], read_back[i]);
+    for (int i = 0; i < 4; ++i) CHECK_EQUAL(kExpectedSeeds[i], read_back[i]);
 
     void* address = nullptr;
     std::size_t size = 0;
@@ -56,23 +55,40 @@ int main(int argc, char** argv) {
     CHECK(cudaGetSymbolSize(&size, seeds));
     CHECK_EQUAL(sizeof(seeds), size);
     CHECK(cudaMemcpy(read_back, address, sizeof(read_back), cudaMemcpyDeviceToHost));
-    for (int i = 0; i < 4; ++i) CHECK_EQUAL(expected_seeds[i], read_back[i]);
+    for (int i = 0; i < 4; ++i) CHECK_EQUAL(kExpectedSeeds[i], read_back[i]);
     CHECK_ERROR(cudaErrorInvalidValue, cudaMemcpyToSymbol(seeds, read_back, sizeof(read_back), 4));
     CHECK_ERROR(cudaErrorInvalidSymbol, cudaMemcpyToSymbol(&changed, read_back, 4));
+}
 
-    fill<<<blocks_for(n), 256>>>(n);
-    CHECK_LAUNCH();
-    combine<<<blocks_for(n), 256>>>(n);
-    CHECK_LAUNCH();
-    std::vector<unsigned> host(n);
-    CHECK(cudaMemcpy(host.data(), out, n * sizeof(unsigned), cudaMemcpyDeviceToHost));
-    for (unsigned i = 0; i < n; ++i) {
-        unsigned expected = 1 + 12;
-        for (unsigned row = 0; row < 4; ++row) expected += noise(i, expected_seeds[row]) * 7;
-        if (host[i] != expected) FAIL("element %u: %u, not %u", i, host[i], expected);
+int main(int argc, char** argv) {
+    const unsigned n = static_cast<unsigned>(bytes_to_use(argc, argv, 5) / kSets / 5 / sizeof(unsigned));
+    copies();
+    Set sets[kSets];
+    for (unsigned s = 0; s < kSets; ++s) {
+        sets[s].table.scale = 7 + s;
+        for (unsigned*& row : sets[s].table.rows) CHECK(cudaMalloc(&row, n * sizeof(unsigned)));
+        CHECK(cudaMalloc(&sets[s].out, n * sizeof(unsigned)));
     }
-    CHECK_EQUAL(42u, managed_total);
-    for (unsigned* row : host_table.rows) CHECK(cudaFree(row));
-    CHECK(cudaFree(out));
+    for (Set& set : sets) {
+        CHECK(cudaMemcpyToSymbol(table, &set.table, sizeof(set.table)));
+        CHECK(cudaMemcpyToSymbolAsync(destination, &set.out, sizeof(set.out), 0, cudaMemcpyHostToDevice,
+                                      nullptr));
+        fill<<<blocks_for(n), 256>>>(n);
+        CHECK_LAUNCH();
+        combine<<<blocks_for(n), 256>>>(n);
+        CHECK_LAUNCH();
+    }
+    std::vector<unsigned> host(n);
+    for (const Set& set : sets) {
+        CHECK(cudaMemcpy(host.data(), set.out, n * sizeof(unsigned), cudaMemcpyDeviceToHost));
+        for (unsigned i = 0; i < n; ++i) {
+            unsigned expected = 1 + 12;
+            for (const unsigned seed : kExpectedSeeds) expected += noise(i, seed) * set.table.scale;
+            if (host[i] != expected) FAIL("element %u: %u, not %u", i, host[i], expected);
+        }
+        for (unsigned* row : set.table.rows) CHECK(cudaFree(row));
+        CHECK(cudaFree(set.out));
+    }
+    CHECK_EQUAL(40u + 2 * kSets, managed_total);
     return succeed();
 }

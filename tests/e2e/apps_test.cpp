@@ -2,6 +2,9 @@
 // as without it on one with room.
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <set>
+
 #include "tests/e2e/programs.h"
 
 using namespace e2e;
@@ -10,29 +13,73 @@ namespace {
 
 const std::string kHostMapping[] = {"1", "0"};
 
-// Runs a program that works through 16 MiB.
-void check_app(const std::string& name, const std::string& host_mapping) {
-    CAPTURE(name);
-    CAPTURE(host_mapping);
-    const support::Result reference = run_bare({name, "16"}, "64M");
+struct App {
+    std::string name;
+    unsigned mib;  // what it works through
+    Environment environment;
+};
+
+// Each needs no more than a quarter of its memory in any one launch.
+const App kApps[] = {
+    {"atomics", 4},       {"callbacks", 16},        {"calls", 4},           {"copies_2d", 16},
+    {"cub_device", 6},    {"device_malloc", 4},     {"graphs", 16},         {"half", 4},
+    {"malloc_async", 16}, {"per_thread", 16},       {"pointer_tables", 16}, {"reduce", 16},
+    {"sgemm", 16},        {"shared_memory", 4},     {"streams", 16},        {"symbols", 8},
+    {"threads", 16},      {"thrust_algorithms", 6}, {"vector_add", 16},     {"warps", 4},
+};
+
+// Those that have cases of their own, and those that use next to none of the GPU's memory.
+const std::set<std::string> kOthers = {"device_output", "devices",     "errors",   "hidden_pointers",
+                                       "host_lists",    "linked_list", "patterns", "runtime_calls"};
+
+std::string memory(double mib) {
+    return std::to_string(static_cast<unsigned>(mib * 1024)) + "K";
+}
+
+Environment with_host_mapping(Environment environment, const std::string& host_mapping) {
+    environment["SIMCUDA_HOST_VMM"] = host_mapping;
+    return environment;
+}
+
+void check_app(const App& app) {
+    CAPTURE(app.name);
+    const std::vector<std::string> command = {app.name, std::to_string(app.mib)};
+    const support::Result reference = run_bare(command, memory(4 * app.mib), app.environment);
     REQUIRE_MESSAGE(reference.status == 0, reference.err);
-    for (const std::string memory : {"8M", "4M"}) {
-        CAPTURE(memory);
-        const Run run = run_shimmed({name, "16"}, memory, {{"SIMCUDA_HOST_VMM", host_mapping}});
-        CHECK_MESSAGE(run.status == 0, run.err);
-        CHECK(run.out == reference.out);
-        CHECK(run.stats.at("allocations") > 0);
+    for (const std::string& host_mapping : kHostMapping) {
+        for (const double share : {0.5, 0.25}) {
+            CAPTURE(host_mapping);
+            CAPTURE(share);
+            const Run run = run_shimmed(command, memory(share * app.mib),
+                                        with_host_mapping(app.environment, host_mapping));
+            CHECK_MESSAGE(run.status == 0, run.err);
+            CHECK(run.out == reference.out);
+            CHECK(run.stats.at("evictions") > 0);
+        }
     }
 }
 
 }  // namespace
 
 TEST_CASE("apps: same output at half and a quarter of the memory") {
-    for (const std::string& host_mapping : kHostMapping) {
-        for (const char* name : {"callbacks", "copies_2d", "malloc_async", "per_thread", "reduce", "sgemm",
-                                 "streams", "threads", "vector_add"}) {
-            check_app(name, host_mapping);
-        }
+    for (const App& app : kApps) check_app(app);
+}
+
+TEST_CASE("apps: none is left out") {
+    std::set<std::string> expected = kOthers;
+    for (const App& app : kApps) expected.insert(app.name);
+    std::set<std::string> built;
+    for (const auto& file : std::filesystem::directory_iterator(support::build_dir() + "/apps"))
+        built.insert(file.path().filename());
+    CHECK(built == expected);
+}
+
+TEST_CASE("apps: those that need little run as without the shim") {
+    for (const std::string name : {"errors", "runtime_calls"}) {
+        CAPTURE(name);
+        const Run run = run_shimmed({name, "4"}, "4M");
+        CHECK_MESSAGE(run.status == 0, run.err);
+        CHECK(run.out == run_bare({name, "4"}, "64M").out);
     }
 }
 
@@ -68,7 +115,8 @@ TEST_CASE("apps: lists built on the device are followed where memory stays addre
         CHECK_MESSAGE(run.status == 0, run.err);
         CHECK(run.out == reference.out);
     }
-    // Where it does not, all the nodes would have to be on the GPU at once: the upload of the table names them.
+    // Where it does not, all the nodes would have to be on the GPU at once: the upload of the table names
+    // them.
     const Run run = run_shimmed({"linked_list", "16"}, "4M", {{"SIMCUDA_HOST_VMM", "0"}});
     CHECK(run.status == 1);
     CHECK(run.err.find("cudaErrorMemoryAllocation") != std::string::npos);

@@ -15,7 +15,8 @@ std::vector<std::string> command(const std::vector<std::string>& arguments) {
 Environment simulated(const std::string& memory, const Environment& more) {
     Environment environment = {{"LD_LIBRARY_PATH", support::build_dir() + "/sim"},
                                {"SIMCUDA_MEMORY", memory},
-                               {"SIMCUDA_GRANULARITY", "64K"}};
+                               {"SIMCUDA_GRANULARITY", "64K"},
+                               {"SIMCUDA_LOCAL_THREADS", "64"}};
     for (const auto& [name, value] : more) environment[name] = value;
     return environment;
 }
