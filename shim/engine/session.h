@@ -70,6 +70,8 @@ class Session {
     bool spans(core::Address address) const { return state_->arena.contains(address); }
     core::Address span_begin() const { return state_->arena.begin(); }
     core::Address span_end() const { return state_->arena.end(); }
+    // Every mapping of a buffer is a multiple of it.
+    std::uint64_t granularity() const { return state_->granularity; }
     // The buffer that holds `address`.
     std::optional<Buffer> buffer_at(core::Address address);
     // The buffer that name() takes `address` to mean: the one that holds it, and in the gap between two

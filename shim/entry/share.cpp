@@ -9,30 +9,33 @@
 namespace lms::entry {
 namespace {
 
+using device::driver;
 using engine::Range;
 
 // Says why the app is refused, once for each way.
 CUresult refuse(std::atomic<bool>& said, std::string_view what, CUresult status) {
     if (log::once(said)) {
         log::warn(
-            "{} is not possible for managed memory; a buffer that other processes use must be smaller than "
+            "{} is not possible for managed memory (error {}); a buffer that others use must be smaller than "
             "LMS_THRESHOLD, which can be raised above its size",
-            what);
+            what, static_cast<int>(status));
     }
     return status;
 }
 
 // Calls with `range` on the GPU, where it then stays.
 template <typename Call>
-CUresult give(const Range& range, Call&& call) {
+CUresult give(std::string_view what, const Range& range, Call&& call) {
     return guarded([&]() -> CUresult {
         if (!is_managed(range.address)) return engine::call_with_room(call);
         std::vector<engine::KeptIn> kept;
         CUresult status = engine::keep(std::span(&range, 1), kept);
         if (status != CUDA_SUCCESS) return status;
         status = engine::call_with_room(call);
-        if (status != CUDA_SUCCESS) engine::let_go(kept);
-        return status;
+        if (status == CUDA_SUCCESS) return status;
+        engine::let_go(kept);
+        static std::atomic<bool> said;
+        return refuse(said, what, status);
     });
 }
 
@@ -41,6 +44,15 @@ Range buffer_of(CUdeviceptr address) {
     engine::Session* session = engine::session_at(address);
     const auto buffer = session ? session->buffer_at(address) : std::nullopt;
     return buffer ? Range{buffer->address, buffer->bytes} : Range{address, 0};
+}
+
+// SYNC_MEMOPS, the only attribute that can be set, on every mapping that the buffer consists of.
+CUresult set_attribute(const void* value, CUpointer_attribute attribute, const Range& buffer) {
+    const std::uint64_t step = engine::session_at(buffer.address)->granularity();
+    CUresult status = CUDA_SUCCESS;
+    for (std::uint64_t at = 0; at < buffer.bytes && status == CUDA_SUCCESS; at += step)
+        status = driver().cuPointerSetAttribute(value, attribute, buffer.address + at);
+    return status;
 }
 
 }  // namespace
@@ -68,18 +80,22 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
 
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
                                        CUmemRangeHandleType handleType, unsigned long long flags) {
-    return give({dptr, size}, [&] {
+    return give("cuMemGetHandleForAddressRange", {dptr, size}, [&] {
         return driver().cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
     });
 }
 
 CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr,
                              size_t size, unsigned long long flags) {
-    return give({memptr, size},
+    return give("cuMulticastBindAddr", {memptr, size},
                 [&] { return driver().cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags); });
 }
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
-    // SYNC_MEMOPS, the only one: others are about to write the memory behind the driver's back.
-    return give(buffer_of(ptr), [&] { return driver().cuPointerSetAttribute(value, attribute, ptr); });
+    // Others are about to read or write the memory behind the driver's back.
+    const Range buffer = buffer_of(ptr);
+    return give("cuPointerSetAttribute", buffer, [&] {
+        return buffer.bytes > 0 ? set_attribute(value, attribute, buffer)
+                                : driver().cuPointerSetAttribute(value, attribute, ptr);
+    });
 }
