@@ -8,6 +8,14 @@
 
 namespace lms::device {
 
+namespace {
+
+bool is_default(CUstream stream) {
+    return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+}  // namespace
+
 std::unique_ptr<DriverPort> DriverPort::create_for(CUdevice device, CUcontext context, CUresult& error) {
     std::unique_ptr<DriverPort> port(new DriverPort(device, context));
     error = port->probe();
@@ -31,15 +39,23 @@ CUresult DriverPort::probe() {
     if (status != CUDA_SUCCESS) return status;
     granularity_ = granularity;
 
-    for (CUstream* stream : {&in_, &out_}) {
-        status = driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
-        if (status != CUDA_SUCCESS) return status;
-    }
+    status = create_streams();
+    if (status != CUDA_SUCCESS) return status;
     // HOST needs CUDA 13; HOST_NUMA is older but needs get_mempolicy, which some containers forbid.
     if (!probe_host_location(CU_MEM_LOCATION_TYPE_HOST,
                              CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
         probe_host_location(CU_MEM_LOCATION_TYPE_HOST_NUMA,
                             CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult DriverPort::create_streams() {
+    for (std::atomic<CUstream>* stream : {&in_, &out_}) {
+        CUstream made = nullptr;
+        const CUresult status = driver().cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
+        if (status != CUDA_SUCCESS) return status;
+        *stream = made;
     }
     return CUDA_SUCCESS;
 }
@@ -160,40 +176,79 @@ CUresult DriverPort::copy(Address destination, Address source, std::uint64_t byt
 }
 
 CUresult DriverPort::record(CUstream stream, CUevent& event) {
-    const InContext in_context(context_);
-    CUevent fence = nullptr;
+    if (stream == in_ || stream == out_) return record_in(context_, stream, event);
+    CUcontext context = nullptr;
+    const CUresult status =
+        is_default(stream) ? driver().cuCtxGetCurrent(&context) : driver().cuStreamGetCtx(stream, &context);
+    if (status != CUDA_SUCCESS) return status;
+    return record_in(context, stream, event);
+}
+
+CUresult DriverPort::record_legacy(CUcontext context, CUevent& event) {
+    return record_in(context, CU_STREAM_LEGACY, event);
+}
+
+CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& event) {
+    const InContext in_context(context);
+    if (in_context.status() != CUDA_SUCCESS) return in_context.status();
+    Event* fence = nullptr;
     {
         const std::lock_guard lock(events_lock_);
-        if (!events_.empty()) {
-            fence = events_.back();
-            events_.pop_back();
+        Events& events = events_[context];
+        if (!events.free.empty()) {
+            fence = events.free.back();
+            events.free.pop_back();
+            events.used.push_back(fence);
         }
     }
     CUresult status = CUDA_SUCCESS;
-    if (!fence) status = driver().cuEventCreate(&fence, CU_EVENT_DISABLE_TIMING);
-    if (status != CUDA_SUCCESS) return status;
-    status = driver().cuEventRecord(fence, stream);
+    if (!fence) {
+        CUevent handle = nullptr;
+        status = driver().cuEventCreate(&handle, CU_EVENT_DISABLE_TIMING);
+        if (status != CUDA_SUCCESS) return status;
+        fence = new Event{handle, context};
+        const std::lock_guard lock(events_lock_);
+        events_[context].used.push_back(fence);
+    }
+    status = driver().cuEventRecord(fence->handle, stream);
     if (status == CUDA_SUCCESS) {
-        event = fence;
+        event = reinterpret_cast<CUevent>(fence);
     } else {
-        recycle(fence);
+        recycle(reinterpret_cast<CUevent>(fence));
     }
     return status;
 }
 
+// Null: its context is gone, and with it the work it stood for.
+CUevent DriverPort::handle_of(CUevent event) {
+    const std::lock_guard lock(events_lock_);
+    return reinterpret_cast<Event*>(event)->handle;
+}
+
 CUresult DriverPort::query(CUevent event) {
     const InContext in_context(context_);
-    return driver().cuEventQuery(event);
+    const CUevent handle = handle_of(event);
+    return handle ? driver().cuEventQuery(handle) : CUDA_SUCCESS;
 }
 
 void DriverPort::recycle(CUevent event) {
+    Event* const fence = reinterpret_cast<Event*>(event);
     const std::lock_guard lock(events_lock_);
-    events_.push_back(event);
+    if (!fence->handle) {
+        delete fence;
+        return;
+    }
+    Events& events = events_[fence->context];
+    std::erase(events.used, fence);
+    events.free.push_back(fence);
 }
 
 CUresult DriverPort::wait_in_stream(CUstream stream, CUevent event) {
-    const InContext in_context(context_);
-    return driver().cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT);
+    const CUevent handle = handle_of(event);
+    if (!handle) return CUDA_SUCCESS;
+    // A default stream is the current context's; another knows its own.
+    const InContext in_context(is_default(stream) ? current_context() : context_.load());
+    return driver().cuStreamWaitEvent(stream, handle, CU_EVENT_WAIT_DEFAULT);
 }
 
 CUresult DriverPort::health() {
@@ -203,8 +258,61 @@ CUresult DriverPort::health() {
 }
 
 CUresult DriverPort::synchronize() {
-    const InContext in_context(context_);
-    return driver().cuCtxSynchronize();
+    std::vector<CUcontext> contexts{context_, current_context()};
+    {
+        const std::lock_guard lock(events_lock_);
+        for (const auto& [context, events] : events_) contexts.push_back(context);
+    }
+    std::sort(contexts.begin(), contexts.end());
+    contexts.erase(std::unique(contexts.begin(), contexts.end()), contexts.end());
+    CUresult status = CUDA_SUCCESS;
+    for (const CUcontext context : contexts) {
+        if (!context) continue;
+        const InContext in_context(context);
+        if (const CUresult one = driver().cuCtxSynchronize(); one != CUDA_SUCCESS) status = one;
+    }
+    return status;
+}
+
+CUcontext DriverPort::current_context() {
+    CUcontext context = nullptr;
+    return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+CUresult DriverPort::work_through(CUcontext context) {
+    const CUcontext before = context_;
+    const CUstream streams[] = {in_, out_};
+    if (context) {
+        const InContext in_context(context);
+        if (in_context.status() != CUDA_SUCCESS) return in_context.status();
+        const CUresult status = create_streams();
+        if (status != CUDA_SUCCESS) return status;
+    } else {
+        in_ = nullptr;
+        out_ = nullptr;
+    }
+    context_ = context;
+    if (before) {
+        const InContext in_context(before);
+        for (const CUstream stream : streams) driver().cuStreamDestroy_v2(stream);
+    }
+    return CUDA_SUCCESS;
+}
+
+void DriverPort::leave(CUcontext context) {
+    {
+        const std::lock_guard lock(events_lock_);
+        const auto it = events_.find(context);
+        if (it != events_.end()) {
+            for (Event* event : it->second.used) event->handle = nullptr;
+            for (const Event* event : it->second.free) delete event;
+            events_.erase(it);
+        }
+    }
+    if (context_ != context) return;
+    context_ = nullptr;
+    in_ = nullptr;
+    out_ = nullptr;
 }
 
 }  // namespace lms::device

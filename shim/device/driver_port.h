@@ -1,8 +1,10 @@
 // The port over the CUDA driver.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "shim/device/driver_table.h"
@@ -33,27 +35,44 @@ class DriverPort final : public Port {
     CUresult copy(Address destination, Address source, std::uint64_t bytes, Direction direction) override;
     CUstream stream(Direction direction) const override { return direction == Direction::In ? in_ : out_; }
     CUresult record(CUstream stream, CUevent& event) override;
+    CUresult record_legacy(CUcontext context, CUevent& event) override;
     CUresult query(CUevent event) override;
     void recycle(CUevent event) override;
     CUresult wait_in_stream(CUstream stream, CUevent event) override;
     CUresult health() override;
     CUresult synchronize() override;
+    CUcontext current_context() override;
+    CUresult work_through(CUcontext context) override;
+    void leave(CUcontext context) override;
 
   private:
+    // What a CUevent of this port's stands for. An event can be recorded in streams of its context only.
+    struct Event {
+        CUevent handle;  // null once its context is gone
+        CUcontext context;
+    };
+
     DriverPort(CUdevice device, CUcontext context) : device_(device), context_(context) {}
     CUresult probe();
+    CUresult create_streams();
+    CUresult record_in(CUcontext context, CUstream stream, CUevent& event);
+    CUevent handle_of(CUevent event);
     bool probe_host_location(CUmemLocationType type, CUdevice_attribute attribute);
     CUmemAllocationProp properties(Place place) const;
 
     CUdevice device_;
-    CUcontext context_;
+    std::atomic<CUcontext> context_;  // null between one that is gone and the next
     std::uint64_t granularity_ = 0;
     CUmemLocation host_location_{CU_MEM_LOCATION_TYPE_INVALID, 0};
     bool decompress_ = false;
-    CUstream in_ = nullptr;
-    CUstream out_ = nullptr;
+    std::atomic<CUstream> in_{nullptr};
+    std::atomic<CUstream> out_{nullptr};
+    struct Events {
+        std::vector<Event*> used;
+        std::vector<Event*> free;
+    };
     std::mutex events_lock_;
-    std::vector<CUevent> events_;  // free ones
+    std::unordered_map<CUcontext, Events> events_;
 };
 
 }  // namespace lms::device

@@ -4,7 +4,7 @@
 // Conventions, said once: sizes in bytes; addresses are device addresses; every call returns a CUresult and
 // leaves its outputs alone unless that is CUDA_SUCCESS; every call may be made from any thread, with any or
 // no context current and in any capture mode (the port sees to both); none throws. "Enqueues" means the call
-// returns at once.
+// returns at once. A default stream's handle means that of the calling thread's current context.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +54,10 @@ class Port {
     virtual CUresult copy(Address destination, Address source, std::uint64_t bytes, Direction direction) = 0;
     virtual CUstream stream(Direction direction) const = 0;
 
-    // Events without timing. record() leaves a fence in `stream` (an app's or ours); the event is the
-    // caller's until recycle().
+    // Events without timing. record() leaves a fence in `stream` (an app's, of whatever context, or ours);
+    // the event is the caller's until recycle(), and a name for the port's calls alone.
     virtual CUresult record(CUstream stream, CUevent& event) = 0;
+    virtual CUresult record_legacy(CUcontext context, CUevent& event) = 0;  // in its legacy default stream
     virtual CUresult query(CUevent event) = 0;  // CUDA_SUCCESS: passed; CUDA_ERROR_NOT_READY: not yet
     virtual void recycle(CUevent event) = 0;
     // Work submitted to `stream` from now on waits for `event`.
@@ -64,8 +65,18 @@ class Port {
     // CUDA_SUCCESS, or the error after which nothing on this device works any more (a kernel's fault is
     // sticky).
     virtual CUresult health() = 0;
-    // Blocks until all work submitted to the device so far is done.
+    // Blocks until all work submitted so far is done that this port has left fences in, or that was submitted
+    // in the port's or the calling thread's context.
     virtual CUresult synchronize() = 0;
+
+    // Contexts. Of the calling thread; null without one.
+    virtual CUcontext current_context() = 0;
+    // Works through `context` from now on, with streams of its own there; null: through none, until it is
+    // given one. What it worked through before still exists, and nothing of this port runs.
+    virtual CUresult work_through(CUcontext context) = 0;
+    // `context` is gone, or all its work is done and it is about to go: events in it have passed, and are
+    // never touched again. If the port worked through it, it has none from now on.
+    virtual void leave(CUcontext context) = 0;
 };
 
 }  // namespace lms::device

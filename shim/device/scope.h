@@ -18,10 +18,11 @@ class RelaxedCapture {
     CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-// The same, with `context` current.
+// The same, with `context` current; with the thread's own where it is null.
 class InContext {
   public:
-    explicit InContext(CUcontext context) : status_(driver().cuCtxPushCurrent_v2(context)) {}
+    explicit InContext(CUcontext context)
+        : status_(context ? driver().cuCtxPushCurrent_v2(context) : CUDA_ERROR_INVALID_CONTEXT) {}
     ~InContext() {
         CUcontext popped;
         if (status_ == CUDA_SUCCESS) driver().cuCtxPopCurrent_v2(&popped);

@@ -75,4 +75,10 @@ std::uint64_t BlockPool::trim(std::uint64_t bytes, std::unique_lock<std::mutex>&
     return given;
 }
 
+void BlockPool::abandon() {
+    held_bytes_ -= free_bytes_;
+    free_bytes_ = 0;
+    free_.clear();
+}
+
 }  // namespace lms::engine

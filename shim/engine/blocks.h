@@ -45,6 +45,9 @@ class BlockPool {
     // good.
     std::uint64_t trim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
 
+    // Forgets the free blocks, which the driver has taken away itself.
+    void abandon();
+
     std::uint64_t held_bytes() const { return held_bytes_; }  // created and not given back
     std::uint64_t free_bytes() const { return free_bytes_; }  // of those, in no use
 

@@ -11,23 +11,45 @@ bool Fence::passed() const {
     return port_.query(event_) != CUDA_ERROR_NOT_READY;
 }
 
-StreamKey key_of(CUstream stream) {
-    if (stream == nullptr) stream = CU_STREAM_LEGACY;
-    if (stream != CU_STREAM_PER_THREAD) return reinterpret_cast<StreamKey>(stream);
+namespace {
+
+// Handles are pointers to aligned things, so their last bit and the upper half of the key space are free.
+StreamKey legacy_of(CUcontext context) {
+    return reinterpret_cast<StreamKey>(context) | 1;
+}
+
+StreamKey per_thread_of(CUcontext context) {
     static std::atomic<StreamKey> next{0};
-    // Handles are pointers, so the upper half of the key space is free.
-    thread_local const StreamKey mine = (StreamKey{1} << 63) | ++next;
-    return mine;
+    thread_local std::vector<std::pair<CUcontext, StreamKey>> mine;
+    for (const auto& [known, key] : mine) {
+        if (known == context) return key;
+    }
+    return mine.emplace_back(context, (StreamKey{1} << 63) | ++next).second;
 }
 
-FencePtr Fences::record(CUstream stream) {
+}  // namespace
+
+StreamKey Fences::key_of(CUstream stream) const {
+    if (stream == nullptr || stream == CU_STREAM_LEGACY) return legacy_of(port_.current_context());
+    if (stream == CU_STREAM_PER_THREAD) return per_thread_of(port_.current_context());
+    return reinterpret_cast<StreamKey>(stream);
+}
+
+FencePtr Fences::record(CUstream stream, CUresult* error) {
     CUevent event = nullptr;
-    if (port_.record(stream, event) != CUDA_SUCCESS) return nullptr;
-    return std::make_shared<Fence>(port_, event);
+    const CUresult status = port_.record(stream, event);
+    if (error) *error = status;
+    return status == CUDA_SUCCESS ? std::make_shared<Fence>(port_, event, key_of(stream)) : nullptr;
 }
 
-core::Use Fences::add(StreamKey stream, FencePtr fence) {
-    const auto [it, is_new] = ids_.try_emplace(stream, 0);
+FencePtr Fences::record_legacy(CUcontext context) {
+    CUevent event = nullptr;
+    if (port_.record_legacy(context, event) != CUDA_SUCCESS) return nullptr;
+    return std::make_shared<Fence>(port_, event, legacy_of(context));
+}
+
+core::Use Fences::add(FencePtr fence) {
+    const auto [it, is_new] = ids_.try_emplace(fence->stream(), 0);
     if (is_new) {
         // A timeline whose fences have all passed can go on as another stream's.
         const auto idle = std::find_if(orphans_.begin(), orphans_.end(),

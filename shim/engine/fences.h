@@ -14,40 +14,47 @@
 
 namespace lms::engine {
 
+// What tells one stream from another: its handle, for a legacy default stream its context, for a per-thread
+// one a key of its own.
+using StreamKey = std::uint64_t;
+
 // One recorded event. Shared, because a thread may wait for it while another sees that it has passed.
 class Fence {
   public:
-    Fence(device::Port& port, CUevent event) : port_(port), event_(event) {}
+    Fence(device::Port& port, CUevent event, StreamKey stream)
+        : port_(port), event_(event), stream_(stream) {}
     ~Fence() { port_.recycle(event_); }
     Fence(const Fence&) = delete;
     Fence& operator=(const Fence&) = delete;
 
     bool passed() const;
     CUevent event() const { return event_; }
+    StreamKey stream() const { return stream_; }  // in which it was recorded
 
   private:
     device::Port& port_;
     CUevent event_;
+    StreamKey stream_;
 };
 using FencePtr = std::shared_ptr<Fence>;
-
-// What tells one stream from another: its handle, or for the per-thread default stream the thread's own key.
-using StreamKey = std::uint64_t;
-
-// The key of `stream`; a handle of 0 means the legacy stream (callers have resolved the per-thread forms).
-StreamKey key_of(CUstream stream);
 
 class Fences {
   public:
     Fences(device::Port& port, core::Timelines& timelines) : port_(port), timelines_(timelines) {}
 
-    // Records a fence in `stream` now, without the session's lock. Null when the driver refused.
-    FencePtr record(CUstream stream);
+    // The key of `stream`; 0 means the legacy stream (callers have resolved the per-thread forms), and a
+    // default stream that of the calling thread's current context.
+    StreamKey key_of(CUstream stream) const;
+
+    // Records a fence in `stream` now, without the session's lock. Null, and the driver's error, when it
+    // refused.
+    FencePtr record(CUstream stream, CUresult* error = nullptr);
+    FencePtr record_legacy(CUcontext context);  // in its legacy default stream
 
     // The calls below need the session's lock.
 
     // Enters a recorded fence as the newest of its stream; the returned use is finished when it has passed.
-    core::Use add(StreamKey stream, FencePtr fence);
+    core::Use add(FencePtr fence);
     // The stream is gone; another may get the same key, and nothing orders its work after this one's.
     void forget(StreamKey stream);
     // The first fence whose passing means that `use` is finished; null when it is.

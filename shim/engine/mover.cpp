@@ -289,6 +289,13 @@ void Mover::wait_for_change(std::unique_lock<std::mutex>& lock) {
     state_.changed.wait_for(lock, kGlance);
 }
 
+void Mover::while_still(std::unique_lock<std::mutex>& lock, const std::function<void()>& action) {
+    const Turn turn(*this, lock);
+    for (settle(state_, lock); !state_.filling.empty(); settle(state_, lock))
+        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+    action();
+}
+
 std::uint64_t Mover::relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
     const Turn turn(*this, lock);
     settle(state_, lock);

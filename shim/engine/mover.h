@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -35,6 +36,9 @@ class Mover {
 
     // Gives device memory back to the driver, evicting if need be; the bytes given back.
     std::uint64_t relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+
+    // Calls `action`, which may drop `lock`, while nothing moves or fills.
+    void while_still(std::unique_lock<std::mutex>& lock, const std::function<void()>& action);
 
   private:
     using Clock = std::chrono::steady_clock;

@@ -86,7 +86,7 @@ Outcome fill(State& state, std::span<const Fill> fills, std::unique_lock<std::mu
     lock.lock();
     state.remapping -= static_cast<std::uint32_t>(jobs.size());
     core::Use use{};
-    if (fence) use = state.fences.add(key_of(port.stream(device::Direction::In)), fence);
+    if (fence) use = state.fences.add(fence);
     bool moved = false;
     for (const Job& job : jobs) {
         if (!job.done) {

@@ -7,6 +7,7 @@
 #include "shim/core/chunking.h"
 #include "shim/engine/budget.h"
 #include "shim/engine/calm.h"
+#include "shim/engine/contexts.h"
 #include "shim/engine/observe.h"
 #include "shim/engine/release.h"
 #include "shim/engine/room.h"
@@ -51,7 +52,7 @@ void note_launch(const State& state, const Work& work, const Hold& hold) {
 }  // namespace
 
 Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking)
-    : gpu_(gpu), port_(std::move(port)), ranking_(std::move(ranking)) {
+    : context_(gpu.context), port_(std::move(port)), ranking_(std::move(ranking)) {
     // A trace tells of every launch.
     if (trace::writer()) calm_gate.close();
 }
@@ -91,7 +92,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     return session;
 }
 
-CUresult Session::allocate(std::uint64_t bytes, core::Address& address) {
+CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontext owner) {
     State& state = *state_;
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
@@ -103,6 +104,8 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address) {
     const auto sizes =
         core::cut(rounded, state.granularity, core::largest_chunk(state.budget_bytes, state.granularity));
     const core::AllocationId id = state.residency.add(*taken, bytes, sizes);
+    state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
+    state.owners[id] = owner;
     const CUresult status = place(id, lock);
     if (status != CUDA_SUCCESS) {
         release(state, id, lock);
@@ -195,9 +198,10 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
     {
         State& state = *state_;
         const std::uint64_t rounded = round_up(bytes, state.granularity);
+        const StreamKey key = state.fences.key_of(stream);
         const std::lock_guard lock(state.mutex);
         const auto it = std::find_if(state.dying.begin(), state.dying.end(), [&](const Dying& buffer) {
-            return buffer.stream == key_of(stream) && buffer.bytes == rounded;
+            return buffer.stream == key && buffer.bytes == rounded;
         });
         if (it != state.dying.end()) {
             const core::AllocationId id = it->id;
@@ -226,19 +230,18 @@ CUresult Session::free(core::Address address) {
 
 CUresult Session::free_on(CUstream stream, core::Address address) {
     State& state = *state_;
-    CUevent event = nullptr;
-    const CUresult recorded = port_->record(stream, event);
-    if (recorded != CUDA_SUCCESS) return recorded;
-    auto fence = std::make_shared<Fence>(*port_, event);
+    CUresult recorded = CUDA_SUCCESS;
+    FencePtr fence = state.fences.record(stream, &recorded);
+    if (!fence) return recorded;
     std::unique_lock lock(state.mutex);
     const auto id = state.residency.allocation_at(address);
     if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     state.residency.kill(*id);
-    const StreamKey key = key_of(stream);
+    const StreamKey key = fence->stream();
     state.dying.push_back(
-        {*id, state.fences.add(key, std::move(fence)), key, state.residency.allocation(*id).bytes});
+        {*id, state.fences.add(std::move(fence)), key, state.residency.allocation(*id).bytes});
     settle(state, lock);
     return CUDA_SUCCESS;
 }
@@ -247,14 +250,16 @@ std::optional<Buffer> Session::buffer_at(core::Address address) {
     const std::lock_guard lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return std::nullopt;
-    return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).asked_bytes};
+    return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).asked_bytes,
+                  state_->owners[*id]};
 }
 
 std::optional<Buffer> Session::buffer_near(core::Address address) {
     const std::lock_guard lock(state_->mutex);
     const auto id = allocation_near(*state_, address);
     if (!id) return std::nullopt;
-    return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).bytes};
+    return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).bytes,
+                  state_->owners[*id]};
 }
 
 // From here on launches are looked at. What was let through before may use any buffer, so it counts as opaque
@@ -267,15 +272,14 @@ void Session::begin_pressure(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     while (calm_gate.busy()) std::this_thread::sleep_for(std::chrono::microseconds(10));
     if (per_thread_streams_used()) port_->synchronize();
-    std::vector<std::pair<StreamKey, FencePtr>> fences;
-    for (const CUstream stream : known_streams()) {
-        if (FencePtr fence = state.fences.record(stream))
-            fences.emplace_back(key_of(stream), std::move(fence));
-    }
+    std::vector<FencePtr> fences;
+    for (const CUstream stream : known_streams()) fences.push_back(state.fences.record(stream));
+    for (const CUcontext context : known_contexts()) fences.push_back(state.fences.record_legacy(context));
+    if (!is_known(port_->current_context())) fences.push_back(state.fences.record(CU_STREAM_LEGACY));
+    std::erase(fences, nullptr);
     lock.lock();
-    for (auto& [stream, fence] : fences) {
-        core::record_use(state.opaque_uses, state.fences.add(stream, std::move(fence)),
-                         state.residency.timelines);
+    for (FencePtr& fence : fences) {
+        core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
     }
     --state.opaque_pending;
     state.changed.notify_all();
@@ -378,7 +382,7 @@ void Session::submitted(const Work& work, const Hold& hold) {
     }
     std::unique_lock lock(state.mutex);
     if (fence) {
-        const core::Use use = state.fences.add(key_of(work.stream), fence);
+        const core::Use use = state.fences.add(fence);
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);
         for (const ChunkId id : hold.in_place) state.residency.use(id, use);
         if (hold.opaque) core::record_use(state.opaque_uses, use, state.residency.timelines);
@@ -440,14 +444,13 @@ CUresult Session::visible_memory(device::MemoryInfo& info) {
 
 void Session::stream_ends(CUstream stream) {
     State& state = *state_;
-    const StreamKey key = key_of(stream);
+    const StreamKey key = state.fences.key_of(stream);
     FencePtr fence;
     // Under pressure its work has fences of its own.
     if (!state.under_pressure.load()) fence = state.fences.record(stream);
     const std::lock_guard lock(state.mutex);
     if (fence) {
-        core::record_use(state.opaque_uses, state.fences.add(key, std::move(fence)),
-                         state.residency.timelines);
+        core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
     }
     state.fences.forget(key);
     for (Dying& buffer : state.dying) {

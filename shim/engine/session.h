@@ -1,6 +1,7 @@
 // Everything the shim does for one GPU, behind the calls that entry/ makes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,7 +24,7 @@ struct Work {
     std::uint64_t begin_ns = 0;  // likewise
 };
 
-// Which GPU, and the context through which the shim works on it (the app's, current at the first allocation).
+// Which GPU, and the context of the app's through which the shim works on it at first.
 struct Gpu {
     CUdevice device;
     CUcontext context;
@@ -42,6 +43,7 @@ struct Kept {
 struct Buffer {
     core::Address address;
     std::uint64_t bytes;
+    CUcontext owner;  // null: the GPU's
 };
 
 // Thread-safe. Calls return what the app is to get.
@@ -54,11 +56,12 @@ class Session {
                                          std::unique_ptr<core::Ranking> ranking, const Settings& settings,
                                          CUresult& error);
 
-    Gpu gpu() const { return gpu_; }
+    CUdevice device() const { return state_->device; }
 
     // A buffer of `bytes`, contents undefined, at an address that is its own for life.
-    // CUDA_ERROR_OUT_OF_MEMORY beyond the GPU and the host limit together; nothing is lost then.
-    CUresult allocate(std::uint64_t bytes, core::Address& address);
+    // CUDA_ERROR_OUT_OF_MEMORY beyond the GPU and the host limit together; nothing is lost then. It goes with
+    // `owner`, or, null, with the GPU's last context.
+    CUresult allocate(std::uint64_t bytes, core::Address& address, CUcontext owner = nullptr);
     // The same in stream order: memory freed earlier on this stream may come back at once.
     CUresult allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address);
     // Frees the buffer that starts at `address`. The caller has waited for the work that uses it.
@@ -104,11 +107,26 @@ class Session {
     std::uint64_t piece_bytes() const;
     CUresult visible_memory(device::MemoryInfo& info);
 
+    // Contexts of the app's. The session works through one of them, and rests, without memory, when there is
+    // none left.
+    //
+    // `context` is current; a session that rests works through it from now on.
+    CUresult wake(CUcontext context);
+    bool awake() const { return context_ != nullptr; }
+    bool works_through(CUcontext context) const { return context_ == context; }
+    // `context`, whose work is done, may be about to go; `next` is another of this GPU's.
+    void context_ending(CUcontext context, CUcontext next);
+    // The buffers that go with `context`: its own, and all if there is no other.
+    std::vector<Buffer> buffers_of(CUcontext context);
+    // It is gone, and so are they.
+    void context_gone(CUcontext context);
+
     // Streams the app has made: their work from before the first move counts as unfinished until they have
     // passed it.
     void stream_ends(CUstream stream);
 
   private:
+    void rest(std::unique_lock<std::mutex>& lock);
     Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking);
     bool await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
     CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
@@ -116,7 +134,7 @@ class Session {
     void begin_pressure(std::unique_lock<std::mutex>& lock);
     CUresult announce(const Work& work, const Hold& hold, std::unique_lock<std::mutex>& lock);
 
-    Gpu gpu_;
+    std::atomic<CUcontext> context_;  // worked through; null: it rests
     std::unique_ptr<device::Port> port_;
     std::unique_ptr<core::Ranking> ranking_;
     std::unique_ptr<State> state_;

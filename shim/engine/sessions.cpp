@@ -4,9 +4,15 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "policy/host.h"
 #include "shim/device/driver_port.h"
+#include "shim/device/scope.h"
+#include "shim/engine/contexts.h"
+#include "shim/engine/layouts.h"
+#include "shim/engine/streams.h"
+#include "shim/engine/tables.h"
 #include "shim/trace/stats.h"
 #include "shim/util/log.h"
 #include "shim/util/settings.h"
@@ -66,11 +72,14 @@ Session* current_session() {
     CUcontext context = nullptr;
     if (device::driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) return nullptr;
     if (device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
-    if (Session* session = session_of(device)) return session;
+    context_seen(context, device);
+    Session* const known = session_of(device);
+    if (known && known->awake()) return known;
 
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
-    if (Session* session = session_of(device)) return session;
+    if (Session* session = session_of(device))
+        return session->wake(context) == CUDA_SUCCESS ? session : nullptr;
     const std::size_t count = all.count.load();
     if (count == kMaxDevices) return nullptr;
     Session* session = open(device, context);
@@ -84,6 +93,34 @@ Session* current_session() {
     detail::span_end = std::max(detail::span_end.load(), session->span_end());
     all.count = count + 1;
     return session;
+}
+
+void context_ending(CUcontext context) {
+    CUdevice device = 0;
+    const device::InContext in_context(context);
+    // What is not a context the driver will say.
+    if (in_context.status() != CUDA_SUCCESS || device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return;
+    Session* const session = session_of(device);
+    const CUcontext next = another_context(device, context);
+    if (!session || !next) return;
+    device::driver().cuCtxSynchronize();
+    session->context_ending(context, next);
+}
+
+void context_gone(CUcontext context) {
+    forget_context(context);
+    streams_destroyed_with(context);
+    forget_layouts();
+    for (Session* session : sessions()) {
+        for (const Buffer& buffer : session->buffers_of(context)) note_freed(buffer.address, buffer.bytes);
+        if (session->works_through(context)) {
+            // The caller's current context may be the one that is gone: memory is given back without any.
+            std::thread([&] { session->context_gone(context); }).join();
+        } else {
+            session->context_gone(context);
+        }
+    }
 }
 
 Session* session_of(CUdevice device) {

@@ -17,7 +17,7 @@ inline constinit std::atomic<core::Address> span_end{0};
 }  // namespace detail
 
 // Thread-safe. Sessions are opened at the first managed allocation on their GPU and live as long as the
-// process: the order in which libraries exit is not ours.
+// process: the order in which libraries exit is not ours. While their GPU has no context they rest.
 
 // Whether the policy wants an allocation of `bytes` managed (LMS_THRESHOLD).
 bool manages(std::uint64_t bytes);
@@ -34,6 +34,12 @@ Session* session_at(core::Address address);
 
 // All of them, in order of opening. One load where there is none.
 std::span<Session* const> sessions();
+
+// Before a call that may destroy `context`: if its GPU has another, the session works through that from now
+// on, and the work in this one is waited for.
+void context_ending(CUcontext context);
+// After it: the context is gone, and its buffers with it.
+void context_gone(CUcontext context);
 
 // A range of addresses that holds all spans; empty where there is none.
 inline Bounds managed_bounds() {

@@ -70,6 +70,7 @@ struct State {
     Fences fences;
     BlockPool device_blocks;
     BlockPool host_blocks;
+    std::vector<CUcontext> owners;       // by AllocationId; null: the GPU's
     std::vector<Backing> backing;        // by ChunkId
     std::vector<core::ChunkId> window;   // being copied out, cancelled or not
     std::vector<core::ChunkId> filling;  // Filling now, oldest first

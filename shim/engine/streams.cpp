@@ -2,7 +2,7 @@
 
 #include <atomic>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 
 namespace lms::engine {
 
@@ -11,7 +11,7 @@ namespace {
 // Never destroyed: streams are destroyed by other libraries' exit handlers too.
 struct Registry {
     std::mutex mutex;
-    std::unordered_set<CUstream> streams;
+    std::unordered_map<CUstream, CUcontext> streams;
     std::atomic<bool> per_thread{false};
 };
 
@@ -22,9 +22,9 @@ Registry& registry() {
 
 }  // namespace
 
-void stream_created(CUstream stream) {
+void stream_created(CUstream stream, CUcontext context) {
     const std::lock_guard lock(registry().mutex);
-    registry().streams.insert(stream);
+    registry().streams[stream] = context;
 }
 
 void stream_destroyed(CUstream stream) {
@@ -32,10 +32,15 @@ void stream_destroyed(CUstream stream) {
     registry().streams.erase(stream);
 }
 
+void streams_destroyed_with(CUcontext context) {
+    const std::lock_guard lock(registry().mutex);
+    std::erase_if(registry().streams, [&](const auto& stream) { return stream.second == context; });
+}
+
 std::vector<CUstream> known_streams() {
     const std::lock_guard lock(registry().mutex);
-    std::vector<CUstream> streams(registry().streams.begin(), registry().streams.end());
-    streams.push_back(CU_STREAM_LEGACY);
+    std::vector<CUstream> streams;
+    for (const auto& [stream, context] : registry().streams) streams.push_back(stream);
     return streams;
 }
 

@@ -9,9 +9,11 @@
 namespace lms::engine {
 
 // Thread-safe, for the process: a stream may be older than any session.
-void stream_created(CUstream stream);
+void stream_created(CUstream stream, CUcontext context);
 void stream_destroyed(CUstream stream);
-// Streams created and not destroyed, and the legacy stream.
+// Its streams are gone with it.
+void streams_destroyed_with(CUcontext context);
+// Streams created and not destroyed.
 std::vector<CUstream> known_streams();
 
 // Per-thread default streams have no handle that another thread could use; whether any was used at all.

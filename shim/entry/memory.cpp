@@ -1,5 +1,6 @@
 // Allocation and free.
 #include "shim/device/driver_table.h"
+#include "shim/device/scope.h"
 #include "shim/engine/capture.h"
 #include "shim/engine/sessions.h"
 #include "shim/engine/submit.h"
@@ -11,6 +12,11 @@ namespace {
 
 using device::driver;
 using engine::Session;
+
+CUcontext current_context() {
+    CUcontext context = nullptr;
+    return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
 
 // Allocates through the session if the policy wants the allocation, else through `real`.
 template <typename Managed, typename Real>
@@ -93,7 +99,9 @@ using device::driver;
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
     return entry::allocate(
         dptr, bytesize,
-        [&](engine::Session& session, core::Address& address) { return session.allocate(bytesize, address); },
+        [&](engine::Session& session, core::Address& address) {
+            return session.allocate(bytesize, address, entry::current_context());
+        },
         [&] { return driver().cuMemAlloc_v2(dptr, bytesize); });
 }
 
@@ -108,7 +116,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
     return entry::allocate(
         dptr, valid ? pitch * Height : 0,
         [&](engine::Session& session, core::Address& address) {
-            const CUresult status = session.allocate(pitch * Height, address);
+            const CUresult status = session.allocate(pitch * Height, address, entry::current_context());
             if (status == CUDA_SUCCESS) *pPitch = pitch;
             return status;
         },
@@ -124,8 +132,14 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
         }
         // cuMemFree waits for the work that may use the memory, and fails where waiting is forbidden; so do
         // we.
-        const CUresult status = driver().cuCtxSynchronize();
+        CUresult status = driver().cuCtxSynchronize();
         if (status != CUDA_SUCCESS) return status;
+        const auto buffer = session->buffer_at(dptr);
+        if (buffer && buffer->owner && buffer->owner != entry::current_context()) {
+            const device::InContext in_context(buffer->owner);
+            status = driver().cuCtxSynchronize();
+            if (status != CUDA_SUCCESS) return status;
+        }
         entry::forget_tables(*session, dptr);
         return session->free(dptr);
     });

@@ -42,9 +42,9 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
             return answer<std::size_t>(data, buffer.bytes);
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-            return answer<int>(data, engine::session_at(pointer)->gpu().device);
+            return answer<int>(data, engine::session_at(pointer)->device());
         case CU_POINTER_ATTRIBUTE_CONTEXT:
-            return answer<CUcontext>(data, engine::session_at(pointer)->gpu().context);
+            return answer<CUcontext>(data, buffer.owner);
         default:
             return driver().cuPointerGetAttribute(data, which, pointer);
     }

@@ -9,11 +9,17 @@
 namespace lms::entry {
 namespace {
 
+using device::driver;
+
 template <typename Create>
 CUresult create(CUstream* stream, Create&& call) {
     return guarded([&] {
         const CUresult status = engine::call_with_room(call);
-        if (status == CUDA_SUCCESS) engine::stream_created(*stream);
+        if (status == CUDA_SUCCESS) {
+            CUcontext context = nullptr;
+            driver().cuCtxGetCurrent(&context);
+            engine::stream_created(*stream, context);
+        }
         return status;
     });
 }

@@ -32,7 +32,7 @@ Rig::~Rig() {
 
 CUstream Rig::stream() {
     const CUstream stream = gpu_->create_stream();
-    engine::stream_created(stream);
+    engine::stream_created(stream, nullptr);
     streams_.push_back(stream);
     return stream;
 }

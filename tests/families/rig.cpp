@@ -228,12 +228,14 @@ void Crowd::evict_half(const Buffer& buffer) {
     EXPECT(off_device(buffer.at(half), half));
 }
 
+CUmodule load_kernels() {
+    CUmodule loaded = nullptr;
+    OK(cuModuleLoadData, &loaded, kPtx);
+    return loaded;
+}
+
 CUfunction kernel(const char* name) {
-    static const CUmodule module = [] {
-        CUmodule loaded = nullptr;
-        OK(cuModuleLoadData, &loaded, kPtx);
-        return loaded;
-    }();
+    static const CUmodule module = load_kernels();
     CUfunction found = nullptr;
     OK(cuModuleGetFunction, &found, module, name);
     return found;

@@ -115,7 +115,9 @@ class Crowd {
     std::vector<CUdeviceptr> buffers_;
 };
 
-// The kernels of rig.cpp's PTX.
+// The kernels of rig.cpp's PTX, in the current context.
+CUmodule load_kernels();
+// One of them, loaded into the context that is current at the first call.
 CUfunction kernel(const char* name);
 // Launches one with a pointer per argument, a thread for each of `n` words.
 template <typename... Arguments>

@@ -77,11 +77,16 @@ class FakePort final : public device::Port {
                   device::Direction direction) override;
     CUstream stream(device::Direction direction) const override;
     CUresult record(CUstream stream, CUevent& event) override;
+    CUresult record_legacy(CUcontext, CUevent& event) override { return record(CU_STREAM_LEGACY, event); }
     CUresult query(CUevent event) override;
     void recycle(CUevent event) override;
     CUresult wait_in_stream(CUstream stream, CUevent event) override;
     CUresult health() override;
     CUresult synchronize() override;
+    // Contexts are the driver's: here there is one, and it stays.
+    CUcontext current_context() override { return nullptr; }
+    CUresult work_through(CUcontext) override { return CUDA_SUCCESS; }
+    void leave(CUcontext) override {}
 
     // The app's side.
 

@@ -1,0 +1,62 @@
+#include "shim/engine/contexts.h"
+
+#include <algorithm>
+#include <mutex>
+
+namespace lms::engine {
+
+namespace {
+
+struct Known {
+    CUcontext context;
+    CUdevice device;
+};
+
+// Never destroyed: contexts are destroyed by other libraries' exit handlers too.
+struct Registry {
+    std::mutex mutex;
+    std::vector<Known> contexts;
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+bool seen(CUcontext context) {
+    return std::ranges::any_of(registry().contexts, [&](const Known& k) { return k.context == context; });
+}
+
+}  // namespace
+
+void context_seen(CUcontext context, CUdevice device) {
+    const std::lock_guard lock(registry().mutex);
+    if (!seen(context)) registry().contexts.push_back({context, device});
+}
+
+void forget_context(CUcontext context) {
+    const std::lock_guard lock(registry().mutex);
+    std::erase_if(registry().contexts, [&](const Known& known) { return known.context == context; });
+}
+
+bool is_known(CUcontext context) {
+    const std::lock_guard lock(registry().mutex);
+    return seen(context);
+}
+
+std::vector<CUcontext> known_contexts() {
+    const std::lock_guard lock(registry().mutex);
+    std::vector<CUcontext> contexts;
+    for (const Known& known : registry().contexts) contexts.push_back(known.context);
+    return contexts;
+}
+
+CUcontext another_context(CUdevice device, CUcontext other) {
+    const std::lock_guard lock(registry().mutex);
+    for (const Known& known : registry().contexts) {
+        if (known.device == device && known.context != other) return known.context;
+    }
+    return nullptr;
+}
+
+}  // namespace lms::engine

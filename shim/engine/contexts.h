@@ -1,0 +1,19 @@
+// The app's contexts, as far as it has shown them: where work may be that nobody fenced, and through which
+// the shim can work on a GPU when another goes.
+#pragma once
+
+#include <vector>
+
+#include "shim/device/cuda_api.h"
+
+namespace lms::engine {
+
+// Thread-safe, for the process.
+void context_seen(CUcontext context, CUdevice device);
+void forget_context(CUcontext context);
+bool is_known(CUcontext context);
+std::vector<CUcontext> known_contexts();
+// One of that GPU's that is not `other`; null if there is none.
+CUcontext another_context(CUdevice device, CUcontext other);
+
+}  // namespace lms::engine

@@ -1,0 +1,113 @@
+// A session and the contexts of its GPU.
+#include <cstring>
+
+#include "shim/engine/budget.h"
+#include "shim/engine/calm.h"
+#include "shim/engine/release.h"
+#include "shim/engine/session.h"
+#include "shim/util/log.h"
+
+namespace lms::engine {
+
+namespace {
+
+// What is pinned goes with the context it was pinned in: moves what buffers have there into memory pinned in
+// the one that is worked through now. Nothing else moves meanwhile.
+void pin_again(State& state, std::unique_lock<std::mutex>& lock) {
+    for (const core::AllocationId id : state.residency.allocations()) {
+        const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
+        for (const core::ChunkId chunk : chunks) {
+            const Need need{chunk, state.residency.chunk(chunk).serial};
+            const auto on_host = [&] {
+                return !gone(need, state.residency) &&
+                       state.residency.chunk(chunk).state == core::State::OnHost;
+            };
+            if (!on_host()) continue;
+            Block fresh;
+            const std::uint64_t bytes = state.residency.chunk(chunk).bytes;
+            if (state.host_blocks.create(bytes, fresh, lock) != CUDA_SUCCESS) {
+                log::error("no host memory to pin: {} bytes are lost with a context", bytes);
+                continue;
+            }
+            // Freed meanwhile, it needs none.
+            if (on_host()) {
+                std::memcpy(reinterpret_cast<void*>(fresh.alias),
+                            reinterpret_cast<const void*>(state.backing[chunk].host.alias), bytes);
+                std::swap(fresh, state.backing[chunk].host);
+            }
+            state.host_blocks.put(fresh);
+        }
+    }
+    state.host_blocks.trim(UINT64_MAX, lock);
+}
+
+}  // namespace
+
+CUresult Session::wake(CUcontext context) {
+    if (context_) return CUDA_SUCCESS;
+    const CUresult status = port_->work_through(context);
+    if (status != CUDA_SUCCESS) return status;
+    context_ = context;
+    std::unique_lock lock(state_->mutex);
+    return refresh_budget(*state_, lock);
+}
+
+void Session::context_ending(CUcontext context, CUcontext next) {
+    if (!works_through(context)) return;
+    std::unique_lock lock(state_->mutex);
+    mover_->while_still(lock, [&] {
+        lock.unlock();
+        const CUresult status = port_->work_through(next);
+        lock.lock();
+        if (status != CUDA_SUCCESS) {
+            log::error("GPU {}: no context left to work through (error {})", device(),
+                       static_cast<int>(status));
+            return;
+        }
+        context_ = next;
+        if (!port_->maps_host_memory()) pin_again(*state_, lock);
+    });
+}
+
+std::vector<Buffer> Session::buffers_of(CUcontext context) {
+    const std::lock_guard lock(state_->mutex);
+    std::vector<Buffer> buffers;
+    for (const core::AllocationId id : state_->residency.allocations()) {
+        const core::Allocation& buffer = state_->residency.allocation(id);
+        const CUcontext owner = state_->owners[id];
+        if (owner == context || works_through(context))
+            buffers.push_back({buffer.address, buffer.bytes, owner});
+    }
+    return buffers;
+}
+
+void Session::context_gone(CUcontext context) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const bool last = works_through(context);
+    if (last) context_ = nullptr;
+    port_->leave(context);
+    settle(state, lock);
+    for (const core::AllocationId id : state.residency.allocations()) {
+        if (!last && state.owners[id] != context) continue;
+        std::erase_if(state.dying, [&](const Dying& buffer) { return buffer.id == id; });
+        state.residency.kill(id);
+        release(state, id, lock);
+    }
+    if (last) rest(lock);
+}
+
+// Without a context: what it took is given back, and it begins anew.
+void Session::rest(std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    state.opaque_uses.clear();
+    if (state.under_pressure.exchange(false)) calm_gate.reopen();
+    state.device_blocks.trim(UINT64_MAX, lock);
+    if (port_->maps_host_memory()) {
+        state.host_blocks.trim(UINT64_MAX, lock);
+    } else {
+        state.host_blocks.abandon();
+    }
+}
+
+}  // namespace lms::engine

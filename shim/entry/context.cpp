@@ -1,0 +1,123 @@
+// The life of contexts: what is in one goes with it.
+#include "shim/device/driver_table.h"
+#include "shim/device/scope.h"
+#include "shim/engine/contexts.h"
+#include "shim/engine/submit.h"
+#include "shim/entry/guard.h"
+
+namespace lms::entry {
+namespace {
+
+using device::driver;
+
+CUdevice device_of(CUcontext context) {
+    CUdevice device = CU_DEVICE_INVALID;
+    const device::InContext in_context(context);
+    driver().cuCtxGetDevice(&device);
+    return device;
+}
+
+template <typename Call>
+CUresult make(CUcontext* context, Call&& call) {
+    return guarded([&] {
+        const CUresult status = engine::call_with_room(call);
+        if (status == CUDA_SUCCESS) engine::context_seen(*context, device_of(*context));
+        return status;
+    });
+}
+
+// `call` may destroy `context`; `is_gone()` says whether it did.
+template <typename Call, typename Gone>
+CUresult end(CUcontext context, Call&& call, Gone&& is_gone) {
+    return guarded([&] {
+        engine::context_ending(context);
+        const CUresult status = call();
+        if (is_gone(status)) engine::context_gone(context);
+        return status;
+    });
+}
+
+template <typename Call>
+CUresult destroy(CUcontext context, Call&& call) {
+    if (!context) return call();
+    return end(context, call, [](CUresult status) { return status == CUDA_SUCCESS; });
+}
+
+bool is_active(CUdevice device) {
+    unsigned flags = 0;
+    int active = 0;
+    return driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+// `call` may destroy the primary context of `device`.
+template <typename Call>
+CUresult let_go_of_primary(CUdevice device, Call&& call) {
+    CUcontext context = nullptr;
+    // There is no other way to ask for its handle.
+    if (!is_active(device) || driver().cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+        return call();
+    driver().cuDevicePrimaryCtxRelease_v2(device);
+    return end(context, call, [&](CUresult) { return !is_active(device); });
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+using namespace lms::entry;
+using lms::device::driver;
+
+CUresult cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+    return make(pctx, [&] { return driver().cuCtxCreate(pctx, flags, dev); });
+}
+
+CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+    return make(pctx, [&] { return driver().cuCtxCreate_v2(pctx, flags, dev); });
+}
+
+CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags,
+                        CUdevice dev) {
+    return make(pctx, [&] { return driver().cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev); });
+}
+
+CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags,
+                        CUdevice dev) {
+    return make(pctx, [&] { return driver().cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev); });
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+    return make(pctx, [&] { return driver().cuDevicePrimaryCtxRetain(pctx, dev); });
+}
+
+CUresult cuCtxDestroy(CUcontext ctx) {
+    return destroy(ctx, [&] { return driver().cuCtxDestroy(ctx); });
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx) {
+    return destroy(ctx, [&] { return driver().cuCtxDestroy_v2(ctx); });
+}
+
+CUresult cuCtxDetach(CUcontext ctx) {
+    // It may have been attached to more than once.
+    unsigned version = 0;
+    return end(
+        ctx, [&] { return driver().cuCtxDetach(ctx); },
+        [&](CUresult status) {
+            return status == CUDA_SUCCESS && driver().cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS;
+        });
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
+    return let_go_of_primary(dev, [&] { return driver().cuDevicePrimaryCtxRelease(dev); });
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+    return let_go_of_primary(dev, [&] { return driver().cuDevicePrimaryCtxRelease_v2(dev); });
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
+    return let_go_of_primary(dev, [&] { return driver().cuDevicePrimaryCtxReset(dev); });
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+    return let_go_of_primary(dev, [&] { return driver().cuDevicePrimaryCtxReset_v2(dev); });
+}
