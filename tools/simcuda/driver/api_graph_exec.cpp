@@ -1,5 +1,8 @@
 // cuGraphInstantiate, cuGraphLaunch and cuGraphExec*.
+#include <algorithm>
+
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/conditional.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/event.h"
 #include "tools/simcuda/driver/graph_exec.h"
@@ -12,11 +15,18 @@ constexpr std::uint64_t kKnownFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
+bool has_unused_handles(const Graph& graph) {
+    return std::any_of(graph.conditionals.begin(), graph.conditionals.end(),
+                       [](const auto& conditional) { return !conditional->used; });
+}
+
 CUresult make(Context& context, CUgraphExec* out, CUgraph graph, std::uint64_t flags, CUgraphNode* failed) {
     require(out != nullptr && (flags & ~kKnownFlags) == 0, CUDA_ERROR_INVALID_VALUE);
     // Kernels here cannot launch graphs.
     require((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0, CUDA_ERROR_NOT_SUPPORTED);
-    *out = instantiate(context.shared_from_this(), *checked_graph(graph), flags, failed)->handle();
+    const auto found = checked_graph(graph);
+    require(!has_unused_handles(*found), CUDA_ERROR_INVALID_VALUE);
+    *out = instantiate(context.shared_from_this(), *found, flags, failed)->handle();
     return CUDA_SUCCESS;
 }
 
@@ -80,7 +90,9 @@ SIMCUDA_STREAM_API(cuGraphInstantiateWithParams, _ptsz,
     return call(site.entry, kUnsafeInCapture, [&](Context& context) {
         const std::uint64_t flags = given(parameters).flags;
         parameters->hErrNode_out = nullptr;
-        parameters->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+        parameters->result_out = has_unused_handles(*checked_graph(graph))
+                                     ? CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
+                                     : CUDA_GRAPH_INSTANTIATE_ERROR;
         const CUresult result = make(context, exec, graph, flags, &parameters->hErrNode_out);
         parameters->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
         if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) {

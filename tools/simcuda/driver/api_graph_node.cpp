@@ -93,7 +93,8 @@ SIMCUDA_API cuGraphNodeSetParams(CUgraphNode handle, CUgraphNodeParams* paramete
     return call(Entry::cuGraphNodeSetParams, [&](Context& context) {
         given(parameters);
         const auto node = checked_node(handle);
-        require(type_of(node->work) == parameters->type, CUDA_ERROR_INVALID_VALUE);
+        require(type_of(node->work) == parameters->type && can_be_set(parameters->type),
+                CUDA_ERROR_INVALID_VALUE);
         node->work = node_work(context, *parameters);
         return CUDA_SUCCESS;
     });

@@ -2,6 +2,7 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/graph_memory.h"
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/pool.h"
 #include "tools/simcuda/driver/report.h"
@@ -23,6 +24,11 @@ CUresult free_device(CUdeviceptr address) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     finish_work_on(*region);
+    if (region->graph_memory != nullptr) {
+        require(region->graph_memory->set_outstanding(false), CUDA_ERROR_INVALID_VALUE);
+        region->graph_memory->end_use();
+        return CUDA_SUCCESS;
+    }
     if (region->kind == Region::Kind::Async)
         return free_to_pool(*region) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (memory_map().remove(address) == nullptr)

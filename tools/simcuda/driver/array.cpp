@@ -92,7 +92,7 @@ std::shared_ptr<Array> allocate(Context& context, const CUDA_ARRAY3D_DESCRIPTOR&
     array->element_bytes = channel_bytes(descriptor.Format) * descriptor.NumChannels;
     array->pitch = round_up(array->row_bytes(), kRowAlignment);
     array->memory =
-        allocate_device(context, array->pitch * array->rows() * array->slices(), Region::Kind::Array);
+        allocate_device(context, array->pitch * array->rows() * array->slices(), Region::Kind::Internal);
     arrays().add(array);
     return array;
 }
@@ -194,7 +194,7 @@ void destroy_mipmapped(CUmipmappedArray handle) {
 
 std::shared_ptr<Array> array_at(std::uint64_t address) {
     const RegionPtr region = memory_map().find(address);
-    if (region == nullptr || region->kind != Region::Kind::Array) return nullptr;
+    if (region == nullptr || region->kind != Region::Kind::Internal) return nullptr;
     const auto found =
         arrays().select([&](const Array& array) { return array.memory->address == region->address; });
     return found.empty() ? nullptr : found.front();

@@ -7,6 +7,7 @@
 #include "tools/simcuda/driver/array.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/graph_memory.h"
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/stream.h"
 
@@ -98,7 +99,8 @@ CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t sp
         host = host || region.on_host();
         return region.accessible(context.device());
     });
-    require(covered, CUDA_ERROR_INVALID_VALUE);
+    // What a graph allocates has its address before it is there.
+    require(covered || graph_memory_at(address, span) != nullptr, CUDA_ERROR_INVALID_VALUE);
     if (!host) return {Place::Device, address};
     return {Place::Pinned, reinterpret_cast<std::uint64_t>(to_host(address))};
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/conditional.h"
+#include "tools/simcuda/driver/graph_memory.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/user_object.h"
 
@@ -21,15 +23,24 @@ Handles<Node>& node_handles() {
 
 constexpr CUgraphNodeType kTypes[] = {
     // in the order of NodeWork's alternatives
-    CU_GRAPH_NODE_TYPE_EMPTY,        CU_GRAPH_NODE_TYPE_KERNEL,    CU_GRAPH_NODE_TYPE_MEMCPY,
-    CU_GRAPH_NODE_TYPE_MEMSET,       CU_GRAPH_NODE_TYPE_HOST,      CU_GRAPH_NODE_TYPE_GRAPH,
-    CU_GRAPH_NODE_TYPE_EVENT_RECORD, CU_GRAPH_NODE_TYPE_WAIT_EVENT};
+    CU_GRAPH_NODE_TYPE_EMPTY,        CU_GRAPH_NODE_TYPE_KERNEL,     CU_GRAPH_NODE_TYPE_MEMCPY,
+    CU_GRAPH_NODE_TYPE_MEMSET,       CU_GRAPH_NODE_TYPE_HOST,       CU_GRAPH_NODE_TYPE_GRAPH,
+    CU_GRAPH_NODE_TYPE_EVENT_RECORD, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+    CU_GRAPH_NODE_TYPE_MEM_FREE,     CU_GRAPH_NODE_TYPE_CONDITIONAL};
 static_assert(std::size(kTypes) == std::variant_size_v<NodeWork>);
 
-// The node's handle ends, and that of a graph it holds.
+// The graphs the node holds.
+std::vector<std::shared_ptr<Graph>> inner_graphs(const Node& node) {
+    if (const auto* child = std::get_if<ChildNode>(&node.work)) return {child->graph};
+    if (const auto* conditional = std::get_if<ConditionalNode>(&node.work)) return conditional->bodies;
+    return {};
+}
+
+// The node's handle ends, and those of graphs it holds.
 void release_handles(Node& node) {
     node_handles().remove(&node);
-    if (auto* child = std::get_if<ChildNode>(&node.work)) graphs().remove(child->graph.get());
+    for (const auto& inner : inner_graphs(node)) graphs().remove(inner.get());
+    if (auto* free = std::get_if<MemFreeNode>(&node.work)) free->memory->forget_graph(*node.graph);
 }
 
 bool depends(const Node& to, const Node& from) {
@@ -41,6 +52,11 @@ bool depends(const Node& to, const Node& from) {
 
 CUgraphNodeType type_of(const NodeWork& work) {
     return kTypes[work.index()];
+}
+
+bool can_be_set(CUgraphNodeType type) {
+    return type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && type != CU_GRAPH_NODE_TYPE_MEM_FREE &&
+           type != CU_GRAPH_NODE_TYPE_CONDITIONAL;
 }
 
 void fail_node_type() {
@@ -74,6 +90,41 @@ std::vector<Node*> Graph::in_order() const {
     return order;
 }
 
+bool Graph::restricted() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+        if (std::holds_alternative<MemAllocNode>(node->work) ||
+            std::holds_alternative<MemFreeNode>(node->work) ||
+            std::holds_alternative<ConditionalNode>(node->work))
+            return true;
+        const auto* child = std::get_if<ChildNode>(&node->work);
+        return child != nullptr && child->graph->restricted();
+    });
+}
+
+bool Graph::has_conditional() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+        const auto* child = std::get_if<ChildNode>(&node->work);
+        return std::holds_alternative<ConditionalNode>(node->work) ||
+               (child != nullptr && child->graph->has_conditional());
+    });
+}
+
+// The rules of nodes that belong to their graph, and what ties them to it.
+void Graph::adopt(Node& node) {
+    auto* alloc = std::get_if<MemAllocNode>(&node.work);
+    auto* free = std::get_if<MemFreeNode>(&node.work);
+    require(!moved || (alloc == nullptr && free == nullptr), CUDA_ERROR_INVALID_VALUE);
+    if (alloc != nullptr) alloc->memory->owner = this;
+    if (free != nullptr) free->memory->add_free_in(*this);
+    if (auto* branch = std::get_if<ConditionalNode>(&node.work)) {
+        const Graph* holder = this;  // of the handle: this graph, or one it is inside of
+        while (holder != nullptr && holder != branch->conditional->graph) holder = holder->parent;
+        require(holder != nullptr && !branch->conditional->used, CUDA_ERROR_INVALID_VALUE);
+        branch->conditional->used = true;
+    }
+    for (const auto& inner : inner_graphs(node)) inner->parent = this;
+}
+
 Node& Graph::add(NodeWork work, std::span<const CUgraphNode> dependencies, const CUgraphEdgeData* edges) {
     auto node = std::make_shared<Node>();
     node->graph = this;
@@ -83,6 +134,7 @@ Node& Graph::add(NodeWork work, std::span<const CUgraphNode> dependencies, const
         require(from->graph == this && !depends(*node, *from), CUDA_ERROR_INVALID_VALUE);
         node->dependencies.push_back({from.get(), edges ? edges[i] : CUgraphEdgeData{}});
     }
+    adopt(*node);
     node_handles().add(node);
     nodes_.push_back(node);
     return *node;
@@ -95,11 +147,13 @@ void Graph::add_dependency(Node& from, Node& to, const CUgraphEdgeData& data) {
 }
 
 void Graph::remove_dependency(Node& from, Node& to) {
-    require(from.graph == this && to.graph == this && depends(to, from), CUDA_ERROR_INVALID_VALUE);
+    require(from.graph == this && to.graph == this && depends(to, from) && !restricted(),
+            CUDA_ERROR_INVALID_VALUE);
     std::erase_if(to.dependencies, [&](const Edge& edge) { return edge.from == &from; });
 }
 
 void Graph::remove(Node& node) {
+    require(!restricted(), CUDA_ERROR_INVALID_VALUE);
     for (const auto& other : nodes_) {
         std::erase_if(other->dependencies, [&](const Edge& edge) { return edge.from == &node; });
     }
@@ -122,6 +176,7 @@ bool Graph::reaches(const Node& from, const Node& to) const {
 }
 
 std::shared_ptr<Graph> Graph::clone() const {
+    require(!restricted(), CUDA_ERROR_INVALID_VALUE);
     auto copy = std::make_shared<Graph>();
     std::map<const Node*, Node*> twins;
     for (Node* node : in_order()) {
@@ -151,6 +206,13 @@ ChildNode as_child(const Graph& graph) {
     return child;
 }
 
+ChildNode as_moved_child(const std::shared_ptr<Graph>& graph) {
+    require(graph->parent == nullptr && !graph->has_conditional() && graph->instance.expired(),
+            CUDA_ERROR_INVALID_VALUE);
+    graph->moved = true;
+    return {graph};
+}
+
 std::shared_ptr<Graph> create_graph() {
     auto graph = std::make_shared<Graph>();
     register_graph(graph);
@@ -168,6 +230,7 @@ std::shared_ptr<Graph> checked_graph(CUgraph handle) {
 }
 
 std::shared_ptr<Graph> release_graph(CUgraph handle) {
+    require(checked_graph(handle)->parent == nullptr, CUDA_ERROR_INVALID_VALUE);
     auto graph = graphs().remove(handle);
     require(graph != nullptr, CUDA_ERROR_INVALID_VALUE);
     return graph;

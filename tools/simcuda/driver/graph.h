@@ -16,8 +16,11 @@
 
 namespace simcuda::driver {
 
+class Conditional;
 class Context;
 class Graph;
+class GraphExec;
+class GraphMemory;
 struct Event;
 class UserObject;
 
@@ -50,10 +53,25 @@ struct EventRecordNode {
 struct EventWaitNode {
     std::shared_ptr<Event> event;
 };
+struct MemAllocNode {
+    std::shared_ptr<GraphMemory> memory;
+    CUmemPoolProps properties;
+    std::vector<CUmemAccessDesc> access = {};
+};
+struct MemFreeNode {
+    std::shared_ptr<GraphMemory> memory;
+};
+struct ConditionalNode {
+    std::shared_ptr<Conditional> conditional;
+    CUgraphConditionalNodeType type;
+    std::vector<std::shared_ptr<Graph>> bodies;
+    std::vector<CUgraph> handles;  // of the bodies, as the program sees them
+};
 using NodeWork = std::variant<EmptyNode, KernelNode, MemcpyNode, MemsetNode, HostNode, ChildNode,
-                              EventRecordNode, EventWaitNode>;
+                              EventRecordNode, EventWaitNode, MemAllocNode, MemFreeNode, ConditionalNode>;
 
 CUgraphNodeType type_of(const NodeWork& work);
+bool can_be_set(CUgraphNodeType type);  // its parameters, once there is a node
 
 struct Node;
 struct Edge {
@@ -90,8 +108,14 @@ class Graph {
     // Every node after all it depends on; among those that are free to run, in the order they were added.
     std::vector<Node*> in_order() const;
 
+    // It, or a child, allocates, frees or branches: then nothing can be taken out, it cannot be cloned, and
+    // at most one executable graph of it exists.
+    bool restricted() const;
+    bool has_conditional() const;  // at any depth
+
     // `edges` may be null: plain dependencies. Throw Failure with CUDA_ERROR_INVALID_VALUE: nodes of other
-    // graphs, dependencies twice over or none to remove, a circle.
+    // graphs, dependencies twice over or none to remove, a circle, what restricted() and the nodes' own rules
+    // forbid.
     Node& add(NodeWork work, std::span<const CUgraphNode> dependencies,
               const CUgraphEdgeData* edges = nullptr);
     void add_dependency(Node& from, Node& to, const CUgraphEdgeData& data);
@@ -103,10 +127,18 @@ class Graph {
     std::shared_ptr<Graph> clone() const;
     Node* find_clone_of(const Node& original) const;  // null
 
+    // What it is a child or a body of; null if it is nobody's.
+    Graph* parent = nullptr;
+    bool moved = false;  // into its parent: takes no more allocations and frees
+
+    std::vector<std::shared_ptr<Conditional>> conditionals;  // handles made for it
+    mutable std::weak_ptr<GraphExec> instance;               // the latest
+
     // References to user objects the graph holds.
     std::map<std::shared_ptr<UserObject>, unsigned> user_objects;
 
   private:
+    void adopt(Node& node);
     bool reaches(const Node& from, const Node& to) const;
 
     std::vector<std::shared_ptr<Node>> nodes_;
@@ -119,8 +151,10 @@ std::shared_ptr<Graph> checked_graph(CUgraph handle);
 std::shared_ptr<Graph> release_graph(CUgraph handle);  // the handle ends
 std::shared_ptr<Node> checked_node(CUgraphNode handle);
 
-// A copy of the graph for a node to hold; its handle is valid while the node lives.
+// A copy of the graph for a node to hold; its handle is valid while the node lives. Or the graph itself.
+// Throw Failure with CUDA_ERROR_INVALID_VALUE.
 ChildNode as_child(const Graph& graph);
+ChildNode as_moved_child(const std::shared_ptr<Graph>& graph);
 
 [[noreturn]] void fail_node_type();
 

@@ -1,11 +1,15 @@
 #include "tools/simcuda/driver/graph_exec.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/conditional.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/event.h"
+#include "tools/simcuda/driver/graph_memory.h"
 #include "tools/simcuda/driver/graph_params.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/knobs.h"
@@ -26,6 +30,7 @@ using Operand = ExecNode::Operand;
 // What is mapped there now. Memory the driver does not know (pageable) has no identity and cannot change.
 std::vector<const void*> memory_at(std::uint64_t address, std::uint64_t bytes) {
     std::vector<const void*> found;
+    if (const auto memory = graph_memory_at(address, bytes)) return {memory.get()};  // comes and goes
     for (const RegionPtr& region : memory_map().overlapping(address, bytes)) {
         found.push_back(region->physical.get());
     }
@@ -70,12 +75,18 @@ bool linear(const Op& op) {
     return !copy || (copy->height == 1 && copy->depth == 1);
 }
 
-// Everything of the node but its place in the graph.
+// Everything of the node but its place in the graph and the bodies.
 void fill(ExecNode& node, Context& context, const NodeWork& work) {
     node.op = operation(context, work);
     node.operands = operands_of(node.op);
     if (const auto* record = std::get_if<EventRecordNode>(&work)) node.record = record->event;
     if (const auto* wait = std::get_if<EventWaitNode>(&work)) node.wait = wait->event;
+    if (const auto* alloc = std::get_if<MemAllocNode>(&work)) node.allocates = alloc->memory;
+    if (const auto* free = std::get_if<MemFreeNode>(&work)) node.frees = free->memory;
+    if (const auto* conditional = std::get_if<ConditionalNode>(&work)) {
+        node.conditional = conditional->conditional;
+        node.branch = conditional->type;
+    }
 }
 
 void take_parameters(ExecNode& to, ExecNode& from) {
@@ -83,6 +94,80 @@ void take_parameters(ExecNode& to, ExecNode& from) {
     to.operands = std::move(from.operands);
     to.record = std::move(from.record);
     to.wait = std::move(from.wait);
+    to.conditional = std::move(from.conditional);
+    for (std::size_t body = 0; body < to.bodies.size(); ++body) {
+        for (std::size_t i = 0; i < to.bodies[body].size(); ++i)
+            take_parameters(to.bodies[body][i], from.bodies[body][i]);
+    }
+}
+
+// The nodes and those of all bodies.
+template <class Nodes, class Visit>
+void for_each(Nodes& nodes, const Visit& visit) {
+    for (auto& node : nodes) {
+        visit(node);
+        for (auto& body : node.bodies) for_each(body, visit);
+    }
+}
+
+bool allowed_in_body(CUgraphNodeType type) {
+    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+           type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_EMPTY ||
+           type == CU_GRAPH_NODE_TYPE_GRAPH || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
+Op step_of(const ExecNode& node);
+
+// Before all others: those that waited for none wait for it.
+void put_first(std::vector<GraphNode>& steps, Op op) {
+    for (GraphNode& step : steps) {
+        for (std::size_t& index : step.after) ++index;
+        if (step.after.empty()) step.after = {0};
+    }
+    steps.insert(steps.begin(), GraphNode{std::move(op), {}, {}});
+}
+
+// Chooses by the condition's value when its turn comes. The bodies are those of the time of the launch.
+SpawnOp branch_of(const ExecNode& node) {
+    using Bodies = std::vector<std::vector<ExecNode>>;
+    return {[conditional = node.conditional, type = node.branch,
+             bodies = std::make_shared<const Bodies>(node.bodies), again = false](auto& steps) mutable {
+        if (std::exchange(again, true) && type != CU_GRAPH_COND_TYPE_WHILE) return false;
+        const unsigned value = conditional->value();
+        std::size_t chosen = value;
+        if (type != CU_GRAPH_COND_TYPE_SWITCH) chosen = value != 0 ? 0 : 1;
+        if (chosen >= bodies->size()) return false;
+        for (const ExecNode& inner : (*bodies)[chosen]) steps.push_back({step_of(inner), inner.after});
+        return true;
+    }};
+}
+
+Op step_of(const ExecNode& node) {
+    if (!node.enabled) return MarkerOp{};
+    return node.conditional != nullptr ? Op{branch_of(node)} : node.op;
+}
+
+// Why one may not take over the parameters of the other; `at` is told which node.
+CUgraphExecUpdateResult compare(const std::vector<ExecNode>& before, const std::vector<ExecNode>& after,
+                                CUgraphNode& at) {
+    if (before.size() != after.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+        at = after[i].source;
+        if (before[i].type != after[i].type) return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+        if (before[i].after != after[i].after) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        const bool changeable = linear(before[i].op) && linear(after[i].op);
+        if (!changeable && before[i].operands != after[i].operands)
+            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        if (before[i].allocates != after[i].allocates || before[i].frees != after[i].frees ||
+            before[i].branch != after[i].branch || before[i].bodies.size() != after[i].bodies.size())
+            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        for (std::size_t body = 0; body < before[i].bodies.size(); ++body) {
+            const auto result = compare(before[i].bodies[body], after[i].bodies[body], at);
+            if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
+        }
+    }
+    at = nullptr;
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
 }  // namespace
@@ -90,7 +175,7 @@ void take_parameters(ExecNode& to, ExecNode& from) {
 GraphExec::GraphExec(std::shared_ptr<Context> context, const Graph& graph, std::uint64_t flags,
                      CUgraphNode* failed)
     : context_(std::move(context)), flags_(flags), nodes_(lay_out(graph, failed)) {
-    charged_ = nodes_.size() * knobs().graph_bytes;
+    for_each(nodes_, [&](const ExecNode&) { charged_ += knobs().graph_bytes; });
     context_->charge(charged_);
     user_objects_ = graph.user_objects;
     for (const auto& [object, references] : user_objects_) object->retain(references);
@@ -120,6 +205,16 @@ void GraphExec::lay_out(const Graph& graph, std::vector<std::size_t> after, std:
             if (failed) *failed = node->handle();
             throw;
         }
+        if (const auto* conditional = std::get_if<ConditionalNode>(&node->work)) {
+            for (const auto& body : conditional->bodies) {
+                made.bodies.push_back(lay_out(*body, failed));
+                for (const ExecNode& inner : made.bodies.back()) {
+                    if (allowed_in_body(inner.type)) continue;
+                    if (failed) *failed = inner.source;
+                    throw Failure{CUDA_ERROR_INVALID_VALUE};
+                }
+            }
+        }
         const std::size_t index = into.size();
         into.push_back(std::move(made));
         if (const auto* child = std::get_if<ChildNode>(&node->work)) {
@@ -133,18 +228,79 @@ void GraphExec::lay_out(const Graph& graph, std::vector<std::size_t> after, std:
     }
 }
 
+void GraphExec::check_memory() const {
+    std::set<const GraphMemory*> own;
+    for (const ExecNode& node : nodes_) {
+        if (node.allocates == nullptr) continue;
+        own.insert(node.allocates.get());
+        require(
+            !node.allocates->outstanding() || (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0,
+            CUDA_ERROR_INVALID_VALUE);
+    }
+    for (const ExecNode& node : nodes_) {
+        if (node.frees != nullptr && !own.contains(node.frees.get()))
+            require(node.frees->outstanding(), CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+// All allocations of a launch, had at once. One that is still there from the last launch, to be freed by this
+// one automatically, is used again.
+std::vector<std::shared_ptr<GraphMemory>> GraphExec::begin_uses() {
+    std::vector<std::shared_ptr<GraphMemory>> begun;
+    try {
+        for (const ExecNode& node : nodes_) {
+            if (node.allocates == nullptr || node.allocates->outstanding()) continue;
+            node.allocates->begin_use(*context_);
+            begun.push_back(node.allocates);
+        }
+    } catch (const Failure&) {
+        for (const auto& memory : begun) memory->end_use();
+        throw;
+    }
+    return begun;
+}
+
+void GraphExec::hand_over_memory() {
+    for (const ExecNode& node : nodes_) {
+        if (node.allocates != nullptr) node.allocates->set_outstanding(true);
+    }
+    for (const ExecNode& node : nodes_) {
+        if (node.frees != nullptr) node.frees->set_outstanding(false);
+    }
+}
+
 void GraphExec::launch(Stream& stream) {
+    std::vector<std::shared_ptr<Conditional>> defaults;
+    for_each(nodes_, [&](const ExecNode& node) {
+        if (node.enabled) require_unchanged(node);
+        if (node.conditional != nullptr && node.conditional->assigns_default)
+            defaults.push_back(node.conditional);
+    });
+    check_memory();
+    const auto begun = begin_uses();
     std::vector<GraphNode> steps;
     for (const ExecNode& node : nodes_) {
-        if (node.enabled) require_unchanged(node);
-        GraphNode step{node.enabled ? node.op : MarkerOp{}, node.after, {}};
+        GraphNode step{step_of(node), node.after, {}};
         if (node.wait) {
             std::lock_guard lock(node.wait->mutex);
             if (node.wait->record) step.waits_for.push_back(node.wait->record);
         }
         steps.push_back(std::move(step));
     }
-    const std::vector<WorkPtr> works = submit_graph(stream, std::move(steps), last_);
+    if (!defaults.empty()) {
+        put_first(steps, ActionOp{[defaults] {
+                      for (const auto& conditional : defaults) conditional->assign_default();
+                  }});
+    }
+    std::vector<WorkPtr> works;
+    try {
+        works = submit_graph(stream, std::move(steps), last_);
+    } catch (const Failure&) {
+        for (const auto& memory : begun) memory->end_use();
+        throw;
+    }
+    hand_over_memory();
+    if (!defaults.empty()) works.erase(works.begin());
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         if (!nodes_[i].record) continue;
         std::lock_guard lock(nodes_[i].record->mutex);
@@ -155,14 +311,16 @@ void GraphExec::launch(Stream& stream) {
 }
 
 ExecNode& GraphExec::node(CUgraphNode source) {
-    auto it = std::find_if(nodes_.begin(), nodes_.end(),
-                           [&](const ExecNode& node) { return source && node.source == source; });
-    require(it != nodes_.end(), CUDA_ERROR_INVALID_VALUE);
-    return *it;
+    ExecNode* found = nullptr;
+    for_each(nodes_, [&](ExecNode& node) {
+        if (source && node.source == source) found = &node;
+    });
+    require(found != nullptr, CUDA_ERROR_INVALID_VALUE);
+    return *found;
 }
 
 void GraphExec::set(ExecNode& node, const NodeWork& work) {
-    require(node.type == type_of(work), CUDA_ERROR_INVALID_VALUE);
+    require(node.type == type_of(work) && can_be_set(node.type), CUDA_ERROR_INVALID_VALUE);
     ExecNode changed{node.source, node.type, MarkerOp{}, {}};
     fill(changed, *context_, work);
     if (node.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
@@ -197,24 +355,18 @@ void GraphExec::update(const Graph& graph, CUgraphExecUpdateResultInfo& info) {
     } catch (const Failure&) {
         refuse(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, info.errorNode);
     }
-    if (changed.size() != nodes_.size()) refuse(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr);
-    for (std::size_t i = 0; i < changed.size(); ++i) {
-        const ExecNode& before = nodes_[i];
-        const ExecNode& after = changed[i];
-        if (before.type != after.type) refuse(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, after.source);
-        if (before.after != after.after) refuse(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, after.source);
-        const bool changeable = linear(before.op) && linear(after.op);
-        if (!changeable && before.operands != after.operands) {
-            refuse(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, after.source);
-        }
-    }
+    CUgraphNode at = nullptr;
+    if (const auto why = compare(nodes_, changed, at); why != CU_GRAPH_EXEC_UPDATE_SUCCESS) refuse(why, at);
     for (std::size_t i = 0; i < changed.size(); ++i) take_parameters(nodes_[i], changed[i]);
     info.result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
 std::shared_ptr<GraphExec> instantiate(const std::shared_ptr<Context>& context, const Graph& graph,
                                        std::uint64_t flags, CUgraphNode* failed) {
+    require(graph.parent == nullptr || !graph.moved, CUDA_ERROR_INVALID_VALUE);
+    require(!graph.restricted() || graph.instance.expired(), CUDA_ERROR_INVALID_VALUE);
     auto exec = std::make_shared<GraphExec>(context, graph, flags, failed);
+    graph.instance = exec;
     handles().add(exec);
     return exec;
 }

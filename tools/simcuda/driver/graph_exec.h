@@ -31,6 +31,13 @@ struct ExecNode {
     };
     std::vector<Operand> operands;
     std::size_t end = 0;  // child graph: index behind its closing marker
+
+    std::shared_ptr<GraphMemory> allocates, frees;
+
+    // Conditional nodes: what decides, and the graphs to choose from.
+    std::shared_ptr<Conditional> conditional;
+    CUgraphConditionalNodeType branch = CU_GRAPH_COND_TYPE_IF;
+    std::vector<std::vector<ExecNode>> bodies;
 };
 
 // Used by one thread at a time, as in CUDA.
@@ -47,7 +54,9 @@ class GraphExec {
     std::uint64_t flags() const { return flags_; }
 
     // Behind the stream's work and the last launch of this graph. Throws Failure with
-    // CUDA_ERROR_INVALID_VALUE if memory that a copy or fill works on was mapped anew since.
+    // CUDA_ERROR_INVALID_VALUE if memory that a copy or fill works on was mapped anew since, if an allocation
+    // of an earlier launch was not freed, or one to free is not there; with CUDA_ERROR_OUT_OF_MEMORY for its
+    // allocations.
     void launch(Stream& stream);
 
     // Throws Failure with CUDA_ERROR_INVALID_VALUE for a node the graph was not made of.
@@ -63,6 +72,9 @@ class GraphExec {
     void update(const Graph& graph, CUgraphExecUpdateResultInfo& info);
 
   private:
+    void check_memory() const;
+    std::vector<std::shared_ptr<GraphMemory>> begin_uses();
+    void hand_over_memory();
     std::vector<ExecNode> lay_out(const Graph& graph, CUgraphNode* failed) const;
     void lay_out(const Graph& graph, std::vector<std::size_t> after, std::vector<ExecNode>& into,
                  CUgraphNode* failed) const;

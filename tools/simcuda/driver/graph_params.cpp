@@ -5,9 +5,12 @@
 #include "tools/simcuda/address.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/array.h"
+#include "tools/simcuda/driver/conditional.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/copy.h"
+#include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/event.h"
+#include "tools/simcuda/driver/graph_memory.h"
 #include "tools/simcuda/driver/launch.h"
 #include "tools/simcuda/driver/library.h"
 
@@ -92,6 +95,10 @@ CUDA_KERNEL_NODE_PARAMS_v2 version_2(const CUDA_KERNEL_NODE_PARAMS_v3& p) {
             p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra,    p.kern,      p.ctx};
 }
 
+CUDA_MEM_ALLOC_NODE_PARAMS version_1(const CUDA_MEM_ALLOC_NODE_PARAMS_v2& p) {
+    return {p.poolProps, p.accessDescs, p.accessDescCount, p.bytesize, p.dptr};
+}
+
 }  // namespace
 
 KernelNode kernel_work(Context& context, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
@@ -126,6 +133,42 @@ HostNode host_work(CUhostFn function, void* data) {
     return {function, data};
 }
 
+MemAllocNode alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS& p) {
+    const CUmemPoolProps& properties = p.poolProps;
+    require(properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE && p.bytesize != 0,
+            CUDA_ERROR_INVALID_VALUE);
+    require(properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
+    require(p.accessDescCount <= devices().size() && (p.accessDescs != nullptr || p.accessDescCount == 0),
+            CUDA_ERROR_INVALID_VALUE);
+    MemAllocNode node{create_graph_memory(checked_device(properties.location.id), p.bytesize), properties};
+    if (p.accessDescCount != 0) node.access.assign(p.accessDescs, p.accessDescs + p.accessDescCount);
+    for (const CUmemAccessDesc& access : node.access) checked_device(access.location.id);
+    return node;
+}
+
+MemFreeNode free_work(CUdeviceptr address) {
+    auto memory = graph_memory_at(address);
+    require(memory != nullptr && memory->address() == address, CUDA_ERROR_INVALID_VALUE);
+    return {std::move(memory)};
+}
+
+ConditionalNode conditional_work(const CUDA_CONDITIONAL_NODE_PARAMS& p) {
+    const auto conditional = checked_conditional(p.handle);
+    require(checked_context(p.ctx) == conditional->context.lock(), CUDA_ERROR_INVALID_VALUE);
+    const bool sized = p.type == CU_GRAPH_COND_TYPE_IF      ? p.size == 1 || p.size == 2
+                       : p.type == CU_GRAPH_COND_TYPE_WHILE ? p.size == 1
+                                                            : p.size != 0;
+    require(p.type >= CU_GRAPH_COND_TYPE_IF && p.type <= CU_GRAPH_COND_TYPE_SWITCH && sized,
+            CUDA_ERROR_INVALID_VALUE);
+    ConditionalNode node{conditional, p.type, {}, {}};
+    for (unsigned i = 0; i < p.size; ++i) {
+        node.bodies.push_back(create_graph());
+        node.handles.push_back(node.bodies.back()->handle());
+    }
+    return node;
+}
+
 NodeWork node_work(Context& context, CUgraphNodeParams& p) {
     switch (p.type) {
         case CU_GRAPH_NODE_TYPE_EMPTY:
@@ -140,11 +183,28 @@ NodeWork node_work(Context& context, CUgraphNodeParams& p) {
         case CU_GRAPH_NODE_TYPE_HOST:
             return host_work(p.host.fn, p.host.userData);
         case CU_GRAPH_NODE_TYPE_GRAPH:
+            require(p.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ||
+                        p.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE,
+                    CUDA_ERROR_INVALID_VALUE);
+            if (p.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+                return as_moved_child(checked_graph(p.graph.graph));
             return as_child(*checked_graph(p.graph.graph));
         case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
             return EventRecordNode{checked_event(p.eventRecord.event)};
         case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
             return EventWaitNode{checked_event(p.eventWait.event)};
+        case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+            MemAllocNode node = alloc_work(version_1(p.alloc));
+            p.alloc.dptr = node.memory->address();
+            return node;
+        }
+        case CU_GRAPH_NODE_TYPE_MEM_FREE:
+            return free_work(p.free.dptr);
+        case CU_GRAPH_NODE_TYPE_CONDITIONAL: {
+            ConditionalNode node = conditional_work(p.conditional);
+            p.conditional.phGraph_out = node.handles.data();  // stays where it is
+            return node;
+        }
         default:
             throw Failure{CUDA_ERROR_NOT_SUPPORTED};
     }
@@ -171,6 +231,11 @@ CUDA_MEMSET_NODE_PARAMS memset_parameters(const MemsetNode& node) {
     return {op.address, op.pitch, op.value, op.element_bytes, op.width, op.height};
 }
 
+CUDA_MEM_ALLOC_NODE_PARAMS alloc_parameters(const MemAllocNode& node) {
+    return {node.properties, node.access.empty() ? nullptr : node.access.data(), node.access.size(),
+            node.memory->bytes(), node.memory->address()};
+}
+
 NodeWork captured_work(Op op) {
     if (auto* kernel = std::get_if<KernelOp>(&op)) {
         KernelNode node;
@@ -184,6 +249,13 @@ NodeWork captured_work(Op op) {
     if (auto* memset = std::get_if<MemsetOp>(&op)) return MemsetNode{*memset};
     if (auto* host = std::get_if<HostOp>(&op); host && host->named) return HostNode{host->named, host->data};
     if (std::holds_alternative<MarkerOp>(op)) return EmptyNode{};
+    if (auto* action = std::get_if<ActionOp>(&op); action && action->allocates) {
+        CUmemPoolProps properties{};
+        properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, action->allocates->device().ordinal};
+        return MemAllocNode{action->allocates, properties};
+    }
+    if (auto* action = std::get_if<ActionOp>(&op); action && action->frees) return MemFreeNode{action->frees};
     throw Failure{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED};
 }
 
@@ -198,6 +270,9 @@ Op operation(Context& context, const NodeWork& work) {
     if (const auto* host = std::get_if<HostNode>(&work)) {
         return HostOp{[node = *host](CUresult) { node.function(node.data); }, false, host->function,
                       host->data};
+    }
+    if (const auto* free = std::get_if<MemFreeNode>(&work)) {
+        return ActionOp{[memory = free->memory] { memory->end_use(); }};
     }
     return MarkerOp{};
 }

@@ -12,11 +12,16 @@ KernelNode kernel_work(Context& context, const CUDA_KERNEL_NODE_PARAMS_v2& param
 MemcpyNode memcpy_work(Context& context, const CUDA_MEMCPY3D& copy);
 MemsetNode memset_work(Context& context, const CUDA_MEMSET_NODE_PARAMS& parameters);
 HostNode host_work(CUhostFn function, void* data);
+MemAllocNode alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS& parameters);
+MemFreeNode free_work(CUdeviceptr address);
+ConditionalNode conditional_work(const CUDA_CONDITIONAL_NODE_PARAMS& parameters);
+// Of any type; fills in what `parameters` has for results.
 NodeWork node_work(Context& context, CUgraphNodeParams& parameters);
 
 // To the API. Pointers in the result stay valid until the node changes.
 CUDA_KERNEL_NODE_PARAMS_v2 kernel_parameters(KernelNode& node);
 CUDA_MEMSET_NODE_PARAMS memset_parameters(const MemsetNode& node);
+CUDA_MEM_ALLOC_NODE_PARAMS alloc_parameters(const MemAllocNode& node);
 
 // What a stream was given, as a node. Throws Failure with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED for what
 // cannot be captured.

@@ -31,7 +31,7 @@ bool Region::on_host() const {
         case Kind::Device:
         case Kind::Async:
         case Kind::Managed:
-        case Kind::Array:
+        case Kind::Internal:
             return false;
         case Kind::Pinned:
         case Kind::Registered:
@@ -186,8 +186,9 @@ void dispose(const Region& region) {
     switch (region.kind) {
         case Region::Kind::Device:
         case Region::Kind::Async:
-        case Region::Kind::Array:
+        case Region::Kind::Internal:
             make_inaccessible(host_side(region.address), region.physical->bytes());
+            if (region.graph_memory != nullptr) break;  // keeps its address
             address_space().release(region.address, region.physical->bytes() + kPage);
             break;
         case Region::Kind::Pinned:

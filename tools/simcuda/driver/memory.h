@@ -14,6 +14,7 @@
 namespace simcuda::driver {
 
 class Context;
+class GraphMemory;
 struct Device;
 struct MemoryPool;
 struct VmmAllocation;
@@ -27,7 +28,7 @@ struct Region {
         Registered,  // cuMemHostRegister
         Managed,     // cuMemAllocManaged
         Mapping,     // cuMemMap
-        Array,       // cuArrayCreate; programs do not know the address
+        Internal,    // arrays and conditional handles: not memory to the program
     };
 
     Kind kind = Kind::Device;
@@ -39,7 +40,8 @@ struct Region {
     unsigned flags = 0;              // of the call that made it
     bool sync_memops = false;        // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
     std::shared_ptr<Physical> physical;
-    std::shared_ptr<MemoryPool> pool;                               // Async
+    std::shared_ptr<MemoryPool> pool;                               // Async, but not of graphs
+    std::shared_ptr<GraphMemory> graph_memory;                      // Async, of graphs
     std::shared_ptr<VmmAllocation> allocation;                      // Mapping
     std::vector<CUmemAccess_flags> device_access;                   // Mapping: per device ordinal
     CUmemAccess_flags host_access = CU_MEM_ACCESS_FLAGS_PROT_NONE;  // Mapping

@@ -105,10 +105,10 @@ void MemoryEngine::loop() {
         const Progress progress = step(active[which]);
         blocked_in_a_row = progress == Progress::Blocked ? blocked_in_a_row + 1 : 0;
         blocked = blocked_in_a_row >= active.size();
-        if (progress == Progress::Done) {
+        if (progress == Progress::Done || progress == Progress::Spawned) {
             const WorkPtr work = std::move(active[which].work);
             active.erase(active.begin() + static_cast<std::ptrdiff_t>(which));
-            complete(work);
+            if (progress == Progress::Done) complete(work);
         }
     }
 }
@@ -121,6 +121,7 @@ MemoryEngine::Progress MemoryEngine::step(Task& task) {
     }
     if (task.work->context->error() != CUDA_SUCCESS) return Progress::Done;
     if (std::holds_alternative<ValueOp>(task.work->op)) return step_value(task);
+    if (std::holds_alternative<SpawnOp>(task.work->op)) return step_spawn(task);
     return step_transfer(task);
 }
 
@@ -153,6 +154,14 @@ MemoryEngine::Progress MemoryEngine::step_value(Task& task) {
         return Progress::Done;
     }
     return !access.op->wait || access.satisfied() ? Progress::Done : Progress::Blocked;
+}
+
+// The steps may end, and the work be added again, before this returns.
+MemoryEngine::Progress MemoryEngine::step_spawn(Task& task) {
+    std::vector<SpawnStep> steps;
+    if (!std::get<SpawnOp>(task.work->op).next(steps)) return Progress::Done;
+    spawn(task.work, std::move(steps));
+    return Progress::Spawned;
 }
 
 void MemoryEngine::throttle(std::uint64_t bytes) {

@@ -1,4 +1,4 @@
-// A copy engine: copies, fills, and waits and writes of single values.
+// A copy engine: copies, fills, waits and writes of single values, and the driver's own steps.
 #pragma once
 
 #include <condition_variable>
@@ -20,12 +20,13 @@ class MemoryEngine {
 
   private:
     struct Task;
-    enum class Progress { Done, More, Blocked };
+    enum class Progress { Done, More, Blocked, Spawned };
 
     void loop();
     Progress step(Task& task);
     Progress step_transfer(Task& task);
     Progress step_value(Task& task);
+    Progress step_spawn(Task& task);
     void throttle(std::uint64_t bytes);
 
     const unsigned number_;

@@ -5,6 +5,7 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/graph_memory.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/report.h"
 #include "tools/simcuda/driver/stream.h"
@@ -63,7 +64,11 @@ CUdeviceptr allocate_async(Context& context, Stream& stream, const std::shared_p
                            std::uint64_t bytes) {
     require(bytes != 0, CUDA_ERROR_INVALID_VALUE);
     require(&pool->device == &context.device(), CUDA_ERROR_INVALID_VALUE);
-    require(stream.capture == nullptr, CUDA_ERROR_NOT_SUPPORTED);
+    if (stream.capture != nullptr) {
+        const auto memory = create_graph_memory(pool->device, bytes);
+        submit(stream, ActionOp{nullptr, memory});
+        return memory->address();
+    }
     {
         std::lock_guard lock(pool->mutex);
         require(pool->limit == 0 || pool->used + bytes <= pool->limit, CUDA_ERROR_OUT_OF_MEMORY);
@@ -91,7 +96,24 @@ bool free_to_pool(const Region& region) {
     return true;
 }
 
+namespace {
+
+// What a graph allocated and left to the program.
+void free_graph_memory(Stream& stream, const std::shared_ptr<GraphMemory>& memory, CUdeviceptr address) {
+    require(memory->address() == address, CUDA_ERROR_INVALID_VALUE);
+    if (stream.capture != nullptr) {
+        submit(stream, ActionOp{nullptr, nullptr, memory});
+        return;
+    }
+    require(memory->set_outstanding(false), CUDA_ERROR_INVALID_VALUE);
+    submit(stream, ActionOp{[memory] { memory->end_use(); }});
+}
+
+}  // namespace
+
 void free_async(Stream& stream, CUdeviceptr address) {
+    if (const auto memory = graph_memory_at(address)) return free_graph_memory(stream, memory, address);
+    require(stream.capture == nullptr, CUDA_ERROR_INVALID_VALUE);
     const RegionPtr region = memory_map().find(address);
     const bool freeable = region != nullptr && region->address == address &&
                           (region->kind == Region::Kind::Async || region->kind == Region::Kind::Device);

@@ -80,6 +80,23 @@ void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after) {
     if (work->blockers == 0) start_all({work});
 }
 
+void spawn(const WorkPtr& work, std::vector<SpawnStep> steps) {
+    std::lock_guard lock(work_mutex());
+    ++work->blockers;  // until all steps are there: some may end at once
+    std::vector<WorkPtr> works;
+    for (SpawnStep& step : steps) {
+        works.push_back(std::make_shared<Work>());
+        works.back()->op = std::move(step.op);
+        works.back()->context = work->context;
+        works.back()->dependents.push_back(work);
+        ++work->blockers;
+        std::vector<WorkPtr> after;
+        for (std::size_t index : step.after) after.push_back(works[index]);
+        enqueue(works.back(), after);
+    }
+    if (--work->blockers == 0) start_all({work});
+}
+
 void complete(const WorkPtr& work) {
     work->op = MarkerOp{};  // gives back what the operation owned, before anybody is told that it has ended
     std::lock_guard lock(work_mutex());

@@ -34,6 +34,10 @@ class Scheduler {
 // Links `work` behind what is not done of `after` and starts it if nothing is left. work_mutex must be held.
 void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after);
 
+// An engine has found that the work is these steps: they are started in their order, and the work comes back
+// to its engine when all have ended. work_mutex must not be held.
+void spawn(const WorkPtr& work, std::vector<SpawnStep> steps);
+
 // An engine has ended the work: wakes who waits for it and starts what follows. work_mutex must not be held.
 void complete(const WorkPtr& work);
 

@@ -14,6 +14,7 @@
 namespace simcuda::driver {
 
 class Context;
+class GraphMemory;
 class Stream;
 
 struct KernelOp {
@@ -70,12 +71,26 @@ struct ValueOp {
 // scheduler's lock.
 struct ActionOp {
     std::function<void()> run;
+    // Set where a capture makes a node of it: what that allocates or frees.
+    std::shared_ptr<GraphMemory> allocates = nullptr, frees = nullptr;
+};
+
+// Work that is more work: `next` adds it to an empty list, or returns false when there is none (left). Asked
+// again when all of it has ended. Must not block, nor take the scheduler's lock.
+struct SpawnStep;
+struct SpawnOp {
+    std::function<bool(std::vector<SpawnStep>& steps)> next;
 };
 
 struct MarkerOp {
 };  // nothing: an event record, a wait for another stream, the end of a graph, work that has ended
 
-using Op = std::variant<MarkerOp, KernelOp, CopyOp, MemsetOp, HostOp, ValueOp, ActionOp>;
+using Op = std::variant<MarkerOp, KernelOp, CopyOp, MemsetOp, HostOp, ValueOp, ActionOp, SpawnOp>;
+
+struct SpawnStep {
+    Op op;
+    std::vector<std::size_t> after;  // indices of earlier steps
+};
 
 // One submitted operation. Guarded by the scheduler's mutex, but for `op` and `context` while an engine has
 // it.

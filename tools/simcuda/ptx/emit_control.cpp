@@ -1,4 +1,5 @@
 // Branches, calls and the ends of threads.
+#include "tools/simcuda/address.h"
 #include "tools/simcuda/ptx/emit_line.h"
 
 namespace simcuda::ptx {
@@ -119,6 +120,10 @@ void FunctionEmitter::emit_system_call(std::string_view name, const Operand* res
         store_result(Type::B64, fmt::format("{}allocate(t, {})", runtime, argument(0, Type::U64)));
     } else if (name == "free") {
         line("    {}release(t, {});", runtime, argument(0, Type::U64));
+    } else if (name == "cudaGraphSetConditional") {
+        // The handle is the address of the value.
+        line("    __atomic_store_n((u32*)({} - {:#x}ul), {}, __ATOMIC_RELEASE);", argument(0, Type::U64),
+             kDeviceToHost, argument(1, Type::U32));
     } else {
         throw Unsupported(std::string(name));
     }

@@ -92,8 +92,19 @@ CUgraphNodeParams to_driver(const Driver& cu, const cudaGraphNodeParams* paramet
         out.memcpy = {};
         out.memcpy.copyCtx = context(cu);
         out.memcpy.copyParams = to_driver(cu, parameters->memcpy.copyParams);
+    } else if (parameters->type == cudaGraphNodeTypeConditional) {
+        out.conditional.ctx = context(cu);
     }
     return out;
+}
+
+// What the driver answers in the parameters of a new node.
+void take_results(const CUgraphNodeParams& in_driver, cudaGraphNodeParams& parameters) {
+    if (parameters.type == cudaGraphNodeTypeMemAlloc) {
+        parameters.alloc.dptr = reinterpret_cast<void*>(in_driver.alloc.dptr);
+    } else if (parameters.type == cudaGraphNodeTypeConditional) {
+        parameters.conditional.phGraph_out = in_driver.conditional.phGraph_out;
+    }
 }
 
 }  // namespace
@@ -106,8 +117,10 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cud
                              cudaGraphNodeParams* parameters) {
     return run([&](const Driver& cu) {
         CUgraphNodeParams in_driver = to_driver(cu, parameters);
-        return cu.cuGraphAddNode_v2(node, graph, dependencies, as<const CUgraphEdgeData*>(edges), count,
-                                    &in_driver);
+        const CUresult result = cu.cuGraphAddNode_v2(node, graph, dependencies,
+                                                     as<const CUgraphEdgeData*>(edges), count, &in_driver);
+        if (result == CUDA_SUCCESS) take_results(in_driver, *parameters);
+        return result;
     });
 }
 

@@ -1,0 +1,217 @@
+// Graph nodes that allocate, free and branch, at the driver: their rules and updates.
+#include "tests/simcuda/kernels.h"
+
+namespace {
+
+using namespace sim;
+
+constexpr std::size_t kBytes = 4096;
+
+CUgraph create_graph() {
+    CUgraph graph = nullptr;
+    OK(cuGraphCreate, &graph, 0);
+    return graph;
+}
+
+CUDA_MEM_ALLOC_NODE_PARAMS allocation(std::size_t bytes = kBytes) {
+    CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
+    parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    parameters.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    parameters.bytesize = bytes;
+    return parameters;
+}
+
+// A graph that allocates only, and where.
+CUgraph allocating(CUdeviceptr& address, std::size_t bytes = kBytes) {
+    CUgraph graph = create_graph();
+    CUgraphNode node = nullptr;
+    auto parameters = allocation(bytes);
+    OK(cuGraphAddMemAllocNode, &node, graph, nullptr, 0, &parameters);
+    address = parameters.dptr;
+    return graph;
+}
+
+CUgraphExec instantiate(CUgraph graph) {
+    CUgraphExec exec = nullptr;
+    OK(cuGraphInstantiate, &exec, graph, 0);
+    return exec;
+}
+
+CUgraphConditionalHandle handle_for(const Gpu& gpu, CUgraph graph, unsigned value) {
+    CUgraphConditionalHandle handle = 0;
+    OK(cuGraphConditionalHandleCreate, &handle, graph, gpu.context, value, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    return handle;
+}
+
+CUgraphNodeParams conditional(const Gpu& gpu, CUgraphConditionalHandle handle,
+                              CUgraphConditionalNodeType type, unsigned size) {
+    CUgraphNodeParams parameters{};
+    parameters.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    parameters.conditional.handle = handle;
+    parameters.conditional.type = type;
+    parameters.conditional.size = size;
+    parameters.conditional.ctx = gpu.context;
+    return parameters;
+}
+
+// An if whose condition holds: the body fills `to` with `value`.
+CUgraph filling_if(const Gpu& gpu, CUdeviceptr to, std::uint8_t value, CUgraphNode& fill) {
+    CUgraph graph = create_graph();
+    auto parameters = conditional(gpu, handle_for(gpu, graph, 1), CU_GRAPH_COND_TYPE_IF, 1);
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddNode, &node, graph, nullptr, nullptr, 0, &parameters);
+    const CUDA_MEMSET_NODE_PARAMS memset{to, 0, value, 1, kBytes, 1};
+    OK(cuGraphAddMemsetNode, &fill, parameters.conditional.phGraph_out[0], nullptr, 0, &memset, gpu.context);
+    return graph;
+}
+
+SIM_TEST("graph memory: accessible from the launch that allocates to the free, and not else", {}) {
+    const Gpu gpu;
+    const Kernels kernels;
+    CUdeviceptr p = 0;
+    CUgraphExec exec = instantiate(allocating(p));
+    OK(cuGraphLaunch, exec, nullptr);
+    LAUNCH(kernels["store"], 1, 1, nullptr, p, 5u);
+    EXPECT(read_back(p, 1)[0] == 5);
+    OK(cuMemFree, p);
+    LAUNCH(kernels["store"], 1, 1, nullptr, p, 5u);
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+SIM_TEST("graph memory: another graph frees it, once, and a launch without it is refused", {}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0;
+    const CUgraph first = allocating(p), second = create_graph();
+    CUgraphNode node = nullptr;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode, &node, second, nullptr, 0, p + 1);
+    OK(cuGraphAddMemFreeNode, &node, second, nullptr, 0, p);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode, &node, second, nullptr, 0, p);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode, &node, first, nullptr, 0, p);
+    CUdeviceptr held = 0;
+    OK(cuGraphMemFreeNodeGetParams, node, &held);
+    EXPECT(held == p);
+    const CUgraphExec allocates = instantiate(first), frees = instantiate(second);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch, frees, nullptr);
+    const std::size_t before = free_bytes();
+    for (int round = 0; round < 3; ++round) {
+        OK(cuGraphLaunch, allocates, nullptr);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch, allocates, nullptr);
+        EXPECT(free_bytes() == before - kBytes);
+        OK(cuGraphLaunch, frees, nullptr);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch, frees, nullptr);
+        OK(cuCtxSynchronize);
+        EXPECT(free_bytes() == before);
+    }
+}
+
+SIM_TEST("graph memory: the launch is out of memory, and nothing of it stays", {{"SIMCUDA_MEMORY", "16M"}}) {
+    const Gpu gpu;
+    const CUgraph graph = create_graph();
+    CUgraphNode node = nullptr;
+    for (int i = 0; i < 3; ++i) {
+        auto parameters = allocation(6 << 20);
+        OK(cuGraphAddMemAllocNode, &node, graph, nullptr, 0, &parameters);
+    }
+    const CUgraphExec exec = instantiate(graph);
+    const std::size_t before = free_bytes();
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch, exec, nullptr);
+    EXPECT(free_bytes() == before);
+    auto parameters = allocation(0);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemAllocNode, &node, graph, nullptr, 0, &parameters);
+    parameters = allocation();
+    parameters.poolProps.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemAllocNode, &node, graph, nullptr, 0, &parameters);
+}
+
+SIM_TEST("graph memory: in a child graph that is moved, not in one that is copied", {}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0;
+    const CUgraph child = allocating(p), parent = create_graph();
+    CUgraphNode node = nullptr;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddChildGraphNode, &node, parent, nullptr, 0, child);
+    CUgraphNodeParams parameters{};
+    parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    parameters.graph.graph = child;
+    parameters.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    OK(cuGraphAddNode, &node, parent, nullptr, nullptr, 0, &parameters);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy, child);
+    auto more = allocation();
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemAllocNode, &node, child, nullptr, 0, &more);
+    CUgraphExec exec = nullptr;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate, &exec, child, 0);
+    OK(cuGraphLaunch, instantiate(parent), nullptr);
+    OK(cuMemsetD8, p, 3, kBytes);
+    EXPECT(read_back(p, kBytes) == std::vector<std::uint8_t>(kBytes, 3));
+    OK(cuMemFree, p);
+}
+
+SIM_TEST("conditional: which handles and sizes a node takes", {}) {
+    const Gpu gpu;
+    const CUgraph graph = create_graph(), other = create_graph();
+    CUgraphConditionalHandle handle = 0;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphConditionalHandleCreate, &handle, graph, gpu.context, 0, 2);
+    handle = handle_for(gpu, graph, 0);
+    CUgraphNode node = nullptr;
+    const auto refused = [&](CUgraph in, CUgraphConditionalHandle with, CUgraphConditionalNodeType type,
+                             unsigned size) {
+        auto parameters = conditional(gpu, with, type, size);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode, &node, in, nullptr, nullptr, 0, &parameters);
+    };
+    refused(graph, handle, CU_GRAPH_COND_TYPE_IF, 3);
+    refused(graph, handle, CU_GRAPH_COND_TYPE_WHILE, 2);
+    refused(graph, handle, CU_GRAPH_COND_TYPE_SWITCH, 0);
+    refused(graph, handle + 1, CU_GRAPH_COND_TYPE_IF, 1);
+    refused(other, handle, CU_GRAPH_COND_TYPE_IF, 1);
+    CUDA_GRAPH_INSTANTIATE_PARAMS how{};
+    CUgraphExec exec = nullptr;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithParams, &exec, graph, &how);
+    EXPECT(how.result_out == CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED);
+    auto parameters = conditional(gpu, handle, CU_GRAPH_COND_TYPE_IF, 1);
+    OK(cuGraphAddNode, &node, graph, nullptr, nullptr, 0, &parameters);
+    refused(graph, handle, CU_GRAPH_COND_TYPE_IF, 1);  // has its node
+    CUgraphNodeType type{};
+    OK(cuGraphNodeGetType, node, &type);
+    EXPECT(type == CU_GRAPH_NODE_TYPE_CONDITIONAL);
+    // Host functions cannot be in a body.
+    const CUDA_HOST_NODE_PARAMS function{[](void*) {}, nullptr};
+    OK(cuGraphAddHostNode, &node, parameters.conditional.phGraph_out[0], nullptr, 0, &function);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate, &exec, graph, 0);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddChildGraphNode, &node, other, nullptr, 0, graph);
+}
+
+SIM_TEST("conditional: bodies are updated with the graph, and node by node", {}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0, q = 0;
+    OK(cuMemAlloc, &p, kBytes);
+    OK(cuMemAlloc, &q, kBytes);
+    CUgraphNode first = nullptr, second = nullptr;
+    const CUgraphExec exec = instantiate(filling_if(gpu, p, 1, first));
+    const auto run_now = [&] {
+        OK(cuGraphLaunch, exec, nullptr);
+        OK(cuCtxSynchronize);
+    };
+    run_now();
+    EXPECT(read_back(p, kBytes) == std::vector<std::uint8_t>(kBytes, 1));
+    const CUDA_MEMSET_NODE_PARAMS other{p, 0, 2, 1, kBytes, 1};
+    OK(cuGraphExecMemsetNodeSetParams, exec, first, &other, gpu.context);
+    run_now();
+    EXPECT(read_back(p, kBytes) == std::vector<std::uint8_t>(kBytes, 2));
+    CUgraphExecUpdateResultInfo info{};
+    OK(cuGraphExecUpdate, exec, filling_if(gpu, q, 3, second), &info);
+    run_now();
+    EXPECT(read_back(q, kBytes) == std::vector<std::uint8_t>(kBytes, 3));
+    // A body of another shape.
+    const CUgraph shaped = filling_if(gpu, q, 4, second);
+    CUgraph body = nullptr;
+    CUgraphNode node = nullptr;
+    std::size_t count = 1;
+    OK(cuGraphGetNodes, shaped, &node, &count);
+    auto parameters = conditional(gpu, handle_for(gpu, shaped, 0), CU_GRAPH_COND_TYPE_IF, 1);
+    OK(cuGraphAddNode, &node, shaped, nullptr, nullptr, 0, &parameters);
+    body = parameters.conditional.phGraph_out[0];
+    OK(cuGraphAddEmptyNode, &node, body, nullptr, 0);
+    FAILS(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate, exec, shaped, &info);
+    EXPECT(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+}
+
+}  // namespace

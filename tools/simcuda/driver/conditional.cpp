@@ -1,0 +1,69 @@
+#include "tools/simcuda/driver/conditional.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "tools/simcuda/address.h"
+#include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/context.h"
+
+namespace simcuda::driver {
+namespace {
+
+struct Registry {
+    std::mutex mutex;  // guards what follows
+    std::map<CUgraphConditionalHandle, std::weak_ptr<Conditional>> by_handle;
+};
+
+Registry& registry() {
+    static auto& registry = *new Registry;
+    return registry;
+}
+
+}  // namespace
+
+Conditional::Conditional(Context& owner, const Graph& of, unsigned value, bool assigns)
+    : graph(&of),
+      context(owner.weak_from_this()),
+      default_value(value),
+      assigns_default(assigns),
+      word_(allocate_device(owner, sizeof(unsigned), Region::Kind::Internal)) {
+    assign_default();
+}
+
+Conditional::~Conditional() {
+    {
+        std::lock_guard lock(registry().mutex);
+        registry().by_handle.erase(handle());
+    }
+    if (memory_map().find(word_->address) != word_) return;  // went with the context
+    memory_map().remove(word_->address);
+    dispose(*word_);
+}
+
+unsigned Conditional::value() const {
+    return __atomic_load_n(static_cast<unsigned*>(to_host(word_->address)), __ATOMIC_ACQUIRE);
+}
+
+void Conditional::assign_default() const {
+    __atomic_store_n(static_cast<unsigned*>(to_host(word_->address)), default_value, __ATOMIC_RELEASE);
+}
+
+std::shared_ptr<Conditional> create_conditional(Context& context, const Graph& graph, unsigned default_value,
+                                                bool assigns_default) {
+    auto conditional = std::make_shared<Conditional>(context, graph, default_value, assigns_default);
+    std::lock_guard lock(registry().mutex);
+    registry().by_handle.emplace(conditional->handle(), conditional);
+    return conditional;
+}
+
+std::shared_ptr<Conditional> checked_conditional(CUgraphConditionalHandle handle) {
+    std::lock_guard lock(registry().mutex);
+    const auto it = registry().by_handle.find(handle);
+    auto conditional = it == registry().by_handle.end() ? nullptr : it->second.lock();
+    require(conditional != nullptr, CUDA_ERROR_INVALID_VALUE);
+    return conditional;
+}
+
+}  // namespace simcuda::driver
