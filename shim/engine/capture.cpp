@@ -17,8 +17,12 @@ void capture_ended() {
     --captures;
 }
 
+bool capturing_anywhere() {
+    return captures.load(std::memory_order_relaxed) > 0;
+}
+
 bool capturing(CUstream stream) {
-    if (captures.load(std::memory_order_relaxed) <= 0) return false;
+    if (!capturing_anywhere()) return false;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     const CUresult result = device::driver().cuStreamIsCapturing(stream, &status);
     // The legacy stream cannot tell while another stream's capture forbids it.

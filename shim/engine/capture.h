@@ -9,6 +9,9 @@ namespace lms::engine {
 void capture_began();
 void capture_ended();
 
+// Whether any stream is.
+bool capturing_anywhere();
+
 // Whether `stream` is capturing. One load while nothing is.
 bool capturing(CUstream stream);
 

@@ -13,6 +13,7 @@
 #include "shim/engine/room.h"
 #include "shim/engine/streams.h"
 #include "shim/trace/callstack.h"
+#include "shim/trace/stats.h"
 #include "shim/trace/writer.h"
 #include "shim/util/log.h"
 #include "shim/util/units.h"
@@ -90,6 +91,23 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
               util::format_bytes(session->port_->granularity()),
               session->port_->maps_host_memory() ? "stays addressable" : "is unmapped");
     return session;
+}
+
+bool Session::asks_to_collect(std::uint64_t bytes) {
+    State& state = *state_;
+    if (!state.settings.soft_limit_bytes) return false;
+    std::unique_lock lock(state.mutex);
+    const std::uint64_t rounded = round_up(bytes, state.granularity);
+    // What cannot be served fails anyway.
+    if (rounded < bytes || rounded > capacity_bytes(state)) return false;
+    if (!state.dying.empty()) settle(state, lock);
+    reap(state, lock);
+    if (!state.soft_limit.refuses(state.residency.allocated_bytes(), rounded, std::this_thread::get_id()))
+        return false;
+    trace::add(trace::counters().refusals);
+    log::info("an allocation of {} beyond LMS_SOFT_LIMIT fails once, with {} in use",
+              util::format_bytes(bytes), util::format_bytes(state.residency.allocated_bytes()));
+    return true;
 }
 
 CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontext owner) {

@@ -58,6 +58,9 @@ class Session {
 
     CUdevice device() const { return state_->device; }
 
+    // Whether an allocation of `bytes` that is about to be made is to fail for once (LMS_SOFT_LIMIT), because
+    // its caller may have memory to give back. Counted where it does.
+    bool asks_to_collect(std::uint64_t bytes);
     // A buffer of `bytes`, contents undefined, at an address that is its own for life.
     // CUDA_ERROR_OUT_OF_MEMORY beyond the GPU and the host limit together; nothing is lost then. It goes with
     // `owner`, or, null, with the GPU's last context.

@@ -12,6 +12,7 @@
 #include "shim/device/port.h"
 #include "shim/engine/blocks.h"
 #include "shim/engine/fences.h"
+#include "shim/engine/soft_limit.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/settings.h"
 
@@ -51,6 +52,7 @@ struct State {
           arena(span.begin, span.app_bytes, granularity, granularity),
           aliases(span.begin + span.app_bytes, span.alias_bytes, granularity, 0),
           residency(span.begin, span.app_bytes, granularity, ranking),
+          soft_limit(settings_.soft_limit_bytes),
           fences(port_, residency.timelines),
           device_blocks(port_, device::Place::Device, aliases),
           host_blocks(port_, device::Place::Host, aliases) {}
@@ -67,6 +69,7 @@ struct State {
     core::Arena arena;
     core::Arena aliases;
     core::Residency residency;
+    SoftLimit soft_limit;
     Fences fences;
     BlockPool device_blocks;
     BlockPool host_blocks;

@@ -36,6 +36,13 @@ CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Re
     });
 }
 
+// For the synchronous forms, whose callers may keep freed memory for themselves. While a graph is captured
+// frameworks give nothing back.
+CUresult allocate_now(Session& session, std::size_t bytes, core::Address& address) {
+    if (!engine::capturing_anywhere() && session.asks_to_collect(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    return session.allocate(bytes, address, current_context());
+}
+
 // The pointer tables of what is about to be freed go first: its addresses may be given out again at once.
 void forget_tables(Session& session, core::Address address) {
     const auto buffer = session.buffer_at(address);
@@ -100,7 +107,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
     return entry::allocate(
         dptr, bytesize,
         [&](engine::Session& session, core::Address& address) {
-            return session.allocate(bytesize, address, entry::current_context());
+            return entry::allocate_now(session, bytesize, address);
         },
         [&] { return driver().cuMemAlloc_v2(dptr, bytesize); });
 }
@@ -116,7 +123,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
     return entry::allocate(
         dptr, valid ? pitch * Height : 0,
         [&](engine::Session& session, core::Address& address) {
-            const CUresult status = session.allocate(pitch * Height, address, entry::current_context());
+            const CUresult status = entry::allocate_now(session, pitch * Height, address);
             if (status == CUDA_SUCCESS) *pPitch = pitch;
             return status;
         },

@@ -17,6 +17,7 @@ namespace {
 constexpr CounterField kFields[] = {
     {"allocations", &Counters::allocations, "Managed buffers allocated"},
     {"frees", &Counters::frees, "Managed buffers freed"},
+    {"refusals", &Counters::refusals, "Allocations that failed once for LMS_SOFT_LIMIT"},
     {"launches", &Counters::launches, "Launches of kernels and graphs"},
     {"in_place_launches", &Counters::in_place_launches, "Launches that used some of them in host memory"},
     {"fills", &Counters::fills, "Chunks copied to the GPU"},

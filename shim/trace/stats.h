@@ -15,6 +15,7 @@ struct Counters {
 
     Counter allocations = 0;
     Counter frees = 0;
+    Counter refusals = 0;
     Counter launches = 0;
     Counter in_place_launches = 0;
     Counter fills = 0;

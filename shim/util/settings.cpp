@@ -25,6 +25,13 @@ bool parse_size(std::string_view text, std::uint64_t plain_unit, std::optional<s
     return bytes.has_value();
 }
 
+bool parse_limit(std::string_view text, std::optional<std::uint64_t>& target) {
+    std::optional<std::uint64_t> bytes;
+    if (!parse_size(text, 1, bytes) || *bytes == 0) return false;
+    target = bytes;
+    return true;
+}
+
 // std::from_chars, unlike its elders, does not depend on the app's locale.
 bool parse_share(std::string_view text, std::optional<double>& target) {
     double share = 0;
@@ -82,12 +89,7 @@ constexpr Setting kTable[] = {
      [](const Settings& s) { return show_share(s.frac); }},
     {"LMS_LIMIT", "limit", "SIZE", "none", "GPU memory the shim may fill",
      "a size in bytes above 0, or with suffix K, M, G or T",
-     [](std::string_view text, Settings& s) {
-         std::optional<std::uint64_t> bytes;
-         if (!parse_size(text, 1, bytes) || *bytes == 0) return false;
-         s.limit_bytes = bytes;
-         return true;
-     },
+     [](std::string_view text, Settings& s) { return parse_limit(text, s.limit_bytes); },
      [](const Settings& s) { return show_size(s.limit_bytes); }},
     {"LMS_RESERVE", "reserve", "SIZE", "chosen from the size of the GPU",
      "GPU memory left free for the driver: modules, local memory, graphs", kSizeAccepted,
@@ -98,6 +100,12 @@ constexpr Setting kTable[] = {
      kSizeAccepted,
      [](std::string_view text, Settings& s) { return parse_size(text, 1, s.host_limit_bytes); },
      [](const Settings& s) { return show_size(s.host_limit_bytes); }},
+    {"LMS_SOFT_LIMIT", "soft-limit", "SIZE", "none",
+     "Beyond this, each step of growth fails one allocation, so that a caching allocator gives back what it "
+     "caches",
+     "a size in bytes above 0, or with suffix K, M, G or T",
+     [](std::string_view text, Settings& s) { return parse_limit(text, s.soft_limit_bytes); },
+     [](const Settings& s) { return show_size(s.soft_limit_bytes); }},
     {"LMS_MEMINFO", "meminfo", "WHICH", "physical",
      "What the app is told the GPU's memory is: as it is, or with the host limit added",
      "physical or enlarged",

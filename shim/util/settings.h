@@ -33,6 +33,7 @@ struct Settings {
     std::optional<std::uint64_t> limit_bytes;        // GPU memory the shim may fill; empty: all there is
     std::optional<std::uint64_t> reserve_bytes;  // GPU memory left to the driver; empty: the engine decides
     std::optional<std::uint64_t> host_limit_bytes;  // empty: util::default_host_limit_bytes()
+    std::optional<std::uint64_t> soft_limit_bytes;  // beyond it an allocation fails once; empty: none does
     MemInfo meminfo = MemInfo::Physical;
     Safety safety = Safety::Opaque;
     std::string policy = "lru";  // the name of a built-in policy or the path of a plugin

@@ -110,6 +110,37 @@ TEST_CASE("beyond device and host together: out of memory, nothing lost, and roo
     });
 }
 
+TEST_CASE(
+    "beyond the soft limit an allocation is to fail once; memory freed in a stream counts as given back") {
+    both_ways([](RigOptions options) {
+        options.soft_limit_granules = 32;
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        const std::uint64_t bytes = 8 * options.granularity;
+        std::vector<Held> buffers;
+        for (std::uint64_t i = 0; i < 4; ++i) {
+            CHECK_FALSE(rig.session().asks_to_collect(bytes));
+            buffers.push_back(make(rig, stream, 8, i));
+        }
+        CHECK(rig.session().asks_to_collect(bytes));
+        rig.drain();
+        REQUIRE(rig.session().free_on(stream, buffers.back().region.address) == CUDA_SUCCESS);
+        rig.drain();
+        CHECK_FALSE(rig.session().asks_to_collect(bytes));
+        buffers.back() = make(rig, stream, 8, 5);
+        CHECK(rig.session().asks_to_collect(1));
+        // Nothing given back: served, and with it what fits into the step of 4 granules.
+        CHECK_FALSE(rig.session().asks_to_collect(1));
+        buffers.push_back(make(rig, stream, 3, 6));
+        CHECK_FALSE(rig.session().asks_to_collect(options.granularity));
+        // What cannot be had at all is not asked for twice.
+        CHECK_FALSE(rig.session().asks_to_collect(UINT64_MAX));
+        CHECK_FALSE(rig.session().asks_to_collect(rig.capacity() + 1));
+        for (const Held& held : buffers) check(rig, stream, held);
+        CHECK(rig.gpu().violation() == "");
+    });
+}
+
 TEST_CASE("filled to capacity with buffers of all sizes, each can still be used") {
     both_ways([](RigOptions options) {
         options.granules = 256;  // so that chunks have several sizes

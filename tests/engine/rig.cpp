@@ -15,6 +15,8 @@ Rig::Rig(const RigOptions& options) : options_(options) {
     settings_.host_limit_bytes = options.host_granules * options.granularity;
     settings_.reserve_bytes = options.reserve_granules * options.granularity;
     if (options.limit_granules) settings_.limit_bytes = *options.limit_granules * options.granularity;
+    if (options.soft_limit_granules)
+        settings_.soft_limit_bytes = *options.soft_limit_granules * options.granularity;
     settings_.meminfo = options.meminfo;
     auto port = std::make_unique<FakePort>(Options{
         options.granularity, options.granules * options.granularity, options.maps_host, options.seed});

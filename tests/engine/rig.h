@@ -19,6 +19,7 @@ struct RigOptions {
     Safety safety = Safety::Opaque;
     std::optional<double> frac;
     std::optional<std::uint64_t> limit_granules;
+    std::optional<std::uint64_t> soft_limit_granules;
     std::uint64_t reserve_granules = 0;
     MemInfo meminfo = MemInfo::Physical;
     std::uint64_t seed = 1;

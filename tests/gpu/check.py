@@ -19,7 +19,7 @@ SAFETY = ("args", "opaque", "strict")
 # Buffers of the programs are small: all of them are to be managed.
 SHIM = {"LMS_THRESHOLD": "16K"}
 
-SQUEEZED = ("callbacks", "copies_2d", "graphs", "linked_list", "malloc_async", "per_thread", "reduce", "sgemm", "streams",
+SQUEEZED = ("caching", "callbacks", "copies_2d", "graphs", "linked_list", "malloc_async", "per_thread", "reduce", "sgemm", "streams",
             "symbols", "threads", "vector_add", "own_vmm")
 # What these do is not a matter of memory.
 FITTING = ("devices", "errors", "runtime_calls")

@@ -48,6 +48,7 @@ TEST_CASE("settings: the defaults") {
     CHECK_FALSE(s.limit_bytes);
     CHECK_FALSE(s.reserve_bytes);
     CHECK_FALSE(s.host_limit_bytes);
+    CHECK_FALSE(s.soft_limit_bytes);
     CHECK(s.meminfo == MemInfo::Physical);
     CHECK(s.safety == Safety::Opaque);
     CHECK(s.policy == "lru");
@@ -64,6 +65,7 @@ TEST_CASE("settings: every variable is read") {
                                  {"LMS_LIMIT", "64M"},
                                  {"LMS_RESERVE", "0"},
                                  {"LMS_HOST_LIMIT", "1.5G"},
+                                 {"LMS_SOFT_LIMIT", "48M"},
                                  {"LMS_MEMINFO", "enlarged"},
                                  {"LMS_SAFETY", "strict"},
                                  {"LMS_POLICY", "./mine.so"},
@@ -78,6 +80,7 @@ TEST_CASE("settings: every variable is read") {
     CHECK(s.limit_bytes == 64ull << 20);
     CHECK(s.reserve_bytes == 0);
     CHECK(s.host_limit_bytes == 3ull << 29);
+    CHECK(s.soft_limit_bytes == 48ull << 20);
     CHECK(s.meminfo == MemInfo::Enlarged);
     CHECK(s.safety == Safety::Strict);
     CHECK(s.policy == "./mine.so");
@@ -102,12 +105,12 @@ TEST_CASE("settings: the edges of what is accepted") {
 
 TEST_CASE("settings: a bad value gives one line and the default") {
     const std::pair<const char*, const char*> bad[] = {
-        {"LMS_THRESHOLD", "big"}, {"LMS_THRESHOLD", "-1"},   {"LMS_FRAC", "1.01"},
-        {"LMS_FRAC", "-0.1"},     {"LMS_FRAC", "nan"},       {"LMS_FRAC", "90%"},
-        {"LMS_FRAC", "0,5"},      {"LMS_LIMIT", "0"},        {"LMS_LIMIT", "64X"},
-        {"LMS_RESERVE", "M"},     {"LMS_HOST_LIMIT", "1e9"}, {"LMS_MEMINFO", "Physical"},
-        {"LMS_SAFETY", "none"},   {"LMS_LOG", "verbose"},    {"LMS_LOG", "debug:"},
-        {"LMS_LOG", "/tmp/log"},
+        {"LMS_THRESHOLD", "big"},  {"LMS_THRESHOLD", "-1"},     {"LMS_FRAC", "1.01"},
+        {"LMS_FRAC", "-0.1"},      {"LMS_FRAC", "nan"},         {"LMS_FRAC", "90%"},
+        {"LMS_FRAC", "0,5"},       {"LMS_LIMIT", "0"},          {"LMS_LIMIT", "64X"},
+        {"LMS_SOFT_LIMIT", "0"},   {"LMS_SOFT_LIMIT", "all"},   {"LMS_RESERVE", "M"},
+        {"LMS_HOST_LIMIT", "1e9"}, {"LMS_MEMINFO", "Physical"}, {"LMS_SAFETY", "none"},
+        {"LMS_LOG", "verbose"},    {"LMS_LOG", "debug:"},       {"LMS_LOG", "/tmp/log"},
     };
     for (const auto& [name, value] : bad) {
         CAPTURE(name);
