@@ -48,7 +48,7 @@ TEST_CASE("lms: help and version") {
     CHECK(run_help.status == 0);
     for (const char* option :
          {"--sim ", "--sim-memory", "--threshold", "--frac", "--limit", "--reserve", "--host-limit",
-          "--meminfo", "--safety", "--policy", "--log", "--stats", "--trace", "--driver"}) {
+          "--soft-limit", "--meminfo", "--safety", "--policy", "--log", "--stats", "--trace", "--driver"}) {
         CHECK_MESSAGE(run_help.out.find(option) != std::string::npos, option);
     }
 }
@@ -85,7 +85,8 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
     CHECK(plain.out.find("LD_LIBRARY_PATH") == std::string::npos);
 
     const Result all = shell(
-        "build/lms run --threshold 4M --frac 0.5 --limit 64M --reserve 1M --host-limit 2G --meminfo enlarged "
+        "build/lms run --threshold 4M --frac 0.5 --limit 64M --reserve 1M --host-limit 2G --soft-limit 48M "
+        "--meminfo enlarged "
         "--safety strict "
         "--policy build/policy/lru.so --log info:/dev/null --stats s-%p --trace t-%p --driver /d.so -- env | "
         "grep LMS_ | sort");
@@ -93,7 +94,7 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
           "LMS_DRIVER=/d.so\nLMS_FRAC=0.5\nLMS_HOST_LIMIT=2G\nLMS_LIMIT=64M\nLMS_LOG=info:/dev/"
           "null\nLMS_MEMINFO=enlarged\n"
           "LMS_POLICY=build/policy/"
-          "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_STATS=s-%p\nLMS_THRESHOLD=4M\n"
+          "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_SOFT_LIMIT=48M\nLMS_STATS=s-%p\nLMS_THRESHOLD=4M\n"
           "LMS_TRACE=t-%p\n");
 
     const std::string words = R"(-- --limit '[1,2]' '' 'a b' "it's" -h --)";
@@ -109,6 +110,41 @@ TEST_CASE("lms run: variables already set stay, options win over them") {
     const Result preloaded = shell("LD_PRELOAD=libm.so.6 build/lms run -- env");
     CHECK(preloaded.out.find("LD_PRELOAD=libm.so.6:" + shim() + "\n") != std::string::npos);
     CHECK(preloaded.err == "");
+}
+
+TEST_CASE("lms run: what changes a framework is set when asked for, and said") {
+    // Nothing of it unasked.
+    CHECK(shell("build/lms run -- env").out.find("ALLOC") == std::string::npos);
+
+    Result result = shell("build/lms run --torch-async -- env | grep ALLOC | sort");
+    CHECK(result.out ==
+          "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync\nPYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");
+    CHECK(result.err ==
+          "lms run: --torch-async sets PYTORCH_ALLOC_CONF=backend:cudaMallocAsync\n"
+          "lms run: --torch-async sets PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");
+
+    result = shell("build/lms run --jax-platform -- env | grep ALLOC");
+    CHECK(result.out == "XLA_PYTHON_CLIENT_ALLOCATOR=platform\n");
+    CHECK(result.err == "lms run: --jax-platform sets XLA_PYTHON_CLIENT_ALLOCATOR=platform\n");
+    CHECK(shell("build/lms run --help").out.find("--jax-platform") != std::string::npos);
+}
+
+TEST_CASE("lms run: what the user has set for a framework stays, or is named where it says otherwise") {
+    CHECK(shell("PYTORCH_ALLOC_CONF=max_split_size_mb:64 build/lms run --torch-async -- env | grep "
+                "^PYTORCH_ALLOC")
+              .out == "PYTORCH_ALLOC_CONF=max_split_size_mb:64,backend:cudaMallocAsync\n");
+    CHECK(shell("PYTORCH_ALLOC_CONF=backend:cudaMallocAsync,a:1 build/lms run --torch-async -- env | "
+                "grep ^PYTORCH_ALLOC")
+              .out == "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync,a:1\n");
+    Result result = shell("PYTORCH_ALLOC_CONF=a:1,backend:native build/lms run --torch-async -- env");
+    CHECK(result.status == 2);
+    CHECK(result.out == "");
+    CHECK(result.err ==
+          "lms run: --torch-async: PYTORCH_ALLOC_CONF=a:1,backend:native says otherwise; expected it without "
+          "backend:native\n");
+    result = shell("XLA_PYTHON_CLIENT_ALLOCATOR=default build/lms run --jax-platform -- env");
+    CHECK(result.status == 2);
+    CHECK(result.err.find("XLA_PYTHON_CLIENT_ALLOCATOR=default says otherwise") != std::string::npos);
 }
 
 TEST_CASE("lms run: the simulated GPU is put before what the loader searches") {
@@ -185,7 +221,7 @@ TEST_CASE("lms settings: every variable, its default and its value now") {
     const Result result = shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_LIMTI=3 build/lms settings --json");
     CHECK(result.status == 0);
     const auto json = nlohmann::json::parse(result.out);
-    CHECK(json.size() == 12);
+    CHECK(json.size() == 13);
     for (const auto& setting : json) {
         for (const char* key : {"variable", "option", "current", "default", "accepted", "meaning"}) {
             CHECK(setting.contains(key));

@@ -13,6 +13,7 @@
 #include "policy/host.h"
 #include "shim/util/settings.h"
 #include "tools/lms/exit_codes.h"
+#include "tools/lms/frameworks.h"
 #include "tools/lms/places.h"
 
 namespace lms::tool {
@@ -40,6 +41,21 @@ void preload(const std::string& shim) {
 void search_first(const std::string& folder) {
     const std::string before = value_of("LD_LIBRARY_PATH");
     setenv("LD_LIBRARY_PATH", before.empty() ? folder.c_str() : (folder + ":" + before).c_str(), 1);
+}
+
+// Sets what a framework is asked for and says so; false, having said why, where it cannot.
+bool set_for_framework(const FrameworkOption& option) {
+    for (const std::string_view variable : option.variables) {
+        std::string problem;
+        const std::string value = with_option(option, variable, value_of(variable.data()), problem);
+        if (value.empty()) {
+            fail(kUsage, problem);
+            return false;
+        }
+        setenv(variable.data(), value.c_str(), 1);
+        fmt::print(stderr, "lms run: --{} sets {}={}\n", option.option, variable, value);
+    }
+    return true;
 }
 
 }  // namespace
@@ -78,6 +94,10 @@ int run(const RunOptions& options) {
     for (const Setting& setting : settings_table()) {
         const auto given = options.settings.find(std::string(setting.option));
         if (given != options.settings.end()) setenv(setting.variable.data(), given->second.c_str(), 1);
+    }
+    for (const FrameworkOption& option : framework_options()) {
+        if (options.frameworks.contains(std::string(option.option)) && !set_for_framework(option))
+            return kUsage;
     }
     preload(shim);
 

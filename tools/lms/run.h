@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace lms::tool {
 struct RunOptions {
     // Values of the options that settings have, by the option's name; only those given.
     std::map<std::string, std::string> settings;
+    std::set<std::string> frameworks;  // options of tools/lms/frameworks.h that were given
     bool simulated = false;
     std::string simulated_memory;      // a size; empty: the simulated GPU's own default
     std::vector<std::string> command;  // the program and its arguments; not empty
