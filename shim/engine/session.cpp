@@ -114,6 +114,8 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     State& state = *state_;
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
+    // After a kernel's fault the driver refuses; memory at hand would not show it.
+    if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
     std::unique_lock lock(state.mutex);
     const std::uint64_t rounded = round_up(bytes, state.granularity);
     if (rounded < bytes || !await_capacity(rounded, lock)) return CUDA_ERROR_OUT_OF_MEMORY;
