@@ -54,7 +54,8 @@ const App kApps[] = {
 const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "runtime_calls"};
 
 // Those that have cases of their own.
-const std::string kOwnCases[] = {"devices", "hidden_pointers", "host_lists", "linked_list", "patterns"};
+const std::string kOwnCases[] = {"caching",    "devices",     "hidden_pointers",
+                                 "host_lists", "linked_list", "patterns"};
 
 std::string memory(double mib) {
     return std::to_string(static_cast<unsigned>(mib * 1024)) + "K";
