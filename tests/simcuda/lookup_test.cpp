@@ -91,8 +91,9 @@ SIM_TEST("a newer version asked for gives the newest there is", {}) {
 
 SIM_TEST("an entry point that is lacking says so and answers NOT_SUPPORTED", {}) {
     const Gpu gpu;
-    CUipcMemHandle handle{};
-    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, 0);
+    CUmemGenericAllocationHandle handle = 0;
+    CUmulticastObjectProp property{};
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMulticastCreate, &handle, &property);
     const void* table = &handle;
     CUuuid id{};
     FAILS(CUDA_ERROR_NOT_FOUND, cuGetExportTable, &table, &id);
@@ -100,15 +101,15 @@ SIM_TEST("an entry point that is lacking says so and answers NOT_SUPPORTED", {})
 }
 
 void call_lacking_twice() {
-    CUipcMemHandle handle{};
-    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, 0);
-    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, 0);
+    CUmemGenericAllocationHandle handle = 0;
+    CUmulticastObjectProp property{};
+    for (int i = 0; i < 2; ++i) FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMulticastCreate, &handle, &property);
 }
 
 TEST_CASE("a lacking entry point is named once") {
     std::string said;
     CHECK(run({}, call_lacking_twice, &said) == "");
-    CHECK(said == "simcuda: cuIpcGetMemHandle is not simulated: CUDA_ERROR_NOT_SUPPORTED\n");
+    CHECK(said == "simcuda: cuMulticastCreate is not simulated: CUDA_ERROR_NOT_SUPPORTED\n");
 }
 
 }  // namespace

@@ -43,6 +43,18 @@ void on_fault(int) {
     siglongjmp(escape, 1);
 }
 
+int report_file = -1;
+
+void send_failures() {
+    std::size_t sent = 0;
+    while (sent < failures.size()) {
+        const auto bytes = ::write(report_file, failures.data() + sent, failures.size() - sent);
+        if (bytes <= 0) break;
+        sent += static_cast<std::size_t>(bytes);
+    }
+    ::close(report_file);
+}
+
 std::string read_all(int file) {
     std::string text;
     std::array<char, 4096> buffer;
@@ -67,14 +79,9 @@ std::string run(const Environment& environment, void (*body)(), std::string* std
         ::close(errors[0]);
         if (stderr_text != nullptr) ::dup2(errors[1], STDERR_FILENO);
         ::close(errors[1]);
+        report_file = report[1];
         run_body(environment, body);
-        std::size_t sent = 0;
-        while (sent < failures.size()) {
-            const auto bytes = ::write(report[1], failures.data() + sent, failures.size() - sent);
-            if (bytes <= 0) break;
-            sent += static_cast<std::size_t>(bytes);
-        }
-        ::close(report[1]);
+        send_failures();
         std::exit(0);  // the driver's report is written at exit
     }
     ::close(report[1]);
@@ -88,6 +95,27 @@ std::string run(const Environment& environment, void (*body)(), std::string* std
     ::waitpid(child, &status, 0);
     if (WIFSIGNALED(status)) text += std::string("killed by ") + ::strsignal(WTERMSIG(status));
     return text;
+}
+
+pid_t fork_body(const std::function<void()>& body) {
+    const pid_t process = ::fork();
+    if (process != 0) return process;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::alarm(kPatience);
+    failures.clear();
+    try {
+        body();
+    } catch (const Stop&) {
+    }
+    send_failures();
+    ::_exit(0);
+}
+
+void join(pid_t process) {
+    int status = 0;
+    ::waitpid(process, &status, 0);
+    if (WIFSIGNALED(status))
+        failed(__FILE__, __LINE__, std::string("killed by ") + ::strsignal(WTERMSIG(status)));
 }
 
 void* symbol(const char* name) {

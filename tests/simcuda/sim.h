@@ -10,8 +10,10 @@
 
 #include <cuda.h>
 #include <doctest/doctest.h>
+#include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,11 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // nothing did, or the failed expectations, or how the process died. `stderr_text`, if given, receives what it
 // wrote there.
 std::string run(const Environment& environment, void (*body)(), std::string* stderr_text = nullptr);
+
+// Runs `body` in another process beside this one; before cuInit, after which a child has no driver. Its
+// failed expectations are this test's, and join() notes it if it dies.
+pid_t fork_body(const std::function<void()>& body);
+void join(pid_t process);
 
 // The driver's exported function of that name; an expectation fails if there is none.
 void* symbol(const char* name);

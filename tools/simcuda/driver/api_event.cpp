@@ -2,18 +2,12 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/event.h"
+#include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/scheduler.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {
 namespace {
-
-WorkPtr latest_record(Event& event) {
-    const CUresult allowed = capture_check_query(event);
-    require(allowed == CUDA_SUCCESS, allowed);
-    std::lock_guard lock(event.mutex);
-    return event.record;
-}
 
 CUresult record(Site site, CUevent handle, CUstream stream_handle, unsigned flags) {
     return call(site.entry, [&](Context& context) {
@@ -47,8 +41,10 @@ SIMCUDA_API cuEventCreate(CUevent* event, unsigned flags) {
     return call(Entry::cuEventCreate, [&](Context& context) {
         constexpr unsigned kFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
         require(event != nullptr && (flags & ~kFlags) == 0, CUDA_ERROR_INVALID_VALUE);
-        require((flags & CU_EVENT_INTERPROCESS) == 0, CUDA_ERROR_NOT_SUPPORTED);
-        *event = create_event(context.shared_from_this(), flags)->handle();
+        const bool shared = (flags & CU_EVENT_INTERPROCESS) != 0;
+        require(!shared || (flags & CU_EVENT_DISABLE_TIMING) != 0, CUDA_ERROR_INVALID_VALUE);
+        *event = create_event(context.shared_from_this(), flags, shared ? SharedEvent::create() : nullptr)
+                     ->handle();
         return CUDA_SUCCESS;
     });
 }
@@ -71,13 +67,13 @@ SIMCUDA_STREAM_API(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream strea
 
 SIMCUDA_API cuEventQuery(CUevent event) {
     return call(Entry::cuEventQuery, [&](Context&) {
-        return is_done(latest_record(*checked_event(event))) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        return is_reached(*checked_event(event)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     });
 }
 
 SIMCUDA_API cuEventSynchronize(CUevent event) {
     return call(Entry::cuEventSynchronize,
-                [&](Context& context) { return wait(context, latest_record(*checked_event(event))); });
+                [&](Context& context) { return synchronize(context, *checked_event(event)); });
 }
 
 SIMCUDA_API cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {

@@ -27,6 +27,13 @@ vmm::Range whole_range(const Region& region) {
     return {region.address, region.bytes};
 }
 
+CUmemAllocationHandleType allowed_handle_types(const Region& region) {
+    if (region.allocation != nullptr)
+        return static_cast<CUmemAllocationHandleType>(region.allocation->properties.requestedHandleTypes);
+    return region.pool != nullptr && region.pool->shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                                            : CU_MEM_HANDLE_TYPE_NONE;
+}
+
 CUcontext context_of(const Region& region) {
     const auto context = region.kind == Region::Kind::Async ? nullptr : region.context.lock();
     return context == nullptr ? nullptr : context->handle();
@@ -66,8 +73,9 @@ void answer(const Context& context, const Region& region, CUpointer_attribute at
         case CU_POINTER_ATTRIBUTE_MAPPED:
             return give<unsigned>(out, 1);
         case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-            return give<std::uint64_t>(out, CU_MEM_HANDLE_TYPE_NONE);
+            return give<std::uint64_t>(out, allowed_handle_types(region));
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+            return give<unsigned>(out, region.kind == Region::Kind::Device);
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
             return give<unsigned>(out, 0);

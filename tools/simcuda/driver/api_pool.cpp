@@ -1,7 +1,10 @@
 // Stream-ordered allocation and memory pools.
+#include <bit>
+
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/pool.h"
 #include "tools/simcuda/driver/stream.h"
 
@@ -110,8 +113,10 @@ SIMCUDA_API cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties
     return call(Entry::cuMemPoolCreate, [&] {
         require(pool != nullptr && properties != nullptr, CUDA_ERROR_INVALID_VALUE);
         require(properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
-        require(properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
+        const bool shareable = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        require(shareable || properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
         const auto created = create_pool(device_of(&properties->location));
+        created->shareable = shareable;
         created->limit = properties->maxSize;
         *pool = created->handle();
         return CUDA_SUCCESS;
@@ -167,6 +172,46 @@ SIMCUDA_API cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUme
         checked_pool(pool);
         device_of(location);
         *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        return CUDA_SUCCESS;
+    });
+}
+
+SIMCUDA_API cuMemPoolExportToShareableHandle(void* handle, CUmemoryPool pool, CUmemAllocationHandleType type,
+                                             unsigned long long flags) {
+    return call(Entry::cuMemPoolExportToShareableHandle, [&] {
+        require(handle != nullptr && flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                CUDA_ERROR_INVALID_VALUE);
+        *static_cast<int*>(handle) = export_pool(*checked_pool(pool));
+        return CUDA_SUCCESS;
+    });
+}
+
+SIMCUDA_API cuMemPoolImportFromShareableHandle(CUmemoryPool* pool, void* handle,
+                                               CUmemAllocationHandleType type, unsigned long long flags) {
+    return call(Entry::cuMemPoolImportFromShareableHandle, [&] {
+        require(pool != nullptr && flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                CUDA_ERROR_INVALID_VALUE);
+        *pool = import_pool(static_cast<int>(reinterpret_cast<std::intptr_t>(handle)))->handle();
+        return CUDA_SUCCESS;
+    });
+}
+
+SIMCUDA_API cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr address) {
+    return call(Entry::cuMemPoolExportPointer, [&] {
+        require(data != nullptr, CUDA_ERROR_INVALID_VALUE);
+        const RegionPtr region = memory_map().find(address);
+        require(region != nullptr && region->address == address && region->pool != nullptr &&
+                    region->pool->shareable,
+                CUDA_ERROR_INVALID_VALUE);
+        *data = std::bit_cast<CUmemPoolPtrExportData>(describe(*region));
+        return CUDA_SUCCESS;
+    });
+}
+
+SIMCUDA_API cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool pool, CUmemPoolPtrExportData* data) {
+    return call(Entry::cuMemPoolImportPointer, [&](Context& context) {
+        require(address != nullptr && data != nullptr, CUDA_ERROR_INVALID_VALUE);
+        *address = import_allocation(context, checked_pool(pool), std::bit_cast<SharedMemory>(*data));
         return CUDA_SUCCESS;
     });
 }

@@ -64,6 +64,26 @@ SIMCUDA_API cuMemRelease(CUmemGenericAllocationHandle handle) {
     });
 }
 
+SIMCUDA_API cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
+                                         CUmemAllocationHandleType type, unsigned long long flags) {
+    return vmm_call(Entry::cuMemExportToShareableHandle, [&] {
+        require(shareable != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
+        require(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+        *static_cast<int*>(shareable) = vmm::export_file(handle);
+        return CUDA_SUCCESS;
+    });
+}
+
+SIMCUDA_API cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
+                                           CUmemAllocationHandleType type) {
+    return vmm_call(Entry::cuMemImportFromShareableHandle, [&] {
+        require(handle != nullptr, CUDA_ERROR_INVALID_VALUE);
+        require(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+        *handle = vmm::import_file(static_cast<int>(reinterpret_cast<std::intptr_t>(shareable)));
+        return CUDA_SUCCESS;
+    });
+}
+
 SIMCUDA_API cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
     return vmm_call(Entry::cuMemRetainAllocationHandle, [&] {
         require(handle != nullptr, CUDA_ERROR_INVALID_VALUE);

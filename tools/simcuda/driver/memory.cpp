@@ -31,6 +31,7 @@ bool Region::on_host() const {
         case Kind::Device:
         case Kind::Async:
         case Kind::Managed:
+        case Kind::Imported:
         case Kind::Internal:
             return false;
         case Kind::Pinned:
@@ -186,6 +187,7 @@ void dispose(const Region& region) {
     switch (region.kind) {
         case Region::Kind::Device:
         case Region::Kind::Async:
+        case Region::Kind::Imported:
         case Region::Kind::Internal:
             make_inaccessible(host_side(region.address), region.physical->bytes());
             if (region.graph_memory != nullptr) break;  // keeps its address

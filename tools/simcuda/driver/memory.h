@@ -28,6 +28,7 @@ struct Region {
         Registered,  // cuMemHostRegister
         Managed,     // cuMemAllocManaged
         Mapping,     // cuMemMap
+        Imported,    // cuIpcOpenMemHandle
         Internal,    // arrays and conditional handles: not memory to the program
     };
 

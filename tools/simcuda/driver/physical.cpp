@@ -118,18 +118,46 @@ std::shared_ptr<Physical> Physical::create(PhysicalPool& pool, std::uint64_t byt
     if (bytes == 0 || bytes > pool.capacity()) return nullptr;
     auto extents = pool.allocate(bytes);
     if (extents.empty()) return nullptr;
-    return std::shared_ptr<Physical>(new Physical(pool, std::move(extents), round_up(bytes, kPage)));
+    return std::shared_ptr<Physical>(new Physical(&pool, -1, std::move(extents), round_up(bytes, kPage)));
+}
+
+std::shared_ptr<Physical> Physical::create_apart(PhysicalPool& pool, std::uint64_t bytes, const char* name) {
+    bytes = round_up(bytes, kPage);
+    if (bytes == 0 || !pool.charge(bytes)) return nullptr;
+    const int file = ::memfd_create(name, MFD_CLOEXEC);
+    void* view = MAP_FAILED;
+    if (file >= 0 && ::ftruncate(file, static_cast<off_t>(bytes)) == 0)
+        view = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (view == MAP_FAILED) {
+        if (file >= 0) ::close(file);
+        pool.refund(bytes);
+        return nullptr;
+    }
+    poison(static_cast<std::byte*>(view), bytes, static_cast<std::uint32_t>(file));
+    ::munmap(view, bytes);
+    return std::shared_ptr<Physical>(new Physical(&pool, file, {{0, bytes}}, bytes));
+}
+
+std::shared_ptr<Physical> Physical::of_file(int file, std::vector<Extent> extents) {
+    std::uint64_t bytes = 0;
+    for (const Extent& extent : extents) bytes += extent.bytes;
+    return std::shared_ptr<Physical>(new Physical(nullptr, file, std::move(extents), bytes));
 }
 
 Physical::~Physical() {
-    pool_.free(extents_);
+    if (file_ < 0) {
+        pool_->free(extents_);
+        return;
+    }
+    ::close(file_);
+    if (pool_ != nullptr) pool_->refund(bytes_);
 }
 
 bool Physical::map(std::uint64_t address, int protection) const {
     std::uint64_t at = address;
     for (const Extent& extent : extents_) {
         void* mapped = ::mmap(reinterpret_cast<void*>(at), extent.bytes, protection, MAP_SHARED | MAP_FIXED,
-                              pool_.file(), static_cast<off_t>(extent.offset));
+                              file(), static_cast<off_t>(extent.offset));
         if (mapped == MAP_FAILED) {
             make_inaccessible(address, bytes_);
             return false;
@@ -143,7 +171,7 @@ void Physical::load(const void* from, std::uint64_t bytes) const {
     const auto* source = static_cast<const std::byte*>(from);
     for (const Extent& extent : extents_) {
         const std::uint64_t part = std::min(bytes, extent.bytes);
-        std::memcpy(pool_.view(extent.offset), source, part);
+        std::memcpy(pool_->view(extent.offset), source, part);
         source += part;
         bytes -= part;
     }
@@ -153,7 +181,7 @@ void Physical::store(void* to, std::uint64_t bytes) const {
     auto* target = static_cast<std::byte*>(to);
     for (const Extent& extent : extents_) {
         const std::uint64_t part = std::min(bytes, extent.bytes);
-        std::memcpy(target, pool_.view(extent.offset), part);
+        std::memcpy(target, pool_->view(extent.offset), part);
         target += part;
         bytes -= part;
     }

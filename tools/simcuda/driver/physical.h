@@ -68,25 +68,35 @@ class Physical {
   public:
     // Null if the pool has no room. `bytes` is rounded up to whole pages.
     static std::shared_ptr<Physical> create(PhysicalPool& pool, std::uint64_t bytes);
+
+    // The same, but in a memory file of its own, called `name`, for others to map and keep.
+    static std::shared_ptr<Physical> create_apart(PhysicalPool& pool, std::uint64_t bytes, const char* name);
+
+    // Memory that is another's, of which nobody keeps account here. Takes the file over. Throws nothing.
+    static std::shared_ptr<Physical> of_file(int file, std::vector<Extent> extents);
+
     ~Physical();
     Physical(const Physical&) = delete;
     Physical& operator=(const Physical&) = delete;
 
     std::uint64_t bytes() const { return bytes_; }
+    int file() const { return file_ >= 0 ? file_ : pool_->file(); }
+    const std::vector<Extent>& extents() const { return extents_; }  // in the file
 
     // Maps all of it over [address, address + bytes()) of this process. False if the system refuses (then the
     // range is left inaccessible).
     bool map(std::uint64_t address, int protection) const;
 
-    // Copies the contents in from or out to ordinary memory.
+    // Copies the contents of memory in a pool's file in from or out to ordinary memory.
     void load(const void* from, std::uint64_t bytes) const;
     void store(void* to, std::uint64_t bytes) const;
 
   private:
-    Physical(PhysicalPool& pool, std::vector<Extent> extents, std::uint64_t bytes)
-        : pool_(pool), extents_(std::move(extents)), bytes_(bytes) {}
+    Physical(PhysicalPool* pool, int file, std::vector<Extent> extents, std::uint64_t bytes)
+        : pool_(pool), file_(file), extents_(std::move(extents)), bytes_(bytes) {}
 
-    PhysicalPool& pool_;
+    PhysicalPool* const pool_;  // that it counts against; null: none
+    const int file_;            // -1: the pool's
     const std::vector<Extent> extents_;
     const std::uint64_t bytes_;
 };

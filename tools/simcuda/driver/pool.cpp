@@ -1,5 +1,8 @@
 #include "tools/simcuda/driver/pool.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "tools/simcuda/driver/api.h"
@@ -7,6 +10,7 @@
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/graph_memory.h"
 #include "tools/simcuda/driver/handles.h"
+#include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/report.h"
 #include "tools/simcuda/driver/stream.h"
 
@@ -55,7 +59,7 @@ std::shared_ptr<MemoryPool> current_pool(Device& device) {
 }
 
 void set_current_pool(Device& device, std::shared_ptr<MemoryPool> pool) {
-    require(&pool->device == &device, CUDA_ERROR_INVALID_VALUE);
+    require(&pool->device == &device && !pool->imported, CUDA_ERROR_INVALID_VALUE);
     std::lock_guard lock(device.mutex);
     device.current_pool = std::move(pool);
 }
@@ -63,7 +67,7 @@ void set_current_pool(Device& device, std::shared_ptr<MemoryPool> pool) {
 CUdeviceptr allocate_async(Context& context, Stream& stream, const std::shared_ptr<MemoryPool>& pool,
                            std::uint64_t bytes) {
     require(bytes != 0, CUDA_ERROR_INVALID_VALUE);
-    require(&pool->device == &context.device(), CUDA_ERROR_INVALID_VALUE);
+    require(&pool->device == &context.device() && !pool->imported, CUDA_ERROR_INVALID_VALUE);
     if (stream.capture != nullptr) {
         const auto memory = create_graph_memory(pool->device, bytes);
         submit(stream, ActionOp{nullptr, memory});
@@ -80,6 +84,37 @@ CUdeviceptr allocate_async(Context& context, Stream& stream, const std::shared_p
         synchronize(context);  // frees on their way make room
         region = allocate_device(context, bytes, Region::Kind::Async, pool);
     }
+    std::lock_guard lock(pool->mutex);
+    pool->used += region->physical->bytes();
+    pool->high = std::max(pool->high, pool->used);
+    return region->address;
+}
+
+namespace {
+constexpr std::uint32_t kPoolMark = 0x4c4f4f50;
+}
+
+int export_pool(const MemoryPool& pool) {
+    require(pool.shareable, CUDA_ERROR_INVALID_VALUE);
+    const std::uint32_t content[] = {kPoolMark, static_cast<std::uint32_t>(pool.device.ordinal)};
+    const int file = ::memfd_create("simcuda-pool", MFD_CLOEXEC);
+    require(file >= 0 && ::write(file, content, sizeof content) == sizeof content, CUDA_ERROR_OUT_OF_MEMORY);
+    return file;
+}
+
+std::shared_ptr<MemoryPool> import_pool(int file) {
+    std::uint32_t content[2] = {};
+    require(::pread(file, content, sizeof content, 0) == sizeof content && content[0] == kPoolMark,
+            CUDA_ERROR_INVALID_VALUE);
+    auto pool = create_pool(checked_device(static_cast<CUdevice>(content[1])));
+    pool->imported = true;
+    return pool;
+}
+
+CUdeviceptr import_allocation(Context& context, const std::shared_ptr<MemoryPool>& pool,
+                              const SharedMemory& memory) {
+    require(pool->imported && memory.mark == SharedMemory::kMark, CUDA_ERROR_INVALID_VALUE);
+    const RegionPtr region = map_shared(context, memory, Region::Kind::Async, pool);
     std::lock_guard lock(pool->mutex);
     pool->used += region->physical->bytes();
     pool->high = std::max(pool->high, pool->used);

@@ -17,11 +17,14 @@ namespace simcuda::driver {
 class Context;
 class Stream;
 struct Device;
+struct SharedMemory;
 
 struct MemoryPool {
     explicit MemoryPool(Device& owner) : device(owner) {}
 
     Device& device;
+    bool shareable = false;  // made for other processes to import
+    bool imported = false;   // of another process: allocates nothing
     CUmemoryPool handle() { return reinterpret_cast<CUmemoryPool>(this); }
 
     std::mutex mutex;                             // guards what follows
@@ -44,6 +47,13 @@ void set_current_pool(Device& device, std::shared_ptr<MemoryPool> pool);
 CUdeviceptr allocate_async(Context& context, Stream& stream, const std::shared_ptr<MemoryPool>& pool,
                            std::uint64_t bytes);
 void free_async(Stream& stream, CUdeviceptr address);
+
+// Between processes. A pool's file says only what device it is of; each allocation is shared by itself. Throw
+// Failure.
+int export_pool(const MemoryPool& pool);
+std::shared_ptr<MemoryPool> import_pool(int file);
+CUdeviceptr import_allocation(Context& context, const std::shared_ptr<MemoryPool>& pool,
+                              const SharedMemory& memory);
 
 // Gives the memory back now. False if somebody else has.
 bool free_to_pool(const Region& region);

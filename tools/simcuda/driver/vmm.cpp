@@ -1,10 +1,15 @@
 #include "tools/simcuda/driver/vmm.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <map>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 
 #include "tools/simcuda/driver/address_space.h"
@@ -109,6 +114,31 @@ void check_description(const CUmemAccessDesc& description, const std::vector<Reg
     for (const RegionPtr& region : regions) require(region->on_host(), CUDA_ERROR_INVALID_VALUE);
 }
 
+// Memory that can be shared lies in a file of its own, whose name tells another process where it is located.
+constexpr char kFileName[] = "simcuda-memory-";
+
+std::string file_name(const CUmemLocation& location) {
+    return kFileName + std::to_string(location.type) + "-" + std::to_string(location.id);
+}
+
+CUmemLocation location_of(int file) {
+    char target[128] = {};
+    const std::string link = "/proc/self/fd/" + std::to_string(file);
+    require(::readlink(link.c_str(), target, sizeof target - 1) > 0, CUDA_ERROR_INVALID_VALUE);
+    int type = 0, id = 0;
+    const std::string pattern = std::string("/memfd:") + kFileName + "%d-%d";
+    require(std::sscanf(target, pattern.c_str(), &type, &id) == 2, CUDA_ERROR_INVALID_VALUE);
+    return {static_cast<CUmemLocationType>(type), id};
+}
+
+CUmemGenericAllocationHandle add_handle(const std::shared_ptr<VmmAllocation>& allocation) {
+    std::lock_guard lock(state().mutex);
+    allocation->handle = state().next_handle++;
+    allocation->handle_references = 1;
+    state().handles.emplace(allocation->handle, allocation);
+    return allocation->handle;
+}
+
 }  // namespace
 
 VmmAllocation::VmmAllocation() {
@@ -170,9 +200,10 @@ CUmemGenericAllocationHandle create(std::uint64_t bytes, const CUmemAllocationPr
     require(properties.type == CU_MEM_ALLOCATION_TYPE_PINNED && properties.win32HandleMetaData == nullptr,
             CUDA_ERROR_INVALID_VALUE);
     check_location(properties.location);
-    require(properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE,
-            properties.location.type == CU_MEM_LOCATION_TYPE_HOST ? CUDA_ERROR_INVALID_VALUE
-                                                                  : CUDA_ERROR_NOT_SUPPORTED);
+    const bool shareable = properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    const bool anywhere = properties.location.type == CU_MEM_LOCATION_TYPE_HOST;
+    require(properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE || (shareable && !anywhere),
+            anywhere ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED);
     require(bytes != 0 && bytes % knobs().granularity == 0, CUDA_ERROR_INVALID_VALUE);
     require(knobs().handles == 0 || handles_alive < knobs().handles, CUDA_ERROR_OUT_OF_MEMORY);
 
@@ -182,14 +213,37 @@ CUmemGenericAllocationHandle create(std::uint64_t bytes, const CUmemAllocationPr
     allocation->bytes = bytes;
     PhysicalPool& pool =
         on_host(properties.location) ? host_pool() : checked_device(properties.location.id).memory;
-    allocation->physical = Physical::create(pool, bytes);
+    allocation->physical = shareable
+                               ? Physical::create_apart(pool, bytes, file_name(properties.location).c_str())
+                               : Physical::create(pool, bytes);
     require(allocation->physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
+    return add_handle(allocation);
+}
 
+int export_file(CUmemGenericAllocationHandle handle) {
     std::lock_guard lock(state().mutex);
-    allocation->handle = state().next_handle++;
-    allocation->handle_references = 1;
-    state().handles.emplace(allocation->handle, allocation);
-    return allocation->handle;
+    const auto allocation = checked(handle);
+    require(allocation->properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+            CUDA_ERROR_INVALID_VALUE);
+    const int file = ::fcntl(allocation->physical->file(), F_DUPFD_CLOEXEC, 0);
+    require(file >= 0, CUDA_ERROR_OPERATING_SYSTEM);
+    return file;
+}
+
+CUmemGenericAllocationHandle import_file(int file) {
+    auto allocation = std::make_shared<VmmAllocation>();
+    allocation->location = location_of(file);
+    check_location(allocation->location);
+    allocation->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    allocation->properties.location = allocation->location;
+    allocation->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    struct stat status {};
+    const int own = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
+    require(own >= 0, CUDA_ERROR_OPERATING_SYSTEM);
+    ::fstat(own, &status);
+    allocation->bytes = static_cast<std::uint64_t>(status.st_size);
+    allocation->physical = Physical::of_file(own, {{0, allocation->bytes}});
+    return add_handle(allocation);
 }
 
 void release(CUmemGenericAllocationHandle handle) {

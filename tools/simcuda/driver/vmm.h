@@ -41,6 +41,11 @@ Range reservation_of(CUdeviceptr address);  // zero bytes if it lies in none
 
 CUmemGenericAllocationHandle create(std::uint64_t bytes, const CUmemAllocationProp& properties);
 void release(CUmemGenericAllocationHandle handle);
+
+// POSIX file descriptors: the memory lives while one, a handle or a mapping is left, in whatever process. The
+// descriptor is the caller's.
+int export_file(CUmemGenericAllocationHandle handle);
+CUmemGenericAllocationHandle import_file(int file);
 CUmemGenericAllocationHandle retain(CUdeviceptr address);
 CUmemAllocationProp properties(CUmemGenericAllocationHandle handle);
 
