@@ -139,17 +139,38 @@ CUresult DriverPort::map(Address address, std::uint64_t bytes, CUmemGenericAlloc
     const InContext in_context(context_);
     CUresult status = driver().cuMemMap(address, bytes, 0, handle, 0);
     if (status != CUDA_SUCCESS) return status;
-    const CUmemAccessDesc access[] = {
-        {{CU_MEM_LOCATION_TYPE_DEVICE, device_}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
-        {host_location_, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
-    // Under load the driver may answer "not ready" for a while; the bound is about a second.
-    for (int attempt = 0;; ++attempt) {
-        status = driver().cuMemSetAccess(address, bytes, access, place == Place::Host ? 2 : 1);
-        if (status != CUDA_ERROR_NOT_READY || attempt == 1000) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    status = set_access(address, bytes, place);
     if (status != CUDA_SUCCESS) driver().cuMemUnmap(address, bytes);
     return status;
+}
+
+CUresult DriverPort::set_access(Address address, std::uint64_t bytes, Place place) {
+    std::vector<CUmemAccessDesc> access;
+    const auto admit = [&](CUmemLocation location) {
+        access.push_back({location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+    };
+    admit({CU_MEM_LOCATION_TYPE_DEVICE, device_});
+    if (place == Place::Host) admit(host_location_);
+    {
+        const std::lock_guard lock(peers_lock_);
+        for (const CUdevice peer : peers_) admit({CU_MEM_LOCATION_TYPE_DEVICE, peer});
+    }
+    // Under load the driver may answer "not ready" for a while; the bound is about a second.
+    for (int attempt = 0;; ++attempt) {
+        const CUresult status = driver().cuMemSetAccess(address, bytes, access.data(), access.size());
+        if (status != CUDA_ERROR_NOT_READY || attempt == 1000) return status;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+void DriverPort::add_peer(CUdevice device) {
+    const std::lock_guard lock(peers_lock_);
+    if (std::find(peers_.begin(), peers_.end(), device) == peers_.end()) peers_.push_back(device);
+}
+
+CUresult DriverPort::admit(Address address, std::uint64_t bytes, Place place) {
+    const InContext in_context(context_);
+    return set_access(address, bytes, place);
 }
 
 CUresult DriverPort::unmap(Address address, std::uint64_t bytes) {

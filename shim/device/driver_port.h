@@ -30,6 +30,8 @@ class DriverPort final : public Port {
     CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                  Place place) override;
     CUresult unmap(Address address, std::uint64_t bytes) override;
+    void add_peer(CUdevice device) override;
+    CUresult admit(Address address, std::uint64_t bytes, Place place) override;
     CUresult pin(std::uint64_t bytes, Address& host) override;
     CUresult unpin(Address host) override;
     CUresult copy(Address destination, Address source, std::uint64_t bytes, Direction direction) override;
@@ -55,6 +57,7 @@ class DriverPort final : public Port {
     DriverPort(CUdevice device, CUcontext context) : device_(device), context_(context) {}
     CUresult probe();
     CUresult create_streams();
+    CUresult set_access(Address address, std::uint64_t bytes, Place place);
     CUresult record_in(CUcontext context, CUstream stream, CUevent& event);
     CUevent handle_of(CUevent event);
     bool probe_host_location(CUmemLocationType type, CUdevice_attribute attribute);
@@ -71,6 +74,8 @@ class DriverPort final : public Port {
         std::vector<Event*> used;
         std::vector<Event*> free;
     };
+    std::mutex peers_lock_;
+    std::vector<CUdevice> peers_;
     std::mutex events_lock_;
     std::unordered_map<CUcontext, Events> events_;
 };

@@ -44,6 +44,9 @@ class Port {
     virtual CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                          Place place) = 0;
     virtual CUresult unmap(Address address, std::uint64_t bytes) = 0;
+    // Kernels and copies of `device` too may reach what is mapped from now on, and by admit() what is mapped.
+    virtual void add_peer(CUdevice device) = 0;
+    virtual CUresult admit(Address address, std::uint64_t bytes, Place place) = 0;
 
     // Pinned host memory, for devices that cannot map host memory behind an address. The pointer serves as an
     // Address in copy().

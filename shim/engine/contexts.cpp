@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
+#include <utility>
 
 namespace lms::engine {
 
@@ -16,6 +18,7 @@ struct Known {
 struct Registry {
     std::mutex mutex;
     std::vector<Known> contexts;
+    std::set<std::pair<CUdevice, CUdevice>> peers;  // owner, who may reach it
 };
 
 Registry& registry() {
@@ -49,6 +52,20 @@ std::vector<CUcontext> known_contexts() {
     std::vector<CUcontext> contexts;
     for (const Known& known : registry().contexts) contexts.push_back(known.context);
     return contexts;
+}
+
+void peer_admitted(CUdevice owner, CUdevice device) {
+    const std::lock_guard lock(registry().mutex);
+    registry().peers.emplace(owner, device);
+}
+
+std::vector<CUdevice> peers_of(CUdevice owner) {
+    const std::lock_guard lock(registry().mutex);
+    std::vector<CUdevice> devices;
+    for (const auto& [of, device] : registry().peers) {
+        if (of == owner) devices.push_back(device);
+    }
+    return devices;
 }
 
 CUcontext another_context(CUdevice device, CUcontext other) {

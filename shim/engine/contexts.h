@@ -13,6 +13,9 @@ void context_seen(CUcontext context, CUdevice device);
 void forget_context(CUcontext context);
 bool is_known(CUcontext context);
 std::vector<CUcontext> known_contexts();
+// Work on `device` may reach memory of `owner`, another GPU.
+void peer_admitted(CUdevice owner, CUdevice device);
+std::vector<CUdevice> peers_of(CUdevice owner);
 // One of that GPU's that is not `other`; null if there is none.
 CUcontext another_context(CUdevice device, CUcontext other);
 

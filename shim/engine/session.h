@@ -57,6 +57,7 @@ class Session {
                                          CUresult& error);
 
     CUdevice device() const { return state_->device; }
+    CUcontext context() const { return context_; }  // through which it works; null: it rests
 
     // Whether an allocation of `bytes` that is about to be made is to fail for once (LMS_SOFT_LIMIT), because
     // its caller may have memory to give back. Counted where it does.
@@ -109,6 +110,9 @@ class Session {
     // pieces.
     std::uint64_t piece_bytes() const;
     CUresult visible_memory(device::MemoryInfo& info);
+
+    // Work on `device` may reach this GPU's buffers from now on.
+    CUresult admit(CUdevice device);
 
     // Contexts of the app's. The session works through one of them, and rests, without memory, when there is
     // none left.

@@ -1,4 +1,5 @@
-// A session and the contexts of its GPU.
+// A session and the contexts of its GPU and of others.
+#include <chrono>
 #include <cstring>
 
 #include "shim/engine/budget.h"
@@ -42,6 +43,40 @@ void pin_again(State& state, std::unique_lock<std::mutex>& lock) {
 }
 
 }  // namespace
+
+CUresult Session::admit(CUdevice device) {
+    State& state = *state_;
+    port_->add_peer(device);
+    CUresult status = CUDA_SUCCESS;
+    std::unique_lock lock(state.mutex);
+    mover_->while_still(lock, [&] {
+        for (const core::AllocationId id : state.residency.allocations()) {
+            const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
+            for (const core::ChunkId chunk : chunks) {
+                const Need need{chunk, state.residency.chunk(chunk).serial};
+                const auto where = [&] { return state.residency.chunk(chunk).state; };
+                // New memory, being mapped; before or after the peer was added is not known.
+                while (!gone(need, state.residency) && where() == core::State::Remapping)
+                    state.changed.wait_for(lock, std::chrono::milliseconds(1));
+                if (gone(need, state.residency) || where() == core::State::Empty) continue;
+                const bool on_host = where() == core::State::OnHost;
+                if (on_host && !port_->maps_host_memory()) continue;
+                state.residency.pin(chunk);  // its buffer's free waits
+                const core::Chunk& mapped = state.residency.chunk(chunk);
+                const core::Address address = mapped.address;
+                const std::uint64_t bytes = mapped.bytes;
+                lock.unlock();
+                const CUresult one =
+                    port_->admit(address, bytes, on_host ? device::Place::Host : device::Place::Device);
+                lock.lock();
+                state.residency.unpin(chunk);
+                if (one != CUDA_SUCCESS) status = one;
+            }
+        }
+        state.changed.notify_all();
+    });
+    return status;
+}
 
 CUresult Session::wake(CUcontext context) {
     if (context_) return CUDA_SUCCESS;

@@ -44,7 +44,10 @@ Session* open(CUdevice device, CUcontext context) {
     CUresult error = CUDA_SUCCESS;
     auto port = device::DriverPort::create_for(device, context, error);
     std::unique_ptr<Session> session;
-    if (port) session = Session::open({device, context}, std::move(port), make_policy(), settings(), error);
+    if (port) {
+        for (const CUdevice peer : peers_of(device)) port->add_peer(peer);
+        session = Session::open({device, context}, std::move(port), make_policy(), settings(), error);
+    }
     if (!session) {
         static std::atomic<bool> said;
         if (log::once(said)) {
@@ -93,6 +96,12 @@ Session* current_session() {
     detail::span_end = std::max(detail::span_end.load(), session->span_end());
     all.count = count + 1;
     return session;
+}
+
+CUresult admit_peer(CUdevice owner, CUdevice device) {
+    peer_admitted(owner, device);
+    Session* const session = session_of(owner);
+    return session ? session->admit(device) : CUDA_SUCCESS;
 }
 
 void context_ending(CUcontext context) {

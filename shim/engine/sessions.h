@@ -35,6 +35,9 @@ Session* session_at(core::Address address);
 // All of them, in order of opening. One load where there is none.
 std::span<Session* const> sessions();
 
+// Work on `device` may reach the buffers of `owner`, another GPU, from now on.
+CUresult admit_peer(CUdevice owner, CUdevice device);
+
 // Before a call that may destroy `context`: if its GPU has another, the session works through that from now
 // on, and the work in this one is waited for.
 void context_ending(CUcontext context);

@@ -106,6 +106,21 @@ CUresult cuCtxDetach(CUcontext ctx) {
         });
 }
 
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+    return guarded([&]() -> CUresult {
+        const CUresult status = driver().cuCtxEnablePeerAccess(peerContext, Flags);
+        if (status != CUDA_SUCCESS) return status;
+        CUdevice device = 0;
+        driver().cuCtxGetDevice(&device);
+        const CUresult admitted = lms::engine::admit_peer(device_of(peerContext), device);
+        if (admitted == CUDA_SUCCESS) return status;
+        lms::log::warn("GPU {} cannot be given access to managed memory of another (error {})", device,
+                       static_cast<int>(admitted));
+        driver().cuCtxDisablePeerAccess(peerContext);
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    });
+}
+
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
     return let_go_of_primary(dev, [&] { return driver().cuDevicePrimaryCtxRelease(dev); });
 }

@@ -1,6 +1,7 @@
 // Copies. Every form brings in the parts of managed buffers it names; host pointers, arrays and unmanaged
 // memory are left to the driver.
 #include "shim/device/driver_table.h"
+#include "shim/entry/across.h"
 #include "shim/entry/transfer.h"
 
 namespace lms::entry {
@@ -74,7 +75,8 @@ template <typename Real, typename... Rest>
 CUresult copy_any(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream,
                   Rest... rest) {
     const CUresult status = linear(to, from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
-        return real(to + at, from + at, n, rest...);
+        return copy_across(
+            to + at, from + at, n, stream, [=] { return real(to + at, from + at, n, rest...); }, rest...);
     });
     if (in(lms::engine::managed_bounds(), from)) {
         return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
@@ -86,7 +88,8 @@ template <typename Real, typename... Rest>
 CUresult copy_within(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream,
                      Rest... rest) {
     const CUresult status = linear(to, from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
-        return real(to + at, from + at, n, rest...);
+        return copy_across(
+            to + at, from + at, n, stream, [=] { return real(to + at, from + at, n, rest...); }, rest...);
     });
     return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
 }
@@ -96,7 +99,9 @@ CUresult copy_in(Real real, CUdeviceptr to, const void* from, std::size_t bytes,
                  Rest... rest) {
     const CUresult status =
         linear(to, address_of(from), bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
-            return real(to + at, static_cast<const char*>(from) + at, n, rest...);
+            return copy_across(
+                to + at, address_of(from) + at, n, stream,
+                [=] { return real(to + at, static_cast<const char*>(from) + at, n, rest...); }, rest...);
         });
     return noted(status, stream, [=] { engine::note_upload({to, bytes}, {address_of(from), bytes}); });
 }
@@ -104,7 +109,9 @@ CUresult copy_in(Real real, CUdeviceptr to, const void* from, std::size_t bytes,
 template <typename Real, typename... Rest>
 CUresult copy_out(Real real, void* to, CUdeviceptr from, std::size_t bytes, CUstream stream, Rest... rest) {
     return linear(address_of(to), from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
-        return real(static_cast<char*>(to) + at, from + at, n, rest...);
+        return copy_across(
+            address_of(to) + at, from + at, n, stream,
+            [=] { return real(static_cast<char*>(to) + at, from + at, n, rest...); }, rest...);
     });
 }
 

@@ -71,6 +71,8 @@ class FakePort final : public device::Port {
     CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                  Place place) override;
     CUresult unmap(Address address, std::uint64_t bytes) override;
+    void add_peer(CUdevice) override {}
+    CUresult admit(Address, std::uint64_t, Place) override { return CUDA_SUCCESS; }
     CUresult pin(std::uint64_t bytes, Address& host) override;
     CUresult unpin(Address host) override;
     CUresult copy(Address destination, Address source, std::uint64_t bytes,

@@ -41,6 +41,14 @@ CopyOp linear(const Context& context, End to, End from, std::size_t bytes) {
                        find(context, from.side, from.address, bytes), bytes);
 }
 
+// Between contexts: each side is memory that its own can reach.
+CopyOp linear(CUcontext to_context, CUdeviceptr to, CUcontext from_context, CUdeviceptr from,
+              std::size_t bytes) {
+    if (bytes == 0) return {};
+    return linear_copy(find(*checked_context(to_context), Side::Device, to, bytes),
+                       find(*checked_context(from_context), Side::Device, from, bytes), bytes);
+}
+
 CUresult copy(Site site, End to, End from, std::size_t bytes) {
     return call(site.entry, [&](Context& context) {
         const auto stream = resolve(context, nullptr, site.per_thread);
@@ -111,6 +119,11 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& p) {
     return copy;
 }
 
+CopyOp pitched(const CUDA_MEMCPY3D_PEER& copy) {
+    return pitched_copy(*checked_context(copy.dstContext), *checked_context(copy.srcContext),
+                        without_contexts(copy));
+}
+
 // A copy between contexts is in order with the work of both.
 void after_both(CUcontext one, CUcontext other) {
     synchronize(*checked_context(one));
@@ -170,7 +183,7 @@ SIMCUDA_STREAM_API(cuMemcpyPeer, _ptds,
     return call(site.entry, [&](Context& context) {
         after_both(to_context, from_context);
         const auto stream = resolve(context, nullptr, site.per_thread);
-        return wait(context, submit(*stream, linear(context, device(to), device(from), bytes)));
+        return wait(context, submit(*stream, linear(to_context, to, from_context, from, bytes)));
     });
 }
 
@@ -179,10 +192,8 @@ SIMCUDA_STREAM_API(cuMemcpyPeerAsync, _ptsz,
                     std::size_t bytes, CUstream handle),
                    (to, to_context, from, from_context, bytes, handle)) {
     return call(site.entry, [&](Context& context) {
-        checked_context(to_context);
-        checked_context(from_context);
         const auto stream = resolve(context, handle, site.per_thread);
-        return copy_async(context, *stream, linear(context, device(to), device(from), bytes));
+        return copy_async(context, *stream, linear(to_context, to, from_context, from, bytes));
     });
 }
 
@@ -213,7 +224,7 @@ SIMCUDA_STREAM_API(cuMemcpy3DPeer, _ptds, (const CUDA_MEMCPY3D_PEER* parameters)
         require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
         after_both(parameters->dstContext, parameters->srcContext);
         const auto stream = resolve(context, nullptr, site.per_thread);
-        return copy_and_wait(context, *stream, pitched_copy(context, without_contexts(*parameters)));
+        return copy_and_wait(context, *stream, pitched(*parameters));
     });
 }
 
@@ -222,7 +233,7 @@ SIMCUDA_STREAM_API(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER* parame
     return call(site.entry, [&](Context& context) {
         require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
         const auto stream = resolve(context, handle, site.per_thread);
-        return copy_async(context, *stream, pitched_copy(context, without_contexts(*parameters)));
+        return copy_async(context, *stream, pitched(*parameters));
     });
 }
 

@@ -155,7 +155,11 @@ CUDA_MEMCPY3D as_3d(const CUDA_MEMCPY2D& copy) {
     return p;
 }
 
-CopyOp pitched_copy(const Context& context, const CUDA_MEMCPY3D& p) {
+CopyOp pitched_copy(const Context& context, const CUDA_MEMCPY3D& copy) {
+    return pitched_copy(context, context, copy);
+}
+
+CopyOp pitched_copy(const Context& to, const Context& from, const CUDA_MEMCPY3D& p) {
     CopyOp copy;
     copy.width = p.WidthInBytes;
     copy.height = p.Height;
@@ -165,11 +169,11 @@ CopyOp pitched_copy(const Context& context, const CUDA_MEMCPY3D& p) {
         require(checked_array(p.srcArray)->element_bytes == checked_array(p.dstArray)->element_bytes,
                 CUDA_ERROR_INVALID_VALUE);
     }
-    copy.from = side_end(context,
+    copy.from = side_end(from,
                          {p.srcMemoryType, p.srcHost, p.srcDevice, p.srcArray, p.srcXInBytes, p.srcY, p.srcZ,
                           p.srcLOD, p.srcPitch, p.srcHeight},
                          copy);
-    copy.to = side_end(context,
+    copy.to = side_end(to,
                        {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes, p.dstY, p.dstZ,
                         p.dstLOD, p.dstPitch, p.dstHeight},
                        copy);

@@ -22,6 +22,7 @@ CopyOp linear_copy(const CopyEnd& to, const CopyEnd& from, std::size_t bytes);
 // Pitched copies, and those of arrays. Throw Failure: CUDA_ERROR_INVALID_VALUE for bad geometry,
 // CUDA_ERROR_INVALID_HANDLE for what is no array.
 CopyOp pitched_copy(const Context& context, const CUDA_MEMCPY3D& copy);
+CopyOp pitched_copy(const Context& to, const Context& from, const CUDA_MEMCPY3D& copy);
 CUDA_MEMCPY3D as_3d(const CUDA_MEMCPY2D& copy);
 
 // Reads a host source now, on the calling thread, into memory of the driver's own. Device sources are left
