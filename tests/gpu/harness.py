@@ -172,7 +172,7 @@ class Squeeze:
     CLOSE = 0.12  # how near the peak has to be to what was aimed at
     ATTEMPTS = 4
 
-    def __init__(self, session, command, need, processes, shim, environment, seconds):
+    def __init__(self, session, command, need, processes, shim, environment, seconds, extra=None):
         self.session = session
         self.command = command
         self.need = need  # bytes resident when everything fits, of all processes together
@@ -180,7 +180,9 @@ class Squeeze:
         self.shim = shim
         self.environment = environment
         self.seconds = seconds
-        self.extra = max(session.device["memory_bytes"] - session.device["free_bytes"], 0)
+        # What takes its part; found out by an earlier program of the same kind, or what the idle GPU shows.
+        taken = session.device["memory_bytes"] - session.device["free_bytes"]
+        self.extra = max(taken, 0) if extra is None else extra
 
     def at(self, factor, more=None):
         """A run whose buffers need `factor` times what they may fill; and the factor that was reached.

@@ -40,14 +40,26 @@ GPU_SIM_ALL := $(GPU)/sim/own_vmm
 GPU_LINK = -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda \
            $(if $(GPU_LIBRARY_$(1)),-L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -l$(GPU_LIBRARY_$(1)))
 
-define GPU_NATIVE_RULES
-$(GPU)/$(1)/%: $(2)/%.cu $(wildcard tests/apps/*.h tests/gpu/programs/*.h)
+GPU_NVCC = $(NVCC) -O2 -std=c++17 -I. -Wno-deprecated-gpu-targets -arch=$(GPU_ARCH)
+
+# Compiled once, linked with either runtime.
+define GPU_OBJECT_RULES
+$(GPU)/objects/%.o: $(1)/%.cu $(wildcard tests/apps/*.h tests/gpu/programs/*.h)
 	@mkdir -p $$(@D)
-	$(NVCC) -O2 -std=c++17 -I. -Wno-deprecated-gpu-targets -arch=$(GPU_ARCH) -cudart $(1) $$(NVCC_FLAGS_$$*) -o $$@ $$< \
-	  $$(call GPU_LINK,$$*)
+	$$(GPU_NVCC) $$(NVCC_FLAGS_$$*) -c -o $$@ $$<
 endef
-$(foreach runtime,static shared,$(foreach folder,tests/apps tests/gpu/programs tests/bench,\
-  $(eval $(call GPU_NATIVE_RULES,$(runtime),$(folder)))))
+$(foreach folder,tests/apps tests/gpu/programs tests/bench,$(eval $(call GPU_OBJECT_RULES,$(folder))))
+
+define GPU_NATIVE_RULES
+$(GPU)/$(1)/%: $(GPU)/objects/%.o
+	@mkdir -p $$(@D)
+	$$(GPU_NVCC) -cudart $(1) -o $$@ $$< $$(call GPU_LINK,$$*)
+$(GPU)/$(1)/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
+	@mkdir -p $$(@D)
+	$$(GPU_NVCC) -cudart $(1) -rdc=true -o $$@ $$(filter %.cu,$$^)
+endef
+$(foreach runtime,static shared,$(eval $(call GPU_NATIVE_RULES,$(runtime))))
+.SECONDARY: $(GPU_NATIVE:%=$(GPU)/objects/%.o)
 
 $(GPU)/sim/%: tests/gpu/programs/%.cu $(wildcard tests/apps/*.h tests/gpu/programs/*.h)
 	@mkdir -p $(@D)
