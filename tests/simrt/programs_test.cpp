@@ -54,6 +54,13 @@ TEST_CASE("programs: on one device and on several") {
     }
 }
 
+TEST_CASE("programs: one built with AddressSanitizer, whose heap lies below device memory") {
+    // Leaks are looked for by tracing the process, which not every machine allows.
+    const support::Result result = run("reduce_asan", {{"ASAN_OPTIONS", "detect_leaks=0"}});
+    CHECK_MESSAGE(result.status == 0, result.err);
+    CHECK(result.out == "ok\n");
+}
+
 TEST_CASE("programs: without room they are out of memory") {
     const support::Result result = run("vector_add", {{"SIMCUDA_MEMORY", "4M"}}, "16");
     CHECK(result.status == 1);

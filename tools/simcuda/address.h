@@ -16,8 +16,9 @@ using DeviceAddress = std::uint64_t;  // what the program calls a CUdeviceptr
 // valid for each of them and falls where Linux maps nothing by itself.
 inline constexpr std::uint64_t kDeviceToHost = 0x4000'0000'0000;
 
-// The window device addresses are given out from (16 TiB), clear of where Linux places programs and mmaps.
-inline constexpr DeviceAddress kDeviceWindowBegin = 0x6000'0000'0000;
+// The window device addresses are given out from (11 TiB), clear of where Linux places programs and
+// mmaps, and AddressSanitizer its heap (a little over 4 TiB from 0x6000'0000'0000).
+inline constexpr DeviceAddress kDeviceWindowBegin = 0x6500'0000'0000;
 inline constexpr DeviceAddress kDeviceWindowEnd = 0x7000'0000'0000;
 
 inline void* to_host(DeviceAddress address) { return reinterpret_cast<void*>(address - kDeviceToHost); }
