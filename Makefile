@@ -41,6 +41,7 @@ LMS_SRC := $(sort $(wildcard tools/lms/*.cpp))
 LMS := $(BUILD)/lms
 NVCC_FLAGS := -O2 -std=c++17 -cudart shared -Wno-deprecated-gpu-targets -arch=compute_75 -code=compute_75
 NVCC_FLAGS_per_thread := --default-stream per-thread
+NVCC_FLAGS_nested := -rdc=true -lcudadevrt
 DEMO := $(BUILD)/demo
 APPS := $(patsubst tests/apps/%.cu,$(BUILD)/apps/%,$(sort $(wildcard tests/apps/*.cu))) $(BUILD)/apps/separate
 # Each folder of tests is one doctest program, build/tests/<folder>.

@@ -88,6 +88,8 @@ struct sc_runtime {
     u64 (*allocate)(struct sc_thread*, u64 bytes);
     void (*release)(struct sc_thread*, u64 address);
     u64 (*clock_ns)(void);
+    u64 (*prepare_launch)(struct sc_thread*, u64 kernel, const u32* grid, const u32* block, u32 shared_bytes);
+    u32 (*launch)(struct sc_thread*, u64 parameters, u64 stream);
     void (*fetch)(struct sc_thread*, u32 access, u64 texture, const u32* at, u32* texel);
     void (*gather)(struct sc_thread*, u32 channel, u64 texture, const u32* at, u32* texels);
     u64 (*surface)(struct sc_thread*, u32 access, u64 surface, const u32* at, u32 bytes);

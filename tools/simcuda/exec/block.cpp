@@ -65,12 +65,14 @@ std::uint64_t Block::stack_top(std::uint32_t index) const {
     return reinterpret_cast<std::uint64_t>(stacks_) + kPage + (index + 1) * (stack_bytes_ + kStackSkew);
 }
 
-bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard) {
+bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard,
+                  Children& children) {
     if (!provide_shared(std::uint64_t{abi.static_shared_bytes} + abi.dynamic_shared_bytes)) return false;
     abi_ = abi;
     abi_.executor = this;
     abi_.shared = reinterpret_cast<std::uint64_t>(window_);
     guard_ = &guard;
+    children_ = &children;
     entry_ = entry;
     loop_ = kernel.mode == ptx::NativeKernel::Mode::Loop;
     threads_ = abi.ntid[0] * abi.ntid[1] * abi.ntid[2];

@@ -20,6 +20,7 @@ inline constexpr std::uint32_t kBarriers = 16;
 inline constexpr std::uint32_t kSpinBudget = 32;  // passes of a waiting loop between two yields
 
 class Block;
+class Children;
 
 // A CUDA thread. `thread` comes first: translated code knows a fiber by the address of its sc_thread.
 struct alignas(64) Fiber {
@@ -71,12 +72,14 @@ class Block {
     }
 
     // Makes ready to run the block that `abi` (but for `shared`) describes. False when memory is short.
-    bool start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard);
+    bool start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard,
+               Children& children);
 
     // Runs until the block is done, stalled or stuck.
     State run();
 
     Guard& guard() { return *guard_; }
+    Children& children() { return *children_; }
     static Block& of(const sc_thread* thread) { return *static_cast<Block*>(thread->block->executor); }
 
     // Called on fibers, by translated code.
@@ -123,6 +126,7 @@ class Block {
 
     sc_block abi_{};
     Guard* guard_ = nullptr;
+    Children* children_ = nullptr;
     void* entry_ = nullptr;
     bool loop_ = false;  // the whole block on the first stack
     std::uint32_t threads_ = 0;

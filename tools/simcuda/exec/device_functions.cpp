@@ -9,25 +9,13 @@
 #include <string>
 #include <string_view>
 
-#include "tools/simcuda/exec/block.h"
+#include "tools/simcuda/exec/uninterrupted.h"
 
 namespace simcuda::exec {
 namespace {
 
 constexpr std::size_t kFlushAbove = 64 << 10;
 constexpr int kMaxArguments = 32;  // CUDA's limit
-
-// The thread must not be stopped while it holds locks of the C library.
-class Uninterrupted {
-  public:
-    explicit Uninterrupted(sc_thread* thread) : guard_(Block::of(thread).guard()) {
-        guard_.interruptible = false;
-    }
-    ~Uninterrupted() { set_interruptible(guard_, true); }
-
-  private:
-    Guard& guard_;
-};
 
 // Text of the kernels this thread runs. A pointer, so that nothing is destroyed behind a thread's back.
 thread_local std::string* t_output = nullptr;

@@ -8,10 +8,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <iterator>
 #include <mutex>
 
 #include "tools/simcuda/exec/block.h"
 #include "tools/simcuda/exec/block_pool.h"
+#include "tools/simcuda/exec/children.h"
 #include "tools/simcuda/exec/device_functions.h"
 
 namespace simcuda::exec {
@@ -22,6 +25,8 @@ constexpr std::size_t kMaxResident = 512;
 // Rounds in which no resident block ends before another is started beside them: the one they wait for may be
 // running on another worker.
 constexpr std::uint32_t kPatience = 4;
+// In the count of those running a grid: all its blocks have ended, and one runs what they launched.
+constexpr std::uint32_t kRunsChildren = 1u << 16;
 
 std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -69,6 +74,8 @@ class LaunchedGrid final : public Grid {
     std::string message() const override { return message_; }
 
   private:
+    bool run_blocks(std::uint32_t max_blocks);
+    void run_children();
     void work(Worker& worker);
     bool take_block(Worker& worker, std::unique_ptr<Block> spare);
     void retire(Worker& worker);
@@ -79,6 +86,7 @@ class LaunchedGrid final : public Grid {
     void dismiss(Worker& worker);
 
     Launch launch_;
+    Children children_{launch_};
     const ptx::NativeKernel* native_ = nullptr;
     void* entry_ = nullptr;
     std::string message_;
@@ -122,10 +130,21 @@ void LaunchedGrid::dismiss(Worker& worker) {
 
 bool LaunchedGrid::run(std::uint32_t max_blocks) {
     ++running_;
-    if (failed_ || next_ >= total_) {
-        --running_;
-        return false;
+    const bool took_any = run_blocks(max_blocks);
+    // The last to leave when all blocks have ended goes on with what they have launched.
+    for (std::uint32_t running = running_;;) {
+        const bool last = running == 1 && next_ >= total_ && !failed_;
+        if (!running_.compare_exchange_weak(running, last ? kRunsChildren : running - 1)) continue;
+        if (last) {
+            run_children();
+            running_ -= kRunsChildren;
+        }
+        return took_any;
     }
+}
+
+bool LaunchedGrid::run_blocks(std::uint32_t max_blocks) {
+    if (failed_ || next_ >= total_) return false;
     Worker worker{.grid = this, .to_take = max_blocks};
     {
         const KernelThread kernel_thread;
@@ -150,8 +169,32 @@ bool LaunchedGrid::run(std::uint32_t max_blocks) {
     }
     flush_output();
     for (auto& block : worker.resident) release_block(std::move(block));
-    --running_;
     return worker.took_any;
+}
+
+// Each child ends, with all it launches in turn, before the next one starts: as in one stream.
+void LaunchedGrid::run_children() {
+    std::deque<Launch> pending;
+    const auto add = [&pending](Children& children) {
+        std::vector<Launch> launched = children.take();
+        pending.insert(pending.begin(), std::make_move_iterator(launched.begin()),
+                       std::make_move_iterator(launched.end()));
+    };
+    for (add(children_); !pending.empty() && !failed_;) {
+        Launch launch = std::move(pending.front());
+        pending.pop_front();
+        if (const std::uint64_t deadline = deadline_ns_) {
+            const std::uint64_t now = now_ns();
+            launch.time_limit_ns = deadline > now ? deadline - now : 1;
+        }
+        LaunchedGrid child(std::move(launch));
+        child.run_blocks(UINT32_MAX);
+        if (child.failed_) {
+            message_ = child.message_;
+            fail(child.outcome_, child.fault_address_, nullptr);
+        }
+        add(child.children_);
+    }
 }
 
 void LaunchedGrid::describe(std::uint64_t index, sc_block& block) const {
@@ -186,7 +229,7 @@ bool LaunchedGrid::take_block(Worker& worker, std::unique_ptr<Block> spare) {
     sc_block abi;
     describe(index, abi);
     Block* block = worker.resident.back().get();
-    if (!block || !block->start(abi, *native_, entry_, worker.guard)) leave(Outcome::NotSupported);
+    if (!block || !block->start(abi, *native_, entry_, worker.guard, children_)) leave(Outcome::NotSupported);
     return true;
 }
 

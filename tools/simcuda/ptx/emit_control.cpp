@@ -124,6 +124,29 @@ void FunctionEmitter::emit_system_call(std::string_view name, const Operand* res
         // The handle is the address of the value.
         line("    __atomic_store_n((u32*)({} - {:#x}ul), {}, __ATOMIC_RELEASE);", argument(0, Type::U64),
              kDeviceToHost, argument(1, Type::U32));
+    } else if (name == "__cudaCDP2GetParameterBufferV2") {
+        const auto shape = [&](std::size_t index) { return "&" + argument(index, Type::U32); };
+        store_result(Type::B64,
+                     fmt::format("{}prepare_launch(t, {}, {}, {}, {})", runtime, argument(0, Type::U64),
+                                 shape(1), shape(2), argument(3, Type::U32)));
+    } else if (name == "__cudaCDP2LaunchDeviceV2") {
+        store_result(Type::B32, fmt::format("{}launch(t, {}, {})", runtime, argument(0, Type::U64),
+                                            argument(1, Type::U64)));
+    } else if (name == "__cudaCDP2StreamCreateWithFlags") {
+        // Children run one after another, so streams need no more than a handle.
+        line("    *(u64*)({} - {:#x}ul) = 16;", argument(0, Type::U64), kDeviceToHost);
+        store_result(Type::B32, "0");
+    } else if (name == "__cudaCDP2StreamDestroy" || name == "__cudaCDP2GetLastError" ||
+               name == "__cudaCDP2PeekAtLastError") {
+        store_result(Type::B32, "0");
+    } else if (name == "__cudaCDP2Malloc") {
+        line("    {{ const u64 memory = {}allocate(t, {}); *(u64*)({} - {:#x}ul) = memory;", runtime,
+             argument(1, Type::U64), argument(0, Type::U64), kDeviceToHost);
+        store_result(Type::B32, "memory ? 0 : 2");
+        line("    }}");
+    } else if (name == "__cudaCDP2Free") {
+        line("    {}release(t, {});", runtime, argument(0, Type::U64));
+        store_result(Type::B32, "0");
     } else {
         throw Unsupported(std::string(name));
     }

@@ -56,10 +56,11 @@ std::string FunctionEmitter::open_image_access(const Instruction& instruction, c
     return std::string(geometry->access);
 }
 
-// tex.geometry.v4.dtype.ctype {d0, d1, d2, d3}, [handle, {coordinates}]
+// tex{.level}.geometry.v4.dtype.ctype {d0, d1, d2, d3}, [handle, {coordinates}] {, level}
 void FunctionEmitter::emit_texture(const Instruction& instruction) {
-    allow(instruction, "1d 2d 3d a1d a2d cube acube v4");
-    expect_operands(instruction, 2, 2);
+    allow(instruction, "1d 2d 3d a1d a2d cube acube v4 level");
+    // Images have one level, which stands for all.
+    expect_operands(instruction, 2, instruction.has("level") ? 3 : 2);
     const Operand& target = instruction.operands[0];
     if (instruction.types.size() != 2 || target.kind != Operand::Kind::Vector || target.parts.size() != 4 ||
         !contains(types_of(Type::U32, Type::S32, Type::F32), instruction.types[0]) ||

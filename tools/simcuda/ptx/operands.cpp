@@ -136,9 +136,13 @@ std::string FunctionEmitter::read_name(const Operand& operand) {
         return operand.offset ? fmt::format("{} + {}l", address, operand.offset) : address;
     }
     if (operand.name.starts_with('%')) return read_special(operand.name);
+    std::uint64_t kernels = 0;
     for (const auto& function : module_.functions) {
+        kernels += function->entry && function->defined;
         if (function->name != operand.name) continue;
-        if (function->entry || !function->defined) refuse(*current_);
+        if (!function->defined) refuse(*current_);
+        // A kernel is only ever launched: its number among the module's is name enough.
+        if (function->entry) return fmt::format("{}ul", kernels);
         out_.callees.insert(function.get());
         out_.takes_function_address = true;
         return "(u64)" + c_name(*function);
