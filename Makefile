@@ -119,7 +119,7 @@ $(BUILD)/apps/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -rdc=true -I. -o $@ $(filter %.cu,$^)
 
-$(BUILD)/apps/%_asan: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
+$(BUILD)/asan/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -Xcompiler -fsanitize=address -o $@ $<
 
@@ -170,7 +170,7 @@ $(call obj,$(wildcard tests/simrt/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_I
 include tests/gpu/rules.mk tests/families/rules.mk
 
 .SECONDEXPANSION:
-$(BUILD)/tests/simrt: | $(SIM) $(APPS) $(BUILD)/apps/reduce_asan
+$(BUILD)/tests/simrt: | $(SIM) $(APPS) $(BUILD)/asan/reduce
 $(BUILD)/tests/unit: | $(POLICIES)
 $(BUILD)/tests/cli: | $(LMS) $(SHIM) $(SIM)
 $(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*))

@@ -35,6 +35,7 @@ const App kApps[] = {
     {"host_memory", 4},
     {"libcudacxx", 4},
     {"malloc_async", 16},
+    {"nested", 16},
     {"per_thread", 8},
     {"pointer_tables", 16},
     {"priorities", 4},

@@ -7,10 +7,10 @@
 
 namespace {
 
-constexpr const char* kPrograms[] = {"arrays",      "callbacks", "copies_2d",     "errors",
-                                     "graph_nodes", "graphs",    "linked_list",   "malloc_async",
-                                     "per_thread",  "reduce",    "runtime_calls", "sgemm",
-                                     "streams",     "symbols",   "threads",       "vector_add"};
+constexpr const char* kPrograms[] = {"arrays",  "callbacks",     "copies_2d",    "errors",  "graph_nodes",
+                                     "graphs",  "linked_list",   "malloc_async", "nested",  "per_thread",
+                                     "reduce",  "runtime_calls", "sgemm",        "streams", "symbols",
+                                     "threads", "vector_add"};
 
 support::Result run(const std::string& program, std::map<std::string, std::string> environment,
                     const std::string& mib = "4") {
@@ -56,7 +56,7 @@ TEST_CASE("programs: on one device and on several") {
 
 TEST_CASE("programs: one built with AddressSanitizer, whose heap lies below device memory") {
     // Leaks are looked for by tracing the process, which not every machine allows.
-    const support::Result result = run("reduce_asan", {{"ASAN_OPTIONS", "detect_leaks=0"}});
+    const support::Result result = run("../asan/reduce", {{"ASAN_OPTIONS", "detect_leaks=0"}});
     CHECK_MESSAGE(result.status == 0, result.err);
     CHECK(result.out == "ok\n");
 }
