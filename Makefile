@@ -47,7 +47,7 @@ APPS := $(patsubst tests/apps/%.cu,$(BUILD)/apps/%,$(sort $(wildcard tests/apps/
 # Each folder of tests is one doctest program, build/tests/<folder>.
 TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp))))
 TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
-BENCHES := $(patsubst tests/bench/%.cu,$(BUILD)/bench/%,$(sort $(wildcard tests/bench/*.cu)))
+BENCHES := $(patsubst tests/bench/%.cu,$(BUILD)/bench/%,$(sort $(wildcard tests/bench/*.cu))) $(BUILD)/bench/simcuda_bench
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
 LINK_unit := $(CORE_SRC) $(patsubst %,shim/engine/%.cpp,fat_binary opaque pointer_words ptx_taint ptx_text working_set)
@@ -153,6 +153,11 @@ $(BUILD)/tests/interpose: | $(SHIM) $(addprefix $(INTERPOSE)/,driver/libcuda.so.
 $(BUILD)/bench/simcuda_bench: $(call obj,tests/bench/simcuda_bench.cpp tests/ptx/device.cpp tests/ptx/coverage.cpp $(LINK_ptx))
 	@mkdir -p $(@D)
 	$(CXX) -pthread -o $@ $^ -lbenchmark -ldl
+$(BUILD)/bench/simcuda.ptx: tests/bench/kernels/simcuda.cu
+	@mkdir -p $(@D)
+	$(NVCC) -O2 -std=c++17 -arch=compute_75 -ptx -o $@ $<
+$(call obj,tests/bench/simcuda_bench.cpp): OBJ_FLAGS = -DSIMCUDA_BENCH_PTX='"$(abspath $(BUILD))/bench/simcuda.ptx"'
+$(call obj,tests/bench/simcuda_bench.cpp): | $(BUILD)/bench/simcuda.ptx
 
 $(BUILD)/bench/still/libcuda.so.1: $(call obj,tests/bench/still_driver.cpp)
 	@mkdir -p $(@D)

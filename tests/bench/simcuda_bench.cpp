@@ -1,9 +1,15 @@
-// Speed of translated kernels on one host thread, per simulated operation.
+// Speed of translated kernels on one host thread: time per run, and per instruction of a simulated thread.
+// The instructions are counted by a first run of the same PTX with a counter put in front of each.
 #include <benchmark/benchmark.h>
-#include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "tests/ptx/device.h"
 
@@ -13,112 +19,133 @@ using simcuda::testing::DeviceMemory;
 using simcuda::testing::Module;
 using simcuda::testing::pack;
 
-constexpr std::string_view kHead = ".version 8.0\n.target sm_75\n.address_size 64\n";
-
-// nvcc's code for C[y][x] = sum of A[y][k] * B[k][x], its inner loop unrolled four times.
-constexpr std::string_view kSgemm = R"(
-.visible .entry sgemm(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)
-{
-    .reg .pred %p<4>; .reg .f32 %f<16>; .reg .b32 %r<16>; .reg .b64 %rd<24>;
-    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u32 %r1, [n];
-    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.s32 %r5, %r2, %r3, %r4;
-    mov.u32 %r6, %ctaid.y; mov.u32 %r7, %ntid.y; mov.u32 %r8, %tid.y; mad.lo.s32 %r9, %r6, %r7, %r8;
-    mul.lo.s32 %r10, %r9, %r1;
-    mul.wide.s32 %rd4, %r10, 4; add.s64 %rd5, %rd1, %rd4;
-    mul.wide.s32 %rd6, %r5, 4; add.s64 %rd7, %rd2, %rd6;
-    mul.wide.s32 %rd8, %r1, 4;
-    mov.f32 %f1, 0f00000000; mov.u32 %r11, 0;
-LOOP:
-    ld.global.f32 %f2, [%rd5]; ld.global.f32 %f3, [%rd7]; fma.rn.f32 %f1, %f2, %f3, %f1; add.s64 %rd7, %rd7, %rd8;
-    ld.global.f32 %f4, [%rd5+4]; ld.global.f32 %f5, [%rd7]; fma.rn.f32 %f1, %f4, %f5, %f1; add.s64 %rd7, %rd7, %rd8;
-    ld.global.f32 %f6, [%rd5+8]; ld.global.f32 %f7, [%rd7]; fma.rn.f32 %f1, %f6, %f7, %f1; add.s64 %rd7, %rd7, %rd8;
-    ld.global.f32 %f8, [%rd5+12]; ld.global.f32 %f9, [%rd7]; fma.rn.f32 %f1, %f8, %f9, %f1; add.s64 %rd7, %rd7, %rd8;
-    add.s64 %rd5, %rd5, 16; add.s32 %r11, %r11, 4; setp.lt.s32 %p1, %r11, %r1;
-    @%p1 bra LOOP;
-    add.s32 %r12, %r10, %r5; mul.wide.s32 %rd9, %r12, 4; add.s64 %rd10, %rd3, %rd9;
-    st.global.f32 [%rd10], %f1;
-    ret;
-}
-)";
-
-constexpr std::string_view kTriad = R"(
-.visible .entry triad(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)
-{
-    .reg .pred %p; .reg .f32 %f<4>; .reg .b32 %r<6>; .reg .b64 %rd<8>;
-    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u32 %r1, [n];
-    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.s32 %r5, %r2, %r3, %r4;
-    setp.ge.s32 %p, %r5, %r1;
-    @%p bra DONE;
-    mul.wide.s32 %rd4, %r5, 4; add.s64 %rd5, %rd1, %rd4; add.s64 %rd6, %rd2, %rd4; add.s64 %rd7, %rd3, %rd4;
-    ld.global.f32 %f1, [%rd5]; ld.global.f32 %f2, [%rd6]; fma.rn.f32 %f3, %f2, 0f40400000, %f1; st.global.f32 [%rd7], %f3;
-DONE: ret;
-}
-)";
-
-// `%r1` rounds of one instruction that makes threads wait for one another.
-std::string rounds_of(std::string_view instruction) {
-    return fmt::format(R"({}
-.visible .entry rounds(.param .u32 n)
-{{
-    .reg .u32 %r<4>; .reg .pred %p;
-    ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x;
-LOOP: {}
-    sub.u32 %r1, %r1, 1; setp.ne.u32 %p, %r1, 0;
-    @%p bra LOOP;
-    ret;
-}})",
-                       kHead, instruction);
+const std::string& ptx() {
+    static const std::string text = [] {
+        std::ifstream file(SIMCUDA_BENCH_PTX);
+        return std::string{std::istreambuf_iterator<char>(file), {}};
+    }();
+    return text;
 }
 
-void run_checked(simcuda::exec::Launch launch, benchmark::State& state) {
-    if (simcuda::testing::run(std::move(launch)).outcome != simcuda::exec::Outcome::Finished)
-        state.SkipWithError("the kernel failed");
+// nvcc writes an instruction a line, and one `ret` at a kernel's end.
+std::string counting_ptx() {
+    std::istringstream lines(ptx());
+    std::string text;
+    for (std::string line; std::getline(lines, line);) {
+        const std::size_t first = line.find_first_not_of(" \t");
+        const bool instruction = first != std::string::npos && line.back() == ';' && line[first] != '.' &&
+                                 line[first] != '/' && line[first] != ')';
+        if (line == "{") line += " .reg .b64 %count; mov.u64 %count, 0;";
+        if (instruction) text += "add.u64 %count, %count, 1;\n";
+        if (line.substr(std::min(first, line.size())) == "ret;")
+            text += "red.global.add.u64 [instructions], %count;\n";
+        text += line + '\n';
+        if (line.starts_with(".address_size")) text += ".global .align 8 .u64 instructions = 0;\n";
+    }
+    return text;
+}
+
+struct Shape {
+    std::uint32_t grid[2] = {1, 1};
+    std::uint32_t block[2] = {1, 1};
+};
+
+// A launch of one of the kernels, by its name, shape and parameters.
+struct Step {
+    const char* kernel;
+    Shape shape;
+    std::vector<std::byte> parameters;
+};
+
+void run_steps(const Module& module, const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+        auto launch = module.launch(step.kernel, step.parameters);
+        std::copy_n(step.shape.grid, 2, launch.grid);
+        std::copy_n(step.shape.block, 2, launch.block);
+        if (simcuda::testing::run(std::move(launch)).outcome != simcuda::exec::Outcome::Finished)
+            throw std::runtime_error(step.kernel);
+    }
+}
+
+void measure(benchmark::State& state, const std::vector<Step>& steps) {
+    static const Module module(ptx());
+    static const Module counting(counting_ptx());
+    auto* instructions = static_cast<std::uint64_t*>(simcuda::to_host(counting.variable("instructions")));
+    *instructions = 0;
+    run_steps(counting, steps);
+    run_steps(module, steps);  // compiles what it has to
+    for (auto _ : state) run_steps(module, steps);
+    state.counters["per_instruction"] =
+        benchmark::Counter(static_cast<double>(*instructions),
+                           benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 void sgemm(benchmark::State& state) {
     constexpr std::uint32_t n = 256;
-    const Module module(std::string(kHead) + std::string(kSgemm));
     const DeviceMemory a(n * n * 4), b(n * n * 4), c(n * n * 4);
     for (const DeviceMemory* matrix : {&a, &b}) std::fill_n(matrix->as<float>(), n * n, 1.0f);
-    for (auto _ : state) {
-        auto launch = module.launch("sgemm", pack(a.address(), b.address(), c.address(), n));
-        launch.grid[0] = launch.grid[1] = n / 16;
-        launch.block[0] = launch.block[1] = 16;
-        run_checked(std::move(launch), state);
-    }
-    state.counters["fma"] =
-        benchmark::Counter(double{n} * n * n, benchmark::Counter::kIsIterationInvariantRate);
+    measure(state, {{"sgemm", {{n / 16, n / 16}, {16, 16}}, pack(a.address(), b.address(), c.address(), n)}});
+    if (c.as<float>()[n * n - 1] != static_cast<float>(n)) state.SkipWithError("wrong product");
 }
 BENCHMARK(sgemm)->Unit(benchmark::kMillisecond);
 
 void triad(benchmark::State& state) {
     constexpr std::uint32_t n = 1 << 20;
-    const Module module(std::string(kHead) + std::string(kTriad));
     const DeviceMemory a(n * 4), b(n * 4), c(n * 4);
     for (const DeviceMemory* vector : {&a, &b}) std::fill_n(vector->as<float>(), n, 1.0f);
-    for (auto _ : state) {
-        auto launch = module.launch("triad", pack(a.address(), b.address(), c.address(), n));
-        launch.grid[0] = n / 256;
-        launch.block[0] = 256;
-        run_checked(std::move(launch), state);
-    }
-    state.counters["threads"] = benchmark::Counter(n, benchmark::Counter::kIsIterationInvariantRate);
+    measure(state, {{"triad", {{n / 256}, {256}}, pack(a.address(), b.address(), c.address(), n)}});
+    if (c.as<float>()[n - 1] != 4) state.SkipWithError("wrong sum");
 }
 BENCHMARK(triad)->Unit(benchmark::kMillisecond);
 
-void rounds(benchmark::State& state, std::string_view instruction) {
-    constexpr std::uint32_t kThreads = 256, kRounds = 1000;
-    const Module module(rounds_of(instruction));
-    for (auto _ : state) {
-        auto launch = module.launch("rounds", pack(kRounds));
-        launch.block[0] = kThreads;
-        run_checked(std::move(launch), state);
-    }
-    state.counters["waits"] =
-        benchmark::Counter(double{kThreads} * kRounds, benchmark::Counter::kIsIterationInvariantRate);
+void reduction(benchmark::State& state) {
+    constexpr std::uint32_t n = 1 << 20;
+    const DeviceMemory values(n * 4), sum(4);
+    std::fill_n(values.as<float>(), n, 1.0f);
+    measure(state, {{"reduction", {{64}, {256}}, pack(values.address(), sum.address(), n)}});
+    *sum.as<float>() = 0;
+    run_steps(Module(ptx()), {{"reduction", {{64}, {256}}, pack(values.address(), sum.address(), n)}});
+    if (*sum.as<float>() != static_cast<float>(n)) state.SkipWithError("wrong sum");
 }
-BENCHMARK_CAPTURE(rounds, barrier, "bar.sync 0;")->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(rounds, shuffle, "shfl.sync.bfly.b32 %r2, %r2, 1, 31, -1;")->Unit(benchmark::kMillisecond);
+BENCHMARK(reduction)->Unit(benchmark::kMillisecond);
+
+void radix_sort(benchmark::State& state) {
+    constexpr std::uint32_t n = 1 << 16, kBlocks = n / 256, kCounts = 16 * kBlocks;
+    const DeviceMemory first(n * 4), second(n * 4), counts(kCounts * 4);
+    for (std::uint32_t i = 0; i < n; ++i) first.as<std::uint32_t>()[i] = i * 2654435761u;
+    std::vector<Step> steps;
+    for (std::uint32_t shift = 0; shift < 32; shift += 4) {
+        const auto from = shift / 4 % 2 ? second.address() : first.address();
+        const auto to = shift / 4 % 2 ? first.address() : second.address();
+        steps.push_back({"radix_count", {{kBlocks}, {256}}, pack(from, counts.address(), shift)});
+        steps.push_back({"radix_scan", {{1}, {1024}}, pack(counts.address(), kCounts)});
+        steps.push_back({"radix_place", {{kBlocks}, {256}}, pack(from, to, counts.address(), shift)});
+    }
+    measure(state, steps);
+    if (!std::is_sorted(first.as<std::uint32_t>(), first.as<std::uint32_t>() + n))
+        state.SkipWithError("not sorted");
+}
+BENCHMARK(radix_sort)->Unit(benchmark::kMillisecond);
+
+void nbody(benchmark::State& state) {
+    constexpr std::uint32_t n = 2048;
+    const DeviceMemory bodies(n * 16), accelerations(n * 16);
+    for (std::uint32_t i = 0; i < 4 * n; ++i)
+        bodies.as<float>()[i] = static_cast<float>(i * 2654435761u >> 16);
+    measure(state, {{"nbody", {{n / 256}, {256}}, pack(bodies.address(), accelerations.address(), n)}});
+}
+BENCHMARK(nbody)->Unit(benchmark::kMillisecond);
+
+void barriers(benchmark::State& state) {
+    measure(state, {{"barriers", {{1}, {256}}, pack(1000u)}});
+}
+BENCHMARK(barriers)->Unit(benchmark::kMillisecond);
+
+void shuffles(benchmark::State& state) {
+    const DeviceMemory out(4);
+    measure(state, {{"shuffles", {{1}, {256}}, pack(out.address(), 1000u)}});
+}
+BENCHMARK(shuffles)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -75,6 +76,48 @@ TEST_CASE("the second process takes what the first compiled, and several at once
     setenv("PATH", path.c_str(), 1);
     CHECK(ptx::compile(source + " ", error) != object);
     CHECK(cache.files() == 2);
+}
+
+TEST_CASE("an object that is broken is made anew") {
+    const CacheFolder cache;
+    const std::string text =
+        ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 out)\n"
+        "{ .reg .b64 %rd; ld.param.u64 %rd, [out]; st.global.u32 [%rd], 42; ret; }";
+    const DeviceMemory out(4);
+    const auto result = [&] {
+        *out.as<int>() = 0;
+        CHECK(run(Module(text), "k", 1, 1, out.address()).outcome == exec::Outcome::Finished);
+        return *out.as<int>();
+    };
+    CHECK(result() == 42);
+    REQUIRE(cache.files() == 1);
+    const fs::path object = fs::directory_iterator(cache.path())->path();
+    fs::resize_file(object, 100);
+    CHECK(result() == 42);
+    CHECK(fs::file_size(object) > 100);
+}
+
+TEST_CASE("what was used longest ago goes when the cache is full") {
+    const CacheFolder cache;
+    const std::string kept = "int kept;", fresh = "int fresh;";
+    std::string error;
+    const fs::path old = ptx::compile(kept, error);
+    // Two thirds of a GiB each, without taking the disk's space.
+    const auto now = fs::file_time_type::clock::now();
+    for (const char* name : {"older.so", "newer.so"}) {
+        std::ofstream(cache.path() / name) << "x";
+        fs::resize_file(cache.path() / name, 700u << 20);
+    }
+    fs::last_write_time(old, now - std::chrono::hours(3));
+    fs::last_write_time(cache.path() / "older.so", now - std::chrono::hours(2));
+    fs::last_write_time(cache.path() / "newer.so", now - std::chrono::hours(1));
+    // To be found is to be used.
+    REQUIRE(ptx::compile(kept, error) == old);
+    const fs::path made = ptx::compile(fresh, error);
+    CHECK(fs::exists(made));
+    CHECK(fs::exists(old));
+    CHECK_FALSE(fs::exists(cache.path() / "older.so"));
+    CHECK(fs::exists(cache.path() / "newer.so"));
 }
 
 TEST_CASE("text that does not compile is an error with the compiler's words, and leaves nothing behind") {

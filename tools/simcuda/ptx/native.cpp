@@ -2,6 +2,7 @@
 #include "tools/simcuda/ptx/native.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <mutex>
 
@@ -23,12 +24,14 @@ Unit::~Unit() {
 
 void* Unit::symbol(const std::string& name, std::string& error) {
     std::lock_guard lock(state_->mutex);
-    // Twice, for the cache entry may be trimmed by another process between the two steps.
+    // Twice: another process may trim the cache entry between the two steps, or a crash have left half of it.
     for (int attempt = 0; !state_->handle && state_->error.empty() && attempt < 2; ++attempt) {
         const std::string path = compile(source_, state_->error);
         if (path.empty()) break;
         state_->handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (!state_->handle && attempt == 1) state_->error = dlerror();
+        if (state_->handle) break;
+        if (attempt == 1) state_->error = dlerror();
+        unlink(path.c_str());
     }
     if (!state_->handle) {
         error = state_->error;
