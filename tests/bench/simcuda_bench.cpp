@@ -46,8 +46,8 @@ std::string counting_ptx() {
 }
 
 struct Shape {
-    std::uint32_t grid[2] = {1, 1};
-    std::uint32_t block[2] = {1, 1};
+    std::uint32_t grid[2];
+    std::uint32_t block[2];
 };
 
 // A launch of one of the kernels, by its name, shape and parameters.
@@ -62,8 +62,9 @@ void run_steps(const Module& module, const std::vector<Step>& steps) {
         auto launch = module.launch(step.kernel, step.parameters);
         std::copy_n(step.shape.grid, 2, launch.grid);
         std::copy_n(step.shape.block, 2, launch.block);
-        if (simcuda::testing::run(std::move(launch)).outcome != simcuda::exec::Outcome::Finished)
-            throw std::runtime_error(step.kernel);
+        const auto result = simcuda::testing::run(std::move(launch));
+        if (result.outcome != simcuda::exec::Outcome::Finished)
+            throw std::runtime_error(step.kernel + (": " + result.message));
     }
 }
 
@@ -93,7 +94,7 @@ void triad(benchmark::State& state) {
     constexpr std::uint32_t n = 1 << 20;
     const DeviceMemory a(n * 4), b(n * 4), c(n * 4);
     for (const DeviceMemory* vector : {&a, &b}) std::fill_n(vector->as<float>(), n, 1.0f);
-    measure(state, {{"triad", {{n / 256}, {256}}, pack(a.address(), b.address(), c.address(), n)}});
+    measure(state, {{"triad", {{n / 256, 1}, {256, 1}}, pack(a.address(), b.address(), c.address(), n)}});
     if (c.as<float>()[n - 1] != 4) state.SkipWithError("wrong sum");
 }
 BENCHMARK(triad)->Unit(benchmark::kMillisecond);
@@ -102,9 +103,9 @@ void reduction(benchmark::State& state) {
     constexpr std::uint32_t n = 1 << 20;
     const DeviceMemory values(n * 4), sum(4);
     std::fill_n(values.as<float>(), n, 1.0f);
-    measure(state, {{"reduction", {{64}, {256}}, pack(values.address(), sum.address(), n)}});
+    measure(state, {{"reduction", {{64, 1}, {256, 1}}, pack(values.address(), sum.address(), n)}});
     *sum.as<float>() = 0;
-    run_steps(Module(ptx()), {{"reduction", {{64}, {256}}, pack(values.address(), sum.address(), n)}});
+    run_steps(Module(ptx()), {{"reduction", {{64, 1}, {256, 1}}, pack(values.address(), sum.address(), n)}});
     if (*sum.as<float>() != static_cast<float>(n)) state.SkipWithError("wrong sum");
 }
 BENCHMARK(reduction)->Unit(benchmark::kMillisecond);
@@ -117,9 +118,9 @@ void radix_sort(benchmark::State& state) {
     for (std::uint32_t shift = 0; shift < 32; shift += 4) {
         const auto from = shift / 4 % 2 ? second.address() : first.address();
         const auto to = shift / 4 % 2 ? first.address() : second.address();
-        steps.push_back({"radix_count", {{kBlocks}, {256}}, pack(from, counts.address(), shift)});
-        steps.push_back({"radix_scan", {{1}, {1024}}, pack(counts.address(), kCounts)});
-        steps.push_back({"radix_place", {{kBlocks}, {256}}, pack(from, to, counts.address(), shift)});
+        steps.push_back({"radix_count", {{kBlocks, 1}, {256, 1}}, pack(from, counts.address(), shift)});
+        steps.push_back({"radix_scan", {{1, 1}, {1024, 1}}, pack(counts.address(), kCounts)});
+        steps.push_back({"radix_place", {{kBlocks, 1}, {256, 1}}, pack(from, to, counts.address(), shift)});
     }
     measure(state, steps);
     if (!std::is_sorted(first.as<std::uint32_t>(), first.as<std::uint32_t>() + n))
@@ -132,18 +133,18 @@ void nbody(benchmark::State& state) {
     const DeviceMemory bodies(n * 16), accelerations(n * 16);
     for (std::uint32_t i = 0; i < 4 * n; ++i)
         bodies.as<float>()[i] = static_cast<float>(i * 2654435761u >> 16);
-    measure(state, {{"nbody", {{n / 256}, {256}}, pack(bodies.address(), accelerations.address(), n)}});
+    measure(state, {{"nbody", {{n / 256, 1}, {256, 1}}, pack(bodies.address(), accelerations.address(), n)}});
 }
 BENCHMARK(nbody)->Unit(benchmark::kMillisecond);
 
 void barriers(benchmark::State& state) {
-    measure(state, {{"barriers", {{1}, {256}}, pack(1000u)}});
+    measure(state, {{"barriers", {{1, 1}, {256, 1}}, pack(1000u)}});
 }
 BENCHMARK(barriers)->Unit(benchmark::kMillisecond);
 
 void shuffles(benchmark::State& state) {
     const DeviceMemory out(4);
-    measure(state, {{"shuffles", {{1}, {256}}, pack(out.address(), 1000u)}});
+    measure(state, {{"shuffles", {{1, 1}, {256, 1}}, pack(out.address(), 1000u)}});
 }
 BENCHMARK(shuffles)->Unit(benchmark::kMillisecond);
 
