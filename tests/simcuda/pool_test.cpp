@@ -83,4 +83,48 @@ SIM_TEST("pools keep account and have limits", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy, standard);
 }
 
+SIM_TEST("pools: what a context leaves behind goes back to its pool", {}) {
+    const Gpu gpu;
+    CUmemoryPool pool = nullptr;
+    OK(cuDeviceGetDefaultMemPool, &pool, gpu.device);
+    CUcontext context = nullptr;
+    OK(cuCtxCreate, &context, nullptr, 0, gpu.device);
+    const CUstream stream = stream_of();
+    CUdeviceptr p = 0;
+    OK(cuMemAllocAsync, &p, kMiB, stream);
+    cuuint64_t used = 0;
+    OK(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    EXPECT(used == kMiB);
+    OK(cuCtxDestroy, context);
+    OK(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    EXPECT(used == 0);
+}
+
+SIM_TEST("pools: access of other devices is kept and answered", {{"SIMCUDA_DEVICES", "3"}}) {
+    const Gpu gpu;
+    CUmemoryPool pool = nullptr;
+    OK(cuDeviceGetDefaultMemPool, &pool, gpu.device);
+    const auto access = [&](int device) {
+        CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, device};
+        CUmemAccess_flags flags{};
+        OK(cuMemPoolGetAccess, &flags, pool, &location);
+        return flags;
+    };
+    EXPECT(access(0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    EXPECT(access(1) == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    CUmemAccessDesc wanted{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    OK(cuMemPoolSetAccess, pool, &wanted, 1);
+    EXPECT(access(1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    EXPECT(access(2) == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    wanted.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    OK(cuMemPoolSetAccess, pool, &wanted, 1);
+    EXPECT(access(1) == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    wanted.location.id = 0;
+    FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPoolSetAccess, pool, &wanted, 1);
+    wanted.location.id = 3;
+    FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemPoolSetAccess, pool, &wanted, 1);
+    wanted = {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAccess, pool, &wanted, 1);
+}
+
 }  // namespace

@@ -214,4 +214,43 @@ SIM_TEST("conditional: bodies are updated with the graph, and node by node", {})
     EXPECT(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
 }
 
+SIM_TEST("graph: waits for values and writes of them, added and captured", {}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0;
+    OK(cuMemAlloc, &p, kBytes);
+    OK(cuMemsetD8, p, 0, kBytes);
+    const CUgraph graph = create_graph();
+    CUstreamBatchMemOpParams items[3] = {};
+    items[0].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, p, {5}, CU_STREAM_WRITE_VALUE_DEFAULT, 0};
+    items[1].waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32, p, {5}, CU_STREAM_WAIT_VALUE_EQ, 0};
+    items[2].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_64, p + 8, {}, CU_STREAM_WRITE_VALUE_DEFAULT, 0};
+    items[2].writeValue.value64 = 0x1'0000'0007;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{gpu.context, 3, items, 0}, held{};
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddBatchMemOpNode, &node, graph, nullptr, 0, &parameters);
+    OK(cuGraphBatchMemOpNodeGetParams, node, &held);
+    EXPECT(held.count == 3 && held.paramArray[2].writeValue.value64 == 0x1'0000'0007);
+    const CUgraphExec exec = instantiate(graph);
+    OK(cuGraphLaunch, exec, nullptr);
+    EXPECT(read_back(p, 16) == std::vector<std::uint8_t>({5, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0}));
+    items[2].writeValue.value64 = 9;
+    OK(cuGraphExecBatchMemOpNodeSetParams, exec, node, &parameters);
+    OK(cuGraphLaunch, exec, nullptr);
+    EXPECT(read_back(p + 8, 8) == std::vector<std::uint8_t>({9, 0, 0, 0, 0, 0, 0, 0}));
+    items[0].writeValue.address = p + 1;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddBatchMemOpNode, &node, graph, nullptr, 0, &parameters);
+
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CUgraph captured = nullptr;
+    OK(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    OK(cuStreamWriteValue32, stream, p, 6, 0);
+    OK(cuStreamWaitValue32, stream, p, 6, CU_STREAM_WAIT_VALUE_GEQ);
+    OK(cuStreamWriteValue32, stream, p + 4, 8, 0);
+    OK(cuStreamEndCapture, stream, &captured);
+    OK(cuGraphLaunch, instantiate(captured), stream);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(read_back(p, 8) == std::vector<std::uint8_t>({6, 0, 0, 0, 8, 0, 0, 0}));
+}
+
 }  // namespace

@@ -205,6 +205,12 @@ SIMCUDA_API cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
                [&](Context&) -> NodeWork { return host_work(given(parameters).fn, parameters->userData); });
 }
 
+SIMCUDA_API cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                               const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
+    return set(Entry::cuGraphExecBatchMemOpNodeSetParams, exec, node,
+               [&](Context& context) -> NodeWork { return batch_work(context, given(parameters)); });
+}
+
 SIMCUDA_API cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
     return set(Entry::cuGraphExecEventRecordNodeSetEvent, exec, node,
                [&](Context&) -> NodeWork { return EventRecordNode{checked_event(event)}; });

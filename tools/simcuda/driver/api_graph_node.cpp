@@ -215,6 +215,30 @@ SIMCUDA_API cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARA
                          [&](Context&) { return host_work(given(parameters).fn, parameters->userData); });
 }
 
+// Waits for values and writes of them
+
+SIMCUDA_API cuGraphAddBatchMemOpNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                     std::size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
+    return add(Entry::cuGraphAddBatchMemOpNode, node, graph, dependencies, count,
+               [&](Context& context) { return batch_work(context, given(parameters)); });
+}
+
+SIMCUDA_API cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
+    return ask<BatchMemOpNode>(
+        Entry::cuGraphBatchMemOpNodeGetParams, node, parameters, [](BatchMemOpNode& batch) {
+            Context* current = current_context();
+            return CUDA_BATCH_MEM_OP_NODE_PARAMS{current ? current->handle() : nullptr,
+                                                 static_cast<unsigned>(batch.items.size()),
+                                                 batch.items.data(), 0};
+        });
+}
+
+SIMCUDA_API cuGraphBatchMemOpNodeSetParams(CUgraphNode node,
+                                           const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
+    return set<BatchMemOpNode>(Entry::cuGraphBatchMemOpNodeSetParams, node,
+                               [&](Context& context) { return batch_work(context, given(parameters)); });
+}
+
 // Graphs and events
 
 SIMCUDA_API cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,

@@ -151,17 +151,23 @@ SIMCUDA_API cuMemPoolTrimTo(CUmemoryPool pool, std::size_t) {
     });
 }
 
+// Kept and answered; every device reaches all memory of this simulation.
 SIMCUDA_API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* descriptions, std::size_t count) {
     return call(Entry::cuMemPoolSetAccess, [&] {
         require(descriptions != nullptr, CUDA_ERROR_INVALID_VALUE);
         const auto found = checked_pool(pool);
         for (std::size_t i = 0; i < count; ++i) {
             const Device& device = device_of(&descriptions[i].location);
-            // The owner's own access cannot be taken away; that of the others is always there in this
-            // simulation.
-            require(&device != &found->device || descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+            const CUmemAccess_flags flags = descriptions[i].flags;
+            require(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                    CUDA_ERROR_INVALID_VALUE);
+            // The owner's own access cannot be taken away.
+            require(&device != &found->device || flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
                     CUDA_ERROR_INVALID_DEVICE);
         }
+        std::lock_guard lock(found->mutex);
+        for (std::size_t i = 0; i < count; ++i)
+            found->peer_access[descriptions[i].location.id] = descriptions[i].flags;
         return CUDA_SUCCESS;
     });
 }
@@ -169,9 +175,13 @@ SIMCUDA_API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* descrip
 SIMCUDA_API cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLocation* location) {
     return call(Entry::cuMemPoolGetAccess, [&] {
         require(flags != nullptr, CUDA_ERROR_INVALID_VALUE);
-        checked_pool(pool);
-        device_of(location);
+        const auto found = checked_pool(pool);
+        const Device& device = device_of(location);
         *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        if (&device == &found->device) return CUDA_SUCCESS;
+        std::lock_guard lock(found->mutex);
+        const auto access = found->peer_access.find(device.ordinal);
+        *flags = access == found->peer_access.end() ? CU_MEM_ACCESS_FLAGS_PROT_NONE : access->second;
         return CUDA_SUCCESS;
     });
 }

@@ -3,6 +3,7 @@
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/stream.h"
+#include "tools/simcuda/driver/stream_value.h"
 
 namespace simcuda::driver {
 namespace {
@@ -29,7 +30,7 @@ CUresult one(Site site, CUstream handle, bool wait, CUdeviceptr address, std::ui
     });
 }
 
-Op batch_item(const Context& context, const CUstreamBatchMemOpParams& item) {
+Op op_of(const Context& context, const CUstreamBatchMemOpParams& item) {
     switch (item.operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
             return value_op(context, true, item.waitValue.address, item.waitValue.value, 4,
@@ -50,13 +51,40 @@ Op batch_item(const Context& context, const CUstreamBatchMemOpParams& item) {
     }
 }
 
+}  // namespace
+
+std::vector<Op> value_ops(const Context& context, std::span<const CUstreamBatchMemOpParams> items) {
+    require(items.size() <= 256, CUDA_ERROR_INVALID_VALUE);
+    std::vector<Op> ops;
+    for (const CUstreamBatchMemOpParams& item : items) ops.push_back(op_of(context, item));
+    return ops;
+}
+
+CUstreamBatchMemOpParams batch_item(const ValueOp& op) {
+    CUstreamBatchMemOpParams item{};
+    if (op.wait) {
+        item.waitValue.operation =
+            op.bytes == 4 ? CU_STREAM_MEM_OP_WAIT_VALUE_32 : CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        item.waitValue.address = op.address;
+        item.waitValue.value64 = op.value;
+        item.waitValue.flags = op.condition;
+    } else {
+        item.writeValue.operation =
+            op.bytes == 4 ? CU_STREAM_MEM_OP_WRITE_VALUE_32 : CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        item.writeValue.address = op.address;
+        item.writeValue.value64 = op.value;
+    }
+    return item;
+}
+
+namespace {
+
 CUresult batch(Site site, CUstream handle, unsigned count, const CUstreamBatchMemOpParams* items,
                unsigned flags) {
     return call(site.entry, [&](Context& context) {
-        require(items != nullptr && flags == 0 && count <= 256, CUDA_ERROR_INVALID_VALUE);
+        require(items != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
         const auto stream = resolve(context, handle, site.per_thread);
-        std::vector<Op> ops;  // all checked before the first is given away
-        for (unsigned i = 0; i < count; ++i) ops.push_back(batch_item(context, items[i]));
+        std::vector<Op> ops = value_ops(context, {items, count});
         for (Op& op : ops) submit(*stream, std::move(op));
         return CUDA_SUCCESS;
     });

@@ -6,6 +6,7 @@
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/memory.h"
+#include "tools/simcuda/driver/pool.h"
 #include "tools/simcuda/driver/scheduler.h"
 #include "tools/simcuda/driver/stream.h"
 #include "tools/simcuda/driver/texture.h"
@@ -111,7 +112,10 @@ void Context::destroy() {
         actions.swap(at_destroy_);
     }
     for (auto action = actions.rbegin(); action != actions.rend(); ++action) (*action)();
-    for (const RegionPtr& region : memory_map().remove_of(*this)) dispose(*region);
+    for (const RegionPtr& region : memory_map().remove_of(*this)) {
+        dispose(*region);
+        if (region->pool != nullptr) region->pool->forget(*region);
+    }
 
     std::uint64_t charged = 0;
     {

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "tools/simcuda/driver/cuda_api.h"
 #include "tools/simcuda/exec/grid.h"
@@ -23,6 +26,14 @@ struct Function {
     std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
 };
 
+// What cuFuncSetBlockShape and cuParamSet* have said of the next cuLaunchGrid.
+struct PreparedLaunch {
+    std::mutex mutex;  // guards what follows
+    unsigned block[3] = {1, 1, 1};
+    unsigned shared_bytes = 0;
+    std::vector<std::byte> parameters;
+};
+
 // Anything whose handle cuLaunchKernel accepts: a CUfunction, or a CUkernel cast to one. Made and registered
 // by the module code; the handle is the Launchable's address.
 class Launchable {
@@ -32,6 +43,8 @@ class Launchable {
     // The function to run in `context`; a kernel of a library loads its module there first. Throws Failure:
     // CUDA_ERROR_INVALID_HANDLE for a function of another context, or what loading fails with.
     virtual Function& bind(Context& context) = 0;
+
+    PreparedLaunch prepared;
 
     CUfunction handle() { return reinterpret_cast<CUfunction>(this); }
 };

@@ -67,8 +67,13 @@ struct ConditionalNode {
     std::vector<std::shared_ptr<Graph>> bodies;
     std::vector<CUgraph> handles;  // of the bodies, as the program sees them
 };
-using NodeWork = std::variant<EmptyNode, KernelNode, MemcpyNode, MemsetNode, HostNode, ChildNode,
-                              EventRecordNode, EventWaitNode, MemAllocNode, MemFreeNode, ConditionalNode>;
+struct BatchMemOpNode {
+    std::vector<CUstreamBatchMemOpParams> items;
+    std::vector<Op> ops;
+};
+using NodeWork =
+    std::variant<EmptyNode, KernelNode, MemcpyNode, MemsetNode, HostNode, ChildNode, EventRecordNode,
+                 EventWaitNode, MemAllocNode, MemFreeNode, ConditionalNode, BatchMemOpNode>;
 
 CUgraphNodeType type_of(const NodeWork& work);
 bool can_be_set(CUgraphNodeType type);  // its parameters, once there is a node

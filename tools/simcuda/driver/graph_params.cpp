@@ -1,6 +1,7 @@
 #include "tools/simcuda/driver/graph_params.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tools/simcuda/address.h"
 #include "tools/simcuda/driver/api.h"
@@ -13,6 +14,7 @@
 #include "tools/simcuda/driver/graph_memory.h"
 #include "tools/simcuda/driver/launch.h"
 #include "tools/simcuda/driver/library.h"
+#include "tools/simcuda/driver/stream_value.h"
 
 namespace simcuda::driver {
 namespace {
@@ -153,6 +155,14 @@ MemFreeNode free_work(CUdeviceptr address) {
     return {std::move(memory)};
 }
 
+BatchMemOpNode batch_work(const Context& context, const CUDA_BATCH_MEM_OP_NODE_PARAMS& p) {
+    require((p.paramArray != nullptr || p.count == 0) && p.flags == 0, CUDA_ERROR_INVALID_VALUE);
+    BatchMemOpNode node;
+    if (p.count != 0) node.items.assign(p.paramArray, p.paramArray + p.count);
+    node.ops = value_ops(context, node.items);
+    return node;
+}
+
 ConditionalNode conditional_work(const CUDA_CONDITIONAL_NODE_PARAMS& p) {
     const auto conditional = checked_conditional(p.handle);
     require(checked_context(p.ctx) == conditional->context.lock(), CUDA_ERROR_INVALID_VALUE);
@@ -200,6 +210,8 @@ NodeWork node_work(Context& context, CUgraphNodeParams& p) {
         }
         case CU_GRAPH_NODE_TYPE_MEM_FREE:
             return free_work(p.free.dptr);
+        case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+            return batch_work(context, {p.memOp.ctx, p.memOp.count, p.memOp.paramArray, p.memOp.flags});
         case CU_GRAPH_NODE_TYPE_CONDITIONAL: {
             ConditionalNode node = conditional_work(p.conditional);
             p.conditional.phGraph_out = node.handles.data();  // stays where it is
@@ -248,6 +260,7 @@ NodeWork captured_work(Op op) {
     if (auto* copy = std::get_if<CopyOp>(&op)) return MemcpyNode{api_copy(*copy)};
     if (auto* memset = std::get_if<MemsetOp>(&op)) return MemsetNode{*memset};
     if (auto* host = std::get_if<HostOp>(&op); host && host->named) return HostNode{host->named, host->data};
+    if (auto* value = std::get_if<ValueOp>(&op)) return BatchMemOpNode{{batch_item(*value)}, {*value}};
     if (std::holds_alternative<MarkerOp>(op)) return EmptyNode{};
     if (auto* action = std::get_if<ActionOp>(&op); action && action->allocates) {
         CUmemPoolProps properties{};
@@ -273,6 +286,15 @@ Op operation(Context& context, const NodeWork& work) {
     }
     if (const auto* free = std::get_if<MemFreeNode>(&work)) {
         return ActionOp{[memory = free->memory] { memory->end_use(); }};
+    }
+    if (const auto* batch = std::get_if<BatchMemOpNode>(&work)) {
+        // One after the other.
+        return SpawnOp{[ops = batch->ops, begun = false](auto& steps) mutable {
+            if (std::exchange(begun, true)) return false;
+            for (std::size_t i = 0; i < ops.size(); ++i)
+                steps.push_back({ops[i], i == 0 ? std::vector<std::size_t>{} : std::vector{i - 1}});
+            return true;
+        }};
     }
     return MarkerOp{};
 }

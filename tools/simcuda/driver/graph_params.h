@@ -15,6 +15,7 @@ HostNode host_work(CUhostFn function, void* data);
 MemAllocNode alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS& parameters);
 MemFreeNode free_work(CUdeviceptr address);
 ConditionalNode conditional_work(const CUDA_CONDITIONAL_NODE_PARAMS& parameters);
+BatchMemOpNode batch_work(const Context& context, const CUDA_BATCH_MEM_OP_NODE_PARAMS& parameters);
 // Of any type; fills in what `parameters` has for results.
 NodeWork node_work(Context& context, CUgraphNodeParams& parameters);
 

@@ -11,6 +11,7 @@
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/host_pages.h"
+#include "tools/simcuda/driver/managed_hints.h"
 #include "tools/simcuda/driver/stream.h"
 #include "tools/simcuda/driver/vmm.h"
 
@@ -193,8 +194,10 @@ void dispose(const Region& region) {
             if (region.graph_memory != nullptr) break;  // keeps its address
             address_space().release(region.address, region.physical->bytes() + kPage);
             break;
-        case Region::Kind::Pinned:
         case Region::Kind::Managed:
+            forget_hints(region.address, region.bytes);
+            [[fallthrough]];
+        case Region::Kind::Pinned:
             unmap_both(region.address, region.physical->bytes());
             break;
         case Region::Kind::Registered:

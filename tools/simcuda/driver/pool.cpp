@@ -24,6 +24,12 @@ Handles<MemoryPool>& handles() {
 
 }  // namespace
 
+void MemoryPool::forget(const Region& region) {
+    std::lock_guard lock(mutex);
+    used -= region.physical->bytes();
+    freeing.erase(region.address);
+}
+
 std::shared_ptr<MemoryPool> checked_pool(CUmemoryPool handle) {
     auto pool = handles().find(handle);
     require(pool != nullptr, CUDA_ERROR_INVALID_VALUE);
@@ -125,9 +131,7 @@ bool free_to_pool(const Region& region) {
     const RegionPtr removed = memory_map().remove(region.address);
     if (removed == nullptr) return false;
     dispose(*removed);
-    std::lock_guard lock(removed->pool->mutex);
-    removed->pool->used -= removed->physical->bytes();
-    removed->pool->freeing.erase(removed->address);
+    removed->pool->forget(*removed);
     return true;
 }
 

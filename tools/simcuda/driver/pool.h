@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -31,7 +32,10 @@ struct MemoryPool {
     std::uint64_t used = 0, high = 0, limit = 0;  // bytes; limit 0: none
     std::uint64_t release_threshold = 0;
     int reuse_follow_event = 1, reuse_opportunistic = 1, reuse_internal = 1;
-    std::set<CUdeviceptr> freeing;  // a free is on its way in some stream
+    std::set<CUdeviceptr> freeing;                 // a free is on its way in some stream
+    std::map<int, CUmemAccess_flags> peer_access;  // by device ordinal; none if it is not here
+
+    void forget(const Region& region);  // which is no longer of the pool
 };
 
 // Throws Failure with CUDA_ERROR_INVALID_VALUE for anything that is not a live pool.
