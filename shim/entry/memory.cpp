@@ -2,6 +2,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/engine/capture.h"
+#include "shim/engine/pools.h"
 #include "shim/engine/sessions.h"
 #include "shim/engine/submit.h"
 #include "shim/engine/tables.h"
@@ -43,10 +44,27 @@ CUresult allocate_now(Session& session, std::size_t bytes, core::Address& addres
     return session.allocate(bytes, address, current_context());
 }
 
-// The pointer tables of what is about to be freed go first: its addresses may be given out again at once.
-void forget_tables(Session& session, core::Address address) {
+// What is noted of a buffer that is about to be freed goes first: its addresses may be given out again at
+// once.
+void forget(Session& session, core::Address address) {
     const auto buffer = session.buffer_at(address);
-    if (buffer && buffer->address == address) engine::note_freed(buffer->address, buffer->bytes);
+    if (!buffer || buffer->address != address) return;
+    engine::note_freed(buffer->address, buffer->bytes);
+    engine::note_given_back(buffer->address);
+}
+
+// Memory of `pool` in the order of a stream.
+template <typename Real>
+CUresult allocate_on(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, bool managed, CUstream where,
+                     Real&& real) {
+    return allocate(
+        pointer, managed ? bytes : 0,  // of no bytes nothing is managed
+        [&](Session& session, core::Address& address) {
+            const CUresult status = session.allocate_on(where, bytes, address);
+            if (status == CUDA_SUCCESS) engine::note_taken(pool, address, bytes);
+            return status;
+        },
+        real);
 }
 
 CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdeviceptr* pointer,
@@ -55,18 +73,12 @@ CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdevice
     const auto pass = [&] { return real(pointer, bytes, stream); };
     // A graph's memory is the graph's.
     if (engine::capturing(where)) return pass();
-    return allocate(
-        pointer, bytes,
-        [&](Session& session, core::Address& address) { return session.allocate_on(where, bytes, address); },
-        pass);
-}
-
-// Whether `pool` is the pool that cuMemAllocAsync takes from; other pools are the app's to manage.
-bool is_default(CUmemoryPool pool) {
     CUdevice device = 0;
-    CUmemoryPool standard = nullptr;
-    return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-           driver().cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS && pool == standard;
+    CUmemoryPool pool = nullptr;
+    const bool managed = driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+                         driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS &&
+                         engine::pool_is_managed(pool, device);
+    return allocate_on(pointer, bytes, pool, managed, where, pass);
 }
 
 CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) real, CUdeviceptr* pointer,
@@ -74,11 +86,10 @@ CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) re
     const CUstream where = engine::spelt_out(stream, per_thread);
     const auto pass = [&] { return real(pointer, bytes, pool, stream); };
     if (engine::capturing(where)) return pass();
-    // Of no bytes nothing is managed.
-    return allocate(
-        pointer, is_default(pool) ? bytes : 0,
-        [&](Session& session, core::Address& address) { return session.allocate_on(where, bytes, address); },
-        pass);
+    CUdevice device = 0;
+    const bool managed =
+        driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && engine::pool_is_managed(pool, device);
+    return allocate_on(pointer, bytes, pool, managed, where, pass);
 }
 
 CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr pointer, CUstream stream,
@@ -92,7 +103,7 @@ CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr p
         const CUstream where = engine::spelt_out(stream, per_thread);
         // A graph can free what it allocated itself only.
         if (engine::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
-        forget_tables(*session, pointer);
+        forget(*session, pointer);
         return session->free_on(where, pointer);
     });
 }
@@ -147,7 +158,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
             status = driver().cuCtxSynchronize();
             if (status != CUDA_SUCCESS) return status;
         }
-        entry::forget_tables(*session, dptr);
+        entry::forget(*session, dptr);
         return session->free(dptr);
     });
 }

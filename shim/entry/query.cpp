@@ -1,6 +1,7 @@
 // What the app can ask about its memory: the same answer wherever the bytes are.
 #include "shim/device/driver_table.h"
 #include "shim/engine/budget.h"
+#include "shim/engine/pools.h"
 #include "shim/engine/sessions.h"
 #include "shim/entry/guard.h"
 
@@ -43,6 +44,8 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
             return answer<std::size_t>(data, buffer.bytes);
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
             return answer<int>(data, engine::session_at(pointer)->device());
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+            return answer<CUmemoryPool>(data, engine::pool_of(buffer.address));
         case CU_POINTER_ATTRIBUTE_CONTEXT:
             return answer<CUcontext>(data, buffer.owner);
         default:

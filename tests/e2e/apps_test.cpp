@@ -38,6 +38,7 @@ const App kApps[] = {
     {"nested", 16},
     {"per_thread", 8},
     {"pointer_tables", 16},
+    {"pools", 4},
     {"priorities", 4},
     {"reduce", 16},
     {"separate", 4},

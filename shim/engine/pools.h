@@ -1,0 +1,37 @@
+// Memory pools. The driver's pools never see managed memory, so what the app takes from a pool and gives back
+// is added up here.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/core/chunk.h"
+#include "shim/device/cuda_api.h"
+
+namespace lms::engine {
+
+// Thread-safe, for the process.
+
+// `pool` was created with these properties.
+void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties);
+// It was destroyed; what was taken from it lives on.
+void forget_pool(CUmemoryPool pool);
+
+// Whether memory of `pool` can be managed where `device` is the current context's: the device's default pool,
+// and those the app created for it without a limit and not for other processes.
+bool pool_is_managed(CUmemoryPool pool, CUdevice device);
+
+// `bytes` at `address` were taken from `pool`; memory is given back wherever it is from.
+void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes);
+void note_given_back(core::Address address);
+
+// The pool that the managed memory at `address` was taken from, or null.
+CUmemoryPool pool_of(core::Address address);
+
+struct PoolUse {
+    std::uint64_t bytes = 0;  // managed, taken and not given back
+    std::uint64_t high = 0;   // the most since the start, or since reset_high
+};
+PoolUse pool_use(CUmemoryPool pool);
+void reset_high(CUmemoryPool pool);
+
+}  // namespace lms::engine

@@ -1,0 +1,58 @@
+// Memory pools: created, destroyed and asked.
+#include "shim/engine/pools.h"
+
+#include "shim/device/driver_table.h"
+#include "shim/engine/submit.h"
+#include "shim/entry/guard.h"
+
+using namespace lms;
+using device::driver;
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+    return entry::guarded([&]() -> CUresult {
+        const CUresult status =
+            engine::call_with_room([&] { return driver().cuMemPoolCreate(pool, poolProps); });
+        if (status == CUDA_SUCCESS) engine::note_pool(*pool, *poolProps);
+        return status;
+    });
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    return entry::guarded([&]() -> CUresult {
+        const CUresult status = driver().cuMemPoolDestroy(pool);
+        if (status == CUDA_SUCCESS) engine::forget_pool(pool);
+        return status;
+    });
+}
+
+// What the driver's pool holds, and what is managed. Managed memory counts as reserved wherever it is.
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+    return entry::guarded([&]() -> CUresult {
+        const CUresult status = driver().cuMemPoolGetAttribute(pool, attr, value);
+        if (status != CUDA_SUCCESS) return status;
+        switch (attr) {
+            case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+            case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+                *static_cast<cuuint64_t*>(value) += engine::pool_use(pool).bytes;
+                return status;
+            case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+            case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+                *static_cast<cuuint64_t*>(value) += engine::pool_use(pool).high;
+                return status;
+            default:
+                return status;
+        }
+    });
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+    return entry::guarded([&]() -> CUresult {
+        const CUresult status = driver().cuMemPoolSetAttribute(pool, attr, value);
+        // The only value it takes for these is 0.
+        if (status == CUDA_SUCCESS &&
+            (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)) {
+            engine::reset_high(pool);
+        }
+        return status;
+    });
+}

@@ -1,0 +1,108 @@
+// Memory pools, the device's and the program's own: what is taken from them is managed, and they say so.
+#include <cstdint>
+
+#include "tests/families/rig.h"
+
+using namespace rig;
+
+namespace {
+
+CUmemoryPool default_pool(const Gpu& gpu) {
+    CUmemoryPool pool = nullptr;
+    OK(cuDeviceGetDefaultMemPool, &pool, gpu.device);
+    return pool;
+}
+
+CUmemoryPool own_pool(const Gpu& gpu, std::size_t limit = 0) {
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    properties.maxSize = limit;
+    CUmemoryPool pool = nullptr;
+    OK(cuMemPoolCreate, &pool, &properties);
+    return pool;
+}
+
+std::uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which) {
+    cuuint64_t value = 0;
+    OK(cuMemPoolGetAttribute, pool, which, &value);
+    return value;
+}
+
+CUmemoryPool pool_of(CUdeviceptr address) {
+    CUmemoryPool pool = nullptr;
+    OK(cuPointerGetAttribute, &pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address);
+    return pool;
+}
+
+// Takes more than the GPU has from the pool, uses it all, and gives it back.
+template <typename Take>
+void more_than_the_gpu(CUmemoryPool pool, const Take& take) {
+    constexpr std::size_t kCount = 12;
+    std::vector<CUdeviceptr> buffers(kCount);
+    std::vector<std::uint8_t> out(kBuffer);
+    for (std::size_t i = 0; i < kCount; ++i) {
+        take(&buffers[i]);
+        EXPECT(pool_of(buffers[i] + 5) == pool);
+        OK(cuMemcpyHtoDAsync_v2, buffers[i], pattern(kBuffer, i).data(), kBuffer, nullptr);
+    }
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == kCount * kBuffer);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= kCount * kBuffer);
+    for (std::size_t i = 0; i < kCount; ++i) {
+        OK(cuMemcpyDtoH_v2, out.data(), buffers[i], kBuffer);
+        EXPECT(out == pattern(kBuffer, i));
+        OK(cuMemFreeAsync, buffers[i], nullptr);
+    }
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == kCount * kBuffer);
+    cuuint64_t zero = 0;
+    OK(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+}
+
+}  // namespace
+
+FAMILY_TEST("pools: the device's own, named or not") {
+    const Gpu gpu;
+    const CUmemoryPool pool = default_pool(gpu);
+    more_than_the_gpu(pool, [](CUdeviceptr* address) { OK(cuMemAllocAsync, address, kBuffer, nullptr); });
+    more_than_the_gpu(
+        pool, [&](CUdeviceptr* address) { OK(cuMemAllocFromPoolAsync, address, kBuffer, pool, nullptr); });
+}
+
+FAMILY_TEST("pools: one of the program's, named or set for the device") {
+    const Gpu gpu;
+    const CUmemoryPool pool = own_pool(gpu);
+    more_than_the_gpu(
+        pool, [&](CUdeviceptr* address) { OK(cuMemAllocFromPoolAsync, address, kBuffer, pool, nullptr); });
+    OK(cuDeviceSetMemPool, gpu.device, pool);
+    more_than_the_gpu(pool, [](CUdeviceptr* address) { OK(cuMemAllocAsync, address, kBuffer, nullptr); });
+    OK(cuDeviceSetMemPool, gpu.device, default_pool(gpu));
+    OK(cuMemPoolDestroy, pool);
+}
+
+FAMILY_TEST("pools: memory of no pool, and of cuMemFree") {
+    const Gpu gpu;
+    const Buffer plain(kBuffer, 1);
+    EXPECT(pool_of(plain.at()) == nullptr);
+    const CUmemoryPool pool = own_pool(gpu);
+    CUdeviceptr address = 0;
+    OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+    OK(cuMemFree_v2, address);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    // What was taken from it outlives a pool.
+    OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+    OK(cuMemPoolDestroy, pool);
+    OK(cuMemsetD8_v2, address, 7, kBuffer);
+    OK(cuMemFree_v2, address);
+}
+
+FAMILY_TEST("pools: a limit is the driver's to hold") {
+    const Gpu gpu;
+    const CUmemoryPool pool = own_pool(gpu, kBuffer);
+    CUdeviceptr first = 0, second = 0;
+    OK(cuMemAllocFromPoolAsync, &first, kBuffer, pool, nullptr);
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync, &second, kBuffer, pool, nullptr);
+    OK(cuMemFreeAsync, first, nullptr);
+    OK(cuMemPoolDestroy, pool);
+}
