@@ -29,6 +29,7 @@ const App kApps[] = {
     {"cub_device", 6},
     {"device_malloc", 4},
     {"device_output", 4},
+    {"devices", 16, {{"SIMCUDA_DEVICES", "2"}}},
     {"events", 4},
     {"graphs", 16},
     {"half", 4},
@@ -56,8 +57,7 @@ const App kApps[] = {
 const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "runtime_calls"};
 
 // Those that have cases of their own.
-const std::string kOwnCases[] = {"caching",    "devices",     "hidden_pointers",
-                                 "host_lists", "linked_list", "patterns"};
+const std::string kOwnCases[] = {"caching", "hidden_pointers", "host_lists", "linked_list", "patterns"};
 
 std::string memory(double mib) {
     return std::to_string(static_cast<unsigned>(mib * 1024)) + "K";
