@@ -62,7 +62,8 @@ fs::path cache_folder() {
 // The compiler, by its size and date, and what the CPU can do.
 std::string environment_text() {
     std::string text;
-    std::string_view path = std::getenv("PATH") ? std::getenv("PATH") : "/usr/bin";
+    const char* const folders = std::getenv("PATH");
+    std::string_view path = folders ? folders : "/usr/bin";
     while (!path.empty()) {
         const std::size_t end = std::min(path.find(':'), path.size());
         struct stat status {};
