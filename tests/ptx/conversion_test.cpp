@@ -144,6 +144,13 @@ TEST_CASE("float to float") {
     cases.push_back({"cvt.rmi.f64.f64 %d, %a;", Type::F64, {Type::F64}, [](const Bits* o) {
                          return bits(std::floor(f64(o[0])));
                      }});
+    cases.push_back({"cvt.rmi.ftz.f32.f32 %d, %a;", Type::F32, {Type::F32}, [](const Bits* o) {
+                         const float v = f32(o[0]);
+                         return bits(std::fabs(v) < 0x1p-126f ? std::copysign(0.0f, v) : std::floor(v));
+                     }});
+    cases.push_back({"cvt.rpi.f64.f64 %d, %a;", Type::F64, {Type::F64}, [](const Bits* o) {
+                         return bits(std::ceil(f64(o[0])));
+                     }});
     cases.push_back({"cvt.rzi.f64.f64 %d, %a;", Type::F64, {Type::F64}, [](const Bits* o) {
                          return bits(std::trunc(f64(o[0])));
                      }});

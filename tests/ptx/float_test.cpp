@@ -116,6 +116,9 @@ TEST_CASE("f32 arithmetic with .ftz and .sat") {
                  return bits(twice.compute(f64(o[0]), f64(o[1]), 0));
              }});
     }
+    cases.push_back({"mad.f32 %d, %a, %b, %c;", kF32, {kF32, kF32, kF32}, [](const Bits* o) {
+                         return bits(std::fma(f32(o[0]), f32(o[1]), f32(o[2])));
+                     }});
     cases.push_back({"add.sat.f32 %d, %a, %b;", kF32, {kF32, kF32}, [](const Bits* o) {
                          return bits(saturate(f32(o[0]) + f32(o[1])));
                      }});

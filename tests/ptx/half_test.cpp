@@ -78,8 +78,9 @@ TEST_CASE("half arithmetic rounds once") {
         };
         add(fmt::format("add.{} %d, %a, %b;", name), 2,
             [=](const Bits* o) { return sum(value(o[0]), value(o[1])); });
-        add(fmt::format("sub.rn.{} %d, %a, %b;", name), 2,
-            [=](const Bits* o) { return sum(value(o[0]), -value(o[1])); });
+        for (const char* rounding : {"", ".rn"})
+            add(fmt::format("sub{}.{} %d, %a, %b;", rounding, name), 2,
+                [=](const Bits* o) { return sum(value(o[0]), -value(o[1])); });
         add(fmt::format("mul.{} %d, %a, %b;", name), 2,
             [=](const Bits* o) { return format.nearest(value(o[0]) * value(o[1])); });
         add(fmt::format("fma.rn.{} %d, %a, %b, %c;", name), 3,
@@ -145,6 +146,12 @@ TEST_CASE("packed halves are two of them") {
              {p, p},
              [&](const Bits* o) {
                  return both(o, 2, [&](unsigned h) { return sum(value(o[0], h), value(o[1], h)); });
+             }},
+            {guarded(fmt::format("sub.{} %d, %a, %b;", name), 2),
+             p,
+             {p, p},
+             [&](const Bits* o) {
+                 return both(o, 2, [&](unsigned h) { return sum(value(o[0], h), -value(o[1], h)); });
              }},
             {guarded(fmt::format("mul.{} %d, %a, %b;", name), 2),
              p,
@@ -220,6 +227,19 @@ TEST_CASE("conversions of halves") {
                                             : static_cast<Bits>(static_cast<std::int64_t>(
                                                   std::clamp(std::nearbyint(v), -0x1p31, 0x1p31 - 1)));
                              }});
+            cases.push_back({"cvt.rn.f16.s16 %d, %a;", t, {Type::S16}, [=](const Bits* o) {
+                                 return format.nearest(static_cast<double>(static_cast<std::int16_t>(o[0])));
+                             }});
+            for (const Type to : {Type::S8, Type::S16, Type::S32}) {
+                const double limit = std::ldexp(1.0, static_cast<int>(ptx::bytes_of(to)) * 8 - 1);
+                cases.push_back(
+                    {fmt::format("cvt.rzi.{}.f16 %d, %a;", ptx::name_of(to)), to, {t}, [=](const Bits* o) {
+                         const double v = value(o[0]);
+                         return std::isnan(v) ? Bits{0}
+                                              : static_cast<Bits>(static_cast<std::int64_t>(
+                                                    std::clamp(std::trunc(v), -limit, limit - 1)));
+                     }});
+            }
             cases.push_back({"cvt.rzi.u8.f16 %d, %a;", Type::U8, {t}, [=](const Bits* o) {
                                  const double v = value(o[0]);
                                  return std::isnan(v)

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
+#include "tests/ptx/coverage.h"
 #include "tests/ptx/device.h"
 #include "tests/ptx/instructions.h"
 
@@ -248,6 +250,80 @@ TEST_CASE("what atomics return and leave") {
     add("dec", Type::U32, [](Bits a, Bits b, Bits) { return a == 0 || a > b ? b : a - 1; });
     add("add", Type::F64, [](Bits a, Bits b, Bits) { return bits(f64(a) + f64(b)); });
     check_instructions(cases);
+}
+
+float flush(float a) {
+    return std::fabs(a) < 0x1p-126f ? std::copysign(0.0f, a) : a;
+}
+
+// f32 sums flush subnormal numbers in global memory and keep them in shared memory.
+Bits atomic_result(std::string_view operation, Type type, bool shared, Bits a, Bits b, Bits c) {
+    if (type == Type::F32 && !shared) return bits(flush(flush(f32(a)) + flush(f32(b))));
+    if (type == Type::F32) return bits(f32(a) + f32(b));
+    if (type == Type::F64) return bits(f64(a) + f64(b));
+    const unsigned unused = 64 - 8 * ptx::bytes_of(type);
+    const auto signed_of = [=](Bits v) { return static_cast<std::int64_t>(v << unused) >> unused; };
+    const bool less = ptx::is_signed(type) ? signed_of(a) < signed_of(b) : a < b;
+    if (operation == "add") return a + b;
+    if (operation == "min") return less ? a : b;
+    if (operation == "max") return less ? b : a;
+    if (operation == "inc") return a >= b ? 0 : a + 1;
+    if (operation == "dec") return a == 0 || a > b ? b : a - 1;
+    if (operation == "and") return a & b;
+    if (operation == "or") return a | b;
+    if (operation == "xor") return a ^ b;
+    if (operation == "exch") return b;
+    return a == b ? c : a;
+}
+
+TEST_CASE("atomics of the table at every scope and order it names") {
+    std::vector<InstructionCase> cases;
+    for (std::string_view opcode : table_of_run()) {
+        if (!opcode.starts_with("atom.") && !opcode.starts_with("red.")) continue;
+        std::string_view operation;
+        for (std::string_view name : {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"})
+            if (fmt::format(".{}.", opcode).find(fmt::format(".{}.", name)) != std::string::npos)
+                operation = name;
+        const Type type = ptx::parse_type(opcode.substr(opcode.rfind('.') + 1));
+        if (type == Type::F16x2) continue;  // has a case of its own
+        CAPTURE(opcode);
+        REQUIRE_FALSE(operation.empty());
+        const bool shared = opcode.find(".shared.") != std::string_view::npos;
+        const bool compares = operation == "cas";
+        const std::string place = shared ? "[word]" : "[%in]";
+        const std::string_view space = shared ? "shared" : "global";
+        const unsigned width = ptx::bytes_of(type) * 8;
+        cases.push_back({fmt::format("{{ .shared .align 8 .b64 word; st.{0}.b{1} {2}, %a; {3} {4}{2}, %b{5}; "
+                                     "ld.{0}.b{1} %d, {2}; }}",
+                                     space, width, place, opcode, opcode.starts_with("red") ? "" : "%d, ",
+                                     compares ? ", %c" : ""),
+                         type, std::vector<Type>(compares ? 3 : 2, type), [=](const Bits* o) {
+                             return atomic_result(operation, type, shared, o[0], o[1], compares ? o[2] : 0);
+                         }});
+    }
+    check_instructions(cases);
+}
+
+TEST_CASE("atomic sums of halves, one and two, lose nothing") {
+    const Module module = module_of(R"(
+.visible .entry k(.param .u64 w)
+{
+    .reg .b64 %rd<2>; .reg .b32 %r<9>; .reg .b16 %h<9>;
+    ld.param.u64 %rd1, [w]; mov.u32 %r1, 0x40003c00; mov.u32 %r2, 0x40003f80; mov.b16 %h1, 0x3c00; mov.b16 %h2, 0x3f80;
+    atom.add.noftz.f16x2 %r3, [%rd1], %r1; atom.global.add.noftz.bf16x2 %r4, [%rd1+4], %r2;
+    atom.global.add.noftz.f16 %h3, [%rd1+8], %h1; atom.add.noftz.bf16 %h4, [%rd1+10], %h2;
+    ret;
+})");
+    const DeviceMemory words(12);
+    std::memset(words.as<char>(), 0, 12);
+    exec::Launch launch = module.launch("k", pack(words.address()));
+    launch.grid[0] = 5;
+    launch.block[0] = 20;
+    REQUIRE(run(std::move(launch), 2).outcome == exec::Outcome::Finished);
+    // 100 and 200, exact in either format.
+    CHECK(words.as<std::uint32_t>()[0] == 0x5a405640);
+    CHECK(words.as<std::uint32_t>()[1] == 0x434842c8);
+    CHECK(words.as<std::uint32_t>()[2] == 0x42c85640);
 }
 
 TEST_CASE("an access outside shared memory cannot reach anything else") {

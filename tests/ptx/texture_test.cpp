@@ -251,6 +251,7 @@ TEST_CASE("texture instructions of every geometry") {
     tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {0f40200000}]; st.global.f32 [%rd2], %f1;
     mov.f32 %f5, 0f3FC00000; mov.f32 %f6, 0f40600000;
     tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6}]; st.global.f32 [%rd2+4], %f1;
+    tex.2d.v4.u32.f32 {%r5, %r6, %r7, %r8}, [%rd1, {%f6, %f5}]; st.global.u32 [%rd2+52], %r5;
     tex.level.2d.v4.f32.f32 {%f7, %f2, %f3, %f4}, [%rd1, {%f5, %f6}], 0f40400000; st.global.f32 [%rd2+48], %f7;
     tex.3d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6, %f6, %f6}]; st.global.f32 [%rd2+8], %f1;
     mov.u32 %r1, 7; mov.u32 %r2, 3; mov.u32 %r3, 1;
@@ -268,8 +269,8 @@ TEST_CASE("texture instructions of every geometry") {
     mad.lo.u32 %r10, %r10, 10, %r11; mad.lo.u32 %r10, %r10, 10, %r12; cvt.rn.f32.u32 %f1, %r10;
     st.global.f32 [%rd2+44], %f1;)"),
                                  handle_of(texture));
-    CHECK(std::vector<float>(point.begin(), point.begin() + 13) ==
-          std::vector<float>{2, 31, 331, 703, 731, 3, 13, 122, 722, 21, 11, 552, 31});
+    CHECK(std::vector<float>(point.begin(), point.begin() + 14) ==
+          std::vector<float>{2, 31, 331, 703, 731, 3, 13, 122, 722, 21, 11, 552, 31, 13});
     texture.filters = true;
     const auto linear = floats_of(image_module(R"(
     tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {0f3FA00000, 0f40000000}]; st.global.f32 [%rd2], %f1;)"),

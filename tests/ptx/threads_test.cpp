@@ -225,10 +225,13 @@ JOIN: bar.warp.sync 0xffffffff;
     ld.shared.u32 %r9, [%r6];
     and.b32 %r10, %r1, 1; setp.eq.u32 %p2, %r10, 0; vote.ballot.sync.b32 %r11, %p2, 0xffffffff;
     setp.eq.u32 %p3, %r11, 0x55555555; selp.u32 %r9, %r9, 0, %p3;
+    setp.eq.u32 %p4, %r1, 64; vote.any.pred %p5, %p4; @%p5 add.u32 %r9, %r9, 1000;
+    membar.sys; fence.sc.cta;
     prefetch.global.L2 [%rd1]; nanosleep.u32 100;
     st.global.u32 [%rd1], %r9; ret;)"));
     const auto words = run_words(module, "k", 2, 128);
-    for (unsigned i = 0; i < words.size(); ++i) CHECK(words[i] == (i % 128 ^ 21) * 7);
+    for (unsigned i = 0; i < words.size(); ++i)
+        CHECK(words[i] == (i % 128 ^ 21) * 7 + (i % 128 / 32 == 2 ? 1000 : 0));
 }
 
 TEST_CASE("activemask holds those that came the same way") {
