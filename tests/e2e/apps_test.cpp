@@ -54,7 +54,7 @@ const App kApps[] = {
 };
 
 // Those whose memory the shim leaves alone, or that use next to none.
-const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "runtime_calls"};
+const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "runtime_calls", "textures"};
 
 // Those that have cases of their own.
 const std::string kOwnCases[] = {"caching", "hidden_pointers", "host_lists", "linked_list", "patterns"};
