@@ -64,6 +64,7 @@ SIM_TEST("ipc: memory of one process is read and written by another", {}) {
     OK(cuMemAlloc, &p, kBytes);
     auto expected = pattern(kBytes, 1);
     OK(cuMemcpyHtoD, p, expected.data(), kBytes);
+    OK(cuCtxSynchronize);  // or it may be on its way
     CUipcMemHandle handle{};
     FAILS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle, &handle, p + 4096);
     void* pinned = nullptr;
@@ -227,6 +228,7 @@ SIM_TEST("ipc: shareable handles and pools", {}) {
     OK(cuMemAllocFromPoolAsync, &q, kBytes, pool, nullptr);
     const auto pooled = pattern(kBytes, 4);
     OK(cuMemcpyHtoD, q, pooled.data(), kBytes);
+    OK(cuCtxSynchronize);
     OK(cuMemPoolExportToShareableHandle, &shared.pool, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     OK(cuMemPoolExportPointer, &shared.pointer, q);
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer, &shared.pointer, p);

@@ -28,7 +28,8 @@ Conditional::Conditional(Context& owner, const Graph& of, unsigned value, bool a
       context(owner.weak_from_this()),
       default_value(value),
       assigns_default(assigns),
-      word_(allocate_device(owner, sizeof(unsigned), Region::Kind::Internal)) {
+      word_(allocate_device(owner, sizeof(unsigned), Region::Kind::Internal)),
+      address_(word_.lock()->address) {
     assign_default();
 }
 
@@ -37,17 +38,18 @@ Conditional::~Conditional() {
         std::lock_guard lock(registry().mutex);
         registry().by_handle.erase(handle());
     }
-    if (memory_map().find(word_->address) != word_) return;  // went with the context
-    memory_map().remove(word_->address);
-    dispose(*word_);
+    const RegionPtr word = word_.lock();
+    if (word == nullptr || memory_map().find(address_) != word) return;
+    memory_map().remove(address_);
+    dispose(*word);
 }
 
 unsigned Conditional::value() const {
-    return __atomic_load_n(static_cast<unsigned*>(to_host(word_->address)), __ATOMIC_ACQUIRE);
+    return __atomic_load_n(static_cast<unsigned*>(to_host(address_)), __ATOMIC_ACQUIRE);
 }
 
 void Conditional::assign_default() const {
-    __atomic_store_n(static_cast<unsigned*>(to_host(word_->address)), default_value, __ATOMIC_RELEASE);
+    __atomic_store_n(static_cast<unsigned*>(to_host(address_)), default_value, __ATOMIC_RELEASE);
 }
 
 std::shared_ptr<Conditional> create_conditional(Context& context, const Graph& graph, unsigned default_value,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "tools/simcuda/address.h"
 #include "tools/simcuda/driver/cuda_api.h"
 #include "tools/simcuda/driver/memory.h"
 
@@ -22,7 +23,7 @@ class Conditional {
     Conditional(const Conditional&) = delete;
     Conditional& operator=(const Conditional&) = delete;
 
-    CUgraphConditionalHandle handle() const { return word_->address; }
+    CUgraphConditionalHandle handle() const { return address_; }
     unsigned value() const;
     void assign_default() const;
 
@@ -33,7 +34,8 @@ class Conditional {
     bool used = false;           // by a conditional node
 
   private:
-    const RegionPtr word_;
+    const std::weak_ptr<const Region> word_;  // goes with the context
+    const DeviceAddress address_;
 };
 
 std::shared_ptr<Conditional> create_conditional(Context& context, const Graph& graph, unsigned default_value,

@@ -4,6 +4,7 @@
 #include "tools/simcuda/driver/array.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/handles.h"
+#include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/pool.h"
@@ -106,6 +107,7 @@ void Context::destroy() {
     forget_streams(*this);
     forget_textures(*this);
     forget_arrays(*this);
+    forget_shared(*this);
     std::vector<std::function<void()>> actions;
     {
         std::lock_guard lock(mutex_);

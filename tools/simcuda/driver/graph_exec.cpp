@@ -270,6 +270,7 @@ void GraphExec::hand_over_memory() {
 }
 
 void GraphExec::launch(Stream& stream) {
+    require(is_live(context_.get()), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     std::vector<std::shared_ptr<Conditional>> defaults;
     for_each(nodes_, [&](const ExecNode& node) {
         if (node.enabled) require_unchanged(node);

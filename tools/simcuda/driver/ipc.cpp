@@ -125,6 +125,12 @@ void close_shared(Context& context, CUdeviceptr address) {
     throw Failure{CUDA_ERROR_INVALID_VALUE};
 }
 
+void forget_shared(const Context& context) {
+    std::lock_guard lock(state().mutex);
+    std::erase_if(state().opened,
+                  [&](const auto& opened) { return std::get<0>(opened.first) == context.id(); });
+}
+
 std::shared_ptr<SharedEvent> SharedEvent::create() {
     const int file = ::memfd_create("simcuda-event", MFD_CLOEXEC);
     require(file >= 0 && ::ftruncate(file, kPage) == 0, CUDA_ERROR_OUT_OF_MEMORY);

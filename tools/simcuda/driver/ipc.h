@@ -42,6 +42,7 @@ RegionPtr map_shared(Context& context, const SharedMemory& memory, Region::Kind 
 // cuIpcOpenMemHandle and cuIpcCloseMemHandle: one mapping per context and allocation, counted. Throw Failure.
 CUdeviceptr open_shared(Context& context, const SharedMemory& memory);
 void close_shared(Context& context, CUdeviceptr address);
+void forget_shared(const Context& context);  // its mappings end with it
 
 // How far an event of several processes is: a page they all map.
 class SharedEvent {
