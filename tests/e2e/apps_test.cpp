@@ -47,6 +47,7 @@ const App kApps[] = {
     {"shared_memory", 4},
     {"streams", 8},
     {"symbols", 8},
+    {"textured_buffers", 4},
     {"threads", 8},
     {"thrust_algorithms", 6},
     {"vector_add", 16},
