@@ -1,4 +1,4 @@
-// Graphs: instantiated, updated, launched, destroyed.
+// Executable graphs: made, updated as a whole, launched, destroyed.
 #include "shim/device/driver_table.h"
 #include "shim/engine/graphs.h"
 #include "shim/entry/guard.h"
@@ -12,7 +12,7 @@ using device::driver;
 template <typename Instantiate>
 CUresult instantiate(CUgraphExec* exec, CUgraph graph, Instantiate&& call) {
     return guarded([&]() -> CUresult {
-        engine::GraphHold hold(graph);
+        engine::GraphHold hold(engine::contents_of(graph));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
         const CUresult status = engine::call_with_room(call);
         if (status == CUDA_SUCCESS) hold.give_to(*exec);
@@ -23,7 +23,7 @@ CUresult instantiate(CUgraphExec* exec, CUgraph graph, Instantiate&& call) {
 template <typename Update>
 CUresult update(CUgraphExec exec, CUgraph graph, Update&& call) {
     return guarded([&]() -> CUresult {
-        engine::GraphHold hold(graph);
+        engine::GraphHold hold(engine::contents_of(graph));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
         const CUresult status = call();
         if (status == CUDA_SUCCESS) hold.give_to(exec);
@@ -40,16 +40,6 @@ CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& cal
         return engine::submit(
             where, [&] { return engine::reach_of(exec, where); }, call);
     });
-}
-
-template <typename Params>
-void note_kernel(CUgraphExec exec, const Params* params) {
-    if (!params || engine::sessions().empty()) return;
-    CUfunction function = params->func;
-    if constexpr (requires { params->kern; }) {
-        if (!function) function = reinterpret_cast<CUfunction>(params->kern);
-    }
-    engine::add_kernel_node(exec, function, params->kernelParams, params->extra);
 }
 
 }  // namespace
@@ -105,22 +95,6 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                          [&] { return driver().cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo); });
 }
 
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                        const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-    return entry::guarded([&] {
-        entry::note_kernel(hGraphExec, nodeParams);
-        return driver().cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
-    });
-}
-
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                           const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-    return entry::guarded([&] {
-        entry::note_kernel(hGraphExec, nodeParams);
-        return driver().cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
-    });
-}
-
 CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
     return entry::launch(hGraphExec, hStream, false,
                          [&] { return driver().cuGraphLaunch(hGraphExec, hStream); });
@@ -133,8 +107,8 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
     return entry::guarded([&] {
-        const CUresult status = driver().cuGraphExecDestroy(hGraphExec);
-        if (status == CUDA_SUCCESS) engine::graph_destroyed(hGraphExec);
-        return status;
+        // Before the call: afterwards another graph may have the handle.
+        engine::graph_destroyed(hGraphExec);
+        return driver().cuGraphExecDestroy(hGraphExec);
     });
 }

@@ -186,6 +186,8 @@ Buffer::~Buffer() {
 
 void Buffer::fill(std::uint32_t seed) {
     OK(cuMemcpyHtoD_v2, address_, pattern(bytes_, seed).data(), bytes_);
+    // What comes from pageable memory may arrive later, and not all streams wait for the default one.
+    OK(cuStreamSynchronize, nullptr);
 }
 
 std::vector<std::uint8_t> Buffer::read() const {

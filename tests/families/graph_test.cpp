@@ -1,0 +1,460 @@
+// Graphs over managed memory: captured and built by hand, changed, launched, larger than the GPU, and
+// destroyed while they run.
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tests/families/rig.h"
+
+using namespace rig;
+
+namespace {
+
+constexpr unsigned kWords = kBuffer / 4;
+
+CUstream new_stream() {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    return stream;
+}
+
+CUgraph new_graph() {
+    CUgraph graph = nullptr;
+    OK(cuGraphCreate, &graph, 0);
+    return graph;
+}
+
+CUgraphExec instantiate(CUgraph graph) {
+    CUgraphExec exec = nullptr;
+    OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    return exec;
+}
+
+void launch_and_wait(CUgraphExec exec, CUstream stream) {
+    OK(cuGraphLaunch, exec, stream);
+    OK(cuStreamSynchronize, stream);
+}
+
+// out[i] = in[i] + k, as a kernel node's parameters. Must stay where it is.
+struct Add {
+    Add(CUdeviceptr out_, CUdeviceptr in_, unsigned k_) : out(out_), in(in_), k(k_) {
+        params.func = kernel("add");
+        params.gridDimX = (kWords + 255) / 256;
+        params.gridDimY = params.gridDimZ = params.blockDimY = params.blockDimZ = 1;
+        params.blockDimX = 256;
+        params.kernelParams = arguments;
+    }
+    Add(const Add&) = delete;
+    Add& operator=(const Add&) = delete;
+
+    CUdeviceptr out;
+    CUdeviceptr in;
+    unsigned k;
+    unsigned n = kWords;
+    void* arguments[4] = {&out, &in, &k, &n};
+    CUDA_KERNEL_NODE_PARAMS params{};
+};
+
+CUgraphNode add_kernel(CUgraph graph, const CUDA_KERNEL_NODE_PARAMS& params, CUgraphNode after = nullptr) {
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddKernelNode_v2, &node, graph, &after, after ? 1 : 0, &params);
+    return node;
+}
+
+CUDA_MEMCPY3D copy_of(CUdeviceptr to, CUdeviceptr from) {
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = from;
+    copy.dstDevice = to;
+    copy.WidthInBytes = kBuffer;
+    copy.Height = copy.Depth = 1;
+    return copy;
+}
+
+CUDA_MEMSET_NODE_PARAMS set_of(CUdeviceptr to, unsigned value) {
+    CUDA_MEMSET_NODE_PARAMS set{};
+    set.dst = to;
+    set.value = value;
+    set.elementSize = 1;
+    set.width = kBuffer;
+    set.height = 1;
+    return set;
+}
+
+CUgraphNode add_copy(CUgraph graph, const CUDA_MEMCPY3D& copy, const Gpu& gpu, CUgraphNode after = nullptr) {
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddMemcpyNode, &node, graph, &after, after ? 1 : 0, &copy, gpu.context);
+    return node;
+}
+
+CUgraphNode add_set(CUgraph graph, const CUDA_MEMSET_NODE_PARAMS& set, const Gpu& gpu,
+                    CUgraphNode after = nullptr) {
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddMemsetNode, &node, graph, &after, after ? 1 : 0, &set, gpu.context);
+    return node;
+}
+
+// Holds up what follows it until it is opened.
+struct Gate {
+    std::atomic<bool> is_open{false};
+    static void wait(void* gate) {
+        while (!static_cast<Gate*>(gate)->is_open.load()) std::this_thread::yield();
+    }
+    CUgraphNode add_to(CUgraph graph) {
+        CUDA_HOST_NODE_PARAMS params{wait, this};
+        CUgraphNode node = nullptr;
+        OK(cuGraphAddHostNode, &node, graph, nullptr, 0, &params);
+        return node;
+    }
+    void hold_up(CUstream stream) { OK(cuLaunchHostFunc, stream, wait, this); }
+    void open() { is_open = true; }
+};
+
+std::vector<std::uint8_t> plus(std::vector<std::uint8_t> data, unsigned k) {
+    for (std::size_t at = 0; at < data.size(); at += 4) {
+        unsigned word;
+        std::memcpy(&word, data.data() + at, 4);
+        word += k;
+        std::memcpy(data.data() + at, &word, 4);
+    }
+    return data;
+}
+
+std::vector<std::uint8_t> all(std::uint8_t value) {
+    return std::vector<std::uint8_t>(kBuffer, value);
+}
+
+bool host_mapping() {
+    return std::strcmp(std::getenv("SIMCUDA_HOST_VMM"), "1") == 0;
+}
+
+}  // namespace
+
+FAMILY_TEST("graphs: capture, with all else blocked and others at work, records what the program does only") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const CUstream blocked = new_stream();
+    kernel("add");  // loading is forbidden later
+    const CUstream other = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    Crowd crowd;
+    void* pinned = nullptr;
+    OK(cuMemAllocHost_v2, &pinned, kBuffer);
+    std::memcpy(pinned, pattern(kBuffer, 7).data(), kBuffer);
+    for (const CUstreamCaptureMode mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                           CU_STREAM_CAPTURE_MODE_RELAXED}) {
+        for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
+        Gate gate;
+        gate.hold_up(blocked);
+        OK(cuStreamBeginCapture_v2, stream, mode);
+        OK(cuMemcpyHtoDAsync_v2, a.at(), pinned, kBuffer, stream);
+        EXPECT(launch("add", kWords, stream, b.at(), a.at(), 5u, kWords) == CUDA_SUCCESS);
+        OK(cuMemsetD8Async, a.at(), 9, kBuffer, stream);
+        std::thread([&] {
+            OK(cuCtxSetCurrent, gpu.context);
+            EXPECT(launch("add", kWords, other, c.at(), c.at(), 1u, kWords) == CUDA_SUCCESS);
+            if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL) OK(cuStreamSynchronize, other);
+        }).join();
+        CUstreamCaptureStatus status;
+        OK(cuStreamIsCapturing, stream, &status);
+        EXPECT(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        CUgraph graph = nullptr;
+        OK(cuStreamEndCapture, stream, &graph);
+        std::size_t nodes = 0;
+        OK(cuGraphGetNodes, graph, nullptr, &nodes);
+        EXPECT(nodes == 3);
+        FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, blocked);
+        gate.open();
+        OK(cuStreamSynchronize, other);
+        OK(cuStreamSynchronize, blocked);
+
+        const CUgraphExec exec = instantiate(graph);
+        for (int i = 0; i < 3; ++i) {
+            crowd.press();
+            launch_and_wait(exec, stream);
+            EXPECT(b.read() == plus(pattern(kBuffer, 7), 5));
+            EXPECT(a.read() == all(9));
+        }
+        OK(cuGraphExecDestroy, exec);
+        OK(cuGraphDestroy, graph);
+    }
+    EXPECT(c.read() == plus(pattern(kBuffer, 3), 3));
+}
+
+FAMILY_TEST("graphs: operands of copies and sets are there from the first node on, and stay") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    Crowd crowd;
+    for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
+    const CUgraph child = new_graph();
+    add_copy(child, copy_of(b.at(), a.at()), gpu);
+    const CUgraph graph = new_graph();
+    CUgraphNode nested = nullptr;
+    OK(cuGraphAddChildGraphNode, &nested, graph, nullptr, 0, child);
+    add_set(graph, set_of(c.at(), 4), gpu);
+    for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
+    const CUgraphExec exec = instantiate(graph);
+    OK(cuGraphUpload, exec, stream);
+    for (int i = 0; i < 3; ++i) {
+        crowd.press();
+        for (const Buffer* buffer : {&a, &b, &c}) EXPECT(buffer->resident());
+    }
+    launch_and_wait(exec, stream);
+    EXPECT(b.holds(1));
+    EXPECT(c.read() == all(4));
+    OK(cuGraphExecDestroy, exec);
+    for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
+    EXPECT(a.holds(1));
+    EXPECT(b.holds(1));
+}
+
+FAMILY_TEST("graphs: what the kernels of a graph name is brought in before it is launched") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    const Add first(b.at(), a.at(), 1);
+    const Add second(c.at(), b.at(), 1);
+    const CUgraph child = new_graph();
+    add_kernel(child, second.params);
+    const CUgraph graph = new_graph();
+    const CUgraphNode node = add_kernel(graph, first.params);
+    CUgraphNode nested = nullptr;
+    OK(cuGraphAddChildGraphNode, &nested, graph, &node, 1, child);
+    const CUgraphExec exec = instantiate(graph);
+    Crowd crowd;
+    for (int i = 0; i < 3; ++i) {
+        for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
+        launch_and_wait(exec, stream);
+        for (const Buffer* buffer : {&a, &b, &c}) EXPECT(buffer->resident());
+        EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
+        EXPECT(c.read() == plus(pattern(kBuffer, 1), 2));
+    }
+}
+
+FAMILY_TEST("graphs: executable nodes changed to buffers that are out, again and again") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Buffer c(kBuffer, 3);
+    Buffer d(kBuffer, 4);
+    const Add first(b.at(), a.at(), 1);
+    const CUgraph child = new_graph();
+    const CUgraphNode in_child = add_copy(child, copy_of(b.at(), a.at()), gpu);
+    const CUgraph graph = new_graph();
+    const CUgraphNode nested = [&] {
+        CUgraphNode node = nullptr;
+        OK(cuGraphAddChildGraphNode, &node, graph, nullptr, 0, child);
+        return node;
+    }();
+    const CUgraphNode sum = add_kernel(graph, first.params, nested);
+    const CUgraphNode set = add_set(graph, set_of(a.at(), 1), gpu, sum);
+    const CUgraphNode copy = add_copy(graph, copy_of(b.at(), a.at()), gpu, set);
+    const CUgraphExec exec = instantiate(graph);
+    Crowd crowd;
+
+    const Add other(d.at(), c.at(), 6);
+    CUgraphNodeParams general{};
+    const auto evict = [&] {
+        crowd.evict(c);
+        crowd.evict(d);
+    };
+    // Each is tried alone: the node changed, launched, and changed to what is there anyway.
+    const auto tried = [&](auto&& change, auto&& change_back, const std::vector<std::uint8_t>& expected) {
+        c.fill(3);
+        d.fill(4);
+        evict();
+        change();
+        crowd.press();
+        launch_and_wait(exec, stream);
+        EXPECT(d.read() == expected);
+        change_back();
+        evict();
+    };
+    const CUDA_MEMCPY3D there = copy_of(d.at(), c.at());
+    const CUDA_MEMCPY3D back = copy_of(b.at(), a.at());
+    const CUDA_MEMSET_NODE_PARAMS set_there = set_of(d.at(), 8);
+    const CUDA_MEMSET_NODE_PARAMS set_back = set_of(a.at(), 1);
+    for (int i = 0; i < 2; ++i) {
+        tried([&] { OK(cuGraphExecKernelNodeSetParams_v2, exec, sum, &other.params); },
+              [&] { OK(cuGraphExecKernelNodeSetParams_v2, exec, sum, &first.params); },
+              plus(pattern(kBuffer, 3), 6));
+        tried([&] { OK(cuGraphExecMemcpyNodeSetParams, exec, copy, &there, gpu.context); },
+              [&] { OK(cuGraphExecMemcpyNodeSetParams, exec, copy, &back, gpu.context); },
+              pattern(kBuffer, 3));
+        tried([&] { OK(cuGraphExecMemsetNodeSetParams, exec, set, &set_there, gpu.context); },
+              [&] { OK(cuGraphExecMemsetNodeSetParams, exec, set, &set_back, gpu.context); }, all(8));
+        tried(
+            [&] {
+                general = {};
+                general.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+                general.memcpy.copyParams = there;
+                general.memcpy.copyCtx = gpu.context;
+                OK(cuGraphExecNodeSetParams, exec, copy, &general);
+            },
+            [&] {
+                general.memcpy.copyParams = back;
+                OK(cuGraphExecNodeSetParams, exec, copy, &general);
+            },
+            pattern(kBuffer, 3));
+        tried(
+            [&] {
+                OK(cuGraphMemcpyNodeSetParams, in_child, &there);
+                OK(cuGraphExecChildGraphNodeSetParams, exec, nested, child);
+            },
+            [&] {
+                OK(cuGraphMemcpyNodeSetParams, in_child, &back);
+                OK(cuGraphExecChildGraphNodeSetParams, exec, nested, child);
+            },
+            pattern(kBuffer, 3));
+        tried(
+            [&] {
+                OK(cuGraphMemsetNodeSetParams, set, &set_there);
+                CUgraphExecUpdateResultInfo info{};
+                OK(cuGraphExecUpdate_v2, exec, graph, &info);
+            },
+            [&] {
+                OK(cuGraphMemsetNodeSetParams, set, &set_back);
+                CUgraphExecUpdateResultInfo info{};
+                OK(cuGraphExecUpdate_v2, exec, graph, &info);
+            },
+            all(8));
+    }
+}
+
+FAMILY_TEST("graphs: one whose kernels need more than the GPU has") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    constexpr int kPairs = 6;
+    std::vector<std::unique_ptr<Buffer>> from;
+    std::vector<std::unique_ptr<Buffer>> to;
+    std::vector<std::unique_ptr<Add>> adds;
+    const CUgraph graph = new_graph();
+    CUgraphNode last = nullptr;
+    for (int i = 0; i < kPairs; ++i) {
+        from.push_back(std::make_unique<Buffer>(kBuffer, 10 + i));
+        to.push_back(std::make_unique<Buffer>(kBuffer, 20));
+        adds.push_back(std::make_unique<Add>(to[i]->at(), from[i]->at(), i));
+        last = add_kernel(graph, adds[i]->params, last);
+    }
+    const CUgraphExec exec = instantiate(graph);
+    if (!host_mapping()) {
+        FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch, exec, stream);
+        return;
+    }
+    for (int round = 0; round < 2; ++round) launch_and_wait(exec, stream);
+    for (int i = 0; i < kPairs; ++i) EXPECT(to[i]->read() == plus(pattern(kBuffer, 10 + i), i));
+}
+
+FAMILY_TEST("graphs: destroyed while they run") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    crowd.press();
+    Gate gate;
+    const CUgraph graph = new_graph();
+    add_copy(graph, copy_of(b.at(), a.at()), gpu, gate.add_to(graph));
+    const CUgraphExec exec = instantiate(graph);
+    OK(cuGraphLaunch, exec, stream);
+    OK(cuGraphExecDestroy, exec);
+    OK(cuGraphDestroy, graph);
+    for (int i = 0; i < 3; ++i) crowd.press();
+    EXPECT(a.resident());
+    EXPECT(b.resident());
+    gate.open();
+    OK(cuStreamSynchronize, stream);
+    crowd.evict(a);
+    crowd.evict(b);
+    EXPECT(b.holds(1));
+}
+
+FAMILY_TEST("graphs: buffers freed before the graph that names them") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const CUgraph graph = new_graph();
+    CUgraphExec exec = nullptr;
+    {
+        const Buffer a(kBuffer, 1);
+        const Buffer b(kBuffer, 2);
+        const Add sum(b.at(), a.at(), 1);
+        add_kernel(graph, sum.params, add_copy(graph, copy_of(b.at(), a.at()), gpu));
+        exec = instantiate(graph);
+        launch_and_wait(exec, stream);
+        EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
+    }
+    // What is there now is no part of the graph.
+    const Buffer c(kBuffer, 3);
+    const Buffer d(kBuffer, 4);
+    Crowd crowd;
+    crowd.evict(c);
+    crowd.evict(d);
+    OK(cuGraphExecDestroy, exec);
+    OK(cuGraphDestroy, graph);
+    EXPECT(c.holds(3));
+    EXPECT(d.holds(4));
+}
+
+FAMILY_TEST("graphs: a switched-off copy's host memory may be gone") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    void* host = mmap(nullptr, kBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(host != MAP_FAILED);
+    CUDA_MEMCPY3D copy = copy_of(a.at(), 0);
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = host;
+    const CUgraph graph = new_graph();
+    const CUgraphNode node = add_copy(graph, copy, gpu);
+    const CUgraphExec exec = instantiate(graph);
+    OK(cuGraphNodeSetEnabled, exec, node, 0);
+    munmap(host, kBuffer);
+    launch_and_wait(exec, stream);
+    EXPECT(a.holds(1));
+}
+
+// What a kernel on the GPU may have given such a node cannot be seen.
+BODY(device_updatable_node) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const CUstream other = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    Crowd crowd;
+    for (const int updatable : {0, 1}) {
+        Gate gate;
+        const Add sum(b.at(), a.at(), 1);
+        const CUgraph graph = new_graph();
+        const CUgraphNode node = add_kernel(graph, sum.params, gate.add_to(graph));
+        CUkernelNodeAttrValue value{};
+        value.deviceUpdatableKernelNode.deviceUpdatable = updatable;
+        OK(cuGraphKernelNodeSetAttribute, node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value);
+        const CUgraphExec exec = instantiate(graph);
+        crowd.evict(c);
+        OK(cuGraphLaunch, exec, stream);
+        EXPECT(launch("add", kWords, other, c.at(), c.at(), 1u, kWords) == CUDA_SUCCESS);
+        OK(cuStreamSynchronize, other);
+        EXPECT(updatable ? c.evicted() : c.resident());
+        gate.open();
+        OK(cuStreamSynchronize, stream);
+        EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
+    }
+    EXPECT(c.read() == plus(pattern(kBuffer, 3), 2));
+}
+
+TEST_CASE("graphs: while one with device-updatable nodes runs nothing moves") {
+    CHECK(rig::run("device_updatable_node", rig::Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}}).failures ==
+          "");
+}
