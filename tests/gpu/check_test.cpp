@@ -86,6 +86,24 @@ TEST_CASE("check: a part leaves the results of the rest") {
     CHECK(outcome.verdict("vector_add", "2x") == "same");
 }
 
+TEST_CASE("check: a program written elsewhere, which may print what changes with every run") {
+    const auto verdict = [](const std::string& fault, const std::string& label) {
+        Scratch scratch;
+        const std::string build = runs::fake_build(scratch);
+        runs::copy_stub(scratch.path("elsewhere/saxpy"));
+        const Outcome outcome =
+            runs::run(scratch, "check",
+                      {"--build", build, "--program", "'" + scratch.path("elsewhere/saxpy") + "' 1000"},
+                      {{"STUB_FAULT", fault}});
+        CHECK(outcome.results.at("checks").size() == 4);
+        return outcome.verdict("saxpy", label);
+    };
+    CHECK(verdict("", "3x") == "same");
+    CHECK(verdict("clock", "2x") == "same but for 1 lines that change with every run");
+    CHECK(verdict("other results", "2x") == "other output");
+    CHECK(verdict("other results", "fits") == "same");
+}
+
 TEST_CASE("check: a program that is not built, and none at all") {
     Scratch scratch;
     const std::string build = runs::fake_build(scratch);

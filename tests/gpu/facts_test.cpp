@@ -192,6 +192,21 @@ TEST_CASE("facts: measuring some again leaves the others") {
     CHECK(report.at("facts")[1].at("name") == "reservations");
 }
 
+TEST_CASE("facts: what was found before it is stopped is in the file, whole") {
+    Scratch scratch;
+    const std::string file = scratch.path("results/simulated-gpu-facts.json");
+    support::run({"sh", "-c",
+                  "'" + support::build_dir() + "/gpu/gpu-facts' --memory 16M --most 200 --out '" +
+                      scratch.path("results") + "' & while [ ! -e '" + file +
+                      "' ]; do sleep 0.01; done; kill -9 $!; wait"},
+                 {{"LD_LIBRARY_PATH", support::build_dir() + "/sim"}, {"SIMCUDA_MEMORY", "128M"}});
+    const json report = json::parse(support::read_file(file));
+    REQUIRE(report.at("facts").size() >= 1);
+    CHECK(report.at("facts").size() < kNames.size());
+    CHECK(report.at("facts")[0].at("name") == kNames[0]);
+    CHECK(report.at("facts")[0].at("values").size() > 10);
+}
+
 TEST_CASE("facts: the simulated GPU is never taken for a real one") {
     Scratch scratch;
     const support::Result result = gpu_facts({"--only", "reservations", "--out", scratch.path("docs/gpu")});

@@ -56,6 +56,8 @@ TEST_CASE("frameworks: everything fits, and 1.5, 2 and 3 times too much") {
     }
     CHECK(number(outcome, "torch, DDP with gloo, 2 processes", "2x", "processes") == 2);
     CHECK(number(outcome, "torch", "2x", "processes") == 1);
+    CHECK(outcome.verdict("torch", "2x, soft limit") == "same");
+    CHECK(outcome.verdict("torch, cudaMallocAsync", "2x, soft limit") == "");
     CHECK(outcome.notes("torch: without the shim, the same bits every time"));
     CHECK(outcome.notes("not run: cupy: cupy_ops.py is not there"));
 }

@@ -58,7 +58,7 @@ class Session:
 
     def __init__(self, name, options):
         build, simulated = options.build, options.sim
-        self.partial = bool(options.only)  # results of other parts stay
+        self.partial = options.only is not None  # results of other parts stay
         self.build = os.path.abspath(build)
         self.simulated = simulated
         self.shim = os.path.join(self.build, "liblmsshim.so")

@@ -80,6 +80,6 @@ gpu-check: setup ## compare programs with and without the shim on a GPU (ON=sim:
 	python3 -B tests/gpu/check.py --build $(BUILD) $(if $(filter sim,$(ON)),--sim) --out $(GPU_RESULTS) \
 	  --libraries $(CUDA_HOME)/lib64 --libraries $(CUDA_HOME)/lib $(ARGS)
 
-gpu-frameworks: setup ## PyTorch, JAX, CuPy and Triton with and without the shim (PYTHON=the one that has them)
-	@$(MAKE) --no-print-directory $(GPU_FACTS) $(SHIM)
-	python3 -B tests/gpu/frameworks.py --build $(BUILD) --python $(or $(PYTHON),python3) --out $(GPU_RESULTS) $(ARGS)
+gpu-frameworks: setup ## PyTorch, JAX, CuPy and Triton with and without the shim (PYTHON=the one that has them; ON=sim: on the CPU)
+	@$(MAKE) --no-print-directory $(GPU_FACTS) $(SHIM) $(if $(filter sim,$(ON)),$(SIM))
+	python3 -B tests/gpu/frameworks.py --build $(BUILD) $(if $(filter sim,$(ON)),--sim --on-cpu) --python $(or $(PYTHON),python3) --out $(GPU_RESULTS) $(ARGS)

@@ -59,11 +59,13 @@ def main():
     if FAULT == "hang" and squeezed and budget() < 0.4 * NEED:
         time.sleep(60)
     if not name.endswith(".py"):  # a program of gpu-check
+        if FAULT == "clock":
+            print(f"took {time.monotonic_ns()} ns")
         print("other" if FAULT == "other results" and squeezed else "ok")
         return 0
     noise = 1.0
     if FAULT.startswith("noisy"):
-        noise += 1e-6 * (next_count() % 2)
+        noise += 1e-6 * (next_count() // 2 % 2)
     if FAULT in ("other results", "noisy, other results") and squeezed:
         noise += 0.01
     losses = [loss * noise for loss in LOSSES]

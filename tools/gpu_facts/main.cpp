@@ -180,15 +180,19 @@ bool for_real_gpus(const fs::path& folder) {
     return whole.filename() == "gpu" && whole.parent_path().filename() == "docs";
 }
 
+// At once: who stops this program finds the file as it was or as it is.
 int write_file(const fs::path& path, const std::string& text) {
-    std::ofstream file(path);
+    const std::string unfinished = path.string() + ".new";
+    std::ofstream file(unfinished);
     file << text;
     file.close();
-    return file ? 0 : refuse(kFailed, "cannot write " + path.string());
+    std::error_code problem;
+    if (file) fs::rename(unfinished, path, problem);
+    return file && !problem ? 0 : refuse(kFailed, "cannot write " + path.string());
 }
 
-// Of a run of some facts alone: puts them in the place they have among those that an earlier run on the same
-// device and driver left.
+// The facts found so far in the place they have among those that an earlier run on the same device and driver
+// left.
 Json with_earlier(const Json& report, const fs::path& path) {
     std::ifstream file(path);
     Json earlier = Json::parse(file, nullptr, false);
@@ -206,6 +210,15 @@ Json with_earlier(const Json& report, const fs::path& path) {
         }
     }
     return merged;
+}
+
+int save(const Json& report, const std::string& folder) {
+    std::error_code problem;
+    fs::create_directories(folder, problem);
+    const std::string base = fs::path(folder) / (report.at("slug").get<std::string>() + "-facts");
+    const Json whole = with_earlier(report, base + ".json");
+    const int json = write_file(base + ".json", whole.dump(2) + "\n");
+    return json != 0 ? json : write_file(base + ".md", page(whole));
 }
 
 int measure_all(const Options& options) {
@@ -226,15 +239,12 @@ int measure_all(const Options& options) {
         std::cerr << "gpu-facts: " << fact.number << " " << fact.name << " ..." << std::flush;
         report["facts"].push_back(measure(fact, options.limits, end));
         std::cerr << " " << report["facts"].back().at("status").get<std::string>() << "\n";
+        // As they come: what was found before this program is stopped stays.
+        if (options.out.empty()) continue;
+        if (const int status = save(report, options.out); status != 0) return status;
     }
     std::cout << (options.json ? report.dump(2) + "\n" : page(report)) << std::flush;
-    if (options.out.empty()) return 0;
-    std::error_code problem;
-    fs::create_directories(options.out, problem);
-    const std::string base = fs::path(options.out) / (report.at("slug").get<std::string>() + "-facts");
-    if (!options.only.empty()) report = with_earlier(report, base + ".json");
-    const int json = write_file(base + ".json", report.dump(2) + "\n");
-    return json != 0 ? json : write_file(base + ".md", page(report));
+    return 0;
 }
 
 int list_facts() {
