@@ -190,15 +190,19 @@ class Squeeze:
         With `more` settings, which may change how much of its budget the shim fills, it runs once, with the limit as
         it was found without them.
         """
-        target = int(self.need / factor / self.processes)
         attempts = 1 if more else self.ATTEMPTS
         for attempt in range(attempts):
+            target = int(self.need / factor / self.processes)
             limit = max(target + self.extra, 1 << 20)
             # What it must leave free is free: the GPU itself is larger than the limit.
             shim = {**self.shim, **(more or {}), "LMS_LIMIT": str(limit), "LMS_RESERVE": "0"}
             run = self.session.run(self.command, shim, self.environment, self.seconds)
             peak = run.stats.get("peak_resident_bytes", 0) // self.processes
             off = peak - target
+            if run.status == 0 and 0 < peak <= (1 + self.CLOSE) * target and not run.moved:
+                # It got by with less this time: memory that is freed in stream order comes back sooner or later.
+                self.need = peak * self.processes
+                continue
             if run.status is None or abs(off) <= self.CLOSE * target or attempt + 1 == attempts:
                 break
             if peak == 0 and run.status == 0:
