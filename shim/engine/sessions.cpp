@@ -11,6 +11,7 @@
 #include "shim/device/scope.h"
 #include "shim/engine/contexts.h"
 #include "shim/engine/layouts.h"
+#include "shim/engine/pools.h"
 #include "shim/engine/streams.h"
 #include "shim/engine/tables.h"
 #include "shim/trace/stats.h"
@@ -122,7 +123,10 @@ void context_gone(CUcontext context) {
     streams_destroyed_with(context);
     forget_layouts();
     for (Session* session : sessions()) {
-        for (const Buffer& buffer : session->buffers_of(context)) note_freed(buffer.address, buffer.bytes);
+        for (const Buffer& buffer : session->buffers_of(context)) {
+            note_freed(buffer.address, buffer.bytes);
+            note_given_back(buffer.address);
+        }
         if (session->works_through(context)) {
             // The caller's current context may be the one that is gone: memory is given back without any.
             std::thread([&] { session->context_gone(context); }).join();

@@ -3,6 +3,7 @@
 
 #include "shim/device/driver_table.h"
 #include "shim/engine/arguments.h"
+#include "shim/engine/exempt.h"
 #include "shim/engine/layouts.h"
 #include "shim/engine/tables.h"
 #include "shim/entry/guard.h"
@@ -24,6 +25,7 @@ Reach look_at(CUfunction function, CUstream stream, void** parameters, void** ex
     }
     engine::add_arguments(reach, function, parameters, extra);
     engine::follow_tables(reach);
+    reach.opaque |= engine::called_by_exempt();
     return reach;
 }
 

@@ -2,6 +2,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/engine/capture.h"
+#include "shim/engine/exempt.h"
 #include "shim/engine/pools.h"
 #include "shim/engine/sessions.h"
 #include "shim/engine/submit.h"
@@ -23,7 +24,7 @@ CUcontext current_context() {
 template <typename Managed, typename Real>
 CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Real&& real) {
     return guarded([&]() -> CUresult {
-        if (pointer && bytes > 0 && engine::manages(bytes)) {
+        if (pointer && bytes > 0 && engine::manages(bytes) && !engine::called_by_exempt()) {
             if (Session* session = engine::current_session()) {
                 core::Address address = 0;
                 const CUresult status = managed(*session, address);

@@ -27,6 +27,20 @@ std::string describe(std::uintptr_t address, const Dl_info& info) {
                        address - reinterpret_cast<std::uintptr_t>(info.dli_saddr), place);
 }
 
+// Gives `visit` the calls that led to the function it is in, innermost first, until it returns false.
+template <typename Visit>
+[[gnu::always_inline]] inline void walk(Visit&& visit) {
+    unw_context_t context;
+    unw_cursor_t cursor;
+    if (unw_getcontext(&context) != 0 || unw_init_local(&cursor, &context) != 0) return;
+    while (unw_step(&cursor) > 0) {
+        unw_word_t next = 0;
+        if (unw_get_reg(&cursor, UNW_REG_IP, &next) != 0 || next == 0) return;
+        // The address is where the callee returns to; the call is before it, perhaps in another function.
+        if (!visit(std::uintptr_t{next - 1})) return;
+    }
+}
+
 bool in_shim_or_runtime(const Dl_info& module) {
     Dl_info own;
     if (dladdr(reinterpret_cast<const void*>(&in_shim_or_runtime), &own) != 0 &&
@@ -44,24 +58,29 @@ std::vector<std::string> call_site() noexcept {
 
 std::vector<std::string> call_site(bool (*skip)(const Dl_info& module)) noexcept try {
     std::vector<std::string> frames;
-    unw_context_t context;
-    unw_cursor_t cursor;
-    if (unw_getcontext(&context) != 0 || unw_init_local(&cursor, &context) != 0) return frames;
-    while (frames.size() < kMostFrames && unw_step(&cursor) > 0) {
-        unw_word_t next = 0;
-        if (unw_get_reg(&cursor, UNW_REG_IP, &next) != 0 || next == 0) break;
-        // The address is where the callee returns to; the call is before it, perhaps in another function.
-        const std::uintptr_t address = next - 1;
+    walk([&](std::uintptr_t address) {
         Dl_info info{};
         if (dladdr(reinterpret_cast<const void*>(address), &info) == 0) {
             frames.push_back(fmt::format("{:#x}", address));
         } else if (!frames.empty() || !skip(info)) {
             frames.push_back(describe(address, info));
         }
-    }
+        return frames.size() < kMostFrames;
+    });
     return frames;
 } catch (const std::exception&) {
     return {};
+}
+
+bool called_from(bool (*matches)(std::uintptr_t address)) noexcept {
+    constexpr int kDeepest = 64;
+    bool found = false;
+    int depth = 0;
+    walk([&](std::uintptr_t address) {
+        found = matches(address);
+        return !found && ++depth < kDeepest;
+    });
+    return found;
 }
 
 }  // namespace lms::trace

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,8 @@ std::vector<std::string> call_site() noexcept;
 
 // As above; leaves out the leading frames for which `skip` is true of the module they are in.
 std::vector<std::string> call_site(bool (*skip)(const Dl_info& module)) noexcept;
+
+// Whether one of the thread's innermost 64 frames is in code that `matches`. Takes the loader's lock too.
+bool called_from(bool (*matches)(std::uintptr_t address)) noexcept;
 
 }  // namespace lms::trace

@@ -1,6 +1,7 @@
 #include "shim/util/settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -47,6 +48,20 @@ bool parse_choice(std::string_view text, const std::string_view (&names)[count],
     const auto found = std::find(std::begin(names), std::end(names), text);
     if (found == std::end(names)) return false;
     target = static_cast<Enum>(found - std::begin(names));
+    return true;
+}
+
+// Names between commas; "none" means no name.
+bool parse_names(std::string_view text, std::vector<std::string>& target) {
+    std::vector<std::string> names;
+    while (text != "none") {
+        const std::size_t comma = text.find(',');
+        if (comma == 0 || text.empty()) return false;
+        names.emplace_back(text.substr(0, comma));
+        if (comma == text.npos) break;
+        text.remove_prefix(comma + 1);
+    }
+    target = std::move(names);
     return true;
 }
 
@@ -116,6 +131,13 @@ constexpr Setting kTable[] = {
      "args, opaque or strict",
      [](std::string_view text, Settings& s) { return parse_choice(text, kSafetyNames, s.safety); },
      [](const Settings& s) { return std::string(kSafetyNames[static_cast<int>(s.safety)]); }},
+    {"LMS_EXEMPT", "exempt", "NAMES", "libnccl,libnvshmem,libucs,libuct,libucp",
+     "Libraries whose allocations are left alone, by how their file names begin",
+     "file names or beginnings of them, between commas, or none",
+     [](std::string_view text, Settings& s) { return parse_names(text, s.exempt); },
+     [](const Settings& s) {
+         return s.exempt.empty() ? "none" : fmt::format("{}", fmt::join(s.exempt, ","));
+     }},
     {"LMS_POLICY", "policy", "NAME", "lru", "What is evicted, and when: a built-in policy or a plugin",
      "lru, lms or the path of a plugin",
      [](std::string_view text, Settings& s) { return parse_text(text, s.policy); },
@@ -163,6 +185,10 @@ Settings read_environment() {
 }
 
 }  // namespace
+
+std::vector<std::string> default_exempt() {
+    return {"libnccl", "libnvshmem", "libucs", "libuct", "libucp"};
+}
 
 std::span<const Setting> settings_table() {
     return kTable;

@@ -26,6 +26,9 @@ enum class Safety : std::uint8_t {
     Strict,  // any work at all
 };
 
+// NCCL, NVSHMEM and UCX.
+std::vector<std::string> default_exempt();
+
 // Optional fields are empty when the variable is unset; what that means is said beside each.
 struct Settings {
     std::uint64_t threshold_bytes = 2 * util::kMiB;  // smaller allocations go to the real allocator
@@ -34,6 +37,7 @@ struct Settings {
     std::optional<std::uint64_t> reserve_bytes;  // GPU memory left to the driver; empty: the engine decides
     std::optional<std::uint64_t> host_limit_bytes;  // empty: util::default_host_limit_bytes()
     std::optional<std::uint64_t> soft_limit_bytes;  // beyond it an allocation fails once; empty: none does
+    std::vector<std::string> exempt = default_exempt();  // beginnings of file names of libraries
     MemInfo meminfo = MemInfo::Physical;
     Safety safety = Safety::Opaque;
     std::string policy = "lru";  // the name of a built-in policy or the path of a plugin

@@ -51,6 +51,7 @@ TEST_CASE("settings: the defaults") {
     CHECK_FALSE(s.soft_limit_bytes);
     CHECK(s.meminfo == MemInfo::Physical);
     CHECK(s.safety == Safety::Opaque);
+    CHECK(s.exempt == lms::default_exempt());
     CHECK(s.policy == "lru");
     CHECK(s.log_level == lms::log::Level::Warn);
     CHECK(s.log_path.empty());
@@ -68,6 +69,7 @@ TEST_CASE("settings: every variable is read") {
                                  {"LMS_SOFT_LIMIT", "48M"},
                                  {"LMS_MEMINFO", "enlarged"},
                                  {"LMS_SAFETY", "strict"},
+                                 {"LMS_EXEMPT", "liba,libb.so"},
                                  {"LMS_POLICY", "./mine.so"},
                                  {"LMS_LOG", "debug:/tmp/log:%p"},
                                  {"LMS_STATS", "s.json"},
@@ -83,6 +85,7 @@ TEST_CASE("settings: every variable is read") {
     CHECK(s.soft_limit_bytes == 48ull << 20);
     CHECK(s.meminfo == MemInfo::Enlarged);
     CHECK(s.safety == Safety::Strict);
+    CHECK(s.exempt == std::vector<std::string>{"liba", "libb.so"});
     CHECK(s.policy == "./mine.so");
     CHECK(s.log_level == lms::log::Level::Debug);
     CHECK(s.log_path == "/tmp/log:%p");
@@ -100,6 +103,7 @@ TEST_CASE("settings: the edges of what is accepted") {
     CHECK(parse({{"LMS_HOST_LIMIT", "0"}}).settings.host_limit_bytes == 0);
     CHECK(parse({{"LMS_LOG", "off"}}).settings.log_level == lms::log::Level::Off);
     CHECK(parse({{"LMS_SAFETY", "args"}}).settings.safety == Safety::Args);
+    CHECK(parse({{"LMS_EXEMPT", "none"}}).settings.exempt.empty());
     CHECK(parse({{"LMS_FRAC", ""}}).problems.empty());  // empty is unset
 }
 
@@ -110,6 +114,7 @@ TEST_CASE("settings: a bad value gives one line and the default") {
         {"LMS_FRAC", "0,5"},       {"LMS_LIMIT", "0"},          {"LMS_LIMIT", "64X"},
         {"LMS_SOFT_LIMIT", "0"},   {"LMS_SOFT_LIMIT", "all"},   {"LMS_RESERVE", "M"},
         {"LMS_HOST_LIMIT", "1e9"}, {"LMS_MEMINFO", "Physical"}, {"LMS_SAFETY", "none"},
+        {"LMS_EXEMPT", "a,,b"},    {"LMS_EXEMPT", "a,"},        {"LMS_EXEMPT", ","},
         {"LMS_LOG", "verbose"},    {"LMS_LOG", "debug:"},       {"LMS_LOG", "/tmp/log"},
     };
     for (const auto& [name, value] : bad) {
