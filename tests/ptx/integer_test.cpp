@@ -201,6 +201,16 @@ TEST_CASE("carry chains") {
          Type::U64,
          {Type::U32, Type::U32, Type::U32},
          [](const Bits* o) { return (o[0] * o[1] & 0xffffffff) + o[2] + ((o[0] + o[1]) >> 32); }},
+        // nvcc's division of 128 bits reads the flag of a subtraction by an addition: set where nothing was
+        // borrowed.
+        {"{ .reg .u32 t; sub.cc.u32 t, %a, %b; addc.u32 %d, 0, 0; }",
+         Type::U32,
+         {Type::U32, Type::U32},
+         [](const Bits* o) { return static_cast<Bits>(o[0] >= o[1]); }},
+        {"{ .reg .u32 t; add.cc.u32 t, %a, %b; subc.u32 %d, %c, 5; }",
+         Type::U32,
+         {Type::U32, Type::U32, Type::U32},
+         [](const Bits* o) { return o[2] - 6 + (o[0] + o[1] > 0xffffffff ? 1 : 0); }},
         {"{ .reg .u32 t; sub.cc.u32 t, %a, %b; subc.u32 %d, 0, 0; }",
          Type::U32,
          {Type::U32, Type::U32},

@@ -31,9 +31,11 @@ constexpr Rule kRules[] = {
     {"addc.cc", kI32to64, "t=tt", "sc_add_cc_$t($1, $2, carry, &carry)"},
     {"sub", kI16to64, "t=tt", "$1 - $2"},
     {"sub.sat", types_of(S32), "t=tt", "sc_sub_sat($1, $2)"},
-    {"sub.cc", kI32to64, "t=tt", "sc_sub_cc_$t($1, $2, 0, &carry)"},
-    {"subc", kI32to64, "t=tt", "$1 - $2 - carry"},
-    {"subc.cc", kI32to64, "t=tt", "sc_sub_cc_$t($1, $2, carry, &carry)"},
+    // A difference is a sum with the complement: what it leaves in the flag is a carry, the borrow's
+    // opposite.
+    {"sub.cc", kI32to64, "t=tt", "sc_add_cc_$t($1, ~$2, 1, &carry)"},
+    {"subc", kI32to64, "t=tt", "$1 + ~$2 + carry"},
+    {"subc.cc", kI32to64, "t=tt", "sc_add_cc_$t($1, ~$2, carry, &carry)"},
     {"mul.lo", kI16to64, "t=tt", "$1 * $2"},
     {"mul.hi", kI16to64, "t=tt", "sc_mul_hi_$t($1, $2)"},
     {"mul.wide", types_of(U16, S16, U32, S32), "w=tt", "($w)$1 * ($w)$2"},

@@ -12,9 +12,7 @@ INLINE s32 sc_relu_s32(s32 a) { return a < 0 ? 0 : a; }
 
 #define CARRY(T, U)                                                                   \
     INLINE T sc_add_cc_##T(T a, T b, u32 in, u32* out) {                              \
-        U r, s; *out = __builtin_add_overflow((U)a, (U)b, &r) | __builtin_add_overflow(r, (U)in, &s); return s; } \
-    INLINE T sc_sub_cc_##T(T a, T b, u32 in, u32* out) {                              \
-        U r, s; *out = __builtin_sub_overflow((U)a, (U)b, &r) | __builtin_sub_overflow(r, (U)in, &s); return s; }
+        U r, s; *out = __builtin_add_overflow((U)a, (U)b, &r) | __builtin_add_overflow(r, (U)in, &s); return s; }
 CARRY(u32, u32) CARRY(s32, u32) CARRY(u64, u64) CARRY(s64, u64)
 
 INLINE u16 sc_mul_hi_u16(u16 a, u16 b) { return (u32)a * b >> 16; }
