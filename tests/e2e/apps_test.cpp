@@ -21,6 +21,7 @@ struct App {
 
 // Each needs no more than a quarter of its memory in any one launch.
 const App kApps[] = {
+    {"arithmetic", 4},
     {"atomics", 4},
     {"callbacks", 8},
     {"calls", 4},
