@@ -50,6 +50,7 @@ if command -v valgrind >/dev/null 2>&1; then
     }
     LD_LIBRARY_PATH=$PWD/$build/bench/still
     for call in launch copy set upload attribute record; do
+        LD_PRELOAD=$shim "$build/bench/calls" "$call" 1
         without=$(per_call "$call")
         with=$(export LD_PRELOAD="$shim" && per_call "$call")
         row "$call, everything fits, instructions a call" "$without" "$with" "$(ratio "$with" "$without")"

@@ -27,7 +27,7 @@ CUcontext context_at(core::Address address) {
 }  // namespace
 
 std::optional<Ends> ends_apart(core::Address to, core::Address from) {
-    if (engine::sessions().empty() || !several_devices()) return std::nullopt;
+    if (engine::managed_bounds().end == 0 || !several_devices()) return std::nullopt;
     CUdevice current = CU_DEVICE_INVALID;
     if (device::driver().cuCtxGetDevice(&current) != CUDA_SUCCESS) return std::nullopt;
     const auto elsewhere = [&](core::Address address) {

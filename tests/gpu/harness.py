@@ -233,7 +233,10 @@ def keep_others(session, kind, rows, label):
     if before.get("driver") != session.device["driver"]:
         return [], []
     done = {row[label] for row in rows}
-    return [row for row in before.get(kind, []) if row[label] not in done], before.get("notes", [])
+    of_these = tuple(start for name in done
+                     for start in (f"{name}:", f"not run: {name}:", f"not run: {name}, shared", f"not run: {name}, static"))
+    return ([row for row in before.get(kind, []) if row[label] not in done],
+            [note for note in before.get("notes", []) if not note.startswith(of_these)])
 
 
 def write_results(session, title, kind, rows, label, acceptable, as_table, notes):
