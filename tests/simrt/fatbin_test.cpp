@@ -52,6 +52,14 @@ SIM_TEST("fat binary: raw, LZ4 and zstd entries, in a wrapper and bare, and plai
     EXPECT(value_of(("// a comment first\n/* and another */ " + storing_module(75, 12)).c_str()) == 12);
 }
 
+SIM_TEST("fat binary: PTX for a newer GPU needs SIMCUDA_ARCH", {{"SIMCUDA_ARCH", "80"}}) {
+    const Gpu gpu;
+    EXPECT(device_arch(gpu) == 80);
+    FatBinary binary;
+    binary.ptx(75, storing_module(75, 1)).ptx(80, storing_module(80, 2)).ptx(90, storing_module(90, 3));
+    EXPECT(value_of(binary.image()) == 2);
+}
+
 SIM_TEST("fat binary: the newest PTX the device can run is taken, wherever it stands", {}) {
     const Gpu gpu;
     const unsigned arch = device_arch(gpu);

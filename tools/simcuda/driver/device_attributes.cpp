@@ -1,4 +1,4 @@
-// What the simulated GPU says of itself: compute capability 7.5 and only what this driver does.
+// What the simulated GPU says of itself: limits of compute capability 7.5 and only what this driver does.
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/knobs.h"
@@ -9,9 +9,9 @@ int device_attribute(const Device& device, CUdevice_attribute attribute) {
     require(attribute > 0 && attribute < CU_DEVICE_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
     switch (attribute) {
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-            return 7;
+            return static_cast<int>(knobs().arch / 10);
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-            return 5;
+            return static_cast<int>(knobs().arch % 10);
         case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
         case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
