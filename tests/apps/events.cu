@@ -46,6 +46,8 @@ void order(std::size_t bytes) {
     std::vector<unsigned> host(n);
     for (unsigned i = 0; i < n; ++i) host[i] = noise(i);
     const Buffer<unsigned> first(host);
+    // A copy from pageable memory may return before it has arrived, and the streams below do not wait for it.
+    CHECK(cudaDeviceSynchronize());
     std::list<Buffer<unsigned>> buffers;
     for (unsigned b = 1; b < kBuffers; ++b) buffers.emplace_back(n);
     cudaStream_t streams[kStreams];

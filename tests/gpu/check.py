@@ -21,10 +21,12 @@ SAFETY = ("args", "opaque", "strict")
 SHIM = {"LMS_THRESHOLD": "16K"}
 
 # Every program of tests/apps is run, those not named here in half of the memory they need.
-# Their memory is not managed, or next to nothing.
-FITTING = ("arrays", "devices", "errors", "graph_nodes", "runtime_calls")
+# Their memory is not managed, is kept on the GPU, or is next to nothing.
+FITTING = ("arrays", "devices", "errors", "graph_nodes", "runtime_calls", "textures")
 # The engine's own ground: in every budget, first of all.
 THOROUGH = ("patterns", "vector_add", "streams", "per_thread", "threads", "malloc_async", "graphs", "own_vmm", "sgemm")
+# Pointers in memory that the host has written.
+TABLES = ("host_lists", "pointer_tables")
 # Pointers that no argument shows. Writes through them may be lost at `args`: that is what it says.
 HIDDEN = ("linked_list", "hidden_pointers")
 LIBRARIES = {"cublas_gemm": "cuBLAS", "cudnn_conv": "cuDNN"}
@@ -147,7 +149,7 @@ class Check:
             found = fits + [Case(f"{f:g}x", {}, f) for f in FACTORS]
         if runtime == "static":
             return found
-        if name in ("patterns", "streams") + HIDDEN:
+        if name in ("patterns", "streams") + TABLES + HIDDEN:
             levels = ("strict",) if name in HIDDEN else ("args", "strict")
             found += [Case(f"2x, safety {level}", {"LMS_SAFETY": level}, 2.0) for level in levels]
         if name == "patterns":

@@ -73,10 +73,41 @@ def patch_jax():
     jax.devices = lambda backend=None: devices("cpu")
 
 
+def cupy_of_numpy():
+    """Stands for CuPy, which has no CPU: NumPy under its name, and what the program uses beside that."""
+    import re
+    import types
+
+    import numpy
+
+    cupy = types.ModuleType("cupy")
+    cupy.__dict__.update(vars(numpy))
+    cupy.__name__, cupy.__version__ = "cupy", "NumPy " + numpy.__version__
+
+    def kernel(inputs, outputs, operation, name):
+        """Of one expression, with a choice in brackets at most."""
+        names = [parameter.split()[-1] for parameter in inputs.split(",")]
+        target, expression = operation.split("=")
+        assert target.strip() == outputs.split()[-1] and name.isidentifier()
+        expression = re.sub(r"\(([^?()]+)\?([^:()]+):([^()]+)\)", r"where(\1, \2, \3)", expression)
+        expression = re.sub(r"(\d)f\b", r"\1", expression)
+        return lambda *values: eval(expression, {**vars(numpy), **dict(zip(names, values, strict=True))})
+
+    cupy.ElementwiseKernel = kernel
+    cupy.asnumpy = numpy.asarray
+    cupy.get_default_memory_pool = lambda: types.SimpleNamespace(total_bytes=lambda: 0)
+    runtime = types.SimpleNamespace(getDeviceProperties=lambda device: {"name": b"CPU"})
+    cupy.cuda = types.SimpleNamespace(runtime=runtime)
+    sys.modules["cupy"] = cupy
+
+
 script = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
 # Of processes that a program starts the name is not known yet; they are PyTorch's.
 if script.startswith("jax"):
     patch_jax()
+elif script.startswith("cupy"):
+    with contextlib.suppress(ImportError):
+        cupy_of_numpy()
 elif script.startswith(("torch", "triton")) or script in ("", "-c"):
     with contextlib.suppress(ImportError):
         patch_torch()().__enter__()
