@@ -1,4 +1,7 @@
 // What the app can ask about its memory: the same answer wherever the bytes are.
+#include <algorithm>
+#include <cstdint>
+
 #include "shim/device/driver_table.h"
 #include "shim/engine/budget.h"
 #include "shim/engine/pools.h"
@@ -16,6 +19,10 @@ using engine::Session;
 std::optional<Buffer> find(CUdeviceptr pointer) {
     Session* session = engine::session_at(pointer);
     return session ? session->buffer_at(pointer) : std::nullopt;
+}
+
+unsigned in_32_bits(std::size_t bytes) {
+    return static_cast<unsigned>(std::min<std::size_t>(bytes, UINT32_MAX));
 }
 
 template <typename T>
@@ -78,6 +85,24 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
         if (status == CUDA_SUCCESS && bytes) *bytes = engine::visible_total(*bytes, settings());
         return status;
     });
+}
+
+// The forms of before CUDA 3.2 count in 32 bits.
+CUresult cuMemGetInfo(unsigned int* free, unsigned int* total) {
+    std::size_t all_free = 0;
+    std::size_t all = 0;
+    const CUresult status = cuMemGetInfo_v2(&all_free, &all);
+    if (status != CUDA_SUCCESS) return status;
+    if (free) *free = entry::in_32_bits(all_free);
+    if (total) *total = entry::in_32_bits(all);
+    return status;
+}
+
+CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
+    std::size_t all = 0;
+    const CUresult status = cuDeviceTotalMem_v2(&all, dev);
+    if (status == CUDA_SUCCESS && bytes) *bytes = entry::in_32_bits(all);
+    return status;
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
