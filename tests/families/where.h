@@ -13,13 +13,17 @@ namespace where {
 
 constexpr std::size_t kGranule = 64 << 10;
 
-// The simulated driver's own function of that name. The shim's dlsym would give the hook: glibc's is found by
-// its version.
-inline void* simulated(const char* name) {
-    using Lookup = void* (*)(void*, const char*);
-    static void* const library = dlopen(std::getenv("FAMILIES_SIMULATED"), RTLD_NOW | RTLD_LOCAL);
+// glibc's dlsym, found by its version. The shim's would give the hooks.
+using Lookup = void* (*)(void*, const char*);
+inline Lookup glibc_lookup() {
     static const auto lookup = reinterpret_cast<Lookup>(dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.2.5"));
-    return lookup(library, name);
+    return lookup;
+}
+
+// The simulated driver's own function of that name.
+inline void* simulated(const char* name) {
+    static void* const library = dlopen(std::getenv("FAMILIES_SIMULATED"), RTLD_NOW | RTLD_LOCAL);
+    return glibc_lookup()(library, name);
 }
 
 #define SIM(name) (reinterpret_cast<decltype(&::name)>(::where::simulated(#name)))

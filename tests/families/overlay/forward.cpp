@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <iterator>
 
+#include "tests/families/overlay/record.h"
 #include "tests/families/where.h"
 
 asm(R"(
@@ -32,6 +33,14 @@ constexpr const char* kNames[] = {
 
 extern "C" __attribute__((visibility("hidden"))) void* overlay_slots[std::size(kNames)];
 void* overlay_slots[std::size(kNames)];
+
+static CUresult deinitialized() {
+    return CUDA_ERROR_DEINITIALIZED;
+}
+
+void overlay_deinitialize() {
+    for (void*& slot : overlay_slots) slot = reinterpret_cast<void*>(&deinitialized);
+}
 
 __attribute__((constructor)) static void find_the_simulated_driver() {
     for (std::size_t i = 0; i < std::size(kNames); ++i) overlay_slots[i] = where::simulated(kNames[i]);

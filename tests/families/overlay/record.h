@@ -24,4 +24,8 @@ constexpr const char* kRecordSymbol = "overlay_record";
 }  // namespace overlay
 
 // Exported by the overlay.
-extern "C" overlay::Record overlay_record;
+extern "C" {
+extern overlay::Record overlay_record;
+// From now on the simulated driver is gone, as the real one is late in a process's exit.
+void overlay_deinitialize();
+}
