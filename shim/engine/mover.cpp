@@ -33,6 +33,13 @@ std::uint64_t bytes_of(std::span<const Need> needs, const Residency& residency) 
     return sum;
 }
 
+// Holds nothing any more.
+void drop(State& state, Hold& hold) {
+    let_go(state, hold);
+    hold.pinned.clear();
+    hold.in_place.clear();
+}
+
 }  // namespace
 
 // A place in the queue of movers; constructed, it is this thread's turn.
@@ -68,7 +75,7 @@ void let_go(State& state, const Hold& hold) {
     state.changed.notify_all();
 }
 
-// Pins what is on the device; true when that is all.
+// Pins what is on the device, or may stay where it is; true when that is all.
 bool Mover::hold_present(std::span<const Need> needs, Hold& hold, std::vector<Need>& missing) {
     Residency& residency = state_.residency;
     for (const Need& need : needs) {
@@ -78,6 +85,9 @@ bool Mover::hold_present(std::span<const Need> needs, Hold& hold, std::vector<Ne
         if (where == core::State::Resident || where == core::State::Filling) {
             residency.pin(need.chunk);
             hold.pinned.push_back(need.chunk);
+        } else if (where == core::State::OnHost && need.may_stay && state_.port.maps_host_memory()) {
+            residency.pin_in_place(need.chunk);
+            hold.in_place.push_back(need.chunk);
         } else {
             missing.push_back(need);
         }
@@ -93,13 +103,11 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
     if (hold_present(needs, hold, missing)) return CUDA_SUCCESS;
     // Moving what does not fit anyway would lose what is to be overwritten.
     if (never_fits(needs, lock)) {
-        let_go(state_, hold);
-        hold.pinned.clear();
+        drop(state_, hold);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     // What waits its turn holds nothing, or two that wait could starve each other.
-    let_go(state_, hold);
-    hold.pinned.clear();
+    drop(state_, hold);
 
     const std::uint64_t since = trace::now_ns();
     Turn turn(*this, lock);
@@ -124,8 +132,7 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
                 break;
             }
         }
-        let_go(state_, hold);
-        hold.pinned.clear();
+        drop(state_, hold);
         if (result == Step::Impossible && !missing.empty()) {
             lock.unlock();
             status = state_.port.health();

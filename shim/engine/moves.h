@@ -15,6 +15,8 @@ struct Need {
     std::uint64_t serial;
     // The work writes all of it before anything reads it: its old contents need not come in.
     bool overwritten = false;
+    // The work may as well use it where it is in host memory: it waits for the host anyway.
+    bool may_stay = false;
 };
 
 // Whether its buffer has been freed, or is about to go: a stale address named it, and holding it would hold

@@ -321,7 +321,7 @@ void Session::name(std::span<const core::Address> addresses, std::vector<Need>& 
 }
 
 void Session::name_range(core::Address address, std::uint64_t bytes, bool overwritten,
-                         std::vector<Need>& needs) {
+                         std::vector<Need>& needs, bool may_stay) {
     const std::lock_guard lock(state_->mutex);
     const core::Residency& residency = state_->residency;
     std::vector<ChunkId> chunks;
@@ -333,9 +333,10 @@ void Session::name_range(core::Address address, std::uint64_t bytes, bool overwr
         const auto it =
             std::find_if(needs.begin(), needs.end(), [&](const Need& need) { return need.chunk == id; });
         if (it == needs.end()) {
-            needs.push_back({id, chunk.serial, overwritten && whole});
+            needs.push_back({id, chunk.serial, overwritten && whole, may_stay});
         } else {
             it->overwritten = false;  // named twice: once it is read
+            it->may_stay &= may_stay;
         }
     }
 }

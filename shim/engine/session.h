@@ -88,7 +88,8 @@ class Session {
     // Appends what the addresses, or the bytes of a range, belong to. Each buffer is named whole.
     void name(std::span<const core::Address> addresses, std::vector<Need>& needs);
     // The chunks of [address, address + bytes); those wholly inside are `overwritten` if the range is.
-    void name_range(core::Address address, std::uint64_t bytes, bool overwritten, std::vector<Need>& needs);
+    void name_range(core::Address address, std::uint64_t bytes, bool overwritten, std::vector<Need>& needs,
+                    bool may_stay = false);
 
     // Brings in what `work` names and makes its stream wait for it. After success submit the work, then call
     // submitted(), whether the driver took it or not.

@@ -19,6 +19,7 @@ struct Range {
     core::Address address;
     std::uint64_t bytes;
     bool overwritten = false;  // every byte is written and none is read
+    bool may_stay = false;     // what of it is in host memory may be used there
 };
 
 // What a piece of work reaches, before it is known whose buffers those are.

@@ -17,6 +17,14 @@ core::Address address_of(const void* pointer) {
     return reinterpret_cast<core::Address>(pointer);
 }
 
+bool is_host_memory(core::Address address) {
+    if (is_managed(address)) return false;
+    unsigned int type = 0;
+    const CUresult status = driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+    // Pageable memory is not known to the driver.
+    return status != CUDA_SUCCESS || type == CU_MEMORYTYPE_HOST;
+}
+
 // Cuts a copy in two between slices or, within one, between rows; false if it is a single row.
 template <typename Copy>
 bool halve(const Copy& copy, Copy& first, Copy& second) {
@@ -52,8 +60,11 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
     const auto pass = [=] { return real(copy, rest...); };
     CUresult status = CUDA_SUCCESS;
     if (lms::engine::let_through(stream, pass, status)) return status;
-    const Range source = engine::span_of(source_of(*copy));
-    const Range destination = engine::span_of(destination_of(*copy));
+    Range source = engine::span_of(source_of(*copy));
+    Range destination = engine::span_of(destination_of(*copy));
+    source.may_stay = destination.may_stay =
+        sizeof...(Rest) == 0 &&
+        (copy->srcMemoryType == CU_MEMORYTYPE_HOST || copy->dstMemoryType == CU_MEMORYTYPE_HOST);
     Copy first;
     Copy second;
     if (lms::engine::capturing(stream) || !too_large({source, destination}) || !halve(*copy, first, second)) {
@@ -74,10 +85,13 @@ CUresult copy_box(Real real, const Copy* copy, CUstream stream, Rest... rest) {
 template <typename Real, typename... Rest>
 CUresult copy_any(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream,
                   Rest... rest) {
-    const CUresult status = linear(to, from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
-        return copy_across(
-            to + at, from + at, n, stream, [=] { return real(to + at, from + at, n, rest...); }, rest...);
-    });
+    const CUresult status = linear(
+        to, from, bytes, stream,
+        [=](std::uint64_t at, std::uint64_t n) {
+            return copy_across(
+                to + at, from + at, n, stream, [=] { return real(to + at, from + at, n, rest...); }, rest...);
+        },
+        [=] { return sizeof...(Rest) == 0 && (is_host_memory(to) || is_host_memory(from)); });
     if (in(lms::engine::managed_bounds(), from)) {
         return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
     }
@@ -97,22 +111,27 @@ CUresult copy_within(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t by
 template <typename Real, typename... Rest>
 CUresult copy_in(Real real, CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream,
                  Rest... rest) {
-    const CUresult status =
-        linear(to, address_of(from), bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
+    const CUresult status = linear(
+        to, address_of(from), bytes, stream,
+        [=](std::uint64_t at, std::uint64_t n) {
             return copy_across(
                 to + at, address_of(from) + at, n, stream,
                 [=] { return real(to + at, static_cast<const char*>(from) + at, n, rest...); }, rest...);
-        });
+        },
+        [] { return sizeof...(Rest) == 0; });
     return noted(status, stream, [=] { engine::note_upload({to, bytes}, {address_of(from), bytes}); });
 }
 
 template <typename Real, typename... Rest>
 CUresult copy_out(Real real, void* to, CUdeviceptr from, std::size_t bytes, CUstream stream, Rest... rest) {
-    return linear(address_of(to), from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
-        return copy_across(
-            address_of(to) + at, from + at, n, stream,
-            [=] { return real(static_cast<char*>(to) + at, from + at, n, rest...); }, rest...);
-    });
+    return linear(
+        address_of(to), from, bytes, stream,
+        [=](std::uint64_t at, std::uint64_t n) {
+            return copy_across(
+                address_of(to) + at, from + at, n, stream,
+                [=] { return real(static_cast<char*>(to) + at, from + at, n, rest...); }, rest...);
+        },
+        [] { return sizeof...(Rest) == 0; });
 }
 
 template <typename Real, typename... Rest>

@@ -59,9 +59,10 @@ CUresult recorded(const std::vector<engine::Range>& ranges, Call&& call) {
 }
 
 // linear() where something may have to move.
-template <typename Copy>
+template <typename Copy, typename MayStay>
 [[gnu::noinline]] CUresult linear_after_look(core::Address destination, core::Address source,
-                                             std::uint64_t bytes, CUstream stream, Copy copy) {
+                                             std::uint64_t bytes, CUstream stream, Copy copy,
+                                             MayStay may_stay) {
     return guarded([&]() -> CUresult {
         if (!is_managed(destination) && !is_managed(source))
             return engine::call_with_room([&] { return copy(0, bytes); });
@@ -69,6 +70,7 @@ template <typename Copy>
             return recorded({{source, bytes}, {destination, bytes}}, [&] { return copy(0, bytes); });
         }
         const std::uint64_t piece = piece_bytes(destination, source);
+        const bool stay = may_stay();
         CUresult status = CUDA_SUCCESS;
         std::uint64_t offset = 0;
         do {
@@ -78,7 +80,7 @@ template <typename Copy>
                 [&] {
                     engine::Reach reach;
                     reach.stream = stream;
-                    reach.ranges = {{source + offset, n, false}, {destination + offset, n, true}};
+                    reach.ranges = {{source + offset, n, false, stay}, {destination + offset, n, true, stay}};
                     return reach;
                 },
                 [&] { return copy(offset, n); });
@@ -90,10 +92,12 @@ template <typename Copy>
 
 // Copies `bytes` from `source` to `destination` (either may be any pointer) by `copy(offset, bytes)`: in one
 // go where that is possible, else piece by piece, so that a buffer larger than the GPU can be copied. The
-// pieces run in order, and the last one's status is the copy's.
-template <typename Copy>
-inline CUresult linear(core::Address destination, core::Address source, std::uint64_t bytes, CUstream stream,
-                       Copy copy) {
+// pieces run in order, and the last one's status is the copy's. `may_stay()`: the copy waits for the host
+// anyway, so that what is in host memory need not come in; it is only asked where something may have to move.
+template <typename Copy, typename MayStay = bool (*)()>
+inline CUresult linear(
+    core::Address destination, core::Address source, std::uint64_t bytes, CUstream stream, Copy copy,
+    MayStay may_stay = [] { return false; }) {
     const engine::Bounds managed = engine::managed_bounds();
     if (in(managed, destination) || in(managed, source)) {
         CUresult status = CUDA_SUCCESS;
@@ -101,7 +105,7 @@ inline CUresult linear(core::Address destination, core::Address source, std::uin
                 stream, [=] { return copy(0, bytes); }, status)) [[likely]]
             return status;
     }
-    return linear_after_look(destination, source, bytes, stream, copy);
+    return linear_after_look(destination, source, bytes, stream, copy, may_stay);
 }
 
 // Whether work over `ranges` should be done in parts.

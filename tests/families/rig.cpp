@@ -216,17 +216,25 @@ void Crowd::press() {
     OK(cuStreamSynchronize, nullptr);
 }
 
+void Crowd::prefetch(CUdeviceptr address, std::size_t bytes) {
+    OK(cuMemPrefetchAsync, address, bytes, 0, nullptr);
+    OK(cuStreamSynchronize, nullptr);
+    EXPECT(on_device(address, bytes));
+}
+
 void Crowd::evict(const Buffer& buffer) {
     for (int i = 0; i < 4 && !buffer.evicted(); ++i) press();
     EXPECT(buffer.evicted());
 }
 
+void Crowd::bring_in(const Buffer& buffer) {
+    prefetch(buffer.at(), buffer.bytes());
+}
+
 void Crowd::evict_half(const Buffer& buffer) {
     evict(buffer);
     const std::size_t half = buffer.bytes() / 2;
-    std::vector<std::uint8_t> data(half);
-    OK(cuMemcpyDtoH_v2, data.data(), buffer.at(), half);
-    EXPECT(on_device(buffer.at(), half));
+    prefetch(buffer.at(), half);
     EXPECT(off_device(buffer.at(half), half));
 }
 

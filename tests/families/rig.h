@@ -108,10 +108,13 @@ class Crowd {
     void press();
     // The same until `buffer` is out; an expectation fails if it stays.
     void evict(const Buffer& buffer);
+    // Brings all of it in.
+    void bring_in(const Buffer& buffer);
     // Evicts it and brings its first half in again.
     void evict_half(const Buffer& buffer);
 
   private:
+    static void prefetch(CUdeviceptr address, std::size_t bytes);
     std::vector<CUdeviceptr> buffers_;
 };
 
