@@ -98,12 +98,14 @@ class FunctionEmitter {
     void emit_branch(const Instruction& instruction);
     void emit_indexed_branch(const Instruction& instruction);
     void emit_call(const Instruction& instruction);
-    void emit_system_call(std::string_view name, const Operand* results, const Operand* arguments);
     void emit_return(const Instruction& instruction);
     void emit_exit(const Instruction& instruction);
     void emit_trap(const Instruction& instruction);
     void emit_nothing(const Instruction& instruction);
     std::string label_name(const Operand& operand, const Instruction& instruction);
+
+    // emit_device_runtime.cpp
+    void emit_system_call(std::string_view name, const Operand* results, const Operand* arguments);
 
     // emit_compare.cpp
     void emit_set_predicate(const Instruction& instruction);
