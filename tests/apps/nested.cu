@@ -9,7 +9,9 @@ __global__ void transform(unsigned* values, unsigned n, unsigned* done) {
     if (i == 0) atomicAdd(done, n);
 }
 
-__global__ void publish(const unsigned* done, unsigned* total) { *total = *done; }
+__global__ void publish(const unsigned* done, unsigned* total) {
+    *total = *done;
+}
 
 __global__ void divide(unsigned* values, unsigned n, unsigned* done) {
     if (n <= 16384) {
@@ -17,12 +19,20 @@ __global__ void divide(unsigned* values, unsigned n, unsigned* done) {
         return;
     }
     const unsigned half = threadIdx.x == 0 ? n / 2 : n - n / 2;
-    divide<<<1, half > 16384 ? 2 : 1>>>(values + (threadIdx.x == 0 ? 0 : n / 2), half, done);
+    divide < < <1, half> 16384 ? 2 : 1 >>> (values + (threadIdx.x == 0 ? 0 : n / 2), half, done);
 }
 
 __global__ void whole(unsigned* values, unsigned n, unsigned* done, unsigned* total) {
     publish<<<1, 1, 0, cudaStreamTailLaunch>>>(done, total);
-    divide<<<1, 2>>>(values, n, done);
+    cudaStream_t stream;
+    unsigned* size;
+    if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return;
+    if (cudaMalloc(&size, sizeof *size) != cudaSuccess) return;
+    *size = n;
+    divide<<<1, 2, 0, stream>>>(values, *size, done);
+    cudaFree(size);
+    cudaStreamDestroy(stream);
+    if (cudaGetLastError() != cudaSuccess) *done = 0x80000000;
 }
 
 int main(int argc, char** argv) {

@@ -53,7 +53,7 @@ $(foreach folder,tests/apps tests/gpu/programs tests/bench,$(eval $(call GPU_OBJ
 define GPU_NATIVE_RULES
 $(GPU)/$(1)/%: $(GPU)/objects/%.o
 	@mkdir -p $$(@D)
-	$$(GPU_NVCC) -cudart $(1) -o $$@ $$< $$(call GPU_LINK,$$*)
+	$$(GPU_NVCC) $$(NVCC_FLAGS_$$*) -cudart $(1) -o $$@ $$< $$(call GPU_LINK,$$*)
 $(GPU)/$(1)/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
 	@mkdir -p $$(@D)
 	$$(GPU_NVCC) -cudart $(1) -rdc=true -o $$@ $$(filter %.cu,$$^)
