@@ -189,7 +189,7 @@ test: all ## run every test
 	@sh tests/run.sh
 
 bench: all $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls ## measure, as ratios inside one run
-	@sh tests/bench.sh
+	@CUDA_HOME=$(CUDA_HOME) sh tests/bench.sh
 
 install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install to PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim)

@@ -42,6 +42,15 @@ if command -v valgrind >/dev/null 2>&1; then
     with=$(LD_PRELOAD=$shim instructions "$(command -v true)")
     row "start of a process without CUDA, instructions" "$without" "$with" "$(ratio "$with" "$without")"
 
+    # As much of its start as there is without NVIDIA's driver; its initialisation is not in it.
+    libraries=${CUDA_HOME:-/usr/local/cuda}/lib64
+    [ -d "$libraries" ] || libraries=${CUDA_HOME:-/usr/local/cuda}/lib
+    LD_LIBRARY_PATH=$libraries:$PWD/$build/sim
+    without=$(instructions "$build/bench/start")
+    with=$(export LD_PRELOAD="$shim" && instructions "$build/bench/start")
+    row "start of a process that loads cuBLASLt, instructions" "$without" "$with" \
+        "$(awk -v a="$with" -v b="$without" 'BEGIN { printf "%.4f", a / b }')"
+
     # Of one call when everything fits, behind a driver that does nothing, loop and test of the result included.
     per_call() {
         few=$(instructions "$build/bench/calls" "$1" 1000)

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <tuple>
 
@@ -76,13 +78,43 @@ void* ask_driver(const Query& query) {
     return result == CUDA_SUCCESS ? function : nullptr;
 }
 
-// Which row the driver's answer to a query is; nullptr if none.
-const Row* recognise(const Query& query, void* function) {
-    const Row* wanted = row_for(query);
-    if (wanted != nullptr && device::driver_address(entry_of(*wanted)) == function) return wanted;
-    for (const Row& row : kRows) {
-        if (device::driver_address(entry_of(row)) == function) return &row;
+// The driver's functions and the rows they are of, sorted by both. Built when the first one is looked up, as
+// a library's start asks for hundreds.
+struct Known {
+    const void* function;
+    std::uint16_t row;
+    auto operator<=>(const Known&) const = default;
+};
+struct KnownFunctions {
+    KnownFunctions() {
+        for (std::uint16_t i = 0; i < kRowCount; ++i) {
+            const void* function = device::driver_address(static_cast<Entry>(i));
+            if (function != nullptr) known[count++] = {function, i};
+        }
+        std::sort(known.begin(), known.begin() + count);
     }
+    std::array<Known, kRowCount> known{};
+    std::size_t count = 0;
+};
+
+std::span<const Known> rows_of(const void* function) {
+    static const KnownFunctions all;
+    const auto end = all.known.begin() + all.count;
+    const auto first = std::lower_bound(all.known.begin(), end, Known{function, 0});
+    auto last = first;
+    while (last != end && last->function == function) ++last;
+    return {first, last};
+}
+
+// Which row the driver's answer to a query is; nullptr if none.
+const Row* recognise(const Query& query, const void* function) {
+    const std::span<const Known> rows = rows_of(function);
+    if (rows.size() == 1) return &kRows[rows[0].row];
+    const Row* wanted = row_for(query);
+    for (const Known& each : rows) {
+        if (&kRows[each.row] == wanted) return wanted;
+    }
+    if (!rows.empty()) return &kRows[rows[0].row];
     // A pointer that the driver exports under no name of the table. It has the wanted row's ABI if the driver
     // gives the same one for the version that introduced that ABI, and one newer than the table otherwise.
     if (wanted == nullptr) return nullptr;
