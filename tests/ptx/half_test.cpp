@@ -275,5 +275,10 @@ TEST_CASE("conversions of halves") {
     }
 }
 
+TEST_CASE("a bf16 becomes the upper half of an f32, NaN or not") {
+    check_instructions(
+        {{"cvt.f32.bf16 %d, %a;", Type::F32, {Type::Bf16}, [](const Bits* o) { return o[0] << 16; }}}, true);
+}
+
 }  // namespace
 }  // namespace simcuda::testing

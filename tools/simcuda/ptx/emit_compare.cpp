@@ -216,6 +216,8 @@ std::string FunctionEmitter::convert(const Instruction& instruction, Type to, Ty
         if (instruction.has("sat")) result = fmt::format("sc_sat_{}({})", name_of(to), result);
         return result;
     }
+    if (from == Type::Bf16 && to == Type::F32 && instruction.modifiers.empty())
+        return fmt::format("sc_f32((u32){} << 16)", value);
     // From a float: halves are computed with as doubles, which hold them exactly.
     std::string source = value;
     if (ftz && from == Type::F32) source = fmt::format("sc_ftz_f32({})", source);

@@ -33,6 +33,8 @@ std::vector<bool> computed_f32_registers(const Function& function) {
     for_each_instruction(function, [&](const Instruction& instruction) {
         if (instruction.operands.empty() || !is_register(instruction.operands[0])) return;
         if (passes_on(instruction) || is_memory(instruction) || instruction.opcode == "atom") return;
+        // A bf16 is the upper half of an f32, NaN or not.
+        if (instruction.opcode == "cvt" && instruction.types.back() == Type::Bf16) return;
         if (instruction.type() == Type::F32)
             computed[static_cast<std::size_t>(instruction.operands[0].reg)] = true;
     });
