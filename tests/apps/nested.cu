@@ -19,7 +19,8 @@ __global__ void divide(unsigned* values, unsigned n, unsigned* done) {
         return;
     }
     const unsigned half = threadIdx.x == 0 ? n / 2 : n - n / 2;
-    divide < < <1, half> 16384 ? 2 : 1 >>> (values + (threadIdx.x == 0 ? 0 : n / 2), half, done);
+    const unsigned parts = half > 16384 ? 2 : 1;
+    divide<<<1, parts>>>(values + (threadIdx.x == 0 ? 0 : n / 2), half, done);
 }
 
 __global__ void whole(unsigned* values, unsigned n, unsigned* done, unsigned* total) {
