@@ -447,10 +447,15 @@ void Session::unkeep(const Kept& kept) {
     state_->changed.notify_all();
 }
 
-bool Session::relieve(std::uint64_t bytes) {
+std::uint64_t Session::relieve(std::uint64_t bytes) {
     std::unique_lock lock(state_->mutex);
     begin_pressure(lock);
-    return mover_->relieve(bytes, lock) > 0;
+    return mover_->relieve(bytes, lock);
+}
+
+void Session::look_at_budget() {
+    std::unique_lock lock(state_->mutex);
+    refresh_budget(*state_, lock);
 }
 
 std::uint64_t Session::piece_bytes() const {

@@ -104,8 +104,10 @@ class Session {
     CUresult keep(std::span<const Need> needs, Kept& kept);
     void unkeep(const Kept& kept);
 
-    // Makes room for memory the app gets from the driver itself; true when some was made.
-    bool relieve(std::uint64_t bytes);
+    // Makes room for memory the app gets from the driver itself; the bytes given up.
+    std::uint64_t relieve(std::uint64_t bytes);
+    // Finds out what others have taken of the GPU since the last look.
+    void look_at_budget();
 
     // Largest number of bytes one copy should name at once, so that a buffer larger than the GPU is copied in
     // pieces.

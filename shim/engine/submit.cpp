@@ -43,12 +43,14 @@ void Admission::resume() {
     }
 }
 
-bool relieve() {
-    // The driver does not say how much it wanted.
-    constexpr std::uint64_t kRelief = 64ull << 20;
-    bool relieved = false;
-    for (Session* session : sessions()) relieved |= session->relieve(kRelief);
-    return relieved;
+std::uint64_t relieve(std::uint64_t bytes) {
+    std::uint64_t given = 0;
+    for (Session* session : sessions()) given += session->relieve(bytes);
+    return given;
+}
+
+void room_taken() {
+    for (Session* session : sessions()) session->look_at_budget();
 }
 
 CUresult keep(std::span<const Range> ranges, std::vector<KeptIn>& kept) {

@@ -77,22 +77,31 @@ void let_go(std::vector<KeptIn>& kept);
 // The same for as long as their buffers live.
 CUresult keep_for_good(std::span<const Range> ranges);
 
-// Makes room for memory that the driver was refused; true when some was made.
-bool relieve();
+// Makes room for memory that the driver was refused. Returns the bytes it gave up, on all GPUs together.
+std::uint64_t relieve(std::uint64_t bytes);
+// The driver has given out what was made room for: budgets are looked at again.
+void room_taken();
 
-// Calls `call` (which submits the work of `admissions`, if any, and returns its CUresult), again if the
-// driver was out of memory and room for it could be made.
+// Calls `call` (which submits the work of `admissions`, if any, and returns its CUresult), again as long as
+// the driver is out of memory and more room for it can be made.
 template <typename Call, typename Admissions = std::span<Admission>>
 CUresult call_with_room(Call&& call, Admissions&& admissions = {}) {
-    const CUresult status = call();
-    if (status != CUDA_ERROR_OUT_OF_MEMORY) return status;
-    for (Admission& admission : admissions) admission.suspend();
-    const bool relieved = relieve();
-    for (Admission& admission : admissions) admission.resume();
-    for (const Admission& admission : admissions) {
-        if (admission.status() != CUDA_SUCCESS) return admission.status();
+    CUresult status = call();
+    // The driver does not say how much it wants: twice as much each time, until there is no more to be had.
+    std::uint64_t wanted = 64ull << 20;
+    for (bool more = true; status == CUDA_ERROR_OUT_OF_MEMORY && more; wanted *= 2) {
+        for (Admission& admission : admissions) admission.suspend();
+        const std::uint64_t given = relieve(wanted);
+        for (Admission& admission : admissions) admission.resume();
+        for (const Admission& admission : admissions) {
+            if (admission.status() != CUDA_SUCCESS) return admission.status();
+        }
+        more = given >= wanted;
+        if (given == 0) break;
+        status = call();
+        if (status == CUDA_SUCCESS) room_taken();
     }
-    return relieved ? call() : status;
+    return status;
 }
 
 // Calls `call`, which submits work to `stream`, without a look at what it reaches, if nothing moves anywhere;

@@ -106,3 +106,29 @@ FAMILY_TEST("pools: a limit is the driver's to hold") {
     OK(cuMemFreeAsync, first, nullptr);
     OK(cuMemPoolDestroy, pool);
 }
+
+// The driver does not say how much it lacks.
+BODY(a_large_request) {
+    const Gpu gpu;
+    constexpr std::size_t kLarge = 48 * kMiB, kAsked = 160 * kMiB;
+    std::vector<CUdeviceptr> buffers(4);
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        OK(cuMemAlloc_v2, &buffers[i], kLarge);
+        OK(cuMemsetD8_v2, buffers[i], static_cast<unsigned char>(i + 1), kLarge);
+    }
+    const CUmemoryPool pool = own_pool(gpu, kAsked);
+    CUdeviceptr asked = 0;
+    OK(cuMemAllocFromPoolAsync, &asked, kAsked, pool, nullptr);
+    OK(cuMemsetD8Async, asked, 99, kAsked, nullptr);
+    std::vector<std::uint8_t> out(kLarge);
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        OK(cuMemcpyDtoH_v2, out.data(), buffers[i], kLarge);
+        EXPECT(out == std::vector<std::uint8_t>(kLarge, static_cast<std::uint8_t>(i + 1)));
+    }
+    OK(cuMemFreeAsync, asked, nullptr);
+    OK(cuCtxSynchronize);
+}
+
+TEST_CASE("pools: room is made for what the driver is asked for, however much it is") {
+    run_both("a_large_request", Driver::Simulated, {{"SIMCUDA_MEMORY", "208M"}});
+}
