@@ -5,12 +5,13 @@
 #include "check.h"
 
 // Name, and largest documented errors in units in the last place, double and float.
-#define FUNCTIONS(F)                                                                                        \
-    F(sin, 2, 2)                                                                                            \
-    F(cos, 2, 2) F(tan, 2, 4) F(exp, 1, 2) F(exp2, 1, 2) F(expm1, 1, 1) F(log, 1, 1) F(log2, 1, 1)          \
-        F(log10, 1, 2) F(log1p, 1, 1) F(cbrt, 1, 1) F(sqrt, 0, 0) F(sinh, 2, 3) F(cosh, 1, 2) F(tanh, 1, 2) \
-            F(asinh, 3, 3) F(acosh, 3, 4) F(atanh, 2, 3) F(asin, 2, 2) F(acos, 2, 2) F(atan, 2, 2)          \
-                F(erf, 2, 2) F(erfc, 5, 4) F(tgamma, 10, 5) F(rint, 0, 0) F(floor, 0, 0) F(logb, 0, 0)
+// clang-format off
+#define FUNCTIONS(F) \
+    F(sin, 2, 2)   F(cos, 2, 2)   F(tan, 2, 4)   F(exp, 1, 2)   F(exp2, 1, 2)  F(expm1, 1, 1)  F(log, 1, 1) \
+    F(log2, 1, 1)  F(log10, 1, 2) F(log1p, 1, 1) F(cbrt, 1, 1)  F(sqrt, 0, 0)  F(sinh, 2, 3)   F(cosh, 1, 2) \
+    F(tanh, 1, 2)  F(asinh, 3, 3) F(acosh, 3, 4) F(atanh, 2, 3) F(asin, 2, 2)  F(acos, 2, 2)   F(atan, 2, 2) \
+    F(erf, 2, 2)   F(erfc, 5, 4)  F(tgamma, 10, 5) F(rint, 0, 0) F(floor, 0, 0) F(logb, 0, 0)
+// clang-format on
 
 #define WRAPPER(name, ulps, float_ulps)                       \
     __host__ __device__ inline float single_##name(float x) { \

@@ -27,7 +27,8 @@ __global__ void triad(const float* a, const float* b, float* c, unsigned n) {
 __global__ void reduction(const float* values, float* sum, unsigned n) {
     __shared__ float partial[32];
     float mine = 0;
-    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) mine += values[i];
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        mine += values[i];
     for (unsigned offset = 16; offset > 0; offset /= 2) mine += __shfl_down_sync(~0u, mine, offset);
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = mine;
     __syncthreads();
