@@ -24,13 +24,15 @@ MARK = "RESULT "
 class Variant:
     """A program with options and settings of its framework. Nothing of these is set unless it is named here."""
 
-    def __init__(self, name, script, arguments=(), environment=None, processes=1, known_limit=None, caches=False):
+    def __init__(self, name, script, arguments=(), environment=None, processes=1, known_limit=None, caches=False,
+                 simulated=False):
         self.name = name
         self.script = script
         self.arguments = list(arguments)
         self.environment = environment or {}
         self.processes = processes
         self.known_limit = known_limit  # why it may fail under the shim, as docs/limits.md says
+        self.simulated = simulated  # runs on the simulated GPU too, having no kernels
         self.caches = caches  # gives back what it caches when an allocation fails: LMS_SOFT_LIMIT is for it
 
 
@@ -40,6 +42,9 @@ def torch_allocator(setting):
 
 OWN_MEMORY = "memory that a program maps itself is not managed"
 VARIANTS = [
+    Variant("torch, memory alone", "torch_memory.py", caches=True, simulated=True),
+    Variant("torch, memory alone, cudaMallocAsync", "torch_memory.py", environment=torch_allocator("backend:cudaMallocAsync"),
+            simulated=True),
     Variant("torch", "torch_train.py", caches=True),
     Variant("torch, cudaMallocAsync", "torch_train.py", environment=torch_allocator("backend:cudaMallocAsync")),
     Variant("torch, expandable segments", "torch_train.py", environment=torch_allocator("expandable_segments:True"),
@@ -276,7 +281,7 @@ class Frameworks:
             if missing is not None:
                 self.note(f"not run: {variant.name}: {missing}")
                 continue
-            if self.options.on_cpu:
+            if self.options.on_cpu and not variant.simulated:
                 self.check_on_cpu(variant)
             else:
                 self.check(variant)
@@ -327,6 +332,8 @@ def main():
         return harness.fail("gpu-frameworks", why)
     session.base["PYTHONDONTWRITEBYTECODE"] = "1"
     if options.on_cpu:
+        options.mib, options.steps = min(options.mib, 256), min(options.steps, 6)
+        options.repeats = 1
         session.base["PYTHONPATH"] = os.path.join(harness.ROOT, "tests", "gpu", "on_cpu")
     frameworks = Frameworks(options, session)
     frameworks.check_all()

@@ -108,6 +108,8 @@ if script.startswith("jax"):
 elif script.startswith("cupy"):
     with contextlib.suppress(ImportError):
         cupy_of_numpy()
+elif script == "torch_memory.py":
+    pass  # runs on the simulated GPU itself
 elif script.startswith(("torch", "triton")) or script in ("", "-c"):
     with contextlib.suppress(ImportError):
         patch_torch()().__enter__()
