@@ -38,7 +38,8 @@ class Run:
 
     @property
     def moved(self):
-        return self.stats.get("fills", 0) + self.stats.get("evictions", 0) > 0
+        """Whether the GPU was too small: memory went to and fro, or was used where it lay on the host."""
+        return any(self.stats.get(key, 0) > 0 for key in ("fills", "evictions", "in_place_launches"))
 
     def ending(self):
         if self.status is None:
