@@ -34,9 +34,13 @@ Run run_shimmed(const std::vector<std::string>& arguments, const std::string& me
     environment["LD_PRELOAD"] = support::build_dir() + "/liblmsshim.so";
     environment["LMS_STATS"] = support::scratch_file("stats.json");
     environment.emplace("LMS_THRESHOLD", "16K");
+    environment["SIMCUDA_REPORT"] = support::scratch_file("report.json");
     Run run{support::run(command(arguments), environment), {}};
     const auto json = nlohmann::json::parse(support::read_file(environment["LMS_STATS"]), nullptr, false);
     if (json.is_object()) run.stats = json.get<std::map<std::string, std::uint64_t>>();
+    const auto report =
+        nlohmann::json::parse(support::read_file(environment["SIMCUDA_REPORT"]), nullptr, false);
+    if (report.is_object()) run.violations = report.at("violation_count");
     return run;
 }
 

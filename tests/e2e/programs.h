@@ -12,9 +12,10 @@ namespace e2e {
 
 using Environment = std::map<std::string, std::string>;
 
-// A run under the shim, and what LMS_STATS says of it.
+// A run under the shim, what LMS_STATS says of it, and how often the simulated driver saw a rule broken.
 struct Run : support::Result {
     std::map<std::string, std::uint64_t> stats;
+    std::uint64_t violations = 0;
 };
 
 // Runs build/apps/<arguments[0]> on a simulated GPU of `memory` ("8M"), without the shim.
