@@ -67,6 +67,7 @@ struct Allocation {
     std::uint64_t bytes = 0;        // of its chunks: what was asked, rounded up to granularity
     std::uint64_t asked_bytes = 0;  // what the app asked for
     std::vector<ChunkId> chunks;
+    std::uint64_t serial = 0;  // tells it from all other buffers, those revived from it too
     bool live = false;
     // Freed in stream order: nobody will read its contents again, but the free has not been reached yet.
     bool dead = false;

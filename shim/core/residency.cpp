@@ -53,6 +53,7 @@ AllocationId Residency::add(Address address, std::uint64_t asked_bytes,
     allocation.address = address;
     allocation.asked_bytes = asked_bytes;
     allocation.live = true;
+    allocation.serial = ++serials_;
     for (const std::uint64_t bytes : chunk_bytes) {
         const ChunkId chunk_id = take_slot(chunks_, free_chunks_);
         Chunk& chunk = chunks_[chunk_id];
@@ -96,6 +97,7 @@ bool Residency::remove(AllocationId id) {
 
 void Residency::revive(AllocationId id, std::uint64_t asked_bytes) {
     allocations_[id].dead = false;
+    allocations_[id].serial = ++serials_;
     allocations_[id].asked_bytes = asked_bytes;
 }
 

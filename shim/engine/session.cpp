@@ -270,8 +270,8 @@ std::optional<Buffer> Session::buffer_at(core::Address address) {
     const std::lock_guard lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return std::nullopt;
-    return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).asked_bytes,
-                  state_->owners[*id]};
+    const core::Allocation& buffer = state_->residency.allocation(*id);
+    return Buffer{buffer.address, buffer.asked_bytes, state_->owners[*id], buffer.serial};
 }
 
 std::optional<Buffer> Session::buffer_near(core::Address address) {

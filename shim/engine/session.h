@@ -43,7 +43,8 @@ struct Kept {
 struct Buffer {
     core::Address address;
     std::uint64_t bytes;
-    CUcontext owner;  // null: the GPU's
+    CUcontext owner;       // null: the GPU's
+    std::uint64_t id = 0;  // of this GPU's buffers, ever; where it is asked for
 };
 
 // Thread-safe. Calls return what the app is to get.

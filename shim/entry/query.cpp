@@ -51,6 +51,18 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
             return answer<std::size_t>(data, buffer.bytes);
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
             return answer<int>(data, engine::session_at(pointer)->device());
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: {
+            // The driver counts from 1, so these are never its own; libraries key what they register by them.
+            const auto device = static_cast<unsigned long long>(engine::session_at(pointer)->device());
+            return answer<unsigned long long>(data, 1ull << 62 | device << 48 | buffer.id);
+        }
+        case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+            return answer<CUdeviceptr>(data, buffer.address);
+        case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+            return answer<std::size_t>(data, buffer.bytes);
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+            return answer<CUmemAccess_flags>(data, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
             return answer<CUmemoryPool>(data, engine::pool_of(buffer.address));
         case CU_POINTER_ATTRIBUTE_CONTEXT:
