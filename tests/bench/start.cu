@@ -1,5 +1,6 @@
-// The start of a program that uses cuBLASLt: loads it and NVIDIA's runtime, and lets both look up the driver's
-// functions. On a driver that is not NVIDIA's their first calls end there. Ends with 1 if a library is missing.
+// The start of a program that uses cuBLASLt: loads it and NVIDIA's runtime, and lets both look up the
+// driver's functions. On a driver that is not NVIDIA's their first calls end there. Ends with 1 if a library
+// is missing.
 #include <dlfcn.h>
 
 #include <cstdio>
