@@ -145,6 +145,63 @@ SIM_TEST("graph memory: in a child graph that is moved, not in one that is copie
     OK(cuMemFree, p);
 }
 
+SIM_TEST("graph: a launch that is captured is a child graph, as the executable one is then", {}) {
+    const Gpu gpu;
+    const Kernels kernels;
+    CUdeviceptr p = 0;
+    OK(cuMemAlloc, &p, kBytes);
+    const CUgraph graph = create_graph();
+    CUgraphNode fill = nullptr, node = nullptr;
+    CUDA_MEMSET_NODE_PARAMS memset{p, 0, 1, 1, kBytes, 1};
+    OK(cuGraphAddMemsetNode, &fill, graph, nullptr, 0, &memset, gpu.context);
+    std::uint32_t count = kBytes / 4;
+    void* arguments[] = {&p, &p, &count};
+    CUDA_KERNEL_NODE_PARAMS kernel{};
+    kernel.func = kernels["increment"];
+    kernel.gridDimX = 8;
+    kernel.blockDimX = 128;
+    kernel.gridDimY = kernel.gridDimZ = kernel.blockDimY = kernel.blockDimZ = 1;
+    kernel.kernelParams = arguments;
+    OK(cuGraphAddKernelNode, &node, graph, &fill, 1, &kernel);
+    const CUgraphExec inner = instantiate(graph);
+    memset.value = 4;
+    OK(cuGraphExecMemsetNodeSetParams, inner, fill, &memset, gpu.context);
+
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    OK(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    OK(cuGraphLaunch, inner, stream);
+    LAUNCH(kernels["increment"], 8, 128, stream, p, p, count);
+    CUgraph captured = nullptr;
+    OK(cuStreamEndCapture, stream, &captured);
+    OK(cuGraphExecDestroy, inner);
+    CUgraphNode nodes[4] = {};
+    std::size_t found = 4;
+    OK(cuGraphGetNodes, captured, nodes, &found);
+    EXPECT(found == 2);
+    CUgraphNodeType type{};
+    OK(cuGraphNodeGetType, nodes[0], &type);
+    EXPECT(type == CU_GRAPH_NODE_TYPE_GRAPH);
+    CUgraph child = nullptr;
+    OK(cuGraphChildGraphNodeGetGraph, nodes[0], &child);
+    found = 4;
+    OK(cuGraphGetEdges, child, nullptr, nullptr, nullptr, &found);
+    EXPECT(found == 1);
+    const CUgraphExec outer = instantiate(captured);
+    for (int i = 0; i < 2; ++i) OK(cuGraphLaunch, outer, stream);
+    OK(cuStreamSynchronize, stream);
+    std::vector<std::uint8_t> expected(kBytes, 4);
+    for (std::size_t i = 0; i < kBytes; i += 4) expected[i] = 6;
+    EXPECT(read_back(p, kBytes) == expected);
+
+    // What cannot be held twice cannot be a child.
+    CUdeviceptr q = 0;
+    const CUgraphExec allocates = instantiate(allocating(q));
+    OK(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuGraphLaunch, allocates, stream);
+    OK(cuStreamEndCapture, stream, &captured);
+}
+
 SIM_TEST("conditional: which handles and sizes a node takes", {}) {
     const Gpu gpu;
     const CUgraph graph = create_graph(), other = create_graph();

@@ -5,6 +5,7 @@
 #include "tools/simcuda/driver/conditional.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/event.h"
+#include "tools/simcuda/driver/graph_capture.h"
 #include "tools/simcuda/driver/graph_exec.h"
 #include "tools/simcuda/driver/graph_params.h"
 
@@ -129,9 +130,12 @@ SIMCUDA_STREAM_API(cuGraphUpload, _ptsz, (CUgraphExec exec, CUstream stream), (e
 SIMCUDA_STREAM_API(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream handle), (exec, handle)) {
     return call(site.entry, [&](Context& context) {
         const auto stream = resolve(context, handle, site.per_thread);
-        // A capture would record the graph as a child of its own.
-        require(stream->capture == nullptr, CUDA_ERROR_NOT_SUPPORTED);
-        checked_exec(exec)->launch(*stream);
+        const auto graph = checked_exec(exec);
+        if (const auto capture = capture_of(*stream)) {
+            capture->record_graph(*stream, graph->as_child());
+        } else {
+            graph->launch(*stream);
+        }
         return CUDA_SUCCESS;
     });
 }

@@ -103,12 +103,22 @@ void GraphCapture::record(Stream& stream, Op op) {
     require_valid();
     if (std::holds_alternative<MarkerOp>(op)) return;  // of no consequence for a graph
     try {
-        Position& at = position(stream);
-        Node& node = graph->add(captured_work(std::move(op)), at.nodes, at.edges.data());
-        at = {{node.handle()}, {CUgraphEdgeData{}}};
+        append(stream, captured_work(std::move(op)));
     } catch (const Failure& failure) {
         invalidate(*this, failure.code);
     }
+}
+
+void GraphCapture::record_graph(Stream& stream, ChildNode child) {
+    std::lock_guard lock(capture_mutex());
+    require_valid();
+    append(stream, std::move(child));
+}
+
+void GraphCapture::append(Stream& stream, NodeWork work) {
+    Position& at = position(stream);
+    Node& node = graph->add(std::move(work), at.nodes, at.edges.data());
+    at = {{node.handle()}, {CUgraphEdgeData{}}};
 }
 
 void GraphCapture::record_event(Stream& stream, Event& event) {

@@ -29,6 +29,7 @@ class GraphCapture final : public Capture, public std::enable_shared_from_this<G
     GraphCapture(Stream& origin, CUstreamCaptureMode mode, const std::shared_ptr<Graph>& graph);
 
     void record(Stream& stream, Op op) override;
+    void record_graph(Stream& stream, ChildNode child);  // a launch of an executable graph
     void record_event(Stream& stream, Event& event) override;
 
     // What the next operation of the stream will depend on.
@@ -49,6 +50,7 @@ class GraphCapture final : public Capture, public std::enable_shared_from_this<G
     std::map<std::shared_ptr<Stream>, Position> streams;  // that take part
 
     Position& position(Stream& stream);
+    void append(Stream& stream, NodeWork work);
 
     // Throws Failure with CUDA_ERROR_STREAM_CAPTURE_INVALIDATED.
     void require_valid() const;

@@ -147,6 +147,16 @@ Op step_of(const ExecNode& node) {
     return node.conditional != nullptr ? Op{branch_of(node)} : node.op;
 }
 
+NodeWork work_of(const ExecNode& node) {
+    const bool other = node.allocates != nullptr || node.frees != nullptr || node.conditional != nullptr ||
+                       std::holds_alternative<SpawnOp>(node.op);
+    require(!other, CUDA_ERROR_NOT_SUPPORTED);
+    if (!node.enabled) return EmptyNode{};
+    if (node.record != nullptr) return EventRecordNode{node.record};
+    if (node.wait != nullptr) return EventWaitNode{node.wait};
+    return captured_work(node.op);
+}
+
 // Why one may not take over the parameters of the other; `at` is told which node.
 CUgraphExecUpdateResult compare(const std::vector<ExecNode>& before, const std::vector<ExecNode>& after,
                                 CUgraphNode& at) {
@@ -309,6 +319,18 @@ void GraphExec::launch(Stream& stream) {
         nodes_[i].record->captured.reset();
     }
     last_ = works.back();
+}
+
+ChildNode GraphExec::as_child() const {
+    ChildNode child{std::make_shared<Graph>()};
+    std::vector<CUgraphNode> made;
+    for (const ExecNode& node : nodes_) {
+        std::vector<CUgraphNode> after;
+        for (std::size_t index : node.after) after.push_back(made[index]);
+        made.push_back(child.graph->add(work_of(node), after).handle());
+    }
+    register_graph(child.graph);
+    return child;
 }
 
 ExecNode& GraphExec::node(CUgraphNode source) {

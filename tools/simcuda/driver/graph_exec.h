@@ -59,6 +59,10 @@ class GraphExec {
     // allocations.
     void launch(Stream& stream);
 
+    // What it does now, for a graph to hold; what its own child graphs do is laid out beside the rest. Throws
+    // Failure with CUDA_ERROR_NOT_SUPPORTED for graphs that allocate, branch or wait for values.
+    ChildNode as_child() const;
+
     // Throws Failure with CUDA_ERROR_INVALID_VALUE for a node the graph was not made of.
     ExecNode& node(CUgraphNode source);
 
