@@ -56,6 +56,30 @@ void one_device(int d, unsigned n, const std::vector<unsigned*>& buffers) {
     }
 }
 
+// Access from the first device to the second, and a copy in a stream.
+void peers(const std::vector<unsigned*>& first, const std::vector<unsigned*>& second, unsigned n) {
+    int can = 0, supported = 0;
+    CHECK(cudaDeviceCanAccessPeer(&can, 0, 1));
+    CHECK(cudaDeviceGetP2PAttribute(&supported, cudaDevP2PAttrAccessSupported, 0, 1));
+    CHECK_EQUAL(can, supported);
+    CHECK(cudaSetDevice(0));
+    CHECK_ERROR(cudaErrorInvalidDevice, cudaDeviceEnablePeerAccess(0, 0));
+    if (can) {
+        CHECK_ERROR(cudaErrorPeerAccessNotEnabled, cudaDeviceDisablePeerAccess(1));
+        CHECK(cudaDeviceEnablePeerAccess(1, 0));
+        CHECK_ERROR(cudaErrorPeerAccessAlreadyEnabled, cudaDeviceEnablePeerAccess(1, 0));
+    }
+    cudaStream_t stream;
+    CHECK(cudaStreamCreate(&stream));
+    fill<<<blocks_for(n), 256, 0, stream>>>(first[0], n, 77);
+    CHECK_LAUNCH();
+    CHECK(cudaMemcpyPeerAsync(second[0], 1, first[0], 0, n * sizeof(unsigned), stream));
+    CHECK(cudaStreamSynchronize(stream));
+    verify(second[0], n, 77, 10, "copied in a stream");
+    CHECK(cudaStreamDestroy(stream));
+    if (can) CHECK(cudaDeviceDisablePeerAccess(1));
+}
+
 void each_device(int devices, unsigned n) {
     const std::size_t bytes = n * sizeof(unsigned);
     std::vector<std::vector<unsigned*>> buffers(devices, std::vector<unsigned*>(kBuffers));
@@ -78,6 +102,7 @@ void each_device(int devices, unsigned n) {
         for (unsigned b = 0; b < kBuffers; ++b)
             verify(buffers[d + 1][b], n, seed_of(0, b), 10, "copied from its neighbour");
     }
+    if (devices > 1) peers(buffers[0], buffers[1], n);
     for (const auto& own : buffers)
         for (unsigned* buffer : own) CHECK(cudaFree(buffer));
 }

@@ -94,6 +94,60 @@ void temporary(unsigned n, cudaStream_t stream) {
     CHECK(cudaGraphDestroy(graph));
 }
 
+void count(void* data) {
+    ++*static_cast<unsigned*>(data);
+}
+
+// A box copied between pitched buffers, then a host function.
+void copies(cudaStream_t stream) {
+    constexpr std::size_t kWidth = 300, kHeight = 40;
+    unsigned char *from, *to;
+    std::size_t from_pitch, to_pitch;
+    CHECK(cudaMallocPitch(&from, &from_pitch, kWidth, kHeight));
+    CHECK(cudaMallocPitch(&to, &to_pitch, kWidth, kHeight));
+    std::vector<unsigned char> in(kWidth * kHeight), out(in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<unsigned char>(noise(i));
+    CHECK(cudaMemcpy2D(from, from_pitch, in.data(), kWidth, kWidth, kHeight, cudaMemcpyHostToDevice));
+    CHECK(cudaMemset2D(to, to_pitch, 0, kWidth, kHeight));
+    CHECK(cudaDeviceSynchronize());
+    cudaMemcpy3DParms box = {};
+    box.srcPtr = make_cudaPitchedPtr(from, from_pitch, kWidth, kHeight);
+    box.srcPos = make_cudaPos(10, 3, 0);
+    box.dstPtr = make_cudaPitchedPtr(to, to_pitch, kWidth, kHeight);
+    box.dstPos = make_cudaPos(20, 5, 0);
+    box.extent = make_cudaExtent(200, 30, 1);
+    box.kind = cudaMemcpyDeviceToDevice;
+    unsigned calls = 0;
+    cudaHostNodeParams host = {count, &calls};
+    cudaGraph_t graph;
+    CHECK(cudaGraphCreate(&graph, 0));
+    cudaGraphNode_t copy, called;
+    CHECK(cudaGraphAddMemcpyNode(&copy, graph, nullptr, 0, &box));
+    CHECK(cudaGraphAddHostNode(&called, graph, &copy, 1, &host));
+    host.fn = nullptr;
+    CHECK_ERROR(cudaErrorInvalidValue, cudaGraphAddHostNode(&called, graph, &copy, 1, &host));
+    cudaGraphExec_t exec;
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    if (calls != 2) FAIL("a host function ran %u times", calls);
+    CHECK(cudaMemcpy2D(out.data(), kWidth, to, to_pitch, kWidth, kHeight, cudaMemcpyDeviceToHost));
+    for (std::size_t y = 0; y < kHeight; ++y) {
+        for (std::size_t x = 0; x < kWidth; ++x) {
+            const bool copied = x >= 20 && x < 220 && y >= 5 && y < 35;
+            const unsigned char expected = copied ? in[(y - 2) * kWidth + x - 10] : 0;
+            if (out[y * kWidth + x] != expected) FAIL("row %zu, column %zu: %u", y, x, out[y * kWidth + x]);
+        }
+    }
+    box.extent.height = kHeight;  // beyond the buffer's end
+    CHECK_ERROR(cudaErrorInvalidValue, cudaGraphAddMemcpyNode(&copy, graph, nullptr, 0, &box));
+    CHECK(cudaGraphExecDestroy(exec));
+    CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaFree(from));
+    CHECK(cudaFree(to));
+}
+
 // Allocated by a capture and left to the program, which frees it.
 void left_over(unsigned n, cudaStream_t stream) {
     const std::size_t bytes = n * sizeof(unsigned);
@@ -255,6 +309,7 @@ int main(int argc, char** argv) {
     CHECK(cudaStreamCreate(&stream));
     temporary(n, stream);
     left_over(n, stream);
+    copies(stream);
     loops(stream);
     branches(stream);
     return succeed();

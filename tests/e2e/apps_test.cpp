@@ -36,6 +36,7 @@ const App kApps[] = {
     {"graphs", 16},
     {"half", 4},
     {"host_memory", 4},
+    {"launches", 8},
     {"libcudacxx", 4},
     {"malloc_async", 16},
     {"nested", 16},
@@ -60,7 +61,7 @@ const App kApps[] = {
 const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "runtime_calls", "textures"};
 
 // Those that have cases of their own.
-const std::string kOwnCases[] = {"caching", "hidden_pointers", "host_lists", "linked_list", "patterns"};
+const std::string kOwnCases[] = {"caching", "hidden_pointers", "host_lists", "ipc", "linked_list", "patterns"};
 
 std::string memory(double mib) {
     return std::to_string(static_cast<unsigned>(mib * 1024)) + "K";
@@ -174,4 +175,11 @@ TEST_CASE("apps: a bad setting gets one line and its default") {
     const Run run = run_shimmed({"vector_add", "16"}, "64M", {{"LMS_FRAC", "2"}});
     CHECK(run.status == 0);
     CHECK(run.err.find("lms: LMS_FRAC=2: expected a number from 0 to 1") != std::string::npos);
+}
+
+// What other processes are given has to stay where it is: below the threshold.
+TEST_CASE("apps: two processes share memory beside the shim") {
+    const Run run = run_shimmed({"ipc"}, "16M", {{"LMS_THRESHOLD", "2M"}});
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(run.out == "ok\n");
 }
