@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/kernels.h"
 
 namespace {
 
@@ -57,7 +57,14 @@ SIM_TEST("contexts are pushed and popped", {}) {
     CUstream stream = nullptr;
     OK(cuStreamCreate, &stream, 0);
     OK(cuCtxSetCurrent, gpu.context);
-    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuStreamSynchronize, stream);
+    // Kernels go to streams of their own context only; all else to any.
+    const Kernels kernels;
+    CUdeviceptr p = 0;
+    OK(cuMemAlloc, &p, 4);
+    EXPECT(launch(kernels["store"], 1, 1, stream, p, 1u) == CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuMemsetD8Async, p, 5, 4, stream);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(read_back(p, 4) == std::vector<std::uint8_t>(4, 5));
     OK(cuCtxDestroy, other);
     FAILS(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent, other);
     FAILS(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy,

@@ -14,7 +14,7 @@ namespace {
 CUresult launch(Site site, CUfunction function, const LaunchShape& shape, CUstream handle, void** parameters,
                 void** extra) {
     return call(site.entry, [&](Context& context) {
-        const auto stream = resolve(context, handle, site.per_thread);
+        const auto stream = launch_stream(context, handle, site.per_thread);
         submit(*stream, make_launch(context, function, shape, parameters, extra));
         return CUDA_SUCCESS;
     });
@@ -124,7 +124,7 @@ SIMCUDA_STREAM_API(cuLaunchKernelEx, _ptsz,
                                 {c.blockDimX, c.blockDimY, c.blockDimZ},
                                 c.sharedMemBytes,
                                 wish.cooperative};
-        const auto stream = resolve(context, c.hStream, site.per_thread);
+        const auto stream = launch_stream(context, c.hStream, site.per_thread);
         submit(*stream, make_launch(context, function, shape, parameters, extra));
         for (CUevent event : wish.record_after) record_event(*stream, *checked_event(event));
         return CUDA_SUCCESS;

@@ -47,7 +47,7 @@ CUresult launch(Entry entry, CUfunction function, int width, int height, CUstrea
         std::size_t bytes = prepared.parameters.size();
         void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(prepared.parameters.data()),
                          CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-        submit(*resolve(context, handle, false), make_launch(context, function, shape, nullptr, extra));
+        submit(*launch_stream(context, handle, false), make_launch(context, function, shape, nullptr, extra));
         return CUDA_SUCCESS;
     });
 }

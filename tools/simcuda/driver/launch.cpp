@@ -11,6 +11,7 @@
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/message.h"
+#include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {
 namespace {
@@ -89,6 +90,12 @@ std::vector<std::byte> pack_buffer(const ptx::Kernel& kernel, void* const* extra
 }
 
 }  // namespace
+
+std::shared_ptr<Stream> launch_stream(Context& context, CUstream handle, bool per_thread) {
+    auto stream = resolve(context, handle, per_thread);
+    require(&stream->context == &context, CUDA_ERROR_INVALID_CONTEXT);
+    return stream;
+}
 
 unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,
                                    std::size_t dynamic_shared_bytes) {

@@ -8,6 +8,7 @@
 namespace simcuda::driver {
 
 class Context;
+class Stream;
 
 struct LaunchShape {
     unsigned grid[3];
@@ -23,6 +24,9 @@ struct LaunchShape {
 // is named on stderr.
 KernelOp make_launch(Context& context, CUfunction function, const LaunchShape& shape, void* const* parameters,
                      void* const* extra);
+
+// The stream a kernel is given to; throws Failure with CUDA_ERROR_INVALID_CONTEXT for one of another context.
+std::shared_ptr<Stream> launch_stream(Context& context, CUstream handle, bool per_thread);
 
 // Blocks of this size that fit one multiprocessor at once.
 unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,

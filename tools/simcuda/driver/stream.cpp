@@ -76,7 +76,6 @@ std::shared_ptr<Stream> resolve(Context& context, CUstream handle, bool per_thre
     if (handle == CU_STREAM_PER_THREAD) return context.per_thread_stream();
     auto stream = handles().find(handle);
     require(stream != nullptr, CUDA_ERROR_INVALID_HANDLE);
-    require(&stream->context == &context, CUDA_ERROR_INVALID_CONTEXT);
     return stream;
 }
 

@@ -54,8 +54,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
     std::map<CUstreamAttrID, CUstreamAttrValue> attributes_;
 };
 
-// The stream a handle means: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD or a created one. Throws Failure:
-// CUDA_ERROR_INVALID_HANDLE, or CUDA_ERROR_INVALID_CONTEXT for the stream of another context's.
+// The stream a handle means: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD or a created one, which may be another
+// context's: all but kernels can be given to those. Throws Failure with CUDA_ERROR_INVALID_HANDLE.
 std::shared_ptr<Stream> resolve(Context& context, CUstream handle, bool per_thread);
 
 // Puts `op` behind what the stream has (and, by the legacy stream's rules, what other streams have) and
