@@ -177,9 +177,12 @@ Outcome evict(State& state, std::span<const ChunkId> victims, std::unique_lock<s
         static std::atomic<bool> said;
         if (log::once(said)) {
             log::warn(
-                "GPU memory is full: cold buffers move to host memory from here on ({} of {} stay resident)",
-                util::format_bytes(residency.device_bytes()),
-                util::format_bytes(residency.allocated_bytes()));
+                "GPU memory is full: cold buffers move to host memory from here on ({} of {} stay "
+                "resident){}",
+                util::format_bytes(residency.device_bytes()), util::format_bytes(residency.allocated_bytes()),
+                state.port.maps_host_memory()
+                    ? ""
+                    : "; kernels cannot reach them there, for this GPU does not map host memory");
         }
         return Outcome::Moved;
     }

@@ -1,12 +1,10 @@
 // All copies and sets, with managed sides that are on the GPU, out, and half out, and with memory that is not
 // managed, pinned and pageable. Every byte of all of them is looked at.
-#include <atomic>
 #include <cstring>
 #include <functional>
 #include <span>
-#include <thread>
 
-#include "tests/families/rig.h"
+#include "tests/families/gate.h"
 
 using namespace rig;
 
@@ -195,13 +193,6 @@ std::vector<Form> with_any(More... more) {
     return forms;
 }
 
-struct Gate {
-    std::atomic<bool> is_open{false};
-    static void wait(void* gate) {
-        while (!static_cast<Gate*>(gate)->is_open.load()) std::this_thread::yield();
-    }
-};
-
 }  // namespace
 
 FAMILY_TEST("copies: to the device from the host, any form and any sides") {
@@ -295,13 +286,13 @@ FAMILY_TEST("copies: the asynchronous ones stay so, whatever is out") {
     std::memcpy(in, pattern(kBuffer, 7).data(), kBuffer);
     for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
     Gate gate;
-    OK(cuLaunchHostFunc, stream, Gate::wait, &gate);
+    gate.hold_up(stream);
     OK(cuMemcpyHtoDAsync_v2, a.at(), in, kBuffer, stream);
     OK(cuMemcpyDtoDAsync_v2, b.at(), c.at(), kBuffer, stream);
     OK(cuMemsetD8Async, c.at(), 5, kBuffer, stream);
     OK(cuMemcpyDtoHAsync_v2, out, a.at(), kBuffer, stream);
     FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);
-    gate.is_open = true;
+    gate.open();
     OK(cuStreamSynchronize, stream);
     EXPECT(std::memcmp(out, pattern(kBuffer, 7).data(), kBuffer) == 0);
     EXPECT(a.holds(7));

@@ -2,126 +2,16 @@
 // destroyed while they run.
 #include <sys/mman.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
-#include "tests/families/rig.h"
+#include "tests/families/gate.h"
+#include "tests/families/graph_rig.h"
 
 using namespace rig;
 
 namespace {
-
-constexpr unsigned kWords = kBuffer / 4;
-
-CUstream new_stream() {
-    CUstream stream = nullptr;
-    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    return stream;
-}
-
-CUgraph new_graph() {
-    CUgraph graph = nullptr;
-    OK(cuGraphCreate, &graph, 0);
-    return graph;
-}
-
-CUgraphExec instantiate(CUgraph graph) {
-    CUgraphExec exec = nullptr;
-    OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
-    return exec;
-}
-
-void launch_and_wait(CUgraphExec exec, CUstream stream) {
-    OK(cuGraphLaunch, exec, stream);
-    OK(cuStreamSynchronize, stream);
-}
-
-// out[i] = in[i] + k, as a kernel node's parameters. Must stay where it is.
-struct Add {
-    Add(CUdeviceptr out_, CUdeviceptr in_, unsigned k_) : out(out_), in(in_), k(k_) {
-        params.func = kernel("add");
-        params.gridDimX = (kWords + 255) / 256;
-        params.gridDimY = params.gridDimZ = params.blockDimY = params.blockDimZ = 1;
-        params.blockDimX = 256;
-        params.kernelParams = arguments;
-    }
-    Add(const Add&) = delete;
-    Add& operator=(const Add&) = delete;
-
-    CUdeviceptr out;
-    CUdeviceptr in;
-    unsigned k;
-    unsigned n = kWords;
-    void* arguments[4] = {&out, &in, &k, &n};
-    CUDA_KERNEL_NODE_PARAMS params{};
-};
-
-CUgraphNode add_kernel(CUgraph graph, const CUDA_KERNEL_NODE_PARAMS& params, CUgraphNode after = nullptr) {
-    CUgraphNode node = nullptr;
-    OK(cuGraphAddKernelNode_v2, &node, graph, &after, after ? 1 : 0, &params);
-    return node;
-}
-
-CUDA_MEMCPY3D copy_of(CUdeviceptr to, CUdeviceptr from) {
-    CUDA_MEMCPY3D copy{};
-    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = from;
-    copy.dstDevice = to;
-    copy.WidthInBytes = kBuffer;
-    copy.Height = copy.Depth = 1;
-    return copy;
-}
-
-CUDA_MEMSET_NODE_PARAMS set_of(CUdeviceptr to, unsigned value) {
-    CUDA_MEMSET_NODE_PARAMS set{};
-    set.dst = to;
-    set.value = value;
-    set.elementSize = 1;
-    set.width = kBuffer;
-    set.height = 1;
-    return set;
-}
-
-CUgraphNode add_copy(CUgraph graph, const CUDA_MEMCPY3D& copy, const Gpu& gpu, CUgraphNode after = nullptr) {
-    CUgraphNode node = nullptr;
-    OK(cuGraphAddMemcpyNode, &node, graph, &after, after ? 1 : 0, &copy, gpu.context);
-    return node;
-}
-
-CUgraphNode add_set(CUgraph graph, const CUDA_MEMSET_NODE_PARAMS& set, const Gpu& gpu,
-                    CUgraphNode after = nullptr) {
-    CUgraphNode node = nullptr;
-    OK(cuGraphAddMemsetNode, &node, graph, &after, after ? 1 : 0, &set, gpu.context);
-    return node;
-}
-
-// Holds up what follows it until it is opened.
-struct Gate {
-    std::atomic<bool> is_open{false};
-    static void wait(void* gate) {
-        while (!static_cast<Gate*>(gate)->is_open.load()) std::this_thread::yield();
-    }
-    CUgraphNode add_to(CUgraph graph) {
-        CUDA_HOST_NODE_PARAMS params{wait, this};
-        CUgraphNode node = nullptr;
-        OK(cuGraphAddHostNode, &node, graph, nullptr, 0, &params);
-        return node;
-    }
-    void hold_up(CUstream stream) { OK(cuLaunchHostFunc, stream, wait, this); }
-    void open() { is_open = true; }
-};
-
-std::vector<std::uint8_t> plus(std::vector<std::uint8_t> data, unsigned k) {
-    for (std::size_t at = 0; at < data.size(); at += 4) {
-        unsigned word;
-        std::memcpy(&word, data.data() + at, 4);
-        word += k;
-        std::memcpy(data.data() + at, &word, 4);
-    }
-    return data;
-}
 
 std::vector<std::uint8_t> all(std::uint8_t value) {
     return std::vector<std::uint8_t>(kBuffer, value);
@@ -239,6 +129,38 @@ FAMILY_TEST("graphs: what the kernels of a graph name is brought in before it is
         EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
         EXPECT(c.read() == plus(pattern(kBuffer, 1), 2));
     }
+}
+
+FAMILY_TEST("graphs: the bodies of conditional nodes are brought in and kept like the rest") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    const CUgraph graph = new_graph();
+    CUgraphNodeParams branch{};
+    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    branch.conditional.size = 1;
+    branch.conditional.ctx = gpu.context;
+    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, 1,
+       CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddNode_v2, &node, graph, nullptr, nullptr, 0, &branch);
+    const Add sum(b.at(), a.at(), 1);
+    const CUgraph body = branch.conditional.phGraph_out[0];
+    add_copy(body, copy_of(c.at(), b.at()), gpu, add_kernel(body, sum.params));
+    Crowd crowd;
+    for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
+    const CUgraphExec exec = instantiate(graph);
+    crowd.press();
+    EXPECT(b.resident());
+    EXPECT(c.resident());
+    crowd.evict(a);
+    launch_and_wait(exec, stream);
+    EXPECT(a.resident());
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
+    EXPECT(c.read() == plus(pattern(kBuffer, 1), 1));
 }
 
 FAMILY_TEST("graphs: executable nodes changed to buffers that are out, again and again") {
@@ -422,39 +344,4 @@ FAMILY_TEST("graphs: a switched-off copy's host memory may be gone") {
     munmap(host, kBuffer);
     launch_and_wait(exec, stream);
     EXPECT(a.holds(1));
-}
-
-// What a kernel on the GPU may have given such a node cannot be seen.
-BODY(device_updatable_node) {
-    const Gpu gpu;
-    const CUstream stream = new_stream();
-    const CUstream other = new_stream();
-    const Buffer a(kBuffer, 1);
-    const Buffer b(kBuffer, 2);
-    const Buffer c(kBuffer, 3);
-    Crowd crowd;
-    for (const int updatable : {0, 1}) {
-        Gate gate;
-        const Add sum(b.at(), a.at(), 1);
-        const CUgraph graph = new_graph();
-        const CUgraphNode node = add_kernel(graph, sum.params, gate.add_to(graph));
-        CUkernelNodeAttrValue value{};
-        value.deviceUpdatableKernelNode.deviceUpdatable = updatable;
-        OK(cuGraphKernelNodeSetAttribute, node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value);
-        const CUgraphExec exec = instantiate(graph);
-        crowd.evict(c);
-        OK(cuGraphLaunch, exec, stream);
-        EXPECT(launch("add", kWords, other, c.at(), c.at(), 1u, kWords) == CUDA_SUCCESS);
-        OK(cuStreamSynchronize, other);
-        EXPECT(updatable ? c.evicted() : c.resident());
-        gate.open();
-        OK(cuStreamSynchronize, stream);
-        EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
-    }
-    EXPECT(c.read() == plus(pattern(kBuffer, 3), 2));
-}
-
-TEST_CASE("graphs: while one with device-updatable nodes runs nothing moves") {
-    CHECK(rig::run("device_updatable_node", rig::Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}}).failures ==
-          "");
 }

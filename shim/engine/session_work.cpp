@@ -1,0 +1,137 @@
+// Work between its being announced and its being submitted, and what is kept on the device for longer.
+#include <algorithm>
+#include <chrono>
+
+#include "shim/engine/release.h"
+#include "shim/engine/session.h"
+#include "shim/trace/writer.h"
+
+namespace lms::engine {
+
+using core::ChunkId;
+
+namespace {
+
+// The launch as the trace has it: every buffer it names, once.
+void note_launch(const State& state, const Work& work, const Hold& hold) {
+    trace::Writer* writer = trace::writer();
+    if (!writer) return;
+    std::vector<std::uint32_t> buffers;
+    for (const auto* chunks : {&hold.pinned, &hold.in_place}) {
+        for (const ChunkId id : *chunks) buffers.push_back(state.residency.chunk(id).allocation);
+    }
+    std::sort(buffers.begin(), buffers.end());
+    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+    writer->write(trace::Launch{state.device, work.label, reinterpret_cast<std::uint64_t>(work.stream),
+                                buffers, work.begin_ns, trace::now_ns()});
+}
+
+}  // namespace
+
+CUresult Session::acquire(Work& work, Hold& hold) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const bool opaque = work.opaque || state.settings.safety == Safety::Strict;
+    hold.opaque = opaque && state.settings.safety != Safety::Args;
+    CUresult status = mover_->bring_in(work.needs, hold, lock);
+    if (status != CUDA_SUCCESS) return status;
+    ++state.holders;
+    status = announce(work, hold, lock);
+    if (status != CUDA_SUCCESS) submitted(work, hold);
+    return status;
+}
+
+// The work is about to be submitted: from here on nothing moves that it may reach, and its stream waits for
+// what has just come in. Drops `lock`.
+CUresult Session::announce(const Work& work, const Hold& hold, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    std::vector<ChunkId> await;
+    if (hold.opaque) {
+        state.changed.wait(lock, [&] { return state.remapping == 0; });
+        cancel_evictions(state);
+        ++state.opaque_pending;
+        await = state.filling;
+    } else {
+        for (const ChunkId id : hold.pinned) {
+            if (state.residency.chunk(id).state == core::State::Filling) await.push_back(id);
+        }
+    }
+    // Fills run in order on one stream, so the latest one stands for all.
+    core::Use latest{};
+    for (const ChunkId id : await) {
+        if (state.backing[id].fill.position >= latest.position) latest = state.backing[id].fill;
+    }
+    const FencePtr fence = await.empty() ? nullptr : state.fences.fence_of(latest);
+    lock.unlock();
+    return fence ? port_->wait_in_stream(work.stream, fence->event()) : CUDA_SUCCESS;
+}
+
+void Session::suspend(const Hold& hold) {
+    const std::lock_guard lock(state_->mutex);
+    if (hold.opaque) --state_->opaque_pending;
+    --state_->holders;
+    state_->changed.notify_all();
+}
+
+CUresult Session::resume(const Work& work, const Hold& hold) {
+    std::unique_lock lock(state_->mutex);
+    ++state_->holders;
+    return announce(work, hold, lock);
+}
+
+void Session::submitted(const Work& work, const Hold& hold) {
+    State& state = *state_;
+    const bool used = !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque;
+    FencePtr fence;
+    if (used) {
+        fence = state.fences.record(work.stream);
+        // Without a fence nobody could tell when the work ends: wait for it here.
+        if (!fence) port_->synchronize();
+    }
+    std::unique_lock lock(state.mutex);
+    if (fence) {
+        const core::Use use = state.fences.add(fence);
+        for (const ChunkId id : hold.pinned) state.residency.use(id, use);
+        for (const ChunkId id : hold.in_place) state.residency.use(id, use);
+        if (hold.opaque) core::record_use(state.opaque_uses, use, state.residency.timelines);
+    }
+    if (hold.opaque) --state.opaque_pending;
+    --state.holders;
+    if (!work.label.empty()) note_launch(state, work, hold);
+    let_go(state, hold);
+    // Keeps the list of fences short where nothing moves and nobody else looks.
+    constexpr std::size_t kManyFences = 256;
+    if (state.fences.pending() > kManyFences) settle(state, lock);
+}
+
+CUresult Session::keep(std::span<const Need> needs, Kept& kept) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    Hold hold;
+    CUresult status = mover_->bring_in(needs, hold, lock);
+    if (status != CUDA_SUCCESS) return status;
+    const auto filling = [&] {
+        return std::any_of(hold.pinned.begin(), hold.pinned.end(), [&](ChunkId id) {
+            return state.residency.chunk(id).state == core::State::Filling;
+        });
+    };
+    while (filling()) {
+        state.changed.wait_for(lock, std::chrono::milliseconds(1));
+        settle(state, lock);
+    }
+    if (hold.in_place.empty()) {
+        for (const ChunkId id : hold.pinned) kept.chunks.push_back({id, state.residency.keep(id)});
+    } else {
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    let_go(state, hold);
+    return status;
+}
+
+void Session::unkeep(const Kept& kept) {
+    const std::lock_guard lock(state_->mutex);
+    for (const Kept::One& one : kept.chunks) state_->residency.unkeep(one.chunk, one.serial);
+    state_->changed.notify_all();
+}
+
+}  // namespace lms::engine

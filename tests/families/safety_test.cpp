@@ -1,0 +1,85 @@
+// LMS_SAFETY: what moves beside unfinished work, and what is said where memory cannot stay addressable.
+#include "tests/families/gate.h"
+#include "tests/families/graph_rig.h"
+
+using namespace rig;
+
+namespace {
+
+// Work that never ends, and others that need what is out: whether that moves.
+void beside_endless_work(int device_updatable, bool moves) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const CUstream other = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    Crowd crowd;
+    Gate gate;
+    const Add sum(b.at(), a.at(), 1);
+    const CUgraph graph = new_graph();
+    const CUgraphNode node = add_kernel(graph, sum.params, gate.add_to(graph));
+    CUkernelNodeAttrValue value{};
+    value.deviceUpdatableKernelNode.deviceUpdatable = device_updatable;
+    OK(cuGraphKernelNodeSetAttribute, node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value);
+    const CUgraphExec exec = instantiate(graph);
+    crowd.evict(c);
+    OK(cuGraphLaunch, exec, stream);
+    EXPECT(launch("add", kWords, other, c.at(), c.at(), 1u, kWords) == CUDA_SUCCESS);
+    OK(cuStreamSynchronize, other);
+    EXPECT(moves ? c.resident() : c.evicted());
+    EXPECT(c.read() == plus(pattern(kBuffer, 3), 1));
+    FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);
+    gate.open();
+    OK(cuStreamSynchronize, stream);
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
+    crowd.evict(b);
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
+}
+
+}  // namespace
+
+BODY(endless_graph) {
+    beside_endless_work(0, true);
+}
+BODY(endless_graph_strict) {
+    beside_endless_work(0, false);
+}
+// What a kernel on the GPU may have given such a node cannot be seen.
+BODY(endless_updatable_graph) {
+    beside_endless_work(1, false);
+}
+BODY(endless_updatable_graph_args) {
+    beside_endless_work(1, true);
+}
+
+TEST_CASE("safety: what moves beside work that never ends, at each level") {
+    const auto check = [](const char* body, const char* level) {
+        CAPTURE(body);
+        CHECK(rig::run(body, rig::Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}, {"LMS_SAFETY", level}})
+                  .failures == "");
+    };
+    check("endless_graph", "args");
+    check("endless_graph", "opaque");
+    check("endless_graph_strict", "strict");
+    check("endless_updatable_graph_args", "args");
+    check("endless_updatable_graph", "opaque");
+    check("endless_updatable_graph", "strict");
+}
+
+BODY(evicts) {
+    const Gpu gpu;
+    Crowd crowd;
+    crowd.press();
+}
+
+TEST_CASE("safety: where the GPU maps no host memory, the shim says so once") {
+    for (const char* host_mapping : {"1", "0"}) {
+        const std::string err =
+            rig::run("evicts", rig::Driver::Simulated, {{"SIMCUDA_HOST_VMM", host_mapping}}).err;
+        const auto first = err.find("does not map host memory");
+        CHECK((first != std::string::npos) == (host_mapping[0] == '0'));
+        if (first != std::string::npos)
+            CHECK(err.find("does not map host memory", first + 1) == std::string::npos);
+    }
+}
