@@ -33,6 +33,13 @@ for memory in 12M:1.5x 9M:2x 6M:3x; do
     time=$(shimmed "${memory%:*}" layers 16 1 7)
     row "the same at ${memory#*:} of the GPU, ms" "$in_memory" "$time" "$(ratio "$time" "$in_memory")"
 done
+# A level of safety costs what it keeps from overlapping.
+for level in args opaque strict; do
+    export LMS_SAFETY=$level
+    time=$(shimmed 9M layers 16 1 7)
+    row "the same at 2x, LMS_SAFETY=$level, ms" "$in_memory" "$time" "$(ratio "$time" "$in_memory")"
+done
+unset LMS_SAFETY
 
 if command -v valgrind >/dev/null 2>&1; then
     instructions() {
