@@ -60,8 +60,8 @@ const App kApps[] = {
 const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "launches", "runtime_calls", "textures"};
 
 // Those that have cases of their own.
-const std::string kOwnCases[] = {"caching",    "hidden_pointers", "host_lists",
-                                 "ipc",        "linked_list",     "patterns"};
+const std::string kOwnCases[] = {"caching", "hidden_pointers", "host_lists",
+                                 "ipc",     "linked_list",     "patterns"};
 
 std::string memory(double mib) {
     return std::to_string(static_cast<unsigned>(mib * 1024)) + "K";
