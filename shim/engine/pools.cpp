@@ -55,6 +55,15 @@ bool pool_is_managed(CUmemoryPool pool, CUdevice device) {
     return it != registry().managed.end() && it->second == device;
 }
 
+std::optional<CUdevice> device_of_pool(CUmemoryPool pool) {
+    int count = 0;
+    if (device::driver().cuDeviceGetCount(&count) != CUDA_SUCCESS) return std::nullopt;
+    for (CUdevice device = 0; device < count; ++device) {
+        if (pool_is_managed(pool, device)) return device;
+    }
+    return std::nullopt;
+}
+
 void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes) {
     note_given_back(address);  // by the end of its context, which nobody told
     const std::lock_guard lock(registry().mutex);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "shim/core/chunk.h"
 #include "shim/device/cuda_api.h"
@@ -19,6 +20,9 @@ void forget_pool(CUmemoryPool pool);
 // Whether memory of `pool` can be managed where `device` is the current context's: the device's default pool,
 // and those the app created for it without a limit and not for other processes.
 bool pool_is_managed(CUmemoryPool pool, CUdevice device);
+
+// The device whose pool it is, if it is one whose memory can be managed.
+std::optional<CUdevice> device_of_pool(CUmemoryPool pool);
 
 // `bytes` at `address` were taken from `pool`; memory is given back wherever it is from.
 void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes);

@@ -1,7 +1,10 @@
 // Memory pools: created, destroyed and asked.
 #include "shim/engine/pools.h"
 
+#include <span>
+
 #include "shim/device/driver_table.h"
+#include "shim/engine/sessions.h"
 #include "shim/engine/submit.h"
 #include "shim/entry/guard.h"
 
@@ -21,6 +24,24 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     return entry::guarded([&]() -> CUresult {
         const CUresult status = driver().cuMemPoolDestroy(pool);
         if (status == CUDA_SUCCESS) engine::forget_pool(pool);
+        return status;
+    });
+}
+
+// Managed memory has no pool in the driver: other GPUs are given access to all of the pool's GPU.
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
+    return entry::guarded([&]() -> CUresult {
+        const CUresult status = driver().cuMemPoolSetAccess(pool, map, count);
+        if (status != CUDA_SUCCESS) return status;
+        const auto owner = engine::device_of_pool(pool);
+        for (const CUmemAccessDesc& access : std::span(map, owner ? count : 0)) {
+            if (access.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || access.location.id == *owner ||
+                access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+                continue;
+            }
+            const CUresult admitted = engine::admit_peer(*owner, access.location.id);
+            if (admitted != CUDA_SUCCESS) return admitted;
+        }
         return status;
     });
 }

@@ -184,3 +184,24 @@ BODY(devices_peer_access) {
 TEST_CASE("devices: with peer access a kernel uses the other's buffers, wherever they are") {
     run_both("devices_peer_access", Driver::Simulated, kTwo);
 }
+
+BODY(devices_pool_access) {
+    const Pair pair;
+    pair.use(0);
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    pair.use(1);
+    EXPECT(!reached_by_1(a));
+    CUmemoryPool pool = nullptr;
+    OK(cuDeviceGetDefaultMemPool, &pool, 0);
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    OK(cuMemPoolSetAccess, pool, &access, 1);
+    EXPECT(reached_by_1(a));
+    pair.use(0);
+    crowd.evict(a);
+    EXPECT(reached_by_1(a));
+}
+
+TEST_CASE("devices: access to a GPU's pool is access to its buffers") {
+    run_both("devices_pool_access", Driver::Simulated, kTwo);
+}
