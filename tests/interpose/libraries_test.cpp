@@ -219,7 +219,8 @@ TEST_CASE("NVIDIA's libraries get every hooked function from the shim") {
 }
 
 TEST_CASE(
-    "peers: programs with NVIDIA's runtime inside, static and shared, get every hooked function from the shim") {
+    "peers: programs with NVIDIA's runtime inside, static and shared, get every hooked function from the "
+    "shim") {
     for (const char* name : {"runtime_static", "runtime_shared"}) {
         CAPTURE(name);
         probe::Environment environment = probe::with(probe::preloaded(), {{"LMS_LOG", "debug"}});
