@@ -41,10 +41,15 @@ FAMILY_TEST("hints: a prefetch to the GPU brings in, one to the host is taken, c
     brings_in([&] { OK(cuMemPrefetchAsync_ptsz, a.at(), kBuffer, gpu.device, nullptr); });
     brings_in([&] { OK(cuMemPrefetchAsync_v2, a.at(), kBuffer, kDevice, 0, nullptr); });
     brings_in([&] { OK(cuMemPrefetchAsync_v2_ptsz, a.at(), kBuffer, kDevice, 0, nullptr); });
-    OK(cuMemPrefetchAsync, a.at(), kBuffer, CU_DEVICE_CPU, nullptr);
-    crowd.evict(a);
-    OK(cuMemPrefetchAsync_v2, a.at(), kBuffer, kHost, 0, nullptr);
-    EXPECT(a.evicted());
+    const auto leaves_out = [&](auto&& prefetch) {
+        crowd.evict(a);
+        prefetch();
+        EXPECT(a.evicted());
+    };
+    leaves_out([&] { OK(cuMemPrefetchAsync, a.at(), kBuffer, CU_DEVICE_CPU, nullptr); });
+    leaves_out([&] { OK(cuMemPrefetchAsync_ptsz, a.at(), kBuffer, CU_DEVICE_CPU, nullptr); });
+    leaves_out([&] { OK(cuMemPrefetchAsync_v2, a.at(), kBuffer, kHost, 0, nullptr); });
+    leaves_out([&] { OK(cuMemPrefetchAsync_v2_ptsz, a.at(), kBuffer, kHost, 0, nullptr); });
     EXPECT(a.holds(1));
 }
 
@@ -78,6 +83,20 @@ FAMILY_TEST("hints: advice is taken, the driver's own memory gets the driver's a
     OK(cuMemAdvise, managed, kBuffer, CU_MEM_ADVISE_SET_READ_MOSTLY, gpu.device);
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAdvise, managed, kBuffer, static_cast<CUmem_advise>(99), gpu.device);
     OK(cuMemPrefetchAsync, managed, kBuffer, gpu.device, nullptr);
+    OK(cuCtxSynchronize);
+    int read_mostly = 0;
+    OK(cuMemRangeGetAttribute, &read_mostly, sizeof read_mostly, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, managed,
+       kBuffer);
+    EXPECT(read_mostly == 1);
+    read_mostly = 0;
+    int prefetched = 7;
+    void* data[] = {&read_mostly, &prefetched};
+    std::size_t sizes[] = {sizeof read_mostly, sizeof prefetched};
+    CUmem_range_attribute which[] = {CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY,
+                                     CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION};
+    OK(cuMemRangeGetAttributes, data, sizes, which, 2, managed, kBuffer);
+    EXPECT(read_mostly == 1);
+    EXPECT(prefetched == gpu.device);
 }
 
 FAMILY_TEST("hints: attributes of a managed range are those of one without advice") {
@@ -96,6 +115,24 @@ FAMILY_TEST("hints: attributes of a managed range are those of one without advic
     OK(cuMemRangeGetAttributes, data, sizes, which, 2, a.at(16), 16);
     for (const int device : accessed_by) EXPECT(device == CU_DEVICE_INVALID);
     EXPECT(preferred == CU_DEVICE_INVALID);
+    const auto one = [&](CUmem_range_attribute attribute) {
+        int value = 7;
+        OK(cuMemRangeGetAttribute, &value, sizeof value, attribute, a.at(), kBuffer);
+        return value;
+    };
+    EXPECT(one(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION) == CU_DEVICE_INVALID);
+    EXPECT(one(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE) == CU_MEM_LOCATION_TYPE_INVALID);
+    EXPECT(one(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE) == CU_MEM_LOCATION_TYPE_INVALID);
+    EXPECT(one(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID) == 0);
+    EXPECT(one(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID) == 0);
+
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, accessed_by, 6,
+          CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, a.at(), kBuffer);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, &preferred, sizeof preferred,
+          static_cast<CUmem_range_attribute>(99), a.at(), kBuffer);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttributes, data, sizes, which, 2, a.at(16), kBuffer);
+    which[1] = static_cast<CUmem_range_attribute>(99);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttributes, data, sizes, which, 2, a.at(), kBuffer);
 }
 
 OVERLAY_TEST("hints: of a mixed batch the managed part is taken, the rest passed on with its locations") {
@@ -136,4 +173,26 @@ OVERLAY_TEST("hints: of a mixed batch the managed part is taken, the rest passed
     // Nothing is left for the driver.
     OK(cuMemDiscardBatchAsync, addresses, sizes, 1, 0, nullptr);
     EXPECT(record().hint_calls == calls + 2);
+}
+
+OVERLAY_TEST("hints: a batch with a part that is refused does nothing") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const CUdeviceptr own = driver_managed(kBuffer);
+    Crowd crowd;
+    crowd.evict(a);
+    CUdeviceptr addresses[] = {a.at(), own, a.at()};
+    std::size_t sizes[] = {kBuffer, kBuffer, kBuffer + 1};
+    CUmemLocation location = kDevice;
+    std::size_t start = 0;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchBatchAsync, addresses, sizes, 3, &location, &start, 1, 0,
+          nullptr);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemDiscardBatchAsync, addresses, sizes, 3, 0, nullptr);
+    EXPECT(record().hint_calls == 0);
+    addresses[2] = overlay::kRefused;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchBatchAsync, addresses, sizes, 3, &location, &start, 1, 0,
+          nullptr);
+    EXPECT(record().hint_calls == 1);
+    EXPECT(a.evicted());
+    EXPECT(a.holds(1));
 }

@@ -1,17 +1,11 @@
-// Values that streams write to and wait for in managed memory.
+// Values that streams and graphs write to and wait for in managed memory.
 #include <cstring>
 
-#include "tests/families/rig.h"
+#include "tests/families/graph_rig.h"
 
 using namespace rig;
 
 namespace {
-
-CUstream new_stream() {
-    CUstream stream = nullptr;
-    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    return stream;
-}
 
 template <typename Word>
 Word word_at(CUdeviceptr address) {
@@ -108,6 +102,8 @@ FAMILY_TEST("memory operations: a wait holds up no move, and what it waits for s
         OK(cuStreamWriteValue32_v2, working, flag.at(4), value, 0);
         OK(cuStreamSynchronize, waiting);
         EXPECT(out.read() == std::vector<std::uint8_t>(kBuffer, static_cast<std::uint8_t>(value)));
+        for (int i = 0; i < 3; ++i) crowd.press();
+        EXPECT(flag.resident());
     };
     check([](auto... at) { OK(cuStreamWaitValue32, at..., CU_STREAM_WAIT_VALUE_EQ); });
     check([](auto... at) { OK(cuStreamWaitValue32_ptsz, at..., CU_STREAM_WAIT_VALUE_EQ); });
@@ -130,4 +126,48 @@ FAMILY_TEST("memory operations: a wait holds up no move, and what it waits for s
     check([&](CUstream stream, CUdeviceptr address, cuuint64_t word) {
         OK(cuStreamWaitValue64_v2_ptsz, stream, wide(address), word << 32, CU_STREAM_WAIT_VALUE_EQ);
     });
+}
+
+// The words of graph nodes stay, also those that an executable graph is given later.
+FAMILY_TEST("memory operations: nodes of graphs write and wait for words that were out") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const CUstream working = new_stream();
+    const Buffer flag(kGranule);
+    const Buffer out(kBuffer, 1);
+    const Buffer later(kBuffer, 2);
+    OK(cuMemsetD32_v2, flag.at(), 0, kGranule / 4);
+    CUstreamBatchMemOpParams operations[] = {wait_32(flag.at(4), 1), write_64(out.at(8), 77)};
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch{gpu.context, 2, operations, 0};
+    const CUgraph graph = new_graph();
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddBatchMemOpNode, &node, graph, nullptr, 0, &batch);
+    Crowd crowd;
+    for (const Buffer* buffer : {&flag, &out}) crowd.evict(*buffer);
+    const CUgraphExec exec = instantiate(graph);
+    const auto runs = [&](const Buffer& written, std::uint32_t seed, cuuint32_t awaited, cuuint64_t value) {
+        crowd.press();
+        EXPECT(flag.resident());
+        EXPECT(on_device(written.at(), kGranule));
+        OK(cuGraphLaunch, exec, stream);
+        crowd.press();
+        FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);
+        OK(cuStreamWriteValue32_v2, working, flag.at(4), awaited, 0);
+        OK(cuStreamSynchronize, stream);
+        auto expected = pattern(kBuffer, seed);
+        std::memcpy(&expected[8], &value, sizeof value);
+        EXPECT(written.read() == expected);
+    };
+    runs(out, 1, 1, 77);
+    crowd.evict(later);
+    operations[0] = wait_32(flag.at(4), 2);
+    operations[1] = write_64(later.at(8), 88);
+    OK(cuGraphExecBatchMemOpNodeSetParams, exec, node, &batch);
+    runs(later, 2, 2, 88);
+    OK(cuGraphExecDestroy, exec);
+    crowd.evict(later);
+    auto expected = pattern(kBuffer, 2);
+    expected[8] = 88;
+    std::memset(&expected[9], 0, 7);
+    EXPECT(later.read() == expected);
 }

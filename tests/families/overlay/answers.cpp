@@ -1,5 +1,6 @@
 // What the simulated driver lacks, as far as the tests of families need it. Where the real driver looks at
 // memory during a call, these insist that it is on the device.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -130,7 +131,9 @@ static CUresult note_hints(const CUdeviceptr* addresses, std::size_t count, cons
         overlay_record.hints.push_back({addresses[i], locations ? locations[run].id : -1});
     }
     ++overlay_record.hint_calls;
-    return CUDA_SUCCESS;
+    return std::find(addresses, addresses + count, overlay::kRefused) == addresses + count
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 #define OVERLAY_PREFETCH(symbol)                                                                       \

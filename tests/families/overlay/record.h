@@ -19,6 +19,9 @@ struct Record {
     unsigned block = 0;  // threads of a block of legacy launches
 };
 
+// A batch of hints that has this address is refused.
+constexpr CUdeviceptr kRefused = 0x1000;
+
 constexpr const char* kRecordSymbol = "overlay_record";
 
 }  // namespace overlay
