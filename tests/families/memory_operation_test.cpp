@@ -128,6 +128,48 @@ FAMILY_TEST("memory operations: a wait holds up no move, and what it waits for s
     });
 }
 
+// Not even at the level where nothing moves beside unfinished work: what ends the wait may have to come in.
+BODY(endless_wait) {
+    const Gpu gpu;
+    const CUstream waiting = new_stream();
+    const CUstream working = new_stream();
+    const Buffer flag(kGranule);
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    OK(cuMemsetD32_v2, flag.at(), 0, kGranule / 4);
+    cuuint32_t value = 0;
+    const auto check = [&](auto&& wait) {
+        crowd.evict(a);
+        wait(flag.at(), ++value);
+        EXPECT(launch("add", kWords, working, a.at(), a.at(), 1u, kWords) == CUDA_SUCCESS);
+        OK(cuStreamSynchronize, working);
+        EXPECT(a.resident());
+        FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, waiting);
+        OK(cuStreamWriteValue32_v2, working, flag.at(), value, 0);
+        OK(cuStreamSynchronize, waiting);
+        EXPECT(a.read() == plus(pattern(kBuffer, 1), value));
+    };
+    check([&](CUdeviceptr address, cuuint32_t word) {
+        OK(cuStreamWaitValue32_v2, waiting, address, word, CU_STREAM_WAIT_VALUE_EQ);
+    });
+    check([&](CUdeviceptr address, cuuint32_t word) {
+        OK(cuStreamWaitValue64_v2, waiting, address, word, CU_STREAM_WAIT_VALUE_EQ);
+    });
+    check([&](CUdeviceptr address, cuuint32_t word) {
+        CUstreamBatchMemOpParams operation = wait_32(address, word);
+        OK(cuStreamBatchMemOp_v2, waiting, 1, &operation, 0);
+    });
+}
+
+TEST_CASE("memory operations: an endless wait holds up no move, at any level") {
+    for (const char* level : {"args", "opaque", "strict"}) {
+        CAPTURE(level);
+        CHECK(rig::run("endless_wait", rig::Driver::Simulated,
+                       {{"SIMCUDA_HOST_VMM", "1"}, {"LMS_SAFETY", level}})
+                  .failures == "");
+    }
+}
+
 // The words of graph nodes stay, also those that an executable graph is given later.
 FAMILY_TEST("memory operations: nodes of graphs write and wait for words that were out") {
     const Gpu gpu;

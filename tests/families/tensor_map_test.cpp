@@ -82,3 +82,22 @@ OVERLAY_TEST("tensor maps: one for a buffer that was freed names nothing") {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuTensorMapEncodeTiled, &map, {}, 1, pointer(out.at(1)), nullptr, nullptr,
           nullptr, nullptr, {}, {}, {}, {});
 }
+
+OVERLAY_TEST("tensor maps: one that could not be made anew is still for its buffer") {
+    const Gpu gpu;
+    const Buffer in(kBuffer, 1);
+    const Buffer other(kBuffer, 3);
+    const Buffer out(kBuffer, 2);
+    Crowd crowd;
+    CUtensorMap map{};
+    EXPECT(encode_tiled(&map, in.at()) == CUDA_SUCCESS);
+    for (const Encode encode : {encode_tiled, encode_im2col, encode_im2col_wide, replace})
+        EXPECT(encode(&map, other.at(1)) == CUDA_ERROR_INVALID_VALUE);
+    for (const Buffer* buffer : {&in, &other}) crowd.evict(*buffer);
+    const unsigned words = kBuffer / 4;
+    EXPECT(launch("add_through", words, nullptr, out.at(), map, 0u, words) == CUDA_SUCCESS);
+    OK(cuCtxSynchronize);
+    EXPECT(in.resident());
+    EXPECT(other.evicted());
+    EXPECT(out.read() == pattern(kBuffer, 1));
+}

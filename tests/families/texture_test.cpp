@@ -85,3 +85,43 @@ OVERLAY_TEST("textures: a reference keeps what it was last bound to") {
     OK(cuTexRefDestroy, reference);
     crowd.evict(a);
 }
+
+OVERLAY_TEST("textures: a reference bound to an array lets go of what it was bound to") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    CUtexref reference = nullptr;
+    OK(cuTexRefCreate, &reference);
+    std::size_t offset = 0;
+    const auto check = [&](auto&& bind, auto array) {
+        crowd.evict(a);
+        OK(cuTexRefSetAddress_v2, &offset, reference, a.at(), kBuffer);
+        EXPECT(bind(nullptr) == CUDA_ERROR_INVALID_VALUE);
+        for (int i = 0; i < 3; ++i) crowd.press();
+        EXPECT(a.resident());
+        EXPECT(bind(array) == CUDA_SUCCESS);
+        crowd.evict(a);
+        EXPECT(a.holds(1));
+    };
+    int array = 0;  // stands for one
+    check([&](CUarray to) { return CU(cuTexRefSetArray)(reference, to, CU_TRSA_OVERRIDE_FORMAT); },
+          reinterpret_cast<CUarray>(&array));
+    check(
+        [&](CUmipmappedArray to) {
+            return CU(cuTexRefSetMipmappedArray)(reference, to, CU_TRSA_OVERRIDE_FORMAT);
+        },
+        reinterpret_cast<CUmipmappedArray>(&array));
+}
+
+OVERLAY_TEST("textures: one that the driver refuses keeps nothing") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    const CUDA_TEXTURE_DESC texture{};
+    CUDA_RESOURCE_DESC resource = linear(a);
+    resource.res.linear.numChannels = 3;
+    CUtexObject object = 0;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate, &object, &resource, &texture, nullptr);
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+}

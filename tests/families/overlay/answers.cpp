@@ -162,6 +162,7 @@ CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resour
                            const CUDA_RESOURCE_VIEW_DESC*) {
     if (resource->resType == CU_RESOURCE_TYPE_LINEAR) {
         const auto& linear = resource->res.linear;
+        if (linear.numChannels == 3) return CUDA_ERROR_INVALID_VALUE;
         if (!all_on_device(linear.devPtr, linear.sizeInBytes)) return CUDA_ERROR_INVALID_VALUE;
     } else if (resource->resType == CU_RESOURCE_TYPE_PITCH2D) {
         const auto& pitched = resource->res.pitch2D;
@@ -198,6 +199,14 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref, const CUDA_ARRAY_DESCRIPTOR* descript
 CUresult cuTexRefSetAddress2D_v2(CUtexref reference, const CUDA_ARRAY_DESCRIPTOR* descriptor,
                                  CUdeviceptr address, std::size_t pitch) {
     return cuTexRefSetAddress2D_v3(reference, descriptor, address, pitch);
+}
+
+CUresult cuTexRefSetArray(CUtexref, CUarray array, unsigned) {
+    return array ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuTexRefSetMipmappedArray(CUtexref, CUmipmappedArray array, unsigned) {
+    return array ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // A tensor map whose bytes do not show the address: word 2 is its complement.
