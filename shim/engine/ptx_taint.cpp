@@ -206,16 +206,23 @@ class Follower {
         return kLoaded;
     }
 
-    // Scaled indices are numbers; a half shifted up by 32 bits becomes part of a pointer again.
+    // Scaled indices are numbers; a half shifted up by 32 bits becomes part of a pointer again, and so may
+    // what is shifted by an amount that is not written there.
     static Kinds shifted(Kinds kinds, const PtxFunction& function, const std::vector<PtxOperand>& operands) {
-        int by = 0;
-        if (operands.size() > 2 && !operands[2].names.empty()) {
-            const std::string_view text = function.names[operands[2].names[0]];
-            if (std::from_chars(text.data(), text.data() + text.size(), by).ec != std::errc()) return kNumber;
-        }
         constexpr int kLargestScale = 16;
-        if (by <= kLargestScale) return kNumber;
+        const std::optional<int> by = operands.size() > 2 ? written(function, operands[2]) : std::nullopt;
+        if (by && *by <= kLargestScale) return kNumber;
         return kinds & (kLoaded | kWidened) ? kLoaded : kNumber;
+    }
+
+    // A decimal number; nothing for registers and what is written otherwise.
+    static std::optional<int> written(const PtxFunction& function, const PtxOperand& operand) {
+        if (operand.names.size() != 1) return std::nullopt;
+        const std::string_view text = function.names[operand.names[0]];
+        const char* const end = text.data() + text.size();
+        int number = 0;
+        const auto [stopped, error] = std::from_chars(text.data(), end, number);
+        return error == std::errc() && stopped == end ? std::optional(number) : std::nullopt;
     }
 
     // call (returned), function, (arguments), prototype;

@@ -43,6 +43,8 @@ TEST_CASE("addresses told: arguments, with offsets of any origin") {
     SUBCASE("indices of 64 bits that were loaded") {
         CHECK(body("ld.global.u64 %rd5, [%rd4]; shl.b64 %rd6, %rd5, 2; add.s64 %rd7, %rd3, %rd6;"
                    "st.global.u32 [%rd7], %r1;") == Answer::Told);
+        CHECK(body("ld.global.u64 %rd5, [%rd4]; shl.b64 %rd6, %rd5, %r1; add.s64 %rd7, %rd3, %rd6;"
+                   "st.global.u32 [%rd7], %r1;") == Answer::Told);
         CHECK(body("ld.global.u64 %rd5, [%rd4]; add.s64 %rd7, %rd5, %rd3; ld.global.u8 %rs1, [%rd7];") ==
               Answer::Told);
         CHECK(body("ld.global.u64 %rd5, [%rd4]; mad.lo.s64 %rd6, %rd5, 12, %rd3;"
@@ -135,6 +137,20 @@ TEST_CASE("addresses hidden: loaded values, wherever they went since") {
         CHECK(body("ld.global.u32 %r2, [%rd3]; ld.global.u32 %r3, [%rd3+4]; cvt.u64.u32 %rd5, %r2;"
                    "cvt.u64.u32 %rd6, %r3; shl.b64 %rd7, %rd6, 32; or.b64 %rd8, %rd7, %rd5;"
                    "st.global.u32 [%rd8], 1;") == Answer::Hidden);
+    }
+    SUBCASE("shifted by what nobody knows") {
+        const auto after = [](const std::string& shift) {
+            return body("ld.global.u64 %rd5, [%rd3]; ld.global.u32 %r2, [%rd3]; cvt.u64.u32 %rd6, %r2;" +
+                        shift + "add.s64 %rd8, %rd7, %rd2; ld.u8 %rs1, [%rd8];");
+        };
+        CHECK(after("shl.b64 %rd7, %rd5, %r1;") == Answer::Hidden);
+        CHECK(after("shl.b64 %rd7, %rd6, %r1;") == Answer::Hidden);
+        CHECK(after("shl.b64 %rd7, %rd6, 0x20;") == Answer::Hidden);
+        CHECK(after("shl.b64 %rd7, %rd6, 32;") == Answer::Hidden);
+        // A scaled index.
+        CHECK(after("shl.b64 %rd7, %rd6, 3;") == Answer::Told);
+        // Of no loaded value.
+        CHECK(after("shl.b64 %rd7, 1, %r1;") == Answer::Told);
     }
     SUBCASE("through shared memory") {
         CHECK(body(".shared .align 8 .b8 tile[64]; ld.global.u64 %rd5, [%rd3]; st.shared.u64 [tile], %rd5;"
