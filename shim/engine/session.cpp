@@ -253,11 +253,16 @@ void Session::begin_pressure(std::unique_lock<std::mutex>& lock) {
     ++state.opaque_pending;
     lock.unlock();
     while (calm_gate.busy()) std::this_thread::sleep_for(std::chrono::microseconds(10));
-    if (per_thread_streams_used()) port_->synchronize();
     std::vector<FencePtr> fences;
     for (const CUstream stream : known_streams()) fences.push_back(state.fences.record(stream));
+    // Per-thread default streams have no handle that another thread could use; the legacy stream waits for
+    // them.
+    const std::size_t legacy = fences.size();
     for (const CUcontext context : known_contexts()) fences.push_back(state.fences.record_legacy(context));
     if (!is_known(port_->current_context())) fences.push_back(state.fences.record(CU_STREAM_LEGACY));
+    const auto unfenced =
+        std::find(fences.begin() + static_cast<std::ptrdiff_t>(legacy), fences.end(), nullptr);
+    if (unfenced != fences.end()) port_->synchronize();
     std::erase(fences, nullptr);
     lock.lock();
     for (FencePtr& fence : fences) {

@@ -1,6 +1,5 @@
 #include "shim/engine/streams.h"
 
-#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -12,7 +11,6 @@ namespace {
 struct Registry {
     std::mutex mutex;
     std::unordered_map<CUstream, CUcontext> streams;
-    std::atomic<bool> per_thread{false};
 };
 
 Registry& registry() {
@@ -42,14 +40,6 @@ std::vector<CUstream> known_streams() {
     std::vector<CUstream> streams;
     for (const auto& [stream, context] : registry().streams) streams.push_back(stream);
     return streams;
-}
-
-void per_thread_stream_used() {
-    if (!per_thread_streams_used()) registry().per_thread.store(true, std::memory_order_relaxed);
-}
-
-bool per_thread_streams_used() {
-    return registry().per_thread.load(std::memory_order_relaxed);
 }
 
 }  // namespace lms::engine

@@ -16,8 +16,4 @@ void streams_destroyed_with(CUcontext context);
 // Streams created and not destroyed.
 std::vector<CUstream> known_streams();
 
-// Per-thread default streams have no handle that another thread could use; whether any was used at all.
-void per_thread_stream_used();
-bool per_thread_streams_used();
-
 }  // namespace lms::engine

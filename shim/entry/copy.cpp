@@ -59,7 +59,7 @@ template <typename Real, typename Copy, typename... Rest>
 CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) {
     const auto pass = [=] { return real(copy, rest...); };
     CUresult status = CUDA_SUCCESS;
-    if (lms::engine::let_through(stream, pass, status)) return status;
+    if (lms::engine::let_through(pass, status)) return status;
     Range source = engine::span_of(source_of(*copy));
     Range destination = engine::span_of(destination_of(*copy));
     source.may_stay = destination.may_stay =

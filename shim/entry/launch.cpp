@@ -47,12 +47,11 @@ template <typename... Arguments>
                                               CUstream stream, bool per_thread, void** parameters,
                                               void** extra, std::type_identity_t<Arguments>... arguments) {
     trace::add(trace::counters().launches);
-    const CUstream where = engine::spelt_out(stream, per_thread);
     CUresult status = CUDA_SUCCESS;
-    if (engine::let_through(
-            where, [&] { return real(arguments...); }, status)) [[likely]]
+    if (engine::let_through([&] { return real(arguments...); }, status)) [[likely]]
         return status;
-    return launch_after_look(real, function, where, parameters, extra, arguments...);
+    return launch_after_look(real, function, engine::spelt_out(stream, per_thread), parameters, extra,
+                             arguments...);
 }
 
 CUstream stream_of(const CUlaunchConfig* config) {

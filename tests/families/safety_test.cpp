@@ -67,6 +67,35 @@ TEST_CASE("safety: what moves beside work that never ends, at each level") {
     check("endless_updatable_graph", "strict");
 }
 
+// Nothing was looked at when it was submitted, and no other thread can name its stream.
+BODY(before_pressure_per_thread) {
+    const Gpu gpu;
+    const CUstream other = new_stream();
+    const Buffer a(kBuffer, 1);
+    Gate gate;
+    gate.hold_up(CU_STREAM_PER_THREAD);
+    EXPECT(launch("add", kWords, CU_STREAM_PER_THREAD, a.at(), a.at(), 1u, kWords) == CUDA_SUCCESS);
+    std::thread([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        std::vector<CUdeviceptr> more(12);
+        for (CUdeviceptr& buffer : more) OK(cuMemAlloc_v2, &buffer, kBuffer);
+        OK(cuMemsetD8Async, more.back(), 1, kBuffer, other);
+        OK(cuStreamSynchronize, other);
+        EXPECT(a.resident());
+        gate.open();
+        for (const CUdeviceptr buffer : more) OK(cuMemFree_v2, buffer);
+    }).join();
+    EXPECT(a.read() == plus(pattern(kBuffer, 1), 1));
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(a.read() == plus(pattern(kBuffer, 1), 1));
+}
+
+TEST_CASE("safety: what a per-thread default stream was given before the first move stays until it is done") {
+    CHECK(rig::run("before_pressure_per_thread", rig::Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}})
+              .failures == "");
+}
+
 BODY(evicts) {
     const Gpu gpu;
     Crowd crowd;
