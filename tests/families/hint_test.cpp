@@ -53,10 +53,14 @@ FAMILY_TEST("hints: a prefetch to the GPU brings in, one to the host is taken, c
     EXPECT(a.holds(1));
 }
 
-FAMILY_TEST("hints: one for more than the GPU holds does not fail") {
+FAMILY_TEST("hints: one for more than the GPU holds brings in the first part") {
     const Gpu gpu;
     const Buffer large(6 * kMiB, 1);
+    Crowd crowd;
+    crowd.evict(large);
     OK(cuMemPrefetchAsync, large.at(), large.bytes(), gpu.device, nullptr);
+    OK(cuCtxSynchronize);
+    EXPECT(on_device(large.at(), kGranule));
     OK(cuMemAdvise, large.at(), large.bytes(), CU_MEM_ADVISE_SET_READ_MOSTLY, gpu.device);
     EXPECT(large.holds(1));
 }

@@ -1,4 +1,5 @@
-// LMS_SAFETY: what moves beside unfinished work, and what is said where memory cannot stay addressable.
+// LMS_SAFETY: what moves beside unfinished work, which launches are opaque, and what is said where memory
+// cannot stay addressable.
 #include "tests/families/gate.h"
 #include "tests/families/graph_rig.h"
 
@@ -94,6 +95,80 @@ BODY(before_pressure_per_thread) {
 TEST_CASE("safety: what a per-thread default stream was given before the first move stays until it is done") {
     CHECK(rig::run("before_pressure_per_thread", rig::Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}})
               .failures == "");
+}
+
+namespace {
+
+// add(out, in, k, n), its parameters in one packed buffer.
+CUresult launch_packed(CUstream stream, CUdeviceptr out, CUdeviceptr in, unsigned k) {
+    struct {
+        CUdeviceptr out, in;
+        unsigned k, n;
+    } packed{out, in, k, kWords};
+    std::size_t bytes = sizeof packed;
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    return CU(cuLaunchKernel)(kernel("add"), (kWords + 255) / 256, 1, 1, 256, 1, 1, 0, stream, nullptr,
+                              extra);
+}
+
+// A launch that is unfinished, and a prefetch of what is out: whether the launch's own buffers came in before
+// it, and whether the prefetched one moves beside it.
+void beside_launch(bool packed, bool names, bool moves) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const CUstream other = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    Crowd crowd;
+    for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
+    Gate gate;
+    gate.hold_up(stream);
+    EXPECT((packed ? launch_packed(stream, b.at(), a.at(), 1)
+                   : launch("add", kWords, stream, b.at(), a.at(), 1u, kWords)) == CUDA_SUCCESS);
+    EXPECT(names ? a.resident() && b.resident() : a.evicted() && b.evicted());
+    OK(cuMemPrefetchAsync, c.at(), kBuffer, gpu.device, other);
+    OK(cuStreamSynchronize, other);
+    EXPECT(moves ? c.resident() : c.evicted());
+    FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);
+    gate.open();
+    OK(cuStreamSynchronize, stream);
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
+    crowd.evict(b);
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
+    EXPECT(c.holds(3));
+}
+
+}  // namespace
+
+BODY(layout_told) {
+    beside_launch(false, true, true);
+}
+BODY(layout_untold) {
+    beside_launch(false, false, false);
+}
+BODY(layout_untold_args) {
+    beside_launch(false, false, true);
+}
+BODY(layout_untold_packed) {
+    beside_launch(true, true, true);
+}
+
+TEST_CASE("safety: a launch whose parameter layout the driver does not tell names nothing and is opaque") {
+    const auto check = [](const char* body, const char* level, const char* without_layouts) {
+        CAPTURE(body);
+        CHECK(rig::run(body, rig::Driver::Overlay,
+                       {{"SIMCUDA_HOST_VMM", "1"},
+                        {"LMS_SAFETY", level},
+                        {"OVERLAY_WITHOUT_LAYOUTS", without_layouts}})
+                  .failures == "");
+    };
+    check("layout_told", "opaque", "0");
+    check("layout_untold", "opaque", "1");
+    check("layout_untold_args", "args", "1");
+    // As one buffer, which needs no layout.
+    check("layout_untold_packed", "opaque", "1");
 }
 
 BODY(evicts) {

@@ -2,6 +2,7 @@
 // memory during a call, these insist that it is on the device.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -240,6 +241,23 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* map, CUtensorMapDataType, cuui
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
     return encode(map, address);
+}
+
+// ---- parameter layouts: told, unless OVERLAY_WITHOUT_LAYOUTS=1
+
+static bool without_layouts() {
+    const char* const set = std::getenv("OVERLAY_WITHOUT_LAYOUTS");
+    return set && set[0] == '1';
+}
+
+CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    return without_layouts() ? CUDA_ERROR_NOT_SUPPORTED
+                             : SIM(cuFuncGetParamInfo)(function, index, offset, bytes);
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    return without_layouts() ? CUDA_ERROR_NOT_SUPPORTED
+                             : SIM(cuKernelGetParamInfo)(kernel, index, offset, bytes);
 }
 
 // ---- sharing
