@@ -50,7 +50,8 @@ TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 BENCHES := $(patsubst tests/bench/%.cu,$(BUILD)/bench/%,$(sort $(wildcard tests/bench/*.cu)))
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
-LINK_unit := $(CORE_SRC) $(patsubst %,shim/engine/%.cpp,fat_binary opaque pointer_words ptx_taint ptx_text working_set)
+LINK_unit := $(CORE_SRC) $(patsubst %,shim/engine/%.cpp,code_layouts fat_binary nv_info opaque pointer_words \
+             ptx_taint ptx_text working_set)
 LIBS_unit := -lzstd -llz4
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
@@ -173,7 +174,7 @@ $(BUILD)/bench/%: tests/bench/%.cu
 
 $(call obj,$(wildcard tests/simrt/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"'
 
-include tests/gpu/rules.mk tests/families/rules.mk
+include tests/gpu/rules.mk tests/families/rules.mk tests/unit/rules.mk
 
 .SECONDEXPANSION:
 $(BUILD)/tests/simrt: | $(SIM) $(APPS) $(BUILD)/asan/reduce

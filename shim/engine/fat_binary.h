@@ -1,5 +1,5 @@
-// The PTX in what a program hands to the driver as code: plain text, a fat binary, or the wrapper that nvcc
-// leaves around one or several.
+// The PTX and native code in what a program hands to the driver as code: plain, a fat binary, or the wrapper
+// that nvcc leaves around one or several.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace lms::engine {
 
-// PTX as it was found, which may be compressed.
-struct PackedPtx {
+// Code as it was found, which may be compressed.
+struct PackedCode {
     enum class Coding : std::uint8_t { Plain, Lz4, Zstd };
     Coding coding = Coding::Plain;
     std::uint64_t plain_bytes = 0;
@@ -20,9 +20,12 @@ struct PackedPtx {
 // Copies the PTX out of `image`, one for each fat binary in it: that for the newest GPUs. Empty where there
 // is native code alone. The driver has accepted the image, so its own headers are believed; without `bytes`
 // it is as long as they say.
-std::vector<PackedPtx> find_ptx(const void* image, std::optional<std::uint64_t> bytes = std::nullopt);
+std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t> bytes = std::nullopt);
+
+// Copies all native code out of `image`, for all GPUs; otherwise as find_ptx.
+std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes = std::nullopt);
 
 // Nothing where it does not unpack to what its header said.
-std::optional<std::string> unpack(const PackedPtx& ptx);
+std::optional<std::string> unpack(const PackedCode& code);
 
 }  // namespace lms::engine

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "shim/device/driver_table.h"
+#include "shim/engine/code_layouts.h"
 #include "shim/util/settings.h"
 
 namespace lms::engine {
@@ -41,35 +42,58 @@ std::vector<const void*> owners_of(CUfunction function) {
     std::vector<const void*> owners;
     CUmodule module = nullptr;
     if (device::driver().cuFuncGetModule(&module, function) == CUDA_SUCCESS) owners.push_back(module);
+    if (!driver_tells_layouts()) {
+        if (const auto noted = noted_name(function)) owners.push_back(noted->owner);
+        return owners;
+    }
     CUlibrary library = nullptr;
     if (device::driver().cuKernelGetLibrary(&library, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS)
         owners.push_back(library);
     return owners;
 }
 
-Layout look(CUfunction function) {
+bool ask_driver(CUfunction function, std::vector<Parameter>& parameters) {
     const device::Driver& driver = device::driver();
+    if (ask([&](std::size_t index, std::size_t* offset,
+                std::size_t* bytes) { return driver.cuFuncGetParamInfo(function, index, offset, bytes); },
+            parameters)) {
+        return true;
+    }
+    parameters.clear();
+    return ask(
+        [&](std::size_t index, std::size_t* offset, std::size_t* bytes) {
+            return driver.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), index, offset, bytes);
+        },
+        parameters);
+}
+
+Layout look(CUfunction function) {
     Layout layout;
     layout.owners = owners_of(function);
     if (settings().safety == Safety::Opaque)
         layout.addresses = addresses_of(layout.owners, name_of(function));
-    layout.known =
-        ask([&](std::size_t index, std::size_t* offset,
-                std::size_t* bytes) { return driver.cuFuncGetParamInfo(function, index, offset, bytes); },
-            layout.parameters);
-    if (layout.known) return layout;
-    layout.parameters.clear();
-    layout.known = ask(
-        [&](std::size_t index, std::size_t* offset, std::size_t* bytes) {
-            return driver.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), index, offset, bytes);
-        },
-        layout.parameters);
+    if (driver_tells_layouts()) {
+        layout.known = ask_driver(function, layout.parameters);
+    } else if (auto parameters = layout_in_code(layout.owners, name_of(function))) {
+        layout.known = true;
+        layout.parameters = std::move(*parameters);
+    }
     return layout;
 }
 
 }  // namespace
 
+bool driver_tells_layouts() {
+    return device::driver_has(device::Entry::cuFuncGetParamInfo) &&
+           device::driver_has(device::Entry::cuKernelGetParamInfo);
+}
+
 std::string name_of(CUfunction function) {
+    if (!device::driver_has(device::Entry::cuFuncGetName) ||
+        !device::driver_has(device::Entry::cuKernelGetName)) {
+        const auto noted = noted_name(function);
+        return noted ? noted->name : "";
+    }
     const char* name = nullptr;
     if (device::driver().cuFuncGetName(&name, function) == CUDA_SUCCESS && name) return name;
     const CUresult status = device::driver().cuKernelGetName(&name, reinterpret_cast<CUkernel>(function));

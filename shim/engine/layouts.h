@@ -1,4 +1,5 @@
-// The parameter layouts of kernels, asked of the driver once each.
+// The parameter layouts of kernels, asked of the driver once each, or read from their code where the driver
+// does not tell.
 #pragma once
 
 #include <memory>
@@ -12,13 +13,16 @@
 namespace lms::engine {
 
 struct Layout {
-    bool known = false;  // the driver told; else the launch could hold anything
+    bool known = false;  // else the launch could hold anything
     std::vector<Parameter> parameters;
     std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells
     Addresses addresses = Addresses::Told;  // in LMS_SAFETY=opaque; elsewhere nobody asks
 };
 
-// The kernel's name as in its code; empty where the driver (before 12.3) does not tell.
+// Whether the driver tells layouts (from CUDA 12.4 on); else code and names go to engine/code_layouts.h.
+bool driver_tells_layouts();
+
+// The kernel's name as in its code; empty where nobody tells.
 std::string name_of(CUfunction function);
 
 // The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.

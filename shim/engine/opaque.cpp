@@ -16,7 +16,7 @@ namespace lms::engine {
 namespace {
 
 struct Code {
-    std::vector<PackedPtx> packed;
+    std::vector<PackedCode> packed;
     std::vector<std::unique_ptr<PtxModule>> modules;  // of all that was packed, once it was looked at
 };
 
@@ -31,14 +31,14 @@ Registry& registry() {
     return instance;
 }
 
-void keep(const void* handle, std::vector<PackedPtx> ptx) {
+void keep(const void* handle, std::vector<PackedCode> ptx) {
     if (ptx.empty()) return;
     const std::lock_guard lock(registry().mutex);
     registry().loaded[handle] = Code{std::move(ptx), {}};
 }
 
 Addresses look(Code& code, std::string_view name) {
-    for (const PackedPtx& packed : code.packed) {
+    for (const PackedCode& packed : code.packed) {
         if (auto text = unpack(packed)) code.modules.push_back(std::make_unique<PtxModule>(std::move(*text)));
     }
     code.packed.clear();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace lms::engine {
 
@@ -139,19 +140,44 @@ std::size_t skip_body(std::string_view text, std::size_t at) {
     return std::string_view::npos;
 }
 
-// ".param .u64 .ptr .global .align 8 name[4]", up to its "," or ")": the name, and whether it says .ptr.
+// 0 for what is no decimal number.
+std::size_t number(std::string_view token) {
+    std::size_t value = 0;
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+    return error == std::errc() && end == token.data() + token.size() ? value : 0;
+}
+
+// Bytes of a value of a type; 0 for other directives.
+std::size_t bytes_of_type(std::string_view directive) {
+    if (directive == ".texref" || directive == ".samplerref" || directive == ".surfref") return 8;
+    if (directive.size() < 3 || std::string_view("busf").find(directive[1]) == std::string_view::npos)
+        return 0;
+    const std::size_t bits = number(directive.substr(2));
+    return bits == 8 || bits == 16 || bits == 32 || bits == 64 || bits == 128 ? bits / 8 : 0;
+}
+
+// ".param .u64 .ptr .global .align 8 name[4]", up to its "," or ")".
 struct Declared {
     std::string_view name;
     bool is_pointer = false;
+    std::size_t bytes = 0;      // 0: not known
+    std::size_t alignment = 0;  // bytes
 };
 Declared declaration(Tokens& tokens) {
     Declared declared;
     while (!tokens.done() && tokens.peek() != "," && tokens.peek() != ")" && tokens.peek() != ";") {
         const std::string_view token = tokens.take();
         if (token == ".ptr") declared.is_pointer = true;
+        if (const std::size_t bytes = bytes_of_type(token)) {
+            declared.bytes = bytes;
+            declared.alignment = std::max(declared.alignment, bytes);
+        }
         if (token == ".align") {
-            tokens.take();
+            const std::size_t bytes = number(tokens.take());
+            // After .ptr it is that of what the pointer points to.
+            if (!declared.is_pointer) declared.alignment = std::max(declared.alignment, bytes);
         } else if (token == "[") {
+            declared.bytes *= number(tokens.peek());
             tokens.skip_past("]");
         } else if (token == "(") {
             tokens.skip_past(")");
@@ -188,11 +214,12 @@ class FunctionParser {
   public:
     explicit FunctionParser(const PtxModuleText::Function& function) : source_(function) {}
 
+    std::optional<PtxFunction> parse_header() {
+        if (!header()) return std::nullopt;
+        return std::move(function_);
+    }
     std::optional<PtxFunction> parse() {
-        Tokens header(source_.header);
-        if (!skip_to_name(header, [&] { parameters(header, function_.returns); })) return std::nullopt;
-        header.take();
-        parameters(header, function_.parameters);
+        if (!header()) return std::nullopt;
         Tokens tokens(source_.body);
         while (!tokens.done()) {
             if (!statement(tokens)) return std::nullopt;
@@ -201,6 +228,14 @@ class FunctionParser {
     }
 
   private:
+    bool header() {
+        Tokens tokens(source_.header);
+        if (!skip_to_name(tokens, [&] { parameters(tokens, function_.returns); })) return false;
+        tokens.take();
+        parameters(tokens, function_.parameters);
+        return true;
+    }
+
     PtxName name(std::string_view text) {
         const auto [it, is_new] = ids_.try_emplace(text, static_cast<PtxName>(function_.names.size()));
         if (is_new) {
@@ -215,7 +250,8 @@ class FunctionParser {
         while (!tokens.done() && !tokens.take_if(")")) {
             const Declared declared = declaration(tokens);
             if (!declared.name.empty()) {
-                into.push_back({name(declared.name), declared.is_pointer});
+                into.push_back(
+                    {name(declared.name), declared.is_pointer, declared.bytes, declared.alignment});
                 function_.spaces[into.back().name] = PtxSpace::Param;
             }
             // Also past what does not belong here.
@@ -352,6 +388,10 @@ std::optional<PtxModuleText> index_ptx(std::string_view text) {
         }
     }
     return module;
+}
+
+std::optional<PtxFunction> parse_ptx_header(const PtxModuleText::Function& function) {
+    return FunctionParser(function).parse_header();
 }
 
 std::optional<PtxFunction> parse_ptx_function(const PtxModuleText::Function& function) {

@@ -29,7 +29,9 @@ enum class PtxSpace : std::uint8_t { Unknown, Global, Const, Shared, Local, Para
 
 struct PtxParameter {
     PtxName name;
-    bool is_pointer;  // it says ".ptr"
+    bool is_pointer;        // it says ".ptr"
+    std::size_t bytes;      // 0: of no size that is known here
+    std::size_t alignment;  // bytes
 };
 
 struct PtxFunction {
@@ -57,5 +59,8 @@ std::optional<PtxModuleText> index_ptx(std::string_view text);
 
 // Takes one function apart; nothing where it does not follow.
 std::optional<PtxFunction> parse_ptx_function(const PtxModuleText::Function& function);
+
+// The same of what stands before its body.
+std::optional<PtxFunction> parse_ptx_header(const PtxModuleText::Function& function);
 
 }  // namespace lms::engine

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "shim/device/driver_table.h"
+#include "shim/engine/code_layouts.h"
 #include "shim/engine/layouts.h"
 #include "shim/engine/opaque.h"
 #include "shim/engine/submit.h"
@@ -14,18 +15,42 @@ namespace {
 
 using device::driver;
 
-// Loads code by `call`; `note(handle)` tells engine/opaque.h of it.
+// What the driver has done stands, whether there is memory for the note or not.
+template <typename Note>
+void noted(Note&& note) {
+    guarded([&] {
+        note();
+        return CUDA_SUCCESS;
+    });
+}
+
+// Loads code by `call`; `note(handle)` keeps of it what the engine will ask for.
 template <typename Handle, typename Call, typename Note>
 CUresult load(Handle* handle, Call&& call, Note&& note) {
     return guarded([&] {
         const CUresult status = engine::call_with_room(call);
-        if (status == CUDA_SUCCESS && handle && settings().safety == Safety::Opaque) {
-            // The code is loaded whether there is memory for the note or not.
-            guarded([&] {
-                note(*handle);
-                return status;
-            });
-        }
+        if (status == CUDA_SUCCESS && handle) noted([&] { note(*handle); });
+        return status;
+    });
+}
+
+void note_image(const void* handle, const void* image) {
+    if (settings().safety == Safety::Opaque) engine::code_loaded(handle, image);
+    if (!engine::driver_tells_layouts()) engine::keep_code(handle, image);
+}
+
+void note_file(const void* handle, const char* path) {
+    if (settings().safety == Safety::Opaque) engine::code_loaded_from(handle, path);
+    if (!engine::driver_tells_layouts()) engine::keep_code_from(handle, path);
+}
+
+// A kernel by `call`, of whose name older drivers keep nothing.
+template <typename Function, typename Call, typename Note>
+CUresult get_function(Function* function, Call&& call, Note&& note) {
+    return guarded([&] {
+        const CUresult status = engine::call_with_room(call);
+        if (status == CUDA_SUCCESS && function && !engine::driver_tells_layouts())
+            noted([&] { note(*function); });
         return status;
     });
 }
@@ -37,6 +62,7 @@ CUresult unload(const void* handle, Unload&& call) {
         engine::forget_layouts();
         engine::forget_variables(handle);
         engine::code_unloaded(handle);
+        engine::drop_code(handle);
         return call();
     });
 }
@@ -69,26 +95,26 @@ using device::driver;
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
     return entry::load(
         module, [&] { return driver().cuModuleLoad(module, fname); },
-        [&](CUmodule loaded) { engine::code_loaded_from(loaded, fname); });
+        [&](CUmodule loaded) { entry::note_file(loaded, fname); });
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
     return entry::load(
         module, [&] { return driver().cuModuleLoadData(module, image); },
-        [&](CUmodule loaded) { engine::code_loaded(loaded, image); });
+        [&](CUmodule loaded) { entry::note_image(loaded, image); });
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
                             CUjit_option* options, void** optionValues) {
     return entry::load(
         module, [&] { return driver().cuModuleLoadDataEx(module, image, numOptions, options, optionValues); },
-        [&](CUmodule loaded) { engine::code_loaded(loaded, image); });
+        [&](CUmodule loaded) { entry::note_image(loaded, image); });
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
     return entry::load(
         module, [&] { return driver().cuModuleLoadFatBinary(module, fatCubin); },
-        [&](CUmodule loaded) { engine::code_loaded(loaded, fatCubin); });
+        [&](CUmodule loaded) { entry::note_image(loaded, fatCubin); });
 }
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
@@ -101,7 +127,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
             return driver().cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions,
                                               libraryOptions, libraryOptionValues, numLibraryOptions);
         },
-        [&](CUlibrary loaded) { engine::code_loaded(loaded, code); });
+        [&](CUlibrary loaded) { entry::note_image(loaded, code); });
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
@@ -115,7 +141,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
                                                   numJitOptions, libraryOptions, libraryOptionValues,
                                                   numLibraryOptions);
         },
-        [&](CUlibrary loaded) { engine::code_loaded_from(loaded, fileName); });
+        [&](CUlibrary loaded) { entry::note_file(loaded, fileName); });
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {
@@ -124,6 +150,28 @@ CUresult cuModuleUnload(CUmodule hmod) {
 
 CUresult cuLibraryUnload(CUlibrary library) {
     return entry::unload(library, [&] { return driver().cuLibraryUnload(library); });
+}
+
+CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
+    return entry::get_function(
+        hfunc, [&] { return driver().cuModuleGetFunction(hfunc, hmod, name); },
+        [&](CUfunction found) {
+            engine::note_name(found, {name, hmod});
+        });
+}
+
+CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
+    return entry::get_function(
+        pKernel, [&] { return driver().cuLibraryGetKernel(pKernel, library, name); },
+        [&](CUkernel found) {
+            engine::note_name(found, {name, library});
+        });
+}
+
+CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
+    return entry::get_function(
+        pFunc, [&] { return driver().cuKernelGetFunction(pFunc, kernel); },
+        [&](CUfunction found) { engine::note_same(found, kernel); });
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {

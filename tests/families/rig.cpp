@@ -89,7 +89,10 @@ Outcome run(const std::string& body, Driver driver, const Environment& environme
     const std::string build = support::build_dir();
     const std::string sim = build + "/sim/libcuda.so.1";
     Environment all = {{"LD_PRELOAD", build + "/liblmsshim.so"},
-                       {"LMS_DRIVER", driver == Driver::Overlay ? build + "/families/libcuda.so.1" : sim},
+                       {"LMS_DRIVER", driver == Driver::Overlay ? build + "/families/libcuda.so.1"
+                                      : driver == Driver::Old   ? build + "/families/old/libcuda.so.1"
+                                                                : sim},
+                       {"FAMILIES_KERNELS", build + "/families/kernels"},
                        {"FAMILIES_SIMULATED", sim},
                        {"SIMCUDA_MEMORY", "4M"},
                        {"SIMCUDA_GRANULARITY", "64K"},

@@ -30,8 +30,8 @@ namespace rig {
 using Environment = std::map<std::string, std::string>;
 
 // Which driver stands behind the shim: the simulated one, or one before it that stands in for what it lacks
-// (overlay/).
-enum class Driver { Simulated, Overlay };
+// (overlay/), or one that has the entry points of CUDA 12.2 alone.
+enum class Driver { Simulated, Overlay, Old };
 
 struct Outcome {
     std::string failures;  // "" if there were none, or how the process died

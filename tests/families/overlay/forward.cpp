@@ -1,26 +1,31 @@
 // A libcuda.so.1 before the simulated one: every entry point jumps on to it, but for those that answers.cpp
-// defines.
+// defines, and those that are newer than OVERLAY_VERSION, which it lacks.
 #include <cstddef>
 #include <iterator>
 
 #include "tests/families/overlay/record.h"
 #include "tests/families/where.h"
 
+#define OVERLAY_TEXT_(x) #x
+#define OVERLAY_TEXT(x) OVERLAY_TEXT_(x)
+
 asm(R"(
         .set    overlay_row, 0
-        .macro  OVERLAY_FORWARD symbol
+        .macro  OVERLAY_FORWARD symbol, introduced
+        .if     \introduced <= )" OVERLAY_TEXT(OVERLAY_VERSION) R"(
         .text
         .weak   \symbol
         .type   \symbol, @function
 \symbol:
         jmp     *overlay_slots + 8 * overlay_row(%rip)
         .size   \symbol, . - \symbol
+        .endif
         .set    overlay_row, overlay_row + 1
         .endm
 )"
-#define LMS_ENTRY(symbol, base, introduced, stream, action) "OVERLAY_FORWARD " #symbol "\n"
+#define LMS_ENTRY(symbol, base, introduced, stream, action) "OVERLAY_FORWARD " #symbol ", " #introduced "\n"
 #include "shim/entry_points.def"
-    ".purgem OVERLAY_FORWARD\n");
+                                                                ".purgem OVERLAY_FORWARD\n");
 
 namespace {
 

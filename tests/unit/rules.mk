@@ -1,0 +1,9 @@
+# tests/unit: code as nvcc makes it.
+UNIT_CODE := $(BUILD)/unit/layouts.fatbin $(BUILD)/unit/layouts.cubin
+UNIT_NVCC = $(NVCC) -std=c++17 -I. -Wno-deprecated-gpu-targets
+$(UNIT_CODE): tests/unit/kernels/layouts.cu tests/unit/kernels/layouts.h
+	@mkdir -p $(@D)
+	$(if $(filter %.cubin,$@),$(UNIT_NVCC) -cubin -arch=sm_80,$(UNIT_NVCC) -fatbin \
+	  -gencode arch=compute_75$(comma)code=[sm_75$(comma)compute_75] -gencode arch=compute_90$(comma)code=sm_90) -o $@ $<
+$(call obj,tests/unit/nv_info_test.cpp): OBJ_FLAGS = -DUNIT_CODE='"$(abspath $(BUILD))/unit/layouts"'
+$(BUILD)/tests/unit: | $(UNIT_CODE)
