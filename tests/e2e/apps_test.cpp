@@ -32,6 +32,7 @@ const App kApps[] = {
     {"device_output", 4},
     {"devices", 16, {{"SIMCUDA_DEVICES", "2"}}},
     {"events", 4},
+    {"graph_loops", 16},
     {"graph_memory", 8},
     {"graphs", 16},
     {"half", 4},
