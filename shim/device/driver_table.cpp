@@ -250,10 +250,6 @@ const Row* find_row(std::string_view symbol) {
     return found != nullptr ? found : search(kInterop, std::end(kRows));
 }
 
-bool driver_available() {
-    return driver_handle() != nullptr;
-}
-
 bool driver_has(Entry entry) {
     return driver_address(entry) != nullptr;
 }

@@ -73,9 +73,6 @@ inline const Driver& driver() {
     return lms_driver_slots;
 }
 
-// Whether there is a real driver behind the table. Loads it.
-bool driver_available();
-
 // Whether the installed driver has this function; false where there is no driver.
 bool driver_has(Entry entry);
 
