@@ -12,47 +12,15 @@ namespace rig {
 
 namespace {
 
-// Written by hand: out[i] = in[i] + k, and out[i] = *(in's i-th word through a pointer read from `table`) +
-// k.
-constexpr const char* kPtx = R"(
-.version 7.0
-.target sm_75
-.address_size 64
-
-.visible .entry add(.param .u64 out, .param .u64 in, .param .u32 k, .param .u32 n)
+// out[i] = in[i] + k, written by hand; `load` puts the address of `in`, which `parameter` holds, into %a2.
+std::string kernel_text(const std::string& name, const std::string& parameter, const std::string& load) {
+    return ".visible .entry " + name + "(.param .u64 out, " + parameter + R"(, .param .u32 k, .param .u32 n)
 {
     .reg .pred %p;
     .reg .b32 %r<8>;
     .reg .b64 %a<6>;
     ld.param.u64 %a1, [out];
-    ld.param.u64 %a2, [in];
-    ld.param.u32 %r1, [k];
-    ld.param.u32 %r2, [n];
-    mov.u32 %r3, %ctaid.x;
-    mov.u32 %r4, %ntid.x;
-    mov.u32 %r5, %tid.x;
-    mad.lo.u32 %r3, %r3, %r4, %r5;
-    setp.ge.u32 %p, %r3, %r2;
-    @%p bra DONE;
-    mul.wide.u32 %a3, %r3, 4;
-    add.u64 %a4, %a2, %a3;
-    add.u64 %a5, %a1, %a3;
-    ld.global.u32 %r6, [%a4];
-    add.u32 %r6, %r6, %r1;
-    st.global.u32 [%a5], %r6;
-DONE:
-    ret;
-}
-
-// The buffer's address is word 2 of an opaque struct of 128 bytes, with every bit flipped.
-.visible .entry add_through(.param .u64 out, .param .align 64 .b8 map[128], .param .u32 k, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<8>;
-    .reg .b64 %a<6>;
-    ld.param.u64 %a1, [out];
-    ld.param.u64 %a2, [map+16];
-    not.b64 %a2, %a2;
+)" + load + R"(
     ld.param.u32 %r1, [k];
     ld.param.u32 %r2, [n];
     mov.u32 %r3, %ctaid.x;
@@ -71,6 +39,15 @@ DONE:
     ret;
 }
 )";
+}
+
+std::string ptx() {
+    return ".version 7.0\n.target sm_75\n.address_size 64\n" +
+           kernel_text("add", ".param .u64 in", "ld.param.u64 %a2, [in];") +
+           // The buffer's address is word 2 of an opaque struct of 128 bytes, with every bit flipped.
+           kernel_text("add_through", ".param .align 64 .b8 map[128]",
+                       "ld.param.u64 %a2, [map+16]; not.b64 %a2, %a2;");
+}
 
 std::map<std::string, Body>& bodies() {
     static std::map<std::string, Body> all;
@@ -243,7 +220,7 @@ void Crowd::evict_half(const Buffer& buffer) {
 
 CUmodule load_kernels() {
     CUmodule loaded = nullptr;
-    OK(cuModuleLoadData, &loaded, kPtx);
+    OK(cuModuleLoadData, &loaded, ptx().c_str());
     return loaded;
 }
 

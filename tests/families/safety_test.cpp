@@ -55,7 +55,7 @@ BODY(endless_updatable_graph_args) {
 }
 
 TEST_CASE("safety: what moves beside work that never ends, at each level") {
-    const auto check = [](const char* body, const char* level) {
+    const auto check = [](const std::string& body, const char* level) {
         CAPTURE(body);
         CHECK(rig::run(body, rig::Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}, {"LMS_SAFETY", level}})
                   .failures == "");
@@ -156,7 +156,7 @@ BODY(layout_untold_packed) {
 }
 
 TEST_CASE("safety: a launch whose parameter layout the driver does not tell names nothing and is opaque") {
-    const auto check = [](const char* body, const char* level, const char* without_layouts) {
+    const auto check = [](const std::string& body, const char* level, const char* without_layouts) {
         CAPTURE(body);
         CHECK(rig::run(body, rig::Driver::Overlay,
                        {{"SIMCUDA_HOST_VMM", "1"},
