@@ -64,7 +64,7 @@ void check(const Device& device, const CUDA_ARRAY3D_DESCRIPTOR& d) {
                                 CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
     require((d.Flags & kNotSimulated) == 0, CUDA_ERROR_NOT_SUPPORTED);
     require((d.Flags & ~kKnown) == 0, CUDA_ERROR_INVALID_VALUE);
-    channel_bytes(d.Format);
+    checked_channel_bytes(d.Format);
     require(d.NumChannels == 1 || d.NumChannels == 2 || d.NumChannels == 4, CUDA_ERROR_INVALID_VALUE);
     require(d.Width != 0, CUDA_ERROR_INVALID_VALUE);
     const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0, cube = (d.Flags & CUDA_ARRAY3D_CUBEMAP) != 0;
@@ -118,24 +118,11 @@ bool of_context(const Array& array, const Context& context) {
 
 }  // namespace
 
-unsigned channel_bytes(CUarray_format format) {
-    switch (format) {
-        case CU_AD_FORMAT_UNSIGNED_INT8:
-        case CU_AD_FORMAT_SIGNED_INT8:
-            return 1;
-        case CU_AD_FORMAT_UNSIGNED_INT16:
-        case CU_AD_FORMAT_SIGNED_INT16:
-        case CU_AD_FORMAT_HALF:
-            return 2;
-        case CU_AD_FORMAT_UNSIGNED_INT32:
-        case CU_AD_FORMAT_SIGNED_INT32:
-        case CU_AD_FORMAT_FLOAT:
-            return 4;
-        default:
-            throw Failure{format >= CU_AD_FORMAT_UNORM_INT_101010_2 && format <= CU_AD_FORMAT_SNORM_INT16X4
-                              ? CUDA_ERROR_NOT_SUPPORTED
-                              : CUDA_ERROR_INVALID_VALUE};
-    }
+unsigned checked_channel_bytes(CUarray_format format) {
+    if (const unsigned bytes = channel_bytes(format)) return bytes;
+    throw Failure{format >= CU_AD_FORMAT_UNORM_INT_101010_2 && format <= CU_AD_FORMAT_SNORM_INT16X4
+                      ? CUDA_ERROR_NOT_SUPPORTED
+                      : CUDA_ERROR_INVALID_VALUE};
 }
 
 std::shared_ptr<Array> create_array(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {

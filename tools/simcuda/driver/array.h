@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tools/simcuda/array_format.h"
 #include "tools/simcuda/driver/cuda_api.h"
 #include "tools/simcuda/driver/memory.h"
 
@@ -16,7 +17,7 @@ class Context;
 
 // Bytes of one channel. Throws Failure with CUDA_ERROR_INVALID_VALUE for no format, CUDA_ERROR_NOT_SUPPORTED
 // for those that are compressed, planar or normalised.
-unsigned channel_bytes(CUarray_format format);
+unsigned checked_channel_bytes(CUarray_format format);
 
 // Immutable. Slices are the layers of a layered array, the faces of a cube map, or the depth.
 struct Array {

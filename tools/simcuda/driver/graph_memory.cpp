@@ -83,13 +83,8 @@ void GraphMemory::end_use() {
 }
 
 void GraphMemory::map(Context& context) {
-    auto region = std::make_shared<Region>();
-    region->kind = Region::Kind::Async;
+    const auto region = new_region(Region::Kind::Async, bytes_, device_, context);
     region->address = address_;
-    region->bytes = bytes_;
-    region->device = &device_;
-    region->context = context.weak_from_this();
-    region->buffer_id = next_buffer_id();
     region->graph_memory = shared_from_this();
     region->physical = Physical::create(device_.memory, bytes_);
     if (region->physical == nullptr) {

@@ -74,12 +74,7 @@ RegionPtr map_shared(Context& context, const SharedMemory& memory, Region::Kind 
                 memory.extents <= SharedMemory::kExtents && memory.device < devices().size(),
             CUDA_ERROR_INVALID_HANDLE);
     require(memory.process != ::getpid(), CUDA_ERROR_INVALID_CONTEXT);
-    auto region = std::make_shared<Region>();
-    region->kind = kind;
-    region->bytes = memory.bytes;
-    region->device = &devices()[memory.device];
-    region->context = context.weak_from_this();
-    region->buffer_id = next_buffer_id();
+    const auto region = new_region(kind, memory.bytes, devices()[memory.device], context);
     region->pool = std::move(pool);
     region->physical = Physical::of_file(open_file(memory.process, memory.file),
                                          {memory.extent, memory.extent + memory.extents});

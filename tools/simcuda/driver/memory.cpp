@@ -119,14 +119,19 @@ MemoryMap& memory_map() {
     return map;
 }
 
-RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind kind,
-                          std::shared_ptr<MemoryPool> pool) {
+std::shared_ptr<Region> new_region(Region::Kind kind, std::uint64_t bytes, Device& device, Context& context) {
     auto region = std::make_shared<Region>();
     region->kind = kind;
     region->bytes = bytes;
-    region->device = &context.device();
+    region->device = &device;
     region->context = context.weak_from_this();
     region->buffer_id = next_buffer_id();
+    return region;
+}
+
+RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind kind,
+                          std::shared_ptr<MemoryPool> pool) {
+    const auto region = new_region(kind, bytes, context.device(), context);
     region->pool = std::move(pool);
     region->physical = Physical::create(context.device().memory, bytes);
     require(region->physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
@@ -143,12 +148,7 @@ RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind ki
 }
 
 RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, Region::Kind kind) {
-    auto region = std::make_shared<Region>();
-    region->kind = kind;
-    region->bytes = bytes;
-    region->device = &context.device();
-    region->context = context.weak_from_this();
-    region->buffer_id = next_buffer_id();
+    const auto region = new_region(kind, bytes, context.device(), context);
     region->flags = flags;
     region->physical = Physical::create(host_pool(), bytes);
     require(region->physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
@@ -160,13 +160,8 @@ RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, R
 void register_host(Context& context, std::uint64_t address, std::uint64_t bytes, unsigned flags) {
     require(memory_map().overlapping(address, bytes).empty(), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     share_pages(address, bytes);
-    auto region = std::make_shared<Region>();
-    region->kind = Region::Kind::Registered;
+    const auto region = new_region(Region::Kind::Registered, bytes, context.device(), context);
     region->address = address;
-    region->bytes = bytes;
-    region->device = &context.device();
-    region->context = context.weak_from_this();
-    region->buffer_id = next_buffer_id();
     region->flags = flags;
     memory_map().insert(region);
 }

@@ -77,6 +77,9 @@ class MemoryMap {
 
 MemoryMap& memory_map();
 
+// A region with an id of its own, of no memory and no address yet; not in the map.
+std::shared_ptr<Region> new_region(Region::Kind kind, std::uint64_t bytes, Device& device, Context& context);
+
 // cuMemAlloc. Throws Failure with CUDA_ERROR_OUT_OF_MEMORY. The memory is accessible to kernels at once.
 RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind kind = Region::Kind::Device,
                           std::shared_ptr<MemoryPool> pool = nullptr);

@@ -50,7 +50,7 @@ std::size_t limit(const Context& context, CUdevice_attribute attribute) {
 
 void set_format(Texels& texels, CUarray_format format, unsigned channels) {
     require(channels == 1 || channels == 2 || channels == 4, CUDA_ERROR_INVALID_VALUE);
-    texels.channel_bytes = static_cast<std::uint8_t>(channel_bytes(format));
+    texels.channel_bytes = static_cast<std::uint8_t>(checked_channel_bytes(format));
     texels.channels = static_cast<std::uint8_t>(channels);
     switch (format) {
         case CU_AD_FORMAT_HALF:

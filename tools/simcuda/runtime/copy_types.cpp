@@ -1,26 +1,9 @@
+#include "tools/simcuda/array_format.h"
 #include "tools/simcuda/runtime/copy.h"
 #include "tools/simcuda/runtime/error.h"
 
 namespace simcuda::runtime {
 namespace {
-
-std::size_t format_bytes(CUarray_format format) {
-    switch (format) {
-        case CU_AD_FORMAT_UNSIGNED_INT8:
-        case CU_AD_FORMAT_SIGNED_INT8:
-            return 1;
-        case CU_AD_FORMAT_UNSIGNED_INT16:
-        case CU_AD_FORMAT_SIGNED_INT16:
-        case CU_AD_FORMAT_HALF:
-            return 2;
-        case CU_AD_FORMAT_UNSIGNED_INT32:
-        case CU_AD_FORMAT_SIGNED_INT32:
-        case CU_AD_FORMAT_FLOAT:
-            return 4;
-        default:
-            throw Failure{cudaErrorNotSupported};
-    }
-}
 
 void* pointer(CUmemorytype type, const void* host, CUdeviceptr device) {
     if (type == CU_MEMORYTYPE_ARRAY) return nullptr;
@@ -88,7 +71,9 @@ CUDA_MEMCPY2D from_array(CUDA_MEMCPY2D copy, cudaArray_const_t array, std::size_
 std::size_t element_bytes(const Driver& cu, CUarray array) {
     CUDA_ARRAY3D_DESCRIPTOR descriptor{};
     require(cu.cuArray3DGetDescriptor_v2(&descriptor, array));
-    return format_bytes(descriptor.Format) * descriptor.NumChannels;
+    const unsigned channel = channel_bytes(descriptor.Format);
+    require(channel != 0, cudaErrorNotSupported);
+    return std::size_t{channel} * descriptor.NumChannels;
 }
 
 CUDA_MEMCPY3D to_driver(const Driver& cu, const cudaMemcpy3DParms& copy) {

@@ -111,9 +111,11 @@ cudaTextureDesc to_runtime(const CUDA_TEXTURE_DESC& sampling) {
     return out;
 }
 
-CUDA_RESOURCE_VIEW_DESC to_driver(const cudaResourceViewDesc& view) {
-    CUDA_RESOURCE_VIEW_DESC out{};
-    out.format = static_cast<CUresourceViewFormat>(view.format);
+// The two differ in their types alone.
+template <class Out, class In>
+Out view_as(const In& view) {
+    Out out{};
+    out.format = static_cast<decltype(out.format)>(view.format);
     out.width = view.width;
     out.height = view.height;
     out.depth = view.depth;
@@ -125,16 +127,7 @@ CUDA_RESOURCE_VIEW_DESC to_driver(const cudaResourceViewDesc& view) {
 }
 
 cudaResourceViewDesc to_runtime(const CUDA_RESOURCE_VIEW_DESC& view) {
-    cudaResourceViewDesc out{};
-    out.format = static_cast<cudaResourceViewFormat>(view.format);
-    out.width = view.width;
-    out.height = view.height;
-    out.depth = view.depth;
-    out.firstMipmapLevel = view.firstMipmapLevel;
-    out.lastMipmapLevel = view.lastMipmapLevel;
-    out.firstLayer = view.firstLayer;
-    out.lastLayer = view.lastLayer;
-    return out;
+    return view_as<cudaResourceViewDesc>(view);
 }
 
 // Asks the driver for a description and answers it in the runtime's terms.
@@ -160,7 +153,7 @@ cudaError_t cudaCreateTextureObject(cudaTextureObject_t* object, const cudaResou
         const CUDA_RESOURCE_DESC in_driver = to_driver(resource);
         const CUDA_TEXTURE_DESC sampled = to_driver(sampling);
         CUDA_RESOURCE_VIEW_DESC viewed{};
-        if (view != nullptr) viewed = to_driver(*view);
+        if (view != nullptr) viewed = view_as<CUDA_RESOURCE_VIEW_DESC>(*view);
         return cu.cuTexObjectCreate(object, &in_driver, &sampled, view != nullptr ? &viewed : nullptr);
     });
 }
