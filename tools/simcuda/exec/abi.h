@@ -3,15 +3,16 @@
 // inside for that reason; the fields are explained above it.
 //
 // sc_thread: one CUDA thread. `lane` and `warp` follow from its linear index; `stack_limit` is the lowest
-//   address its stack may reach; `budget` counts the passes a loop that may wait for others makes before it yields.
+//   address its stack may reach; `budget` counts the passes a loop that may wait for others makes before it
+//   yields.
 // sc_block: one block. `parameters` is the parameter block, `variables` the device addresses of
 //   Program::variables(), `shared` the host address that shared address 0 stands for, `workspace` the device
 //   address of the zeroed words cooperative groups synchronises a grid with.
 //   `executor` is the exec::Block behind it.
-// sc_access: how an instruction addresses a texture or surface (exec::Access), and what it does out of bounds.
-//   Coordinates are x, y, z and the layer, in 32 bits each.
-// sc_runtime: what a kernel may call. `surface` gives the host address of so many bytes, 0 where there are none.
-//   Only fibers may call what waits: yield, exit, barriers and warp operations.
+// sc_access: how an instruction addresses a texture or surface (exec::Access), and what it does out of
+//   bounds. Coordinates are x, y, z and the layer, in 32 bits each.
+// sc_runtime: what a kernel may call. `surface` gives the host address of so many bytes, 0 where there are
+//   none. Only fibers may call what waits: yield, exit, barriers and warp operations.
 #pragma once
 
 #define SIMCUDA_C_TEXT(name, ...) \

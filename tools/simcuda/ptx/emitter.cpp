@@ -162,11 +162,13 @@ void FunctionEmitter::emit_prologue() {
         if (variable.space == Space::Local)
             line("    __builtin_memset({}, 0xcb, {});", variable.c_name, variable.bytes);
     }
-    // Room for this frame, which the compiler may make twice as large, and for what is called beside functions.
+    // Room for this frame, which the compiler may make twice as large, and for what is called beside
+    // functions.
     if (!function_.entry)
-        line("    if (__builtin_expect((u64)__builtin_frame_address(0) - {} < t->stack_limit, 0)) "
-             "t->block->runtime->stack_overflow(t);",
-             2 * out_.frame_bytes + kLeafReserve);
+        line(
+            "    if (__builtin_expect((u64)__builtin_frame_address(0) - {} < t->stack_limit, 0)) "
+            "t->block->runtime->stack_overflow(t);",
+            2 * out_.frame_bytes + kLeafReserve);
     for (const Declaration* parameter : function_.parameters) {
         if (!parameter->in_register) continue;
         Operand target;
