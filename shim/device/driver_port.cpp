@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "shim/device/scope.h"
+#include "shim/util/host_memory.h"
 
 namespace lms::device {
 
@@ -41,13 +42,20 @@ CUresult DriverPort::probe() {
 
     status = create_streams();
     if (status != CUDA_SUCCESS) return status;
-    // HOST needs CUDA 13; HOST_NUMA is older but needs get_mempolicy, which some containers forbid.
-    if (!probe_host_location(CU_MEM_LOCATION_TYPE_HOST,
-                             CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
-        probe_host_location(CU_MEM_LOCATION_TYPE_HOST_NUMA,
-                            CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
-    }
+    probe_host_memory(attribute);
     return CUDA_SUCCESS;
+}
+
+// HOST needs CUDA 13; HOST_NUMA is older but needs get_mempolicy, which some containers forbid. Drivers
+// refuse nodes without processors (NVIDIA/nccl#2190).
+template <typename Attribute>
+void DriverPort::probe_host_memory(const Attribute& attribute) {
+    if (attribute(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+        probe_host_location({CU_MEM_LOCATION_TYPE_HOST, 0}))
+        return;
+    if (!attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) return;
+    for (const int node : util::numa_nodes_by_preference(attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)))
+        if (probe_host_location({CU_MEM_LOCATION_TYPE_HOST_NUMA, node})) return;
 }
 
 CUresult DriverPort::create_streams() {
@@ -61,11 +69,8 @@ CUresult DriverPort::create_streams() {
 }
 
 // Attributes have been seen to promise what a container or a card then refuses, so it is tried once for real.
-bool DriverPort::probe_host_location(CUmemLocationType type, CUdevice_attribute attribute) {
-    int supported = 0;
-    if (driver().cuDeviceGetAttribute(&supported, attribute, device_) != CUDA_SUCCESS || !supported)
-        return false;
-    host_location_ = {type, 0};
+bool DriverPort::probe_host_location(CUmemLocation location) {
+    host_location_ = location;
 
     std::size_t granularity = 0;
     const CUmemAllocationProp host_memory = properties(Place::Host);

@@ -60,7 +60,9 @@ class DriverPort final : public Port {
     CUresult set_access(Address address, std::uint64_t bytes, Place place);
     CUresult record_in(CUcontext context, CUstream stream, CUevent& event);
     CUevent handle_of(CUevent event);
-    bool probe_host_location(CUmemLocationType type, CUdevice_attribute attribute);
+    template <typename Attribute>
+    void probe_host_memory(const Attribute& attribute);
+    bool probe_host_location(CUmemLocation location);
     CUmemAllocationProp properties(Place place) const;
 
     CUdevice device_;

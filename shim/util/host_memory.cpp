@@ -93,4 +93,18 @@ std::uint64_t default_host_limit_bytes() {
     return host_headroom_bytes() / 5 * 4;
 }
 
+std::vector<int> numa_nodes_by_preference(int nearest, const std::string& root) {
+    // A list of nodes and ranges of them: "0-1,3".
+    std::ifstream file(root + "/sys/devices/system/node/has_memory");
+    if (!file) return nearest < 0 ? std::vector<int>{} : std::vector<int>{nearest};
+    std::vector<int> nodes;
+    for (int first = 0; file >> first; file.ignore()) {
+        int last = first;
+        if (file.peek() == '-') file.ignore() >> last;
+        for (int node = first; node <= last; ++node) nodes.push_back(node);
+    }
+    std::ranges::stable_partition(nodes, [&](int node) { return node == nearest; });
+    return nodes;
+}
+
 }  // namespace lms::util

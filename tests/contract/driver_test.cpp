@@ -115,6 +115,16 @@ DRIVER_TEST("a driver that promises host memory and then refuses it: the next fo
     use_everything(ground.port());
 }
 
+DRIVER_TEST("a driver before CUDA 13, which has host memory by NUMA node alone",
+            {{"SIMCUDA_HOST_VMM", "numa"}}) {
+    EXPECT(ground.port().maps_host_memory());
+    use_everything(ground.port());
+    const Mapped memory(ground.port(), Place::Host, ground.port().granularity());
+    const Words words = pattern(1, 256);
+    ground.write(memory.address, words);
+    EXPECT(ground.read(memory.address, 256) == words);
+}
+
 DRIVER_TEST("and where all forms are refused, nothing is mapped and nothing has leaked",
             {{"SIMCUDA_FAIL", "cuMemCreate:1,cuMemCreate:2"},
              {"SIMCUDA_HANDLES", "1"},

@@ -214,6 +214,27 @@ SIM_TEST("without the knob there is no host-located memory", {{"SIMCUDA_HOST_VMM
     FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate, &handle, kGranule, &properties, 0);
 }
 
+SIM_TEST("host-located memory by NUMA node alone", {{"SIMCUDA_HOST_VMM", "numa"}}) {
+    const Gpu gpu;
+    const auto attribute = [&](CUdevice_attribute which) {
+        int value = -7;
+        OK(cuDeviceGetAttribute, &value, which, gpu.device);
+        return value;
+    };
+    EXPECT(attribute(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0);
+    EXPECT(attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 1);
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemAllocationProp properties = on_host();
+    properties.location = {CU_MEM_LOCATION_TYPE_HOST, 0};
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate, &handle, kGranule, &properties, 0);
+    properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)};
+    OK(cuMemCreate, &handle, kGranule, &properties, 0);
+    properties.location.id = -1;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemCreate, &handle, kGranule, &properties, 0);
+    properties.location.id = 1;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemCreate, &handle, kGranule, &properties, 0);
+}
+
 SIM_TEST("every nth set-access is not ready, and changes nothing", {{"SIMCUDA_NOT_READY", "3"}}) {
     const Gpu gpu;
     const CUdeviceptr p = reserve(kGranule);

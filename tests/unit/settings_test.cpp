@@ -213,6 +213,20 @@ TEST_CASE("host memory: version 1 cgroups") {
     CHECK(lms::util::host_headroom_bytes(root.path()) == 150000);
 }
 
+TEST_CASE("host memory: NUMA nodes, the nearest first, those without memory never") {
+    const Scratch root;
+    const auto nodes = [&](int nearest) { return lms::util::numa_nodes_by_preference(nearest, root.path()); };
+    CHECK(nodes(2) == std::vector<int>{2});
+    CHECK(nodes(-1).empty());
+    root.put("sys/devices/system/node/has_memory", "0-2,5\n");
+    CHECK(nodes(0) == std::vector<int>{0, 1, 2, 5});
+    CHECK(nodes(5) == std::vector<int>{5, 0, 1, 2});
+    CHECK(nodes(3) == std::vector<int>{0, 1, 2, 5});
+    CHECK(nodes(-1) == std::vector<int>{0, 1, 2, 5});
+    root.put("sys/devices/system/node/has_memory", "1");
+    CHECK(nodes(0) == std::vector<int>{1});
+}
+
 TEST_CASE("host memory: this machine tells") {
     CHECK(lms::util::host_headroom_bytes() > 0);
     CHECK(lms::util::default_host_limit_bytes() > 0);

@@ -142,8 +142,9 @@ int device_attribute(const Device& device, CUdevice_attribute attribute) {
         case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
             return 1;
         case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+            return knobs().host_vmm != HostVmm::None;
         case CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
-            return knobs().host_vmm;
+            return knobs().host_vmm == HostVmm::All;
         default:
             return 0;  // a feature this driver does not have
     }

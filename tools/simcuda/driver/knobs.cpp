@@ -102,6 +102,14 @@ class Reader {
         });
     }
 
+    void host_vmm(const char* name, HostVmm& knob) {
+        read(name, "0, 1 or numa", [&](auto text) {
+            if (text != "0" && text != "1" && text != "numa") return false;
+            knob = text == "0" ? HostVmm::None : text == "1" ? HostVmm::All : HostVmm::NumaOnly;
+            return true;
+        });
+    }
+
     void fail(const char* name, std::vector<FailRule>& knob) {
         read(name, "name:n, or several with commas between (the nth call of that name fails, n from 1)",
              [&](auto text) {
@@ -138,7 +146,7 @@ Knobs read_knobs() {
     read.granularity("SIMCUDA_GRANULARITY", k.granularity);
     read.count("SIMCUDA_HANDLES", k.handles, 0, 1'000'000'000);
     read.count("SIMCUDA_MAPPINGS", k.mappings, 0, 1'000'000'000);
-    read.flag("SIMCUDA_HOST_VMM", k.host_vmm);
+    read.host_vmm("SIMCUDA_HOST_VMM", k.host_vmm);
     read.count("SIMCUDA_KERNELS", k.kernels, 4, 128);
     read.count("SIMCUDA_QUEUE", k.queue, 1, 1'000'000);
     read.size("SIMCUDA_CONTEXT_BYTES", k.context_bytes, 0);

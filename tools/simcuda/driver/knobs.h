@@ -13,6 +13,9 @@ struct FailRule {
     std::uint64_t nth = 0;
 };
 
+// The forms of host-located VMM memory; NumaOnly is what drivers before CUDA 13 have.
+enum class HostVmm { None, NumaOnly, All };
+
 struct Knobs {
     // The machine
     std::uint64_t devices = 1;
@@ -22,7 +25,7 @@ struct Knobs {
     std::uint64_t granularity = 2ull << 20;   // bytes, of VMM memory
     std::uint64_t handles = 0;                // most physical handles alive; 0: no limit
     std::uint64_t mappings = 0;               // most VMM mappings alive; 0: no limit
-    bool host_vmm = true;                     // host-located VMM memory exists
+    HostVmm host_vmm = HostVmm::All;          // host-located VMM memory that exists
     std::uint64_t kernels = 8;                // kernels running at once per device
     std::uint64_t queue = 1024;               // works pending in a stream before a call blocks
 

@@ -157,9 +157,10 @@ void check_location(const CUmemLocation& location) {
             return;
         case CU_MEM_LOCATION_TYPE_HOST_NUMA:
             require(location.id == 0, CUDA_ERROR_INVALID_VALUE);
-            [[fallthrough]];
+            require(knobs().host_vmm != HostVmm::None, CUDA_ERROR_NOT_SUPPORTED);
+            return;
         case CU_MEM_LOCATION_TYPE_HOST:
-            require(knobs().host_vmm, CUDA_ERROR_NOT_SUPPORTED);
+            require(knobs().host_vmm == HostVmm::All, CUDA_ERROR_NOT_SUPPORTED);
             return;
         default:
             throw Failure{CUDA_ERROR_INVALID_VALUE};
