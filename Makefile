@@ -64,7 +64,7 @@ LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp
 LIBS_simrt := -lzstd -llz4
 LINK_interpose := shim/device/locate.cpp
 
-.PHONY: all demo test bench install uninstall format lint help setup clean
+.PHONY: all demo test bench programs-check install uninstall format lint help setup clean
 .DELETE_ON_ERROR:
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
@@ -189,6 +189,9 @@ demo: all ## train the demo model: big GPU, small GPU (out of memory), small GPU
 
 test: all ## run every test
 	@sh tests/run.sh
+
+programs-check: $(SHIM) $(SIM) ## run programs that nobody here wrote (installs, downloads; tests/programs)
+	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/programs.sh $(PROGRAMS)
 
 bench: all $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls ## measure, as ratios inside one run
 	@CUDA_HOME=$(CUDA_HOME) sh tests/bench.sh
