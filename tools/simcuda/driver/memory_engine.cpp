@@ -88,13 +88,15 @@ void MemoryEngine::add(WorkPtr work) {
 
 void MemoryEngine::loop() {
     std::vector<Task> active;
+    busy_until_ = now_ns();
     bool blocked = false;  // nothing active could move on
     std::size_t blocked_in_a_row = 0;
     for (;;) {
         {
             std::unique_lock lock(mutex_);
-            if (active.empty()) {
+            if (active.empty() && incoming_.empty()) {
                 arrived_.wait(lock, [&] { return !incoming_.empty(); });
+                busy_until_ = std::max(busy_until_, now_ns());
             } else if (blocked) {
                 arrived_.wait_for(lock, kPoll, [&] { return !incoming_.empty(); });
             }
@@ -138,11 +140,12 @@ MemoryEngine::Progress MemoryEngine::step_transfer(Task& task) {
     }
     if (task.transfer->done()) return Progress::Done;
     const std::uint64_t piece = kSmallestPiece + chance_.below(kLargestPiece - kSmallestPiece);
+    const std::uint64_t before = task.transfer->bytes_done();
     if (!task.transfer->step(piece)) {
         fail_at(*task.work->context, copy != nullptr ? "copy" : "memset", task.transfer->fault());
         return Progress::Done;
     }
-    throttle(std::min(piece, task.transfer->bytes()));
+    throttle(task.transfer->bytes_done() - before);
     return task.transfer->done() ? Progress::Done : Progress::More;
 }
 
@@ -167,7 +170,8 @@ MemoryEngine::Progress MemoryEngine::step_spawn(Task& task) {
 void MemoryEngine::throttle(std::uint64_t bytes) {
     if (gbps_ == 0) return;
     const std::uint64_t now = now_ns();
-    busy_until_ = std::max(busy_until_, now) + static_cast<std::uint64_t>(static_cast<double>(bytes) / gbps_);
+    // From the end of what came before, so that neither copying nor oversleeping counts beside it.
+    busy_until_ += static_cast<std::uint64_t>(static_cast<double>(bytes) / gbps_);
     // Sleeping costs tens of microseconds by itself: only once the debt is worth it.
     if (busy_until_ > now + 200'000) sleep_ns(busy_until_ - now);
 }

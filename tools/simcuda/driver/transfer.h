@@ -14,6 +14,7 @@ class Transfer {
     explicit Transfer(const MemsetOp& fill);
 
     std::uint64_t bytes() const { return width_ * height_ * depth_; }
+    std::uint64_t bytes_done() const { return (slice_ * height_ + row_) * width_ + column_; }
     bool done() const { return slice_ == depth_; }
 
     // Moves on by about `bytes`. False if it touched memory that is not there; fault() says where.
