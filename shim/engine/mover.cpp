@@ -4,7 +4,9 @@
 #include <atomic>
 #include <optional>
 
+#include "shim/core/chunking.h"
 #include "shim/engine/budget.h"
+#include "shim/engine/leaving.h"
 #include "shim/engine/observe.h"
 #include "shim/engine/release.h"
 #include "shim/engine/room.h"
@@ -31,6 +33,13 @@ std::uint64_t bytes_of(std::span<const Need> needs, const Residency& residency) 
         if (!gone(need, residency)) sum += residency.chunk(need.chunk).bytes;
     }
     return sum;
+}
+
+// How much is copied out before it is needed: while one chunk is remapped and filled, the next is copied.
+// Where every launch ends all evictions, copies ahead of need would be for nothing.
+std::uint64_t ahead_bytes(const State& state) {
+    if (state.settings.safety == Safety::Strict) return 0;
+    return 2 * core::largest_chunk(state.budget_bytes, state.granularity);
 }
 
 // Holds nothing any more.
@@ -147,6 +156,7 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
             deadline = Clock::now() + kBound;
         }
     }
+    if (status == CUDA_SUCCESS) start_ahead(hold, lock);
     note_stall(state_, "launch waits for its buffers", since, trace::now_ns());
     return status;
 }
@@ -211,22 +221,47 @@ Mover::Step Mover::step(std::span<const Need> missing, std::unique_lock<std::mut
     return Step::Impossible;
 }
 
-// Evicts at least `bytes` of what is idle. With `limit` at the budget there is no more room to be had
-// otherwise, so it then waits for something to become idle.
+// Gets further with evicting what `bytes` more on the device need. With `limit` at the budget there is no
+// more room to be had otherwise, so it then waits for something to become idle.
 Mover::Step Mover::make_room(std::uint64_t bytes, std::uint64_t limit, std::unique_lock<std::mutex>& lock) {
-    Residency& residency = state_.residency;
     // Looking for blocks may have dropped the lock.
     if (opaque_busy(state_)) return Step::Waited;
-    std::vector<ChunkId> victims;
-    for (std::uint64_t sum = 0; sum < bytes;) {
-        const ChunkId victim = residency.next_victim(bytes - sum, Residency::InFlight::Refuse);
-        if (victim == core::kNoChunk || !residency.begin_out(victim)) break;
-        victims.push_back(victim);
-        sum += residency.chunk(victim).bytes;
+    const std::uint64_t wanted = state_.residency.device_bytes() + bytes;
+    // Where there is room, but not a block of the size, others' blocks make one.
+    const std::uint64_t out = wanted > limit ? std::min(bytes, wanted - limit) : bytes;
+    // What comes next is copied while this is remapped and filled.
+    const Start started = start_out(state_, out + ahead_bytes(state_), lock);
+    if (finish_out(state_, out, lock) == Finish::Moved) return Step::Moved;
+    if (started == Start::Failed) return Step::Impossible;
+    if (!state_.leaving.empty()) return await_copy_out(lock);
+    if (started == Start::NoVictims) {
+        return limit < state_.budget_bytes ? Step::Impossible : await_idle(bytes, lock);
     }
-    if (!victims.empty()) return evict_now(victims, lock);
-    if (limit < state_.budget_bytes) return Step::Impossible;
+    if (started == Start::Enough) return Step::Waited;
+    // No host block was to be had; one comes back with the next fill that ends, or from a thread that frees.
+    if (!state_.filling.empty()) {
+        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+        return Step::Waited;
+    }
+    if (state_.holders > 0) {
+        wait_for_change(lock);
+        return Step::Waited;
+    }
+    return Step::Impossible;
+}
 
+// Nothing of the program's holds a copy up, so waiting for it is getting on.
+Mover::Step Mover::await_copy_out(std::unique_lock<std::mutex>& lock) {
+    const FencePtr fence = state_.leaving.front().fence;
+    lock.unlock();
+    if (fence) wait_until(*fence, Clock::time_point::max());
+    lock.lock();
+    settle(state_, lock);
+    return Step::Moved;
+}
+
+Mover::Step Mover::await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    Residency& residency = state_.residency;
     const ChunkId busy = residency.next_victim(bytes, Residency::InFlight::Accept);
     if (busy != core::kNoChunk) {
         wait_for_uses(residency.chunk(busy).uses, lock);
@@ -247,6 +282,12 @@ Mover::Step Mover::make_room(std::uint64_t bytes, std::uint64_t limit, std::uniq
     return Step::Impossible;
 }
 
+// Keeps the copy engine busy with what will have to go next.
+void Mover::start_ahead(const Hold& hold, std::unique_lock<std::mutex>& lock) {
+    // Work that may reach any chunk would cancel it all.
+    if (!hold.opaque && !opaque_busy(state_)) start_out(state_, ahead_bytes(state_), lock);
+}
+
 Mover::Step Mover::fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock) {
     switch (fill(state_, fills, lock)) {
         case Outcome::Moved:
@@ -256,29 +297,6 @@ Mover::Step Mover::fill_now(std::span<const Fill> fills, std::unique_lock<std::m
         default:
             return Step::Impossible;
     }
-}
-
-Mover::Step Mover::evict_now(std::span<const ChunkId> victims, std::unique_lock<std::mutex>& lock) {
-    switch (evict(state_, victims, lock)) {
-        case Outcome::Moved:
-            return Step::Moved;
-        case Outcome::Cancelled:
-            return Step::Waited;
-        case Outcome::Failed:
-            return Step::Impossible;
-        case Outcome::NoHostMemory:
-            break;
-    }
-    // No host block was to be had; one comes back with the next fill that ends, or from a thread that frees.
-    if (!state_.filling.empty()) {
-        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
-        return Step::Waited;
-    }
-    if (state_.holders > 0) {
-        wait_for_change(lock);
-        return Step::Waited;
-    }
-    return Step::Impossible;
 }
 
 void Mover::wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock) {
@@ -296,10 +314,25 @@ void Mover::wait_for_change(std::unique_lock<std::mutex>& lock) {
     state_.changed.wait_for(lock, kGlance);
 }
 
+bool Mover::give_back_soon(std::unique_lock<std::mutex>& lock) {
+    if (queue_.empty() && state_.leaving.empty() && state_.filling.empty()) return false;
+    // What nobody has needed yet can wait.
+    if (queue_.empty()) cancel_evictions(state_);
+    state_.changed.wait_for(lock, 1ms);
+    settle(state_, lock);
+    return true;
+}
+
 void Mover::while_still(std::unique_lock<std::mutex>& lock, const std::function<void()>& action) {
     const Turn turn(*this, lock);
-    for (settle(state_, lock); !state_.filling.empty(); settle(state_, lock))
-        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+    cancel_evictions(state_);
+    for (settle(state_, lock); !state_.filling.empty() || !state_.leaving.empty(); settle(state_, lock)) {
+        if (state_.leaving.empty()) {
+            wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+        } else {
+            await_copy_out(lock);
+        }
+    }
     action();
 }
 

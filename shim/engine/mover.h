@@ -37,6 +37,9 @@ class Mover {
     // Gives device memory back to the driver, evicting if need be; the bytes given back.
     std::uint64_t relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
 
+    // Waits for a moment if moves hold memory that they will give back; false if there are none.
+    bool give_back_soon(std::unique_lock<std::mutex>& lock);
+
     // Calls `action`, which may drop `lock`, while nothing moves or fills.
     void while_still(std::unique_lock<std::mutex>& lock, const std::function<void()>& action);
 
@@ -49,8 +52,10 @@ class Mover {
     bool hold_present(std::span<const Need> needs, Hold& hold, std::vector<Need>& missing);
     Step step(std::span<const Need> missing, std::unique_lock<std::mutex>& lock);
     Step make_room(std::uint64_t bytes, std::uint64_t limit, std::unique_lock<std::mutex>& lock);
+    Step await_copy_out(std::unique_lock<std::mutex>& lock);
+    Step await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    void start_ahead(const Hold& hold, std::unique_lock<std::mutex>& lock);
     Step fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
-    Step evict_now(std::span<const core::ChunkId> victims, std::unique_lock<std::mutex>& lock);
     void wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);
     void wait_for_change(std::unique_lock<std::mutex>& lock);
 

@@ -1,4 +1,4 @@
-// The two moves, carried out: device memory in under chunks, chunks out to host memory.
+// Chunks in, carried out: what work needs, and device memory in under it. (Out: engine/leaving.h.)
 #pragma once
 
 #include <mutex>
@@ -33,23 +33,18 @@ struct Fill {
 };
 
 enum class Outcome {
-    Moved,         // at least one
-    Cancelled,     // other work came in between; trying again may do
-    Failed,        // the driver refused
-    NoHostMemory,  // evict only: LMS_HOST_LIMIT, or the host, leaves none
+    Moved,      // at least one
+    Cancelled,  // other work came in between; trying again may do
+    Failed,     // the driver refused
 };
 
-// All need `lock`, the session's. Only the mover whose turn it is may call the first two; they drop the lock
-// around driver calls, and evict while it waits for the copies.
+// Both need `lock`, the session's.
 
-// Maps the blocks and enqueues the copies; does not wait for them.
+// Maps the blocks and enqueues the copies; does not wait for them. Only for the mover whose turn it is; drops
+// the lock around driver calls.
 Outcome fill(State& state, std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
-// Copies chunks that are Evicting out and remaps them, but those that a launch has claimed back meanwhile.
-Outcome evict(State& state, std::span<const core::ChunkId> victims, std::unique_lock<std::mutex>& lock);
 
 // Whether work that may reach any chunk is unfinished or about to be submitted.
 bool opaque_busy(State& state);
-// Stops the evictions that can still be stopped: such work is about to be submitted.
-void cancel_evictions(State& state);
 
 }  // namespace lms::engine

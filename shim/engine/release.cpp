@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "shim/engine/leaving.h"
 #include "shim/engine/observe.h"
 #include "shim/util/log.h"
 
@@ -28,6 +29,13 @@ bool held(const core::Residency& residency, core::AllocationId id) {
     });
 }
 
+// The last copy out that reads `block`, though its chunk does not leave any more. Null: none.
+Leaving* copy_of(State& state, const Block& block) {
+    const auto it = std::find_if(state.leaving.rbegin(), state.leaving.rend(),
+                                 [&](const Leaving& each) { return each.device.alias == block.alias; });
+    return it == state.leaving.rend() ? nullptr : &*it;
+}
+
 }  // namespace
 
 void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock) {
@@ -38,8 +46,6 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
     const auto moving = [&] {
         for (const core::ChunkId chunk : buffer.chunks) {
             residency.cancel_out(chunk);
-            // A copy out reads the chunk's block to its end, whether it still counts or not.
-            if (std::find(state.window.begin(), state.window.end(), chunk) != state.window.end()) return true;
             const core::State where = residency.chunk(chunk).state;
             if (where == core::State::Remapping || where == core::State::Filling) return true;
         }
@@ -71,8 +77,15 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
     });
     lock.lock();
     for (const Mapped& each : mapped) {
-        (each.block.place == device::Place::Device ? state.device_blocks : state.host_blocks).put(each.block);
+        if (each.block.place == device::Place::Host) {
+            state.host_blocks.put(each.block);
+        } else if (Leaving* const copy = copy_of(state, each.block)) {
+            copy->orphan = true;
+        } else {
+            state.device_blocks.put(each.block);
+        }
     }
+    sweep_leaving(state);
     // Where something is mapped still, nothing else can be: its address and its memory are never used again.
     if (mapped.size() == count) {
         state.arena.give_back(buffer.address, buffer.bytes);
@@ -84,6 +97,7 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
 
 void settle(State& state, std::unique_lock<std::mutex>& lock) {
     state.fences.poll(lock);
+    sweep_leaving(state);
     std::erase_if(state.filling, [&](core::ChunkId id) {
         Backing& backing = state.backing[id];
         if (!state.residency.timelines.finished(backing.fill)) return false;

@@ -21,8 +21,12 @@
 namespace lms::engine {
 
 using core::ChunkId;
+using Clock = std::chrono::steady_clock;
 
 namespace {
+
+// How long an allocation waits for memory that others are about to give back.
+constexpr auto kBound = std::chrono::seconds(1);
 
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
@@ -118,11 +122,9 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
 // Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
 // that is waited for, within a bound.
 bool Session::await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
-    using namespace std::chrono_literals;
-    using Clock = std::chrono::steady_clock;
     State& state = *state_;
     if (bytes > capacity_bytes(state)) return false;
-    for (const auto deadline = Clock::now() + 1s;;) {
+    for (const auto deadline = Clock::now() + kBound;;) {
         if (!state.dying.empty()) settle(state, lock);
         reap(state, lock);
         if (state.residency.allocated_bytes() + bytes <= capacity_bytes(state)) return true;
@@ -144,28 +146,34 @@ CUresult Session::place(core::AllocationId id, std::unique_lock<std::mutex>& loc
     state.backing.resize(std::max<std::size_t>(
         state.backing.size(), *std::max_element(chunks.begin(), chunks.end()) + std::size_t{1}));
     for (const ChunkId chunk : chunks) {
-        const std::uint64_t bytes = residency.chunk(chunk).bytes;
-        const std::uint64_t limit =
-            std::min(residency.eviction_start(state.budget_bytes), state.budget_bytes);
-        const auto block = device_block(state, bytes, limit, lock);
-        if (!block) {
-            const CUresult status = back_by_host(chunk, lock);
-            if (status != CUDA_SUCCESS) return status;
-            continue;
-        }
-        residency.begin_in(chunk);
-        const core::Address where = residency.chunk(chunk).address;
-        lock.unlock();
-        const bool mapped = exchange(*port_, where, nullptr, *block);
-        lock.lock();
-        if (!mapped) {
-            residency.undo_in(chunk, false);
-            state.device_blocks.put(*block);
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        state.backing[chunk].device = *block;
-        residency.mapped_empty(chunk);
+        const auto deadline = Clock::now() + kBound;
+        CUresult status = place_chunk(chunk, lock);
+        // Moves take more than they need in the end.
+        while (status != CUDA_SUCCESS && mover_->give_back_soon(lock) && Clock::now() < deadline)
+            status = place_chunk(chunk, lock);
+        if (status != CUDA_SUCCESS) return status;
     }
+    return CUDA_SUCCESS;
+}
+
+CUresult Session::place_chunk(ChunkId id, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    core::Residency& residency = state.residency;
+    const std::uint64_t limit = std::min(residency.eviction_start(state.budget_bytes), state.budget_bytes);
+    const auto block = device_block(state, residency.chunk(id).bytes, limit, lock);
+    if (!block) return back_by_host(id, lock);
+    residency.begin_in(id);
+    const core::Address where = residency.chunk(id).address;
+    lock.unlock();
+    const bool mapped = exchange(*port_, where, nullptr, *block);
+    lock.lock();
+    if (!mapped) {
+        residency.undo_in(id, false);
+        state.device_blocks.put(*block);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    state.backing[id].device = *block;
+    residency.mapped_empty(id);
     return CUDA_SUCCESS;
 }
 

@@ -141,6 +141,7 @@ class Session {
     Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking);
     bool await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
     CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
+    CUresult place_chunk(core::ChunkId id, std::unique_lock<std::mutex>& lock);
     CUresult back_by_host(core::ChunkId id, std::unique_lock<std::mutex>& lock);
     void begin_pressure(std::unique_lock<std::mutex>& lock);
     CUresult announce(const Work& work, const Hold& hold, std::unique_lock<std::mutex>& lock);

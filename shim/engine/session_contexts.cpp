@@ -137,6 +137,7 @@ void Session::rest(std::unique_lock<std::mutex>& lock) {
     State& state = *state_;
     state.opaque_uses.clear();
     if (state.under_pressure.exchange(false)) calm_gate.reopen();
+    settle(state, lock);
     state.device_blocks.trim(UINT64_MAX, lock);
     if (port_->maps_host_memory()) {
         state.host_blocks.trim(UINT64_MAX, lock);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "shim/engine/leaving.h"
 #include "shim/engine/release.h"
 #include "shim/engine/session.h"
 #include "shim/trace/writer.h"

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <vector>
 
@@ -24,6 +25,21 @@ struct Backing {
     Block host;    // while OnHost, and as the source while Filling
     core::Use fill{};
     std::uint64_t fill_since_ns = 0;
+    std::uint64_t eviction = 0;  // the latest there was
+};
+
+// A copy out that has been or is about to be enqueued. It reads `device` and writes `host` to its end,
+// whether its chunk still leaves or not.
+struct Leaving {
+    core::ChunkId chunk;
+    std::uint64_t eviction;  // counts them all
+    Block device;
+    Block host;
+    std::uint64_t since_ns;
+    FencePtr fence;      // at its end
+    core::Use copied{};  // the same, once it is enqueued
+    bool enqueued = false;
+    bool orphan = false;  // the chunk's buffer is gone; `device` is nobody's
 };
 
 // A buffer freed in stream order whose stream has not reached the free yet.
@@ -75,7 +91,8 @@ struct State {
     BlockPool host_blocks;
     std::vector<CUcontext> owners;       // by AllocationId; null: the GPU's
     std::vector<Backing> backing;        // by ChunkId
-    std::vector<core::ChunkId> window;   // being copied out, cancelled or not
+    std::deque<Leaving> leaving;         // in the order of their copies
+    std::uint64_t evictions = 0;         // ever begun
     std::vector<core::ChunkId> filling;  // Filling now, oldest first
     std::uint32_t remapping = 0;         // chunks being remapped by the mover
     std::vector<core::Use> opaque_uses;  // submitted work that may reach any chunk

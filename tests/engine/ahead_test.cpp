@@ -1,0 +1,115 @@
+// What is copied out before its room is needed: it may be claimed back, freed, or in the way.
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "tests/engine/scene.h"
+
+namespace lms::fake {
+namespace {
+
+// What leaves next is copied out before its room is needed (`cold` here), and stays until it is.
+struct AheadScene : Scene {
+    explicit AheadScene(const RigOptions& options)
+        : Scene(options), first(make(8)), cold(make(4)), warm(make(50)), third(make(10)) {
+        for (const std::size_t each : {first, cold, warm}) REQUIRE(need(each, stream) == CUDA_SUCCESS);
+        rig.drain();
+        const std::uint64_t copies = rig.gpu().calls(Call::Copy);
+        REQUIRE(need(third, stream) == CUDA_SUCCESS);
+        // Without any ahead of need it is as many out as in.
+        copied_ahead = rig.gpu().calls(Call::Copy) - copies > 2 * kChunksIn;
+        REQUIRE(place(cold) == Place::Device);
+    }
+    static constexpr std::uint64_t kChunksIn = 4;  // of `third`, whose first 2 granules were there
+
+    std::size_t first;
+    std::size_t cold;
+    std::size_t warm;
+    std::size_t third;
+    bool copied_ahead = false;
+};
+
+TEST_CASE("what is copied out ahead of need and written then is copied again") {
+    for (const bool maps_host : {true, false}) {
+        for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
+            for (const bool named : {true, false}) {
+                if (!named && (safety == Safety::Args || !maps_host)) continue;
+                for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+                    CAPTURE(maps_host);
+                    CAPTURE(named);
+                    CAPTURE(seed);
+                    AheadScene scene(options_of(safety, seed, maps_host));
+                    CHECK(scene.copied_ahead == (safety != Safety::Strict));
+                    if (seed % 2) scene.rig.drain();
+                    const Gate open = std::make_shared<std::atomic<bool>>(true);
+                    Job job = scene.late_write(scene.stream, scene.cold, open, named);
+                    job.opaque = !named;
+                    REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+                    scene.changed(scene.cold);
+                    scene.rig.drain();
+                    // Now everything else is needed more recently than it.
+                    for (const std::size_t each : {scene.third, scene.first, scene.warm})
+                        REQUIRE(scene.need(each, scene.stream) == CUDA_SUCCESS);
+                    scene.check();
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("a buffer copied out ahead of need is freed, and its memory given back to the driver") {
+    for (const bool maps_host : {true, false}) {
+        for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+            CAPTURE(maps_host);
+            CAPTURE(seed);
+            AheadScene scene(options_of(Safety::Opaque, seed, maps_host));
+            REQUIRE(scene.rig.session().free(scene.regions[scene.cold].address) == CUDA_SUCCESS);
+            scene.rig.session().relieve(64 * 64);
+            scene.regions.erase(scene.regions.begin() + static_cast<std::ptrdiff_t>(scene.cold));
+            scene.expected.erase(scene.expected.begin() + static_cast<std::ptrdiff_t>(scene.cold));
+            scene.check();
+        }
+    }
+}
+
+TEST_CASE("copies ahead of need end before a GPU is given access to all there is") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        AheadScene scene(options_of(Safety::Opaque, seed));
+        CHECK(scene.rig.session().admit(1) == CUDA_SUCCESS);
+        scene.check();
+    }
+}
+
+TEST_CASE("host memory that copies out hold for a moment is there for a new buffer") {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        CAPTURE(seed);
+        RigOptions options = options_of(Safety::Opaque, seed);
+        options.host_granules = 24;
+        Scene scene(options);
+        const std::size_t cold = scene.make(8);
+        const std::size_t warm = scene.make(48);
+        const std::size_t next = scene.make(16);
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        REQUIRE(scene.need(warm, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        CUresult status = CUDA_ERROR_UNKNOWN;
+        std::thread other;
+        scene.rig.gpu().at(Call::Copy, 1, [&] {
+            other = std::thread([&] {
+                Address address = 0;
+                const std::uint64_t rest = scene.rig.capacity() - 72 * options.granularity;
+                status = scene.rig.session().allocate(rest, address);
+            });
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        });
+        CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        REQUIRE(other.joinable());
+        other.join();
+        CHECK(status == CUDA_SUCCESS);
+        scene.check();
+    }
+}
+
+}  // namespace
+}  // namespace lms::fake
