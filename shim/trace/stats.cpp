@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "shim/util/log.h"
@@ -32,16 +33,21 @@ constexpr CounterField kFields[] = {
 
 // The process whose counters are written; a child of fork has another number.
 std::atomic<pid_t> writing_process = 0;
-const std::string* target = nullptr;  // of that process
+// Of that process; never destroyed, for threads may outlive static objects.
+const std::string* target = nullptr;
+
+void report(const std::string& path, int problem) {
+    if (problem != 0) log::warn("LMS_STATS: cannot write {}: {}", path, std::strerror(problem));
+}
 
 void write_counters() noexcept {
     if (writing_process.load(std::memory_order_relaxed) != getpid()) return;
     try {
-        const std::string path = util::expand_path(*target);
         util::OutputFile file;
-        int problem = file.open(path.c_str(), util::OutputFile::Mode::Truncate);
-        if (problem == 0) problem = file.write_at(0, to_json(counters()));
-        if (problem != 0) log::warn("LMS_STATS: cannot write {}: {}", path, std::strerror(problem));
+        int problem = file.open(target->c_str(), util::OutputFile::Mode::Truncate);
+        // Not at an offset, so that it may be a pipe or a terminal.
+        if (problem == 0) problem = file.append(to_json(counters()));
+        report(*target, problem);
     } catch (const std::exception&) {
         log::warn("LMS_STATS: out of memory; not written");
     }
@@ -61,11 +67,16 @@ std::string to_json(const Counters& counters) {
     return json.dump(2) + "\n";
 }
 
-void write_counters_at_exit(const std::string& path) noexcept {
+void write_counters_at_exit(const std::string& path) noexcept try {
     if (path.empty() || writing_process.exchange(getpid()) == getpid()) return;
-    target = &path;
+    // The program may change its folder before it ends.
+    target = new std::string(std::filesystem::absolute(util::expand_path(path)));
+    // Better told now than after days of work.
+    report(*target, util::OutputFile().open(target->c_str(), util::OutputFile::Mode::Append));
     if (std::atexit(write_counters) != 0)
         log::warn("LMS_STATS: no exit handler is left; nothing will be written");
+} catch (const std::exception& problem) {
+    log::warn("LMS_STATS: {}; nothing will be written", problem.what());
 }
 
 }  // namespace lms::trace

@@ -55,9 +55,10 @@ inline Counters& counters() {
     return counters_of_process;
 }
 
-// From now on, when the process exits normally, the counters go to the file `path` ("%p" in it is the
-// process); none if it is empty. Children of fork write nothing unless they call it themselves. Any thread,
-// any number of times: a process's first path counts. `path` must live as long as the process. Never throws.
+// From now on, when the process exits normally, the counters go to the file `path` as it is reached now ("%p"
+// in it is the process); none if it is empty. One that cannot be written is told now. Children of fork write
+// nothing unless they call it themselves. Any thread, any number of times: a process's first path counts.
+// Never throws.
 void write_counters_at_exit(const std::string& path) noexcept;
 
 }  // namespace lms::trace

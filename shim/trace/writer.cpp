@@ -75,7 +75,8 @@ Writer* writer() noexcept {
         Writer* const made = new (std::nothrow) Writer;
         const int problem = made == nullptr ? ENOMEM : made->open(path);
         if (problem == 0) return made;
-        log::warn("LMS_TRACE={}: cannot write: {}; no trace", path, std::strerror(problem));
+        log::warn("LMS_TRACE={}: cannot write: {}; no trace", path,
+                  problem == ESPIPE ? "expected a file, found a pipe or terminal" : std::strerror(problem));
         delete made;
         return nullptr;
     }();

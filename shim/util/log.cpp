@@ -10,6 +10,7 @@
 
 #include "shim/util/keep_errno.h"
 #include "shim/util/output_file.h"
+#include "shim/util/write_signals.h"
 
 namespace lms::log {
 namespace {
@@ -23,6 +24,7 @@ void write_line(std::string_view line) noexcept {
         return;
     }
     // One call, so that lines of several threads do not mix. What a closed or full stderr loses is lost.
+    const util::NoWriteSignals quiet;
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "shim/util/keep_errno.h"
+#include "shim/util/write_signals.h"
 
 namespace lms::util {
 
@@ -27,11 +28,12 @@ std::string expand_path(std::string_view path) {
 int OutputFile::open(const char* path, Mode mode) noexcept {
     const KeepErrno keep;
     close();
+    // The opening of a named pipe that nobody reads must not wait; a write to a slow reader must.
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::Append ? O_APPEND : 0);
-    descriptor_ = ::open(path, flags, 0666);
+    descriptor_ = ::open(path, flags | O_NONBLOCK, 0666);
     if (descriptor_ < 0) return errno;
     struct stat status;
-    bool opened = fstat(descriptor_, &status) == 0;
+    bool opened = fcntl(descriptor_, F_SETFL, flags) == 0 && fstat(descriptor_, &status) == 0;
     if (opened && mode == Mode::Truncate) {
         opened = flock(descriptor_, LOCK_EX | LOCK_NB) == 0 &&
                  (!S_ISREG(status.st_mode) || ftruncate(descriptor_, 0) == 0);
@@ -63,6 +65,7 @@ void OutputFile::close() noexcept {
 template <typename Write>
 int OutputFile::write_all(std::string_view bytes, Write write) noexcept {
     const KeepErrno keep;
+    const NoWriteSignals quiet;
     if (!still_ours()) return EBADF;
     while (!bytes.empty()) {
         const ssize_t written = write(bytes);

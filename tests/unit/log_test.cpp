@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <set>
@@ -98,6 +100,34 @@ TEST_CASE("log: a message is one line, whatever is put into it, and keeps errno"
     CHECK(text == "lms: a  [2J b\xC3\xA4\n");
 }
 
+TEST_CASE("log: a stderr that nobody reads ends no program, and the program's own signal stays its own") {
+    const int saved = dup(STDERR_FILENO);
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    lms::log::warn("lost");  // SIGPIPE would end this process
+
+    sigset_t pipe_signal, before, pending;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+    lms::log::warn("lost");
+    sigpending(&pending);
+    CHECK(sigismember(&pending, SIGPIPE) == 0);
+    raise(SIGPIPE);
+    lms::log::warn("lost");
+    sigpending(&pending);
+    CHECK(sigismember(&pending, SIGPIPE) == 1);
+    int number = 0;
+    sigwait(&pipe_signal, &number);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(ends[1]);
+}
+
 TEST_CASE("log: lines of several threads do not mix") {
     const RestoreLog restore;
     const Scratch scratch;
@@ -150,6 +180,24 @@ TEST_CASE("output file: it never writes to a descriptor that has come to mean an
     close(theirs);
     CHECK(scratch.get("ours") == "one");
     CHECK(scratch.get("theirs") == "");
+}
+
+TEST_CASE("output file: a named pipe that nobody reads is refused at once, one that is read is written to") {
+    using lms::util::OutputFile;
+    const Scratch scratch;
+    REQUIRE(mkfifo(scratch.path("pipe").c_str(), 0600) == 0);
+    for (const auto mode : {OutputFile::Mode::Append, OutputFile::Mode::Truncate}) {
+        OutputFile output;
+        CHECK(output.open(scratch.path("pipe").c_str(), mode) == ENXIO);
+        const int reader = open(scratch.path("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+        REQUIRE(output.open(scratch.path("pipe").c_str(), mode) == 0);
+        CHECK(output.append("text") == 0);
+        char text[8] = {};
+        CHECK(read(reader, text, sizeof text) == 4);
+        CHECK(std::string(text) == "text");
+        close(reader);
+        CHECK(output.append("lost") == EPIPE);
+    }
 }
 
 TEST_CASE("output file: truncating claims the file") {

@@ -291,7 +291,6 @@ TEST_CASE("trace writer: a second process does not take over a trace that is bei
 TEST_CASE("trace writer: when the disk is full the trace ends, whole, with one line in the log") {
     const Scratch scratch;
     CHECK(in_child([&] {
-              signal(SIGXFSZ, SIG_IGN);
               const rlimit limit = {5000, 5000};
               setrlimit(RLIMIT_FSIZE, &limit);
               lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
@@ -422,8 +421,46 @@ TEST_CASE("counters: written at exit by the process that asked, not by its child
               write_counters_at_exit(file);
               add(counters().launches, 5);
               if (in_child([] { exit(0); }) != 0) _exit(1);
-              if (std::filesystem::exists(file)) _exit(2);
+              if (std::filesystem::file_size(file) != 0) _exit(2);
               exit(0);
           }) == 0);
     CHECK(json::parse(scratch.get("stats"))["launches"] == 5);
+}
+
+TEST_CASE("counters: a file that cannot be written is told when they begin") {
+    const Scratch scratch;
+    CHECK(in_child([&] {
+              lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
+              write_counters_at_exit(scratch.path("missing/stats"));
+          }) == 0);
+    CHECK(scratch.get("log") ==
+          "lms: LMS_STATS: cannot write " + scratch.path("missing/stats") + ": No such file or directory\n");
+}
+
+TEST_CASE("counters: the file is the one that the path meant when they began") {
+    const Scratch scratch;
+    CHECK(in_child([&] {
+              std::filesystem::current_path(scratch.path());
+              write_counters_at_exit("stats-%p");
+              std::filesystem::rename("stats-" + std::to_string(getpid()), "stats");
+              std::filesystem::create_symlink("stats", "stats-" + std::to_string(getpid()));
+              std::filesystem::current_path("/");
+              exit(0);
+          }) == 0);
+    CHECK(json::parse(scratch.get("stats")).size() == counter_fields().size());
+}
+
+TEST_CASE("counters: a pipe will do") {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    CHECK(in_child([&] {
+              dup2(ends[1], STDOUT_FILENO);
+              write_counters_at_exit("/dev/stdout");
+              exit(0);
+          }) == 0);
+    char text[4096] = {};
+    CHECK(read(ends[0], text, sizeof text - 1) > 0);
+    CHECK(json::parse(text).size() == counter_fields().size());
+    close(ends[0]);
+    close(ends[1]);
 }
