@@ -91,7 +91,9 @@ std::unique_ptr<Host> Host::create(const std::string& name, std::optional<double
     void* state = table == nullptr ? nullptr : table->create(&config);
     if (state == nullptr) {
         if (table != nullptr) problem = "its create() failed";
-        log::warn("LMS_POLICY={}: {}; using {}", name, problem, kLru.name);
+        // Each GPU has a host of its own.
+        static std::atomic<bool> said;
+        if (log::once(said)) log::warn("LMS_POLICY={}: {}; using {}", name, problem, kLru.name);
         table = &kLru;
         state = table->create(&config);
         if (state == nullptr) throw std::bad_alloc();
@@ -143,7 +145,9 @@ core::ChunkId Host::next_victim(std::uint64_t need_bytes,
     const core::ChunkId victim = table_->next_victim(state_, &request);
     if (victim == core::kNoChunk || guarded(victim)) return victim;
     static std::atomic<bool> said;
-    if (log::once(said)) log::warn("policy {} chose chunk {}, which may not be evicted", name(), victim);
+    if (log::once(said)) {
+        log::warn("policy {} chose chunk {}, which may not be evicted; another goes", name(), victim);
+    }
     return core::kNoChunk;
 }
 

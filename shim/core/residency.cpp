@@ -214,11 +214,17 @@ bool Residency::back_by_host(ChunkId id) {
 }
 
 ChunkId Residency::next_victim(std::uint64_t need_bytes, InFlight accept) {
-    return ranking_.next_victim(need_bytes, [&](ChunkId id) {
+    const auto eligible = [&](ChunkId id) {
         const Chunk& chunk = chunks_[id];
         return chunk.state == State::Resident && chunk.pins == 0 && chunk.keeps == 0 &&
                !allocations_[chunk.allocation].dead && (accept == InFlight::Accept || !in_flight(id));
-    });
+    };
+    const ChunkId victim = ranking_.next_victim(need_bytes, eligible);
+    if (victim != kNoChunk) return victim;
+    for (ChunkId id = 0; id < chunks_.size(); ++id) {
+        if (eligible(id)) return id;
+    }
+    return kNoChunk;
 }
 
 std::vector<AllocationId> Residency::allocations() const {

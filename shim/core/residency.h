@@ -74,7 +74,8 @@ class Residency {
 
     enum class InFlight { Refuse, Accept };
     // The policy's next victim among Resident, unpinned chunks of live buffers; with Refuse only those whose
-    // last use has finished.
+    // last use has finished. Where the policy names none, any that there is: what a program needs must not
+    // fail for a plugin that answers nonsense.
     ChunkId next_victim(std::uint64_t need_bytes, InFlight in_flight);
     std::uint64_t eviction_start(std::uint64_t budget_bytes) {
         return ranking_.eviction_start(budget_bytes, allocated_bytes_);

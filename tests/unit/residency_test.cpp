@@ -166,6 +166,17 @@ TEST_CASE("residency: which chunks may be victims") {
     }
 }
 
+TEST_CASE("residency: where the policy names no victim, any will do") {
+    One one(State::Resident);
+    one.spy.known.clear();
+    CHECK(one.residency.next_victim(1, Residency::InFlight::Refuse) == 0);
+    one.residency.pin(0);
+    CHECK(one.residency.next_victim(1, Residency::InFlight::Refuse) == kNoChunk);
+    one.residency.unpin(0);
+    CHECK(one.residency.remove(0));
+    CHECK(one.residency.next_victim(1, Residency::InFlight::Refuse) == kNoChunk);
+}
+
 TEST_CASE("residency: consistent() sees through wrong sums") {
     // Two chunks that would take each other's place: the map of addresses no longer leads to the first.
     Spy spy;
