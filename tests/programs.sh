@@ -51,14 +51,9 @@ simulated() {
         export "SIMCUDA_MEMORY=$size" "SIMCUDA_REPORT=$label.report" "LD_LIBRARY_PATH=$build/sim:$cuda/lib64" \
             SIMCUDA_GRANULARITY=64K SIMCUDA_LOCAL_THREADS=64 LMS_THRESHOLD=16K LMS_LOG=error
         for setting in $settings "$@"; do export "${setting?}"; done
-        program
-    ) >"$label.out" 2>"$label.err" &
-    process=$!
-    (sleep "$longest" && kill "$process") 2>/dev/null &
-    watch=$!
-    wait "$process"
+        label=$label timeout -k 10 "$longest" sh -c '. "$1" && program' sh "$root/tests/programs/$recipe.recipe"
+    ) >"$label.out" 2>"$label.err"
     status=$?
-    kill "$watch" 2>/dev/null
     result=ok
     [ "$status" -eq 0 ] || result="ended with $status"
     if [ "$result" = ok ] && ! cmp -s answer "$label.out"; then result="other output"; fi

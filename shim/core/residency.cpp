@@ -131,8 +131,10 @@ std::uint64_t Residency::keep(ChunkId id) {
     return chunks_[id].serial;
 }
 
-void Residency::unkeep(ChunkId id, std::uint64_t serial) {
-    if (chunks_[id].serial == serial) --chunks_[id].keeps;
+void Residency::unkeep(ChunkId id, std::uint64_t serial, std::span<const Use> uses) {
+    if (chunks_[id].serial != serial) return;
+    --chunks_[id].keeps;
+    for (const Use& one : uses) use(id, one);
 }
 
 void Residency::use(ChunkId id, Use use) {

@@ -83,6 +83,14 @@ FencePtr Fences::fence_of(const core::Use& use) const {
     return nullptr;
 }
 
+std::vector<core::Use> Fences::latest() const {
+    std::vector<core::Use> uses;
+    for (core::TimelineId id = 0; id < lines_.size(); ++id) {
+        if (!lines_[id].pending.empty()) uses.push_back({id, lines_[id].last});
+    }
+    return uses;
+}
+
 void Fences::poll(std::unique_lock<std::mutex>& lock) {
     struct Look {
         core::TimelineId timeline;

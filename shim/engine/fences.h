@@ -59,6 +59,8 @@ class Fences {
     void forget(StreamKey stream);
     // The first fence whose passing means that `use` is finished; null when it is.
     FencePtr fence_of(const core::Use& use) const;
+    // What is finished when all that were entered so far have passed.
+    std::vector<core::Use> latest() const;
     // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.
     void poll(std::unique_lock<std::mutex>& lock);
     // Fences not yet known to have passed.

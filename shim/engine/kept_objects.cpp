@@ -22,6 +22,7 @@ Registry& registry() {
 }  // namespace
 
 void object_names(const void* object, std::vector<KeptIn> kept) {
+    for (const KeptIn& one : kept) one.session->reached();
     {
         const std::lock_guard lock(registry().mutex);
         if (kept.empty()) {
@@ -33,7 +34,7 @@ void object_names(const void* object, std::vector<KeptIn> kept) {
             kept.swap(registry().objects[object]);
         }
     }
-    let_go(kept);
+    for (const KeptIn& one : kept) one.session->unkeep_reached(one.kept);
 }
 
 void object_gone(const void* object) {

@@ -9,7 +9,8 @@ namespace lms::engine {
 
 // Thread-safe. `object` is the driver's handle.
 
-// The object names what is kept from now on, instead of what it named before.
+// The object names what is kept from now on, instead of what it named before. That may move again when the
+// work submitted so far is done: the program need not wait for it before it takes the object away.
 void object_names(const void* object, std::vector<KeptIn> kept);
 void object_gone(const void* object);
 

@@ -104,6 +104,10 @@ class Session {
     // Brings `needs` in, waits until they are filled, and keeps them on the device until unkeep().
     CUresult keep(std::span<const Need> needs, Kept& kept);
     void unkeep(const Kept& kept);
+    // Work may reach what was kept without naming it, from here until unkeep_reached(), after which it stays
+    // until the work submitted so far is done.
+    void reached();
+    void unkeep_reached(const Kept& kept);
 
     // Makes room for memory the app gets from the driver itself; the bytes given up.
     std::uint64_t relieve(std::uint64_t bytes);

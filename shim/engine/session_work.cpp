@@ -82,7 +82,8 @@ CUresult Session::resume(const Work& work, const Hold& hold) {
 
 void Session::submitted(const Work& work, const Hold& hold) {
     State& state = *state_;
-    const bool used = !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque;
+    const bool used =
+        !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || state.reached.load() > 0;
     FencePtr fence;
     if (used) {
         fence = state.fences.record(work.stream);
@@ -132,6 +133,18 @@ CUresult Session::keep(std::span<const Need> needs, Kept& kept) {
 void Session::unkeep(const Kept& kept) {
     const std::lock_guard lock(state_->mutex);
     for (const Kept::One& one : kept.chunks) state_->residency.unkeep(one.chunk, one.serial);
+    state_->changed.notify_all();
+}
+
+void Session::reached() {
+    ++state_->reached;
+}
+
+void Session::unkeep_reached(const Kept& kept) {
+    const std::lock_guard lock(state_->mutex);
+    --state_->reached;
+    const std::vector<core::Use> uses = state_->fences.latest();
+    for (const Kept::One& one : kept.chunks) state_->residency.unkeep(one.chunk, one.serial, uses);
     state_->changed.notify_all();
 }
 

@@ -101,6 +101,9 @@ struct State {
     std::vector<Dying> dying;        // oldest first
     std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look
 
+    // Objects by which work may reach kept chunks that it does not name: while there are any, all work leaves
+    // a fence.
+    std::atomic<std::uint32_t> reached{0};
     // Chunks can be used and moved beside each other from here on; before, nothing moves (engine/calm.h).
     std::atomic<bool> under_pressure{false};
 };

@@ -41,12 +41,37 @@ DONE:
 )";
 }
 
+// out[i] = what texel i of the texture holds.
+const char* const kFetch = R"(.visible .entry fetch(.param .u64 out, .param .u64 texture, .param .u32 n)
+{
+    .reg .pred %p;
+    .reg .b32 %r<9>;
+    .reg .b64 %a<4>;
+    ld.param.u64 %a1, [out];
+    ld.param.u64 %a2, [texture];
+    ld.param.u32 %r2, [n];
+    mov.u32 %r3, %ctaid.x;
+    mov.u32 %r4, %ntid.x;
+    mov.u32 %r5, %tid.x;
+    mad.lo.u32 %r3, %r3, %r4, %r5;
+    setp.ge.u32 %p, %r3, %r2;
+    @%p bra DONE;
+    tex.1d.v4.u32.s32 {%r5, %r6, %r7, %r8}, [%a2, {%r3}];
+    mul.wide.u32 %a3, %r3, 4;
+    add.u64 %a3, %a1, %a3;
+    st.global.u32 [%a3], %r5;
+DONE:
+    ret;
+}
+)";
+
 std::string ptx() {
     return ".version 7.0\n.target sm_75\n.address_size 64\n" +
            kernel_text("add", ".param .u64 in", "ld.param.u64 %a2, [in];") +
            // The buffer's address is word 2 of an opaque struct of 128 bytes, with every bit flipped.
            kernel_text("add_through", ".param .align 64 .b8 map[128]",
-                       "ld.param.u64 %a2, [map+16]; not.b64 %a2, %a2;");
+                       "ld.param.u64 %a2, [map+16]; not.b64 %a2, %a2;") +
+           kFetch;
 }
 
 std::map<std::string, Body>& bodies() {

@@ -1,4 +1,8 @@
 // Textures over managed memory: what they name stays on the device as long as they do.
+#include <algorithm>
+#include <span>
+
+#include "tests/families/gate.h"
 #include "tests/families/rig.h"
 
 using namespace rig;
@@ -44,6 +48,37 @@ OVERLAY_TEST("textures: an object's buffer is on the device until the object is 
         crowd.evict(a);
         EXPECT(a.holds(1));
     }
+}
+
+// ffmpeg's scale_cuda: made, used by one launch and destroyed, frame after frame, without waiting for the
+// launch.
+FAMILY_TEST("textures: the buffer of one that is destroyed stays until the work before that is done") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer unmanaged(8192);
+    Crowd crowd;
+    crowd.press();
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CUDA_RESOURCE_DESC words = linear(a);
+    words.res.linear.format = CU_AD_FORMAT_UNSIGNED_INT32;
+    const CUDA_TEXTURE_DESC texture{.flags = CU_TRSF_READ_AS_INTEGER};
+    CUtexObject object = 0;
+    OK(cuTexObjectCreate, &object, &words, &texture, nullptr);
+    Gate gate;
+    gate.hold_up(stream);
+    const unsigned n = 8192 / 4;
+    EXPECT(launch("fetch", n, stream, unmanaged.at(), object, n) == CUDA_SUCCESS);
+    OK(cuTexObjectDestroy, object);
+    for (int i = 0; i < 3; ++i) crowd.press();
+    EXPECT(a.resident());
+    gate.open();
+    OK(cuStreamSynchronize, stream);
+    const auto all = pattern(kBuffer, 1);
+    EXPECT(std::ranges::equal(unmanaged.read(), std::span(all).first(8192)));
+    OK(cuStreamDestroy_v2, stream);
+    crowd.evict(a);
+    EXPECT(a.holds(1));
 }
 
 OVERLAY_TEST("textures: one over more than the GPU holds is out of memory, and keeps nothing") {
