@@ -32,10 +32,6 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
     return unless_managed(ptr, [&] { return driver().cuMemSetAccess(ptr, size, desc, count); });
 }
 
-CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
-    return unless_managed(ptr, [&] { return driver().cuMemAddressFree(ptr, size); });
-}
-
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
     return unless_managed(reinterpret_cast<CUdeviceptr>(addr),
                           [&] { return driver().cuMemRetainAllocationHandle(handle, addr); });

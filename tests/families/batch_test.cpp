@@ -85,10 +85,15 @@ FAMILY_TEST("batch: one larger than the GPU is done in parts, with the attribute
     for (auto& each : attributes) each.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
     std::size_t starts[] = {0, 3, 4};
     std::size_t failed = 0;
-    OK(cuMemcpyBatchAsync, batch.to.data(), batch.from.data(), batch.bytes.data(), 8, attributes, starts, 3,
-       &failed, stream);
-    OK(cuStreamSynchronize, stream);
-    for (std::uint32_t i = 0; i < 8; ++i) EXPECT(to[i]->holds(i));
+    const auto check = [&](auto copy) {
+        for (const auto& buffer : to) buffer->fill(100);
+        EXPECT(copy(batch.to.data(), batch.from.data(), batch.bytes.data(), 8, attributes, starts, 3, &failed,
+                    stream) == CUDA_SUCCESS);
+        OK(cuStreamSynchronize, stream);
+        for (std::uint32_t i = 0; i < 8; ++i) EXPECT(to[i]->holds(i));
+    };
+    check(CU(cuMemcpyBatchAsync));
+    check(CU(cuMemcpyBatchAsync_ptsz));
 }
 
 FAMILY_TEST("batch: one copy larger than the GPU") {

@@ -17,6 +17,11 @@ std::vector<std::uint8_t> all(std::uint8_t value) {
     return std::vector<std::uint8_t>(kBuffer, value);
 }
 
+CUDA_KERNEL_NODE_PARAMS_v1 before_12(const CUDA_KERNEL_NODE_PARAMS& params) {
+    return {params.func,      params.gridDimX,  params.gridDimY,       params.gridDimZ,     params.blockDimX,
+            params.blockDimY, params.blockDimZ, params.sharedMemBytes, params.kernelParams, params.extra};
+}
+
 bool host_mapping() {
     return std::strcmp(std::getenv("SIMCUDA_HOST_VMM"), "1") == 0;
 }
@@ -106,6 +111,86 @@ FAMILY_TEST("graphs: operands of copies and sets are there from the first node o
     EXPECT(b.holds(1));
 }
 
+// The driver looks at the operands of copies and sets then.
+FAMILY_TEST("graphs: nodes are added and changed while their operands are out, by every form") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    Buffer a(kBuffer, 1);
+    Buffer b(kBuffer, 2);
+    Crowd crowd;
+    CUgraphNodeParams copy{};
+    copy.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+    copy.memcpy.copyParams = copy_of(b.at(), a.at());
+    copy.memcpy.copyCtx = gpu.context;
+    CUgraphNodeParams set{};
+    set.type = CU_GRAPH_NODE_TYPE_MEMSET;
+    const CUDA_MEMSET_NODE_PARAMS set_params = set_of(b.at(), 4);
+    set.memset = {set_params.dst,   set_params.pitch,  set_params.value, set_params.elementSize,
+                  set_params.width, set_params.height, gpu.context};
+    // Of what is in place, to be changed.
+    const Buffer c(kBuffer, 3);
+    const auto other_copy = copy_of(c.at(), c.at());
+    const auto other_set = set_of(c.at(), 5);
+    const auto check = [&](auto&& add, auto&& change, const std::vector<std::uint8_t>& expected) {
+        b.fill(2);
+        crowd.bring_in(c);
+        const CUgraph graph = new_graph();
+        CUgraphNode node = nullptr;
+        crowd.evict(a);
+        crowd.evict(b);
+        EXPECT(add(&node, graph) == CUDA_SUCCESS);
+        crowd.evict(a);
+        crowd.evict(b);
+        EXPECT(change(node) == CUDA_SUCCESS);
+        const CUgraphExec exec = instantiate(graph);
+        launch_and_wait(exec, stream);
+        EXPECT(b.read() == expected);
+        OK(cuGraphExecDestroy, exec);
+        OK(cuGraphDestroy, graph);
+    };
+    const auto unchanged = [](CUgraphNode) { return CUDA_SUCCESS; };
+    const auto general = [&](CUgraphNodeParams& params) {
+        return [&](CUgraphNode* node, CUgraph graph) {
+            return CU(cuGraphAddNode)(node, graph, nullptr, 0, &params);
+        };
+    };
+    const auto general_v2 = [&](CUgraphNodeParams& params) {
+        return [&](CUgraphNode* node, CUgraph graph) {
+            return CU(cuGraphAddNode_v2)(node, graph, nullptr, nullptr, 0, &params);
+        };
+    };
+    const auto add_copy_of = [&](const CUDA_MEMCPY3D& params) {
+        return [&](CUgraphNode* node, CUgraph graph) {
+            return CU(cuGraphAddMemcpyNode)(node, graph, nullptr, 0, &params, gpu.context);
+        };
+    };
+    const auto add_set_of = [&](const CUDA_MEMSET_NODE_PARAMS& params) {
+        return [&](CUgraphNode* node, CUgraph graph) {
+            return CU(cuGraphAddMemsetNode)(node, graph, nullptr, 0, &params, gpu.context);
+        };
+    };
+    const auto copied = pattern(kBuffer, 1);
+    check(add_copy_of(copy.memcpy.copyParams), unchanged, copied);
+    check(add_set_of(set_params), unchanged, all(4));
+    check(general(copy), unchanged, copied);
+    check(general(set), unchanged, all(4));
+    check(general_v2(copy), unchanged, copied);
+    check(general_v2(set), unchanged, all(4));
+    check(
+        add_copy_of(other_copy),
+        [&](CUgraphNode node) { return CU(cuGraphMemcpyNodeSetParams)(node, &copy.memcpy.copyParams); },
+        copied);
+    check(
+        add_copy_of(other_copy), [&](CUgraphNode node) { return CU(cuGraphNodeSetParams)(node, &copy); },
+        copied);
+    check(
+        add_set_of(other_set),
+        [&](CUgraphNode node) { return CU(cuGraphMemsetNodeSetParams)(node, &set_params); }, all(4));
+    check(
+        add_set_of(other_set), [&](CUgraphNode node) { return CU(cuGraphNodeSetParams)(node, &set); },
+        all(4));
+}
+
 FAMILY_TEST("graphs: what the kernels of a graph name is brought in before it is launched") {
     const Gpu gpu;
     const CUstream stream = new_stream();
@@ -186,6 +271,8 @@ FAMILY_TEST("graphs: executable nodes changed to buffers that are out, again and
     Crowd crowd;
 
     const Add other(d.at(), c.at(), 6);
+    const CUDA_KERNEL_NODE_PARAMS_v1 first_v1 = before_12(first.params);
+    const CUDA_KERNEL_NODE_PARAMS_v1 other_v1 = before_12(other.params);
     CUgraphNodeParams general{};
     const auto evict = [&] {
         crowd.evict(c);
@@ -210,6 +297,9 @@ FAMILY_TEST("graphs: executable nodes changed to buffers that are out, again and
     for (int i = 0; i < 2; ++i) {
         tried([&] { OK(cuGraphExecKernelNodeSetParams_v2, exec, sum, &other.params); },
               [&] { OK(cuGraphExecKernelNodeSetParams_v2, exec, sum, &first.params); },
+              plus(pattern(kBuffer, 3), 6));
+        tried([&] { OK(cuGraphExecKernelNodeSetParams, exec, sum, &other_v1); },
+              [&] { OK(cuGraphExecKernelNodeSetParams, exec, sum, &first_v1); },
               plus(pattern(kBuffer, 3), 6));
         tried([&] { OK(cuGraphExecMemcpyNodeSetParams, exec, copy, &there, gpu.context); },
               [&] { OK(cuGraphExecMemcpyNodeSetParams, exec, copy, &back, gpu.context); },
@@ -251,7 +341,59 @@ FAMILY_TEST("graphs: executable nodes changed to buffers that are out, again and
                 OK(cuGraphExecUpdate_v2, exec, graph, &info);
             },
             all(8));
+        CUgraphNode at_fault = nullptr;
+        CUgraphExecUpdateResult result{};
+        tried(
+            [&] {
+                OK(cuGraphMemsetNodeSetParams, set, &set_there);
+                OK(cuGraphExecUpdate, exec, graph, &at_fault, &result);
+            },
+            [&] {
+                OK(cuGraphMemsetNodeSetParams, set, &set_back);
+                OK(cuGraphExecUpdate, exec, graph, &at_fault, &result);
+            },
+            all(8));
     }
+}
+
+FAMILY_TEST("graphs: made by every form of instantiation, launched by every form of launch") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    const Add sum(c.at(), a.at(), 1);
+    const CUgraph graph = new_graph();
+    add_kernel(graph, sum.params, add_copy(graph, copy_of(b.at(), a.at()), gpu));
+    Crowd crowd;
+    const auto check = [&](auto&& make, auto launch) {
+        for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
+        CUgraphExec exec = nullptr;
+        EXPECT(make(&exec) == CUDA_SUCCESS);
+        crowd.press();
+        EXPECT(a.resident());
+        EXPECT(b.resident());
+        crowd.evict(c);
+        EXPECT(launch(exec, stream) == CUDA_SUCCESS);
+        EXPECT(c.resident());
+        OK(cuStreamSynchronize, stream);
+        EXPECT(b.holds(1));
+        EXPECT(c.read() == plus(pattern(kBuffer, 1), 1));
+        OK(cuGraphExecDestroy, exec);
+        OK(cuMemsetD8_v2, b.at(), 9, kBuffer);
+        OK(cuMemsetD8_v2, c.at(), 9, kBuffer);
+    };
+    CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+    params.hUploadStream = stream;
+    const auto launch = CU(cuGraphLaunch);
+    check([&](CUgraphExec* exec) { return CU(cuGraphInstantiate)(exec, graph, nullptr, nullptr, 0); },
+          CU(cuGraphLaunch_ptsz));
+    check([&](CUgraphExec* exec) { return CU(cuGraphInstantiate_v2)(exec, graph, nullptr, nullptr, 0); },
+          launch);
+    check([&](CUgraphExec* exec) { return CU(cuGraphInstantiateWithFlags)(exec, graph, 0); }, launch);
+    check([&](CUgraphExec* exec) { return CU(cuGraphInstantiateWithParams)(exec, graph, &params); }, launch);
+    check([&](CUgraphExec* exec) { return CU(cuGraphInstantiateWithParams_ptsz)(exec, graph, &params); },
+          launch);
 }
 
 FAMILY_TEST("graphs: one whose kernels need more than the GPU has") {

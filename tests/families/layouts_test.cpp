@@ -55,11 +55,15 @@ CUfunction of_module(CUmodule module) {
     return function;
 }
 
-CUkernel of_library(const char* form) {
+CUlibrary library_of(const char* form) {
     CUlibrary library = nullptr;
-    CUkernel kernel = nullptr;
     const std::string image = support::read_file(file(form));
     OK(cuLibraryLoadData, &library, image.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+    return library;
+}
+
+CUkernel of_library(CUlibrary library) {
+    CUkernel kernel = nullptr;
     OK(cuLibraryGetKernel, &kernel, library, "add_to");
     return kernel;
 }
@@ -79,6 +83,13 @@ BODY(layouts_native_data) {
     OK(cuModuleLoadData, &module, image.data());
     go_round(of_module(module));
 }
+BODY(layouts_native_fat_binary) {
+    const Gpu gpu;
+    CUmodule module = nullptr;
+    const std::string image = support::read_file(file(".fatbin"));
+    OK(cuModuleLoadFatBinary, &module, image.data());
+    go_round(of_module(module));
+}
 BODY(layouts_ptx) {
     const Gpu gpu;
     CUmodule module = nullptr;
@@ -87,18 +98,25 @@ BODY(layouts_ptx) {
 }
 BODY(layouts_kernel) {
     const Gpu gpu;
-    go_round(reinterpret_cast<CUfunction>(of_library(".fatbin")));
+    go_round(reinterpret_cast<CUfunction>(of_library(library_of(".fatbin"))));
+}
+BODY(layouts_kernel_of_file) {
+    const Gpu gpu;
+    CUlibrary library = nullptr;
+    OK(cuLibraryLoadFromFile, &library, file(".fatbin").c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+    go_round(reinterpret_cast<CUfunction>(of_library(library)));
 }
 BODY(layouts_function_of_kernel) {
     const Gpu gpu;
     CUfunction function = nullptr;
-    OK(cuKernelGetFunction, &function, of_library(".ptx"));
+    OK(cuKernelGetFunction, &function, of_library(library_of(".ptx")));
     go_round(function);
 }
 
 TEST_CASE("layouts: a driver that does not tell them") {
-    for (const std::string body : {"layouts_native_file", "layouts_native_data", "layouts_ptx",
-                                   "layouts_kernel", "layouts_function_of_kernel"}) {
+    for (const std::string body :
+         {"layouts_native_file", "layouts_native_data", "layouts_native_fat_binary", "layouts_ptx",
+          "layouts_kernel", "layouts_kernel_of_file", "layouts_function_of_kernel"}) {
         for (const char* host_mapping : {"1", "0"}) {
             CAPTURE(body);
             CAPTURE(host_mapping);

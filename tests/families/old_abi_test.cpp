@@ -1,6 +1,7 @@
 // The forms of before CUDA 3.2, whose addresses and sizes have 32 bits: no managed buffer has such an
 // address, so they are the driver's, but for those that tell how much memory there is.
 #include <cstring>
+#include <deque>
 
 #include "tests/families/overlay/record.h"
 #include "tests/families/rig.h"
@@ -64,11 +65,12 @@ unsigned words() {
     return static_cast<unsigned>(kBuffer / 4);
 }
 
-// out = in + k by one of the old launches, of evicted buffers.
-template <typename Launch>
-void check_launch(Launch&& go, unsigned n) {
-    const Buffer in(kBuffer, 1);
-    const Buffer out(kBuffer, 2);
+// out = in + k by one of the old launches, of evicted buffers, each time others. `set` sets the two
+// addresses.
+template <typename Set, typename Launch>
+void check_launch(std::deque<Buffer>& held, Set&& set, Launch&& go, unsigned n) {
+    const Buffer& in = held.emplace_back(kBuffer, 1);
+    const Buffer& out = held.emplace_back(kBuffer, 2);
     Crowd crowd;
     crowd.evict(in);
     crowd.evict(out);
@@ -76,7 +78,7 @@ void check_launch(Launch&& go, unsigned n) {
     OK(cuFuncSetBlockShape, add, 256, 1, 1);
     OK(cuParamSetSize, add, 24);
     CUdeviceptr addresses[] = {out.at(), in.at()};
-    OK(cuParamSetv, add, 0, addresses, sizeof addresses);
+    set(add, addresses, sizeof addresses);
     OK(cuParamSeti, add, 16, 0);
     OK(cuParamSeti, add, 20, n);
     go(add);
@@ -91,10 +93,35 @@ void check_launch(Launch&& go, unsigned n) {
 
 OVERLAY_TEST("old launches: what parameters set beforehand name is brought in") {
     const Gpu gpu;
+    std::deque<Buffer> held;
     const auto blocks = static_cast<int>(words() / 256);
-    check_launch([&](CUfunction add) { OK(cuLaunchGrid, add, blocks, 1); }, words());
-    check_launch([&](CUfunction add) { OK(cuLaunchGridAsync, add, blocks, 1, nullptr); }, words());
-    check_launch([&](CUfunction add) { OK(cuLaunch, add); }, 256);
+    const auto all_at_once = [](CUfunction add, void* data, unsigned bytes) {
+        OK(cuParamSetv, add, 0, data, bytes);
+    };
+    const auto by_words = [](auto set_word) {
+        return [=](CUfunction add, const void* data, unsigned bytes) {
+            for (unsigned at = 0; at < bytes; at += 4)
+                set_word(add, static_cast<int>(at), static_cast<const char*>(data) + at);
+        };
+    };
+    const auto grid = [&](CUfunction add) { OK(cuLaunchGrid, add, blocks, 1); };
+    check_launch(held, all_at_once, grid, words());
+    check_launch(
+        held, all_at_once, [&](CUfunction add) { OK(cuLaunchGridAsync, add, blocks, 1, nullptr); }, words());
+    check_launch(
+        held, all_at_once, [&](CUfunction add) { OK(cuLaunch, add); }, 256);
+    check_launch(held, by_words([](CUfunction add, int at, const char* word) {
+                     unsigned value = 0;
+                     std::memcpy(&value, word, sizeof value);
+                     OK(cuParamSeti, add, at, value);
+                 }),
+                 grid, words());
+    check_launch(held, by_words([](CUfunction add, int at, const char* word) {
+                     float value = 0;
+                     std::memcpy(&value, word, sizeof value);
+                     OK(cuParamSetf, add, at, value);
+                 }),
+                 grid, words());
 }
 
 OVERLAY_TEST("old launches: on several devices at once, each one's buffers are brought in") {

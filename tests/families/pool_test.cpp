@@ -36,28 +36,37 @@ CUmemoryPool pool_of(CUdeviceptr address) {
 }
 
 // Takes more than the GPU has from the pool, uses it all, and gives it back.
-template <typename Take>
-void more_than_the_gpu(CUmemoryPool pool, const Take& take) {
+template <typename Take, typename Give>
+void more_than_the_gpu(CUmemoryPool pool, const Take& take, const Give& give) {
     constexpr std::size_t kCount = 12;
     std::vector<CUdeviceptr> buffers(kCount);
     std::vector<std::uint8_t> out(kBuffer);
     for (std::size_t i = 0; i < kCount; ++i) {
         take(&buffers[i]);
         EXPECT(pool_of(buffers[i] + 5) == pool);
-        OK(cuMemcpyHtoDAsync_v2, buffers[i], pattern(kBuffer, i).data(), kBuffer, nullptr);
+        OK(cuMemcpyHtoD_v2, buffers[i], pattern(kBuffer, i).data(), kBuffer);
     }
     EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == kCount * kBuffer);
     EXPECT(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= kCount * kBuffer);
     for (std::size_t i = 0; i < kCount; ++i) {
         OK(cuMemcpyDtoH_v2, out.data(), buffers[i], kBuffer);
         EXPECT(out == pattern(kBuffer, i));
-        OK(cuMemFreeAsync, buffers[i], nullptr);
+        give(buffers[i]);
     }
     EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
     EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == kCount * kBuffer);
     cuuint64_t zero = 0;
     OK(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero);
     EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+}
+
+template <typename Take>
+void more_than_the_gpu(CUmemoryPool pool, const Take& take) {
+    more_than_the_gpu(pool, take, [](CUdeviceptr address) { OK(cuMemFreeAsync, address, nullptr); });
+}
+
+void give_back_ptsz(CUdeviceptr address) {
+    OK(cuMemFreeAsync_ptsz, address, nullptr);
 }
 
 }  // namespace
@@ -79,6 +88,32 @@ FAMILY_TEST("pools: one of the program's, named or set for the device") {
     more_than_the_gpu(pool, [](CUdeviceptr* address) { OK(cuMemAllocAsync, address, kBuffer, nullptr); });
     OK(cuDeviceSetMemPool, gpu.device, default_pool(gpu));
     OK(cuMemPoolDestroy, pool);
+}
+
+FAMILY_TEST("pools: in the order of the per-thread default stream") {
+    const Gpu gpu;
+    const CUmemoryPool pool = own_pool(gpu);
+    more_than_the_gpu(
+        default_pool(gpu), [](CUdeviceptr* address) { OK(cuMemAllocAsync_ptsz, address, kBuffer, nullptr); },
+        give_back_ptsz);
+    more_than_the_gpu(
+        pool,
+        [&](CUdeviceptr* address) { OK(cuMemAllocFromPoolAsync_ptsz, address, kBuffer, pool, nullptr); },
+        give_back_ptsz);
+}
+
+// The driver gives a pool's handle out again.
+FAMILY_TEST("pools: a destroyed one's levels are not those of one with its handle") {
+    const Gpu gpu;
+    for (int i = 0; i < 20; ++i) {
+        const CUmemoryPool pool = own_pool(gpu);
+        EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+        CUdeviceptr address = 0;
+        OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+        EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == kBuffer);
+        OK(cuMemFree_v2, address);
+        OK(cuMemPoolDestroy, pool);
+    }
 }
 
 FAMILY_TEST("pools: memory of no pool, and of cuMemFree") {

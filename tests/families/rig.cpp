@@ -140,7 +140,8 @@ std::string error_text(CUresult result) {
 }
 
 void stop() {
-    std::exit(1);
+    // An orderly end would wait for what a test holds up.
+    std::_Exit(1);
 }
 
 void* function(const char* name) {

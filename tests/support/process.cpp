@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -37,7 +38,7 @@ std::string build_dir() {
 
 std::string scratch_file(const std::string& name) {
     static const Scratch scratch;
-    static int count = 0;
+    static std::atomic<int> count{0};
     return scratch.path + "/" + std::to_string(count++) + "-" + name;
 }
 

@@ -36,9 +36,28 @@ CUresult in_place(bool there) {
 
 }  // namespace
 
+// ---- forms of before CUDA 4.0, as those that followed them
+
+CUresult cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) {
+    return SIM(cuCtxCreate_v2)(context, flags, device);
+}
+
+CUresult cuCtxDestroy(CUcontext context) {
+    return SIM(cuCtxDestroy_v2)(context);
+}
+
+CUresult cuCtxDetach(CUcontext context) {
+    return SIM(cuCtxDestroy_v2)(context);
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+    return SIM(cuStreamDestroy_v2)(stream);
+}
+
 // ---- arrays
 
 CUresult cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* descriptor) {
+    if (address_of(array) == overlay::kAsked) return overlay::answer_as_asked();
     *array = reinterpret_cast<CUarray>(new std::vector<std::uint8_t>(descriptor->Width));
     return CUDA_SUCCESS;
 }
@@ -304,6 +323,10 @@ CUresult cuParamSetv(CUfunction, int offset, void* data, unsigned bytes) {
 }
 
 CUresult cuParamSeti(CUfunction function, int offset, unsigned value) {
+    return cuParamSetv(function, offset, &value, sizeof value);
+}
+
+CUresult cuParamSetf(CUfunction function, int offset, float value) {
     return cuParamSetv(function, offset, &value, sizeof value);
 }
 
