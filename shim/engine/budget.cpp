@@ -55,8 +55,9 @@ std::uint64_t capacity_bytes(const State& state) {
 }
 
 std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings) {
-    const std::uint64_t host = settings.host_limit_bytes.value_or(util::default_host_limit_bytes());
-    return capped(settings, total_bytes) + (settings.meminfo == MemInfo::Enlarged ? host : 0);
+    if (settings.meminfo == MemInfo::Physical) return capped(settings, total_bytes);
+    return capped(settings, total_bytes) +
+           settings.host_limit_bytes.value_or(util::default_host_limit_bytes());
 }
 
 CUresult visible_memory(State& state, std::unique_lock<std::mutex>& lock, device::MemoryInfo& info) {

@@ -1,15 +1,13 @@
 #include "shim/engine/leaving.h"
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "shim/engine/moves.h"
+#include "shim/engine/notices.h"
 #include "shim/engine/observe.h"
 #include "shim/engine/release.h"
 #include "shim/engine/room.h"
-#include "shim/util/log.h"
-#include "shim/util/units.h"
 
 namespace lms::engine {
 
@@ -50,17 +48,6 @@ Start choose(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lo
         state.host_blocks.put(*host);
         if (opaque_busy(state)) return Start::NoVictims;
     }
-}
-
-void say_once(const State& state) {
-    static std::atomic<bool> said;
-    if (!log::once(said)) return;
-    log::warn("GPU memory is full: cold buffers move to host memory from here on ({} of {} stay resident){}",
-              util::format_bytes(state.residency.device_bytes()),
-              util::format_bytes(state.residency.allocated_bytes()),
-              state.port.maps_host_memory()
-                  ? ""
-                  : "; kernels cannot reach them there, for this GPU does not map host memory");
 }
 
 }  // namespace
@@ -183,7 +170,7 @@ Finish finish_out(State& state, std::uint64_t bytes, std::unique_lock<std::mutex
     }
     note_levels(state);
     state.changed.notify_all();
-    if (moved) say_once(state);
+    if (moved) announce_eviction(state);
     return moved ? Finish::Moved : Finish::Failed;
 }
 

@@ -7,11 +7,11 @@
 #include "shim/core/chunking.h"
 #include "shim/engine/budget.h"
 #include "shim/engine/leaving.h"
+#include "shim/engine/notices.h"
 #include "shim/engine/observe.h"
 #include "shim/engine/release.h"
 #include "shim/engine/room.h"
 #include "shim/util/log.h"
-#include "shim/util/units.h"
 
 namespace lms::engine {
 
@@ -138,6 +138,8 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
                     hold.in_place.push_back(need.chunk);
                 }
                 trace::add(trace::counters().in_place_launches);
+                announce_in_place(bytes_of(missing, state_.residency), bytes_of(needs, state_.residency),
+                                  late);
                 break;
             }
         }
@@ -165,7 +167,9 @@ bool Mover::never_fits(std::span<const Need> needs, std::unique_lock<std::mutex>
     const std::uint64_t bytes = bytes_of(needs, state_.residency);
     if (state_.port.maps_host_memory() || bytes <= state_.budget_bytes) return false;
     refresh_budget(state_, lock);
-    return bytes > state_.budget_bytes;
+    if (bytes <= state_.budget_bytes) return false;
+    announce_too_large(state_, bytes);
+    return true;
 }
 
 // One attempt to get further with `missing`: fills, if there is room for any; else makes room; else waits a

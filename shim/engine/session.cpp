@@ -8,6 +8,7 @@
 #include "shim/engine/budget.h"
 #include "shim/engine/calm.h"
 #include "shim/engine/contexts.h"
+#include "shim/engine/notices.h"
 #include "shim/engine/observe.h"
 #include "shim/engine/release.h"
 #include "shim/engine/room.h"
@@ -68,6 +69,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     std::unique_lock lock(session->state_->mutex);
     error = refresh_budget(*session->state_, lock);
     if (error != CUDA_SUCCESS) return nullptr;
+    announce_no_budget(*session->state_, info.total_bytes);
     log::info("GPU budget {}, host limit {}, granularity {}, evicted memory {}",
               util::format_bytes(session->state_->budget_bytes), util::format_bytes(host),
               util::format_bytes(session->port_->granularity()),
@@ -100,7 +102,10 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
     std::unique_lock lock(state.mutex);
     const std::uint64_t rounded = round_up(bytes, state.granularity);
-    if (rounded < bytes || !await_capacity(rounded, lock)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (rounded < bytes || !await_capacity(rounded, lock)) {
+        announce_no_capacity(state, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     const auto taken = state.arena.take(rounded);
     if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
     const auto sizes =
@@ -111,6 +116,7 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     const CUresult status = place(id, lock);
     if (status != CUDA_SUCCESS) {
         release(state, id, lock);
+        if (status == CUDA_ERROR_OUT_OF_MEMORY) announce_no_host_memory(state, bytes);
         return status;
     }
     note_allocation(state, id, caller);

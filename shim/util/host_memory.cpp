@@ -1,5 +1,7 @@
 #include "shim/util/host_memory.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -40,6 +42,14 @@ std::optional<std::uint64_t> value_in(const std::string& path, const std::string
         if (words >> word >> number && word == key) return number;
     }
     return std::nullopt;
+}
+
+std::uint64_t available_bytes(const std::string& root) {
+    if (const auto kib = value_in(root + "/proc/meminfo", "MemAvailable:")) return *kib * 1024;
+    // Without /proc the kernel still tells what is free, if not what it would drop for us.
+    struct sysinfo machine = {};
+    sysinfo(&machine);
+    return (std::uint64_t{machine.freeram} + machine.bufferram) * machine.mem_unit;
 }
 
 std::uint64_t left_in(const Controller& controller, const std::string& folder) {
@@ -84,13 +94,12 @@ std::uint64_t left_in_cgroups(const std::string& root) {
 }  // namespace
 
 std::uint64_t host_headroom_bytes(const std::string& root) {
-    const auto available_kib = value_in(root + "/proc/meminfo", "MemAvailable:");
-    if (!available_kib) return 0;
-    return std::min(*available_kib * 1024, left_in_cgroups(root));
+    return std::min(available_bytes(root), left_in_cgroups(root));
 }
 
 std::uint64_t default_host_limit_bytes() {
-    return host_headroom_bytes() / 5 * 4;
+    static const std::uint64_t bytes = host_headroom_bytes() / 5 * 4;
+    return bytes;
 }
 
 std::vector<int> numa_nodes_by_preference(int nearest, const std::string& root) {

@@ -9,10 +9,10 @@ namespace lms::util {
 
 // Bytes: the smaller of what the machine has available and what is left in this process's memory cgroup and
 // each cgroup above it (v1 or v2; file cache that can be dropped counts as free). `root` is put before every
-// path, for tests. 0 if the machine does not tell.
+// path, for tests.
 std::uint64_t host_headroom_bytes(const std::string& root = "");
 
-// What LMS_HOST_LIMIT is when unset: 80 % of that.
+// What LMS_HOST_LIMIT is when unset: 80 % of that when first asked, the same ever after.
 std::uint64_t default_host_limit_bytes();
 
 // The NUMA nodes of the host that have memory: `nearest` first, then the others in their order; `nearest`

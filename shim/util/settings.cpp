@@ -111,7 +111,7 @@ constexpr Setting kTable[] = {
      [](std::string_view text, Settings& s) { return parse_size(text, 1, s.reserve_bytes); },
      [](const Settings& s) { return show_size(s.reserve_bytes); }},
     {"LMS_HOST_LIMIT", "host-limit", "SIZE",
-     "80 % of available memory or cgroup headroom, whichever is smaller", "Host memory the shim may pin",
+     "80 % of available memory or cgroup headroom, whichever is smaller", "Host memory the shim may pin, for each GPU",
      kSizeAccepted,
      [](std::string_view text, Settings& s) { return parse_size(text, 1, s.host_limit_bytes); },
      [](const Settings& s) { return show_size(s.host_limit_bytes); }},

@@ -2,6 +2,7 @@
 // as without it on one with room.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -63,6 +64,11 @@ const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "launches",
 // Those that have cases of their own.
 const std::string kOwnCases[] = {"caching", "hidden_pointers", "host_lists",
                                  "ipc",     "linked_list",     "patterns"};
+
+bool says_once(const Run& run, const std::string& beginning) {
+    const std::size_t first = run.err.find(beginning);
+    return first != std::string::npos && run.err.rfind(beginning) == first;
+}
 
 std::string memory(double mib) {
     return std::to_string(static_cast<unsigned>(mib * 1024)) + "K";
@@ -161,13 +167,36 @@ TEST_CASE("apps: beyond GPU and host limit together, out of memory as without th
     const Run run = run_shimmed({"vector_add", "16"}, "4M", {{"LMS_HOST_LIMIT", "4M"}});
     CHECK(run.status == 1);
     CHECK(run.err.find("cudaErrorMemoryAllocation") != std::string::npos);
+    CHECK(says_once(run, "lms: out of memory: no room for 1M beside 7M; "));
+    CHECK(run.err.find("4M of host memory (LMS_HOST_LIMIT)") != std::string::npos);
+}
+
+TEST_CASE("apps: where the driver pins no more host memory, out of memory, in one line") {
+    const Run run = run_shimmed({"vector_add", "16"}, "4M", {{"SIMCUDA_HOST_MEMORY", "2M"}});
+    CHECK(run.status == 1);
+    CHECK(says_once(run, "lms: out of memory: 1M find no room on the GPU, and beyond "));
+}
+
+TEST_CASE("apps: a launch larger than the GPU is told of") {
+    const Run run = run_shimmed({"vector_add", "1"}, "2M");
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(run.stats.at("in_place_launches") > 0);
+    CHECK(says_once(run, "lms: a launch finds no room on the GPU for "));
+    const Run none = run_shimmed({"vector_add", "1"}, "2M", {{"SIMCUDA_HOST_VMM", "0"}});
+    CHECK(none.status == 1);
+    CHECK(says_once(none, "lms: out of memory: a launch names 3M; this GPU has room for "));
+}
+
+TEST_CASE("apps: a GPU of which nothing is left is told of, and the program runs") {
+    const Run run = run_shimmed({"vector_add", "1"}, "16M", {{"LMS_RESERVE", "1G"}});
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(says_once(run, "lms: GPU 0: LMS_RESERVE, LMS_LIMIT and what others hold leave nothing of its 16M"));
 }
 
 TEST_CASE("apps: the first eviction is announced in one line") {
     const Run run = run_shimmed({"vector_add", "16"}, "4M");
-    const auto first = run.err.find("lms: GPU memory is full");
-    REQUIRE(first != std::string::npos);
-    CHECK(run.err.find("lms:", first + 1) == std::string::npos);
+    CHECK(says_once(run, "lms: GPU memory is full"));
+    CHECK(std::ranges::count(run.err, '\n') == 1);
     CHECK(run_shimmed({"vector_add", "16"}, "4M", {{"LMS_LOG", "off"}}).err.find("lms:") ==
           std::string::npos);
 }

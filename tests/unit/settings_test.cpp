@@ -168,7 +168,7 @@ TEST_CASE("settings: the README has a row for each") {
 
 TEST_CASE("host memory: what the machine has available, without a cgroup") {
     const Scratch root;
-    CHECK(lms::util::host_headroom_bytes(root.path()) == 0);
+    CHECK(lms::util::host_headroom_bytes(root.path()) > 0);  // no /proc here: what the kernel calls free
     root.put("proc/meminfo", "MemTotal:  9000 kB\nMemFree:  100 kB\nMemAvailable:   4000 kB\n");
     CHECK(lms::util::host_headroom_bytes(root.path()) == 4000 * 1024);
 }

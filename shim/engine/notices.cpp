@@ -1,0 +1,71 @@
+#include "shim/engine/notices.h"
+
+#include <atomic>
+
+#include "shim/util/log.h"
+#include "shim/util/units.h"
+
+namespace lms::engine {
+
+using util::format_bytes;
+
+void announce_eviction(const State& state) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "GPU memory is full: cold buffers move to host memory from here on ({} of {} stay resident; "
+        "LMS_STATS=FILE tells what it costs){}",
+        format_bytes(state.residency.device_bytes()), format_bytes(state.residency.allocated_bytes()),
+        state.port.maps_host_memory()
+            ? ""
+            : "; kernels cannot reach them there, for this GPU does not map host memory");
+}
+
+void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "a launch finds no room on the GPU for {} of the {} it names{}: it works on them in host memory, "
+        "slowly",
+        format_bytes(missing_bytes), format_bytes(bytes), late ? ", after waiting for unfinished work" : "");
+}
+
+void announce_too_large(const State& state, std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::error(
+        "out of memory: a launch names {}; this GPU has room for {} and cannot use host memory in place",
+        format_bytes(bytes), format_bytes(state.budget_bytes));
+}
+
+void announce_no_capacity(const State& state, std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::error(
+        "out of memory: no room for {} beside {}; the GPU has {}, and the shim may pin {} of host memory "
+        "(LMS_HOST_LIMIT)",
+        format_bytes(bytes), format_bytes(state.residency.allocated_bytes()),
+        format_bytes(state.budget_bytes), format_bytes(state.host_limit_bytes));
+}
+
+void announce_no_host_memory(const State& state, std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::error(
+        "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory "
+        "(LMS_HOST_LIMIT allows {})",
+        format_bytes(bytes), format_bytes(state.host_blocks.held_bytes()),
+        format_bytes(state.host_limit_bytes));
+}
+
+void announce_no_budget(const State& state, std::uint64_t total_bytes) {
+    if (state.budget_bytes >= state.granularity) return;
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "GPU {}: LMS_RESERVE, LMS_LIMIT and what others hold leave nothing of its {}: buffers stay in host "
+        "memory, slowly",
+        state.device, format_bytes(total_bytes));
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,28 @@
+// What whoever runs the program is told, once each: that it moves, that it is slow, that it fails, and which
+// setting bears on that. Session's lock held.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/engine/state.h"
+
+namespace lms::engine {
+
+// The first eviction.
+void announce_eviction(const State& state);
+
+// A launch works on `missing_bytes` of the `bytes` it names in host memory; `late`: because unfinished work
+// holds the GPU's memory.
+void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late);
+
+// A launch that names `bytes` fails: more than the GPU has room for, and it cannot reach host memory.
+void announce_too_large(const State& state, std::uint64_t bytes);
+
+// An allocation of `bytes` fails: GPU and host limit together are full, or no more host memory is to be had.
+void announce_no_capacity(const State& state, std::uint64_t bytes);
+void announce_no_host_memory(const State& state, std::uint64_t bytes);
+
+// Where LMS_RESERVE, LMS_LIMIT or other processes leave nothing of a GPU of `total_bytes`.
+void announce_no_budget(const State& state, std::uint64_t total_bytes);
+
+}  // namespace lms::engine
