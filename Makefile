@@ -69,8 +69,11 @@ LINK_interpose := shim/device/locate.cpp
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
 
+# On all cores, unless make was told how many (-j).
+SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+
 all: setup ## build everything: shim, lms, policies, simulated GPU, demo, tests
-	@$(MAKE) --no-print-directory build-all
+	@$(SUBMAKE) build-all
 
 .PHONY: build-all
 build-all: $(SHIM) $(LMS) $(POLICIES) $(SIM) $(DEMO) $(APPS) $(TESTS)
@@ -184,7 +187,8 @@ $(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*))
 	@mkdir -p $(@D)
 	$(CXX) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -ldl
 
-demo: all ## train the demo model: big GPU, small GPU (out of memory), small GPU with the shim
+demo: setup ## train the demo model: big GPU, small GPU (out of memory), small GPU with the shim
+	@$(SUBMAKE) $(SHIM) $(SIM) $(DEMO)
 	@CUDA_HOME=$(CUDA_HOME) sh tools/demo/run.sh
 
 test: all ## run every test

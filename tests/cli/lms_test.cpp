@@ -46,6 +46,7 @@ TEST_CASE("lms: help and version") {
         CHECK(help.out.find(command) != std::string::npos);
     const Result run_help = shell("build/lms run --help");
     CHECK(run_help.status == 0);
+    CHECK(run_help.out.find("Usage: lms run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n") != std::string::npos);
     for (const char* option :
          {"--sim ", "--sim-memory", "--threshold", "--frac", "--limit", "--reserve", "--host-limit",
           "--soft-limit", "--meminfo", "--safety", "--policy", "--log", "--stats", "--trace", "--driver"}) {
@@ -54,8 +55,9 @@ TEST_CASE("lms: help and version") {
 }
 
 TEST_CASE("lms: usage errors") {
-    check_usage_error("", "subcommand");
-    check_usage_error("frobnicate", "subcommand");
+    check_usage_error("", "no command; expected run, settings or doctor");
+    check_usage_error("frobnicate", "no command frobnicate; expected run, settings or doctor");
+    check_usage_error("--sim run true", "--sim");
     check_usage_error("run", "no program");
     check_usage_error("run --", "no program");
     check_usage_error("run --limt 64M -- true", "no option --limt");

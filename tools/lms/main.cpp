@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,8 +22,15 @@ struct UsageError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+struct RunHelp : CLI::Formatter {
+    std::string make_usage(const CLI::App*, std::string name) const override {
+        return "Usage: " + name + " [OPTIONS] [--] PROGRAM [ARGUMENTS]\n";
+    }
+};
+
 void add_run_options(CLI::App& command, RunOptions& options) {
     command.prefix_command();
+    command.formatter(std::make_shared<RunHelp>());
     command.add_flag("--sim", options.simulated, "Run on the simulated GPU");
     command.add_option("--sim-memory", options.simulated_memory, "Memory of the simulated GPU")
         ->type_name("SIZE")
@@ -67,8 +75,7 @@ int main(std::vector<std::string> words) {
     RunOptions run_options;
     bool as_json = false;
     bool simulated = false;
-    CLI::App& run_command = *app.add_subcommand(
-        "run", "Run a program with a larger GPU: lms run [options] -- program [arguments]");
+    CLI::App& run_command = *app.add_subcommand("run", "Run a program with a larger GPU");
     CLI::App& settings_command = *app.add_subcommand("settings", "List every setting and its value now");
     CLI::App& doctor_command = *app.add_subcommand("doctor", "Check whether the shim can work here");
     add_run_options(run_command, run_options);
@@ -86,6 +93,11 @@ int main(std::vector<std::string> words) {
         }
     } catch (const CLI::Success& help) {
         return app.exit(help);
+    } catch (const CLI::RequiredError&) {
+        const std::vector<std::string> given = app.remaining();
+        fmt::print(stderr, "lms: {}; expected run, settings or doctor (lms --help)\n",
+                   given.empty() ? "no command" : "no command " + given[0]);
+        return kUsage;
     } catch (const std::runtime_error& problem) {
         fmt::print(stderr, "lms: {} (lms --help, lms run --help)\n", problem.what());
         return kUsage;
