@@ -33,6 +33,9 @@ inline Box box_of(CUmemorytype type, CUdeviceptr device, const void* host, std::
                   std::size_t slice_rows, std::size_t x, std::size_t y, std::size_t z, std::size_t width,
                   std::size_t rows, std::size_t slices) {
     if (type == CU_MEMORYTYPE_ARRAY || width == 0 || rows == 0 || slices == 0) return {0, 0};
+    // What is not said is as tight as can be.
+    if (pitch == 0) pitch = x + width;
+    if (slice_rows == 0) slice_rows = y + rows;
     // A unified side may be given in either field.
     const core::Address base = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<core::Address>(host) : device;
     return {base + (z * slice_rows + y) * pitch + x, width, pitch, rows, slice_rows * pitch, slices};

@@ -94,7 +94,7 @@ bool Mover::hold_present(std::span<const Need> needs, Hold& hold, std::vector<Ne
         if (where == core::State::Resident || where == core::State::Filling) {
             residency.pin(need.chunk);
             hold.pinned.push_back(need.chunk);
-        } else if (where == core::State::OnHost && need.may_stay && state_.port.maps_host_memory()) {
+        } else if (where == core::State::OnHost && need.may_stay) {
             residency.pin_in_place(need.chunk);
             hold.in_place.push_back(need.chunk);
         } else {

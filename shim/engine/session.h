@@ -47,6 +47,13 @@ struct Buffer {
     std::uint64_t id = 0;  // of this GPU's buffers, ever; where it is asked for
 };
 
+// Memory in use where it is, on the host, although its address does not lead there (Port::maps_host_memory).
+struct HostCopy {
+    core::Address address;
+    std::uint64_t bytes;
+    core::Address host;  // pinned
+};
+
 // Thread-safe. Calls return what the app is to get.
 class Session {
   public:
@@ -96,6 +103,8 @@ class Session {
     // submitted(), whether the driver took it or not.
     CUresult acquire(Work& work, Hold& hold);
     void submitted(const Work& work, const Hold& hold);
+    // Appends where what `hold` uses in place is, if not at its address. It stays there until submitted().
+    void host_copies(const Hold& hold, std::vector<HostCopy>& copies);
     // Between the two, while the work waits for others to move something: it is not about to be submitted,
     // and about to be again, which is answered like acquire().
     void suspend(const Hold& hold);
@@ -148,6 +157,7 @@ class Session {
     CUresult place_chunk(core::ChunkId id, std::unique_lock<std::mutex>& lock);
     CUresult back_by_host(core::ChunkId id, std::unique_lock<std::mutex>& lock);
     void begin_pressure(std::unique_lock<std::mutex>& lock);
+    void give_host_memory(const Need& need, std::unique_lock<std::mutex>& lock);
     CUresult announce(const Work& work, const Hold& hold, std::unique_lock<std::mutex>& lock);
 
     std::atomic<CUcontext> context_;  // worked through; null: it rests

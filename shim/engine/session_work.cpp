@@ -3,7 +3,9 @@
 #include <chrono>
 
 #include "shim/engine/leaving.h"
+#include "shim/engine/observe.h"
 #include "shim/engine/release.h"
+#include "shim/engine/room.h"
 #include "shim/engine/session.h"
 #include "shim/trace/writer.h"
 
@@ -34,12 +36,43 @@ CUresult Session::acquire(Work& work, Hold& hold) {
     std::unique_lock lock(state.mutex);
     const bool opaque = work.opaque || state.settings.safety == Safety::Strict;
     hold.opaque = opaque && state.settings.safety != Safety::Args;
+    if (!port_->maps_host_memory()) {
+        for (const Need& need : work.needs) give_host_memory(need, lock);
+    }
     CUresult status = mover_->bring_in(work.needs, hold, lock);
     if (status != CUDA_SUCCESS) return status;
     ++state.holders;
     status = announce(work, hold, lock);
     if (status != CUDA_SUCCESS) submitted(work, hold);
     return status;
+}
+
+// Memory that nobody has written yet, and that need not come in, gets its place on the host; where the host
+// has none left, it comes in.
+void Session::give_host_memory(const Need& need, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    const auto untouched = [&] {
+        return need.may_stay && !gone(need, state.residency) &&
+               state.residency.chunk(need.chunk).state == core::State::Empty;
+    };
+    if (!untouched()) return;
+    const auto block = host_block(state, state.residency.chunk(need.chunk).bytes, lock);
+    if (!block) return;
+    if (untouched() && state.residency.back_by_host(need.chunk)) {
+        state.backing[need.chunk].host = *block;
+        note_levels(state);
+    } else {
+        state.host_blocks.put(*block);
+    }
+}
+
+void Session::host_copies(const Hold& hold, std::vector<HostCopy>& copies) {
+    const std::lock_guard lock(state_->mutex);
+    for (const ChunkId id : hold.in_place) {
+        const core::Chunk& chunk = state_->residency.chunk(id);
+        const Block& host = state_->backing[id].host;
+        if (host.pinned) copies.push_back({chunk.address, chunk.bytes, host.alias});
+    }
 }
 
 // The work is about to be submitted: from here on nothing moves that it may reach, and its stream waits for

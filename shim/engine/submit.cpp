@@ -1,5 +1,7 @@
 #include "shim/engine/submit.h"
 
+#include <algorithm>
+
 #include "shim/trace/events.h"
 
 namespace lms::engine {
@@ -14,8 +16,7 @@ Admission::Admission(const Reach& reach) {
         session->name(reach.addresses, work.needs);
         for (const Range& range : reach.ranges) {
             if (session->spans(range.address)) {
-                session->name_range(range.address, range.bytes, range.overwritten, work.needs,
-                                    range.may_stay);
+                session->name_range(range.address, range.bytes, range.overwritten, work.needs, range.may_stay);
             }
         }
         held_.push_back({session, std::move(work), {}});
@@ -41,6 +42,16 @@ void Admission::resume() {
         const CUresult status = held.session->resume(held.work, held.hold);
         if (status != CUDA_SUCCESS) status_ = status;
     }
+}
+
+std::vector<HostCopy> Admission::host_copies() const {
+    std::vector<HostCopy> copies;
+    for (const Held& held : held_) {
+        if (!held.hold.in_place.empty()) held.session->host_copies(held.hold, copies);
+    }
+    std::sort(copies.begin(), copies.end(),
+              [](const HostCopy& a, const HostCopy& b) { return a.address < b.address; });
+    return copies;
 }
 
 std::uint64_t relieve(std::uint64_t bytes) {

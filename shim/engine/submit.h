@@ -54,6 +54,9 @@ class Admission {
     void suspend();
     void resume();
 
+    // What it holds where its address does not lead, by ascending address.
+    std::vector<HostCopy> host_copies() const;
+
   private:
     struct Held {
         Session* session;
@@ -118,7 +121,11 @@ inline bool let_through(Call&& call, CUresult& status) {
     return status != CUDA_ERROR_OUT_OF_MEMORY || sessions().empty();
 }
 
-// Submits work that let_through() did not take; `look()` gives its Reach.
+// For work over ranges that may stay on the host: by ascending address.
+using HostCopies = std::span<const HostCopy>;
+
+// Submits work that let_through() did not take; `look()` gives its Reach. `call` is told of host copies if it
+// takes them.
 template <typename Look, typename Call>
 CUresult submit_after_look(CUstream stream, Look&& look, Call&& call) {
     // Captured work does not run now; its graph is looked at when it is launched.
@@ -126,7 +133,14 @@ CUresult submit_after_look(CUstream stream, Look&& look, Call&& call) {
     const Reach reach = look();
     Admission admission(reach);
     if (admission.status() != CUDA_SUCCESS) return admission.status();
-    return call_with_room(call, std::span(&admission, 1));
+    const auto submitting = [&] {
+        if constexpr (std::is_invocable_v<Call&, HostCopies>) {
+            return call(admission.host_copies());
+        } else {
+            return call();
+        }
+    };
+    return call_with_room(submitting, std::span(&admission, 1));
 }
 
 // Submits work: `look()` is only asked where something may have to move.

@@ -2,6 +2,7 @@
 // memory are left to the driver.
 #include "shim/device/driver_table.h"
 #include "shim/entry/across.h"
+#include "shim/entry/in_place.h"
 #include "shim/entry/transfer.h"
 
 namespace lms::entry {
@@ -25,27 +26,6 @@ bool is_host_memory(core::Address address) {
     return status != CUDA_SUCCESS || type == CU_MEMORYTYPE_HOST;
 }
 
-// Cuts a copy in two between slices or, within one, between rows; false if it is a single row.
-template <typename Copy>
-bool halve(const Copy& copy, Copy& first, Copy& second) {
-    first = second = copy;
-    if constexpr (requires { copy.Depth; }) {
-        if (copy.Depth > 1) {
-            first.Depth = copy.Depth / 2;
-            second.Depth -= first.Depth;
-            second.srcZ += first.Depth;
-            second.dstZ += first.Depth;
-            return true;
-        }
-    }
-    if (copy.Height <= 1) return false;
-    first.Height = copy.Height / 2;
-    second.Height -= first.Height;
-    second.srcY += first.Height;
-    second.dstY += first.Height;
-    return true;
-}
-
 // Tells the pointer tables of it.
 template <typename Copy>
 void note_box(const Copy& copy) {
@@ -53,18 +33,29 @@ void note_box(const Copy& copy) {
     engine::note_typed(destination_of(copy), source_of(copy), copy.srcMemoryType);
 }
 
+// Host copies are about to be read or written by a copy that the host waits for: what was submitted before it
+// comes first. Nobody promises that of copies from host to host.
+CUresult await_earlier(engine::HostCopies copies, CUstream stream) {
+    return copies.empty() ? CUDA_SUCCESS : driver().cuStreamSynchronize(stream);
+}
+
 // Halves a copy until the parts are small enough to be there at once. `rest` is the stream of the
 // asynchronous forms.
 template <typename Real, typename Copy, typename... Rest>
 CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) {
-    const auto pass = [=] { return real(copy, rest...); };
+    const auto pass = [=](engine::HostCopies copies = {}) {
+        const CUresult status = await_earlier(copies, stream);
+        if (status != CUDA_SUCCESS) return status;
+        return copy_in_place([=](const Copy* part) { return real(part, rest...); }, *copy, copies);
+    };
     CUresult status = CUDA_SUCCESS;
     if (lms::engine::let_through(pass, status)) return status;
     Range source = engine::span_of(source_of(*copy));
     Range destination = engine::span_of(destination_of(*copy));
-    source.may_stay = destination.may_stay =
-        sizeof...(Rest) == 0 &&
-        (copy->srcMemoryType == CU_MEMORYTYPE_HOST || copy->dstMemoryType == CU_MEMORYTYPE_HOST);
+    if (sizeof...(Rest) == 0 &&
+        (copy->srcMemoryType == CU_MEMORYTYPE_HOST || copy->dstMemoryType == CU_MEMORYTYPE_HOST)) {
+        source.may_stay = destination.may_stay = true;
+    }
     Copy first;
     Copy second;
     if (lms::engine::capturing(stream) || !too_large({source, destination}) || !halve(*copy, first, second)) {
@@ -81,17 +72,32 @@ CUresult copy_box(Real real, const Copy* copy, CUstream stream, Rest... rest) {
     return noted(copy_parts(real, copy, stream, rest...), stream, [&] { note_box(*copy); });
 }
 
-// Linear copies; `rest` is the stream of the asynchronous forms.
+// Linear copies by `copy(to, from, n)`; `rest` is the stream of the asynchronous forms. with_host(): one side
+// is the host's, which then waits for the synchronous forms.
+template <typename Copy, typename WithHost, typename... Rest>
+CUresult copy_linear(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream, Copy copy,
+                     WithHost with_host, Rest... rest) {
+    const auto part = [=](core::Address target, core::Address source, std::uint64_t n) {
+        return copy_across(
+            target, source, n, stream, [=] { return copy(target, source, n); }, rest...);
+    };
+    const auto piece = [=](std::uint64_t at, std::uint64_t n, engine::HostCopies copies = {}) {
+        const CUresult status = await_earlier(copies, stream);
+        return status == CUDA_SUCCESS ? copy_in_place(to + at, from + at, n, copies, part) : status;
+    };
+    return linear(to, from, bytes, stream, piece, [=] { return sizeof...(Rest) == 0 && with_host(); });
+}
+
+// Copies whose sides are what they are.
 template <typename Real, typename... Rest>
 CUresult copy_any(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream,
                   Rest... rest) {
-    const CUresult status = linear(
+    const CUresult status = copy_linear(
         to, from, bytes, stream,
-        [=](std::uint64_t at, std::uint64_t n) {
-            return copy_across(
-                to + at, from + at, n, stream, [=] { return real(to + at, from + at, n, rest...); }, rest...);
+        [=](core::Address target, core::Address source, std::uint64_t n) {
+            return real(target, source, n, rest...);
         },
-        [=] { return sizeof...(Rest) == 0 && (is_host_memory(to) || is_host_memory(from)); });
+        [=] { return is_host_memory(to) || is_host_memory(from); }, rest...);
     if (in(lms::engine::managed_bounds(), from)) {
         return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
     }
@@ -101,37 +107,35 @@ CUresult copy_any(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes
 template <typename Real, typename... Rest>
 CUresult copy_within(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream,
                      Rest... rest) {
-    const CUresult status = linear(to, from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
-        return copy_across(
-            to + at, from + at, n, stream, [=] { return real(to + at, from + at, n, rest...); }, rest...);
-    });
+    const CUresult status = copy_linear(
+        to, from, bytes, stream,
+        [=](core::Address target, core::Address source, std::uint64_t n) {
+            return real(target, source, n, rest...);
+        },
+        [] { return false; }, rest...);
     return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
 }
 
 template <typename Real, typename... Rest>
 CUresult copy_in(Real real, CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream,
                  Rest... rest) {
-    const CUresult status = linear(
+    const CUresult status = copy_linear(
         to, address_of(from), bytes, stream,
-        [=](std::uint64_t at, std::uint64_t n) {
-            return copy_across(
-                to + at, address_of(from) + at, n, stream,
-                [=] { return real(to + at, static_cast<const char*>(from) + at, n, rest...); }, rest...);
+        [=](core::Address target, core::Address source, std::uint64_t n) {
+            return real(target, reinterpret_cast<const void*>(source), n, rest...);
         },
-        [] { return sizeof...(Rest) == 0; });
+        [] { return true; }, rest...);
     return noted(status, stream, [=] { engine::note_upload({to, bytes}, {address_of(from), bytes}); });
 }
 
 template <typename Real, typename... Rest>
 CUresult copy_out(Real real, void* to, CUdeviceptr from, std::size_t bytes, CUstream stream, Rest... rest) {
-    return linear(
+    return copy_linear(
         address_of(to), from, bytes, stream,
-        [=](std::uint64_t at, std::uint64_t n) {
-            return copy_across(
-                address_of(to) + at, from + at, n, stream,
-                [=] { return real(static_cast<char*>(to) + at, from + at, n, rest...); }, rest...);
+        [=](core::Address target, core::Address source, std::uint64_t n) {
+            return real(reinterpret_cast<void*>(target), source, n, rest...);
         },
-        [] { return sizeof...(Rest) == 0; });
+        [] { return true; }, rest...);
 }
 
 template <typename Real, typename... Rest>

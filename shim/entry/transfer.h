@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "shim/engine/submit.h"
 #include "shim/engine/tables.h"
@@ -83,7 +84,12 @@ template <typename Copy, typename MayStay>
                     reach.ranges = {{source + offset, n, false, stay}, {destination + offset, n, true, stay}};
                     return reach;
                 },
-                [&] { return copy(offset, n); });
+                [&](engine::HostCopies copies = {}) {
+                    if constexpr (std::is_invocable_v<Copy, std::uint64_t, std::uint64_t, engine::HostCopies>)
+                        return copy(offset, n, copies);
+                    else
+                        return copy(offset, n);
+                });
             offset += n;
         } while (status == CUDA_SUCCESS && offset < bytes);
         return status;
@@ -94,6 +100,7 @@ template <typename Copy, typename MayStay>
 // go where that is possible, else piece by piece, so that a buffer larger than the GPU can be copied. The
 // pieces run in order, and the last one's status is the copy's. `may_stay()`: the copy waits for the host
 // anyway, so that what is in host memory need not come in; it is only asked where something may have to move.
+// Such a copy takes a third argument, the engine::HostCopies, which may be left out where there are none.
 template <typename Copy, typename MayStay = bool (*)()>
 inline CUresult linear(
     core::Address destination, core::Address source, std::uint64_t bytes, CUstream stream, Copy copy,
