@@ -22,6 +22,9 @@ bool is_path(const std::string& name) {
     return name.find('/') != name.npos || name.ends_with(".so");
 }
 
+// Of this version of the ABI when it was new; what is added later may be missing.
+constexpr std::size_t kSmallestTable = offsetof(lms_policy, next_victim) + sizeof(lms_policy::next_victim);
+
 // What is wrong with a table, empty if nothing is.
 std::string fault_of(const lms_policy* table) {
     if (table == nullptr)
@@ -30,8 +33,8 @@ std::string fault_of(const lms_policy* table) {
         return fmt::format("has version {} of the policy ABI, expected {}", table->abi_version,
                            LMS_POLICY_ABI_VERSION);
     }
-    if (table->size < sizeof(lms_policy)) {
-        return fmt::format("has a table of {} bytes, expected {} or more", table->size, sizeof(lms_policy));
+    if (table->size < kSmallestTable) {
+        return fmt::format("has a table of {} bytes, expected {} or more", table->size, kSmallestTable);
     }
     const struct {
         const char* name;
@@ -98,7 +101,8 @@ std::unique_ptr<Host> Host::create(const std::string& name, std::optional<double
         state = table->create(&config);
         if (state == nullptr) throw std::bad_alloc();
     }
-    log::debug("policy: {}", table->name);
+    static std::atomic<bool> told;
+    if (log::once(told)) log::info("policy {}", table->name);
     return std::unique_ptr<Host>(new Host(table, state));
 }
 
