@@ -64,7 +64,7 @@ LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp
 LIBS_simrt := -lzstd -llz4
 LINK_interpose := shim/device/locate.cpp
 
-.PHONY: all demo test bench programs-check install uninstall format lint help setup clean
+.PHONY: all demo test hook-map bench programs-check install uninstall format lint help setup clean
 .DELETE_ON_ERROR:
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
@@ -196,6 +196,9 @@ test: all ## run every test
 
 programs-check: $(SHIM) $(SIM) ## run programs that nobody here wrote (installs, downloads; tests/programs)
 	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/programs.sh $(PROGRAMS)
+
+hook-map: all ## find, for each hook that has none in tests/hooks/held.tsv, a test that fails without it
+	@python3 -B tests/hooks/held.py map
 
 bench: all $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls ## measure, as ratios inside one run
 	@CUDA_HOME=$(CUDA_HOME) sh tests/bench.sh
