@@ -13,8 +13,8 @@ export LD_LIBRARY_PATH SIMCUDA_GRANULARITY SIMCUDA_DELAY_US LMS_THRESHOLD LMS_LO
 
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
 row() { printf '  %-58s %12s %12s %8s\n' "$@"; }
-bare() { SIMCUDA_MEMORY=$1 "$build/bench/$2" "$3" "$4" ${5:+"$5"}; }
-shimmed() { SIMCUDA_MEMORY=$1 LD_PRELOAD=$shim "$build/bench/$2" "$3" "$4" ${5:+"$5"}; }
+bare() { SIMCUDA_MEMORY=$1 "$build/bench/$2" "$3" "$4"; }
+shimmed() { SIMCUDA_MEMORY=$1 LD_PRELOAD=$shim "$build/bench/$2" "$3" "$4"; }
 
 row "what" "without" "with" "ratio"
 without=$(bare 256M launches 2000 0)
@@ -23,23 +23,32 @@ row "launch, everything fits, ns" "$without" "$fits" "$(ratio "$fits" "$without"
 pressed=$(shimmed 16M launches 2000 32)
 row "launch of resident buffers, not everything fits, ns" "$without" "$pressed" "$(ratio "$pressed" "$without")"
 
-# Modelled times, spent asleep: a kernel takes twice as long as moving its buffer one way.
-SIMCUDA_KERNEL_US=2000 SIMCUDA_H2D_GBPS=1 SIMCUDA_D2H_GBPS=1
-export SIMCUDA_KERNEL_US SIMCUDA_H2D_GBPS SIMCUDA_D2H_GBPS
-in_memory=$(bare 64M layers 16 1 7)
-fits=$(shimmed 64M layers 16 1 7)
-row "16 layers forward and back, everything fits, ms" "$in_memory" "$fits" "$(ratio "$fits" "$in_memory")"
-for memory in 12M:1.5x 9M:2x 6M:3x; do
-    time=$(shimmed "${memory%:*}" layers 16 1 7)
-    row "the same at ${memory#*:} of the GPU, ms" "$in_memory" "$time" "$(ratio "$time" "$in_memory")"
+# Modelled times, spent asleep: moving a layer's 4 MiB takes 4.2 ms one way, a launch a quarter of that, and a
+# layer's kernel as long as the move or half as long.
+SIMCUDA_KERNEL_US=1049 SIMCUDA_H2D_GBPS=1 SIMCUDA_D2H_GBPS=1 LMS_RESERVE=0
+export SIMCUDA_KERNEL_US SIMCUDA_H2D_GBPS SIMCUDA_D2H_GBPS LMS_RESERVE
+shape() { "$build/bench/shapes" "$1" 4 "$2" "$3"; }
+share_of() { awk -v mib="$(SIMCUDA_MEMORY=1G shape "$1" 1 0)" -v ratio="$2" 'BEGIN { printf "%dK", mib * 1024 / ratio }'; }
+pressed() { SIMCUDA_MEMORY=$(share_of "$1" "$3") LD_PRELOAD=$shim shape "$1" "$2" 5; }
+for launches in 4:just 2:half; do
+    for program in training inference; do
+        length=${launches%:*}
+        in_memory=$(SIMCUDA_MEMORY=1G shape "$program" "$length" 3)
+        fits=$(SIMCUDA_MEMORY=1G LD_PRELOAD=$shim shape "$program" "$length" 3)
+        what="$program, kernels ${launches#*:} as long as a move"
+        row "$what, all fits, ms a step" "$in_memory" "$fits" "$(ratio "$fits" "$in_memory")"
+        for ratio in 1.5 2 3; do
+            time=$(pressed "$program" "$length" $ratio)
+            row "  at ${ratio}x" "$in_memory" "$time" "$(ratio "$time" "$in_memory")"
+        done
+        # A level of safety costs what it keeps from overlapping.
+        for level in args strict; do
+            time=$(LMS_SAFETY=$level pressed "$program" "$length" 2)
+            row "  at 2x, LMS_SAFETY=$level" "$in_memory" "$time" "$(ratio "$time" "$in_memory")"
+        done
+    done
 done
-# A level of safety costs what it keeps from overlapping.
-for level in args opaque strict; do
-    export LMS_SAFETY=$level
-    time=$(shimmed 9M layers 16 1 7)
-    row "the same at 2x, LMS_SAFETY=$level, ms" "$in_memory" "$time" "$(ratio "$time" "$in_memory")"
-done
-unset LMS_SAFETY
+unset SIMCUDA_KERNEL_US SIMCUDA_H2D_GBPS SIMCUDA_D2H_GBPS LMS_RESERVE
 
 if command -v valgrind >/dev/null 2>&1; then
     instructions() {
@@ -60,17 +69,27 @@ if command -v valgrind >/dev/null 2>&1; then
 
     # Of one call when everything fits, behind a driver that does nothing, loop and test of the result included.
     per_call() {
-        few=$(instructions "$build/bench/calls" "$1" 1000)
-        many=$(instructions "$build/bench/calls" "$1" 11000)
+        few=$(instructions "$build/bench/calls" "$1" 1000 "$2")
+        many=$(instructions "$build/bench/calls" "$1" 11000 "$2")
         echo $(((many - few) / 10000))
     }
     LD_LIBRARY_PATH=$PWD/$build/bench/still
     for call in launch copy set upload attribute record; do
         LD_PRELOAD=$shim "$build/bench/calls" "$call" 1
-        without=$(per_call "$call")
-        with=$(export LD_PRELOAD="$shim" && per_call "$call")
+        without=$(per_call "$call" 0)
+        with=$(export LD_PRELOAD="$shim" && per_call "$call" 0)
         row "$call, everything fits, instructions a call" "$without" "$with" "$(ratio "$with" "$without")"
     done
+    # Of one whose buffers are resident while others are not.
+    LMS_LIMIT=32M
+    LMS_RESERVE=0
+    export LMS_LIMIT LMS_RESERVE
+    for call in launch copy set; do
+        without=$(per_call "$call" 12)
+        with=$(export LD_PRELOAD="$shim" && per_call "$call" 12)
+        row "$call, not everything fits, instructions a call" "$without" "$with" "$(ratio "$with" "$without")"
+    done
+    unset LMS_LIMIT LMS_RESERVE
     LD_LIBRARY_PATH=$PWD/$build/sim
 fi
 for program in "$build"/bench/*_bench; do

@@ -1,5 +1,7 @@
-// calls KIND COUNT: COUNT driver calls of one kind, for counting the instructions of one (tests/bench.sh).
-// The driver behind it does nothing for them (still_driver.cpp), so what is counted is the shim.
+// calls KIND COUNT [EXTRA]: COUNT driver calls of one kind, for counting the instructions of one
+// (tests/bench.sh). EXTRA more buffers of 4 MiB are allocated and never used, which decides whether
+// everything fits. The driver behind it does nothing for them (still_driver.cpp), so what is counted is the
+// shim.
 #include <cuda.h>
 
 #include <cstdio>
@@ -32,10 +34,14 @@ int main(int argc, char** argv) {
     require(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     require(cuMemAlloc(&a, kBytes));
     require(cuMemAlloc(&b, kBytes));
+    for (int i = argc > 3 ? std::atoi(argv[3]) : 0; i > 0; --i) {
+        CUdeviceptr more = 0;
+        require(cuMemAlloc(&more, kBytes));
+    }
     char host[64] = {};
     int n = 1;
     void* parameters[] = {&a, &b, &n};
-    // Nobody looks at it: everything fits.
+    // The driver tells the same of any.
     const auto kernel = reinterpret_cast<CUfunction>(&n);
     for (int i = 0; i < count; ++i) {
         if (kind == "launch") {
@@ -52,7 +58,8 @@ int main(int argc, char** argv) {
             CUdeviceptr of = 0;
             require(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, a + 64));
         } else {
-            std::fprintf(stderr, "calls KIND COUNT: launch, copy, upload, set, record or attribute\n");
+            std::fprintf(stderr,
+                         "calls KIND COUNT [EXTRA]: launch, copy, upload, set, record or attribute\n");
             return 2;
         }
     }

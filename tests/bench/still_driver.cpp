@@ -33,6 +33,13 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t, size_t, CUdeviceptr, 
     *address = 1ull << 40;
     return CUDA_SUCCESS;
 }
+// Two addresses and a number.
+CUresult cuFuncGetParamInfo(CUfunction, size_t index, size_t* offset, size_t* bytes) {
+    if (index > 2) return CUDA_ERROR_INVALID_VALUE;
+    *offset = 8 * index;
+    *bytes = index < 2 ? 8 : 4;
+    return CUDA_SUCCESS;
+}
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t) {
     *address = 1ull << 39;
     return CUDA_SUCCESS;
