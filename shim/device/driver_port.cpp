@@ -224,7 +224,7 @@ CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& even
         if (!events.free.empty()) {
             fence = events.free.back();
             events.free.pop_back();
-            events.used.push_back(fence);
+            events.take(fence);
         }
     }
     CUresult status = CUDA_SUCCESS;
@@ -232,9 +232,9 @@ CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& even
         CUevent handle = nullptr;
         status = driver().cuEventCreate(&handle, CU_EVENT_DISABLE_TIMING);
         if (status != CUDA_SUCCESS) return status;
-        fence = new Event{handle, context};
+        fence = new Event{handle, context, 0};
         const std::lock_guard lock(events_lock_);
-        events_[context].used.push_back(fence);
+        events_[context].take(fence);
     }
     status = driver().cuEventRecord(fence->handle, stream);
     if (status == CUDA_SUCCESS) {
@@ -265,7 +265,10 @@ void DriverPort::recycle(CUevent event) {
         return;
     }
     Events& events = events_[fence->context];
-    std::erase(events.used, fence);
+    // In its place goes the last: there may be thousands, one for each launch under way.
+    events.used.back()->index = fence->index;
+    events.used[fence->index] = events.used.back();
+    events.used.pop_back();
     events.free.push_back(fence);
 }
 

@@ -52,6 +52,7 @@ class DriverPort final : public Port {
     struct Event {
         CUevent handle;  // null once its context is gone
         CUcontext context;
+        std::size_t index;  // in `used`, while it is
     };
 
     DriverPort(CUdevice device, CUcontext context) : device_(device), context_(context) {}
@@ -73,6 +74,11 @@ class DriverPort final : public Port {
     std::atomic<CUstream> in_{nullptr};
     std::atomic<CUstream> out_{nullptr};
     struct Events {
+        void take(Event* event) {
+            event->index = used.size();
+            used.push_back(event);
+        }
+
         std::vector<Event*> used;
         std::vector<Event*> free;
     };

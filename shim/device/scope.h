@@ -21,11 +21,18 @@ class RelaxedCapture {
 // The same, with `context` current; with the thread's own where it is null.
 class InContext {
   public:
-    explicit InContext(CUcontext context)
-        : status_(context ? driver().cuCtxPushCurrent_v2(context) : CUDA_ERROR_INVALID_CONTEXT) {}
+    explicit InContext(CUcontext context) {
+        CUcontext current = nullptr;
+        if (!context) {
+            status_ = CUDA_ERROR_INVALID_CONTEXT;
+        } else if (driver().cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context) {
+            status_ = driver().cuCtxPushCurrent_v2(context);
+            pushed_ = status_ == CUDA_SUCCESS;
+        }
+    }
     ~InContext() {
         CUcontext popped;
-        if (status_ == CUDA_SUCCESS) driver().cuCtxPopCurrent_v2(&popped);
+        if (pushed_) driver().cuCtxPopCurrent_v2(&popped);
     }
     InContext(const InContext&) = delete;
     InContext& operator=(const InContext&) = delete;
@@ -33,7 +40,8 @@ class InContext {
 
   private:
     RelaxedCapture relaxed_;
-    CUresult status_;
+    CUresult status_ = CUDA_SUCCESS;
+    bool pushed_ = false;
 };
 
 }  // namespace lms::device

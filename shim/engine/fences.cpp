@@ -77,10 +77,11 @@ void Fences::forget(StreamKey stream) {
 
 FencePtr Fences::fence_of(const core::Use& use) const {
     if (timelines_.finished(use)) return nullptr;
-    for (const Pending& pending : lines_[use.timeline].pending) {
-        if (pending.position >= use.position) return pending.fence;
-    }
-    return nullptr;
+    // They are numbered without gaps.
+    const auto& pending = lines_[use.timeline].pending;
+    if (pending.empty()) return nullptr;
+    const std::uint64_t first = pending.front().position;
+    return pending[use.position > first ? use.position - first : 0].fence;
 }
 
 std::vector<core::Use> Fences::latest() const {
@@ -92,35 +93,46 @@ std::vector<core::Use> Fences::latest() const {
 }
 
 void Fences::poll(std::unique_lock<std::mutex>& lock) {
+    // A stream passes its fences in order, so its newest passed one is found by bisection; the oldest is
+    // asked first, for often it is the answer.
     struct Look {
         core::TimelineId timeline;
-        std::vector<Pending> fences;
-        std::size_t passed = 0;
+        std::uint64_t passed;      // up to here they have
+        std::uint64_t not_passed;  // from here on they have not
+        std::uint64_t asked;
+        FencePtr fence;
     };
     std::vector<Look> looks;
     for (core::TimelineId id = 0; id < lines_.size(); ++id) {
-        if (!lines_[id].pending.empty())
-            looks.push_back({id, {lines_[id].pending.begin(), lines_[id].pending.end()}});
+        if (lines_[id].pending.empty()) continue;
+        const std::uint64_t first = lines_[id].pending.front().position;
+        looks.push_back({id, first - 1, lines_[id].last + 1, first, nullptr});
     }
-    lock.unlock();
-    for (Look& look : looks) {
-        // A stream passes its fences in order, so the newest passed one is found by bisection.
-        look.passed = static_cast<std::size_t>(
-            std::partition_point(look.fences.begin(), look.fences.end(),
-                                 [](const Pending& pending) { return pending.fence->passed(); }) -
-            look.fences.begin());
-    }
-    lock.lock();
-    for (const Look& look : looks) {
-        if (look.passed == 0) continue;
-        const std::uint64_t position = look.fences[look.passed - 1].position;
-        auto& pending = lines_[look.timeline].pending;
-        while (!pending.empty() && pending.front().position <= position) {
-            pending.pop_front();
-            --pending_;
+    while (!looks.empty()) {
+        for (Look& look : looks) look.fence = fence_of({look.timeline, look.asked});
+        lock.unlock();
+        for (Look& look : looks) {
+            // None: another thread has seen it pass.
+            (!look.fence || look.fence->passed() ? look.passed : look.not_passed) = look.asked;
         }
-        timelines_.complete(look.timeline, position);
+        lock.lock();
+        std::erase_if(looks, [&](Look& look) {
+            look.asked = look.passed + (look.not_passed - look.passed) / 2;
+            if (look.asked != look.passed) return false;
+            pass(look.timeline, look.passed);
+            return true;
+        });
     }
+    next_look_ = std::max(kManyFences, 2 * pending_);
+}
+
+void Fences::pass(core::TimelineId timeline, std::uint64_t position) {
+    auto& pending = lines_[timeline].pending;
+    while (!pending.empty() && pending.front().position <= position) {
+        pending.pop_front();
+        --pending_;
+    }
+    timelines_.complete(timeline, position);
 }
 
 bool wait_until(const Fence& fence, std::chrono::steady_clock::time_point deadline) {

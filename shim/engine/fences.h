@@ -63,8 +63,8 @@ class Fences {
     std::vector<core::Use> latest() const;
     // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.
     void poll(std::unique_lock<std::mutex>& lock);
-    // Fences not yet known to have passed.
-    std::size_t pending() const { return pending_; }
+    // Whether so many have been entered since the last look that another is due.
+    bool many() const { return pending_ > next_look_; }
 
   private:
     struct Pending {
@@ -76,12 +76,17 @@ class Fences {
         std::deque<Pending> pending;
     };
 
+    static constexpr std::size_t kManyFences = 256;
+
+    void pass(core::TimelineId timeline, std::uint64_t position);
+
     device::Port& port_;
     core::Timelines& timelines_;
     std::unordered_map<StreamKey, core::TimelineId> ids_;
     std::vector<Line> lines_;                // by TimelineId
     std::vector<core::TimelineId> orphans_;  // of streams that are gone
-    std::size_t pending_ = 0;
+    std::size_t pending_ = 0;                // not yet known to have passed
+    std::size_t next_look_ = kManyFences;
 };
 
 // Waits until `fence` has passed, at most until `deadline`; true when it has. Polls, because a driver wait

@@ -93,8 +93,8 @@ GraphContents contents_of_node(CUgraphNode node) {
     }
 }
 
-template <typename T>
-void append(std::vector<T>& into, const std::vector<T>& from) {
+template <typename Values>
+void append(Values& into, const Values& from) {
     into.insert(into.end(), from.begin(), from.end());
 }
 

@@ -37,8 +37,8 @@ void let_go(Executable& executable) {
     for (auto& [node, part] : executable.changed) let_go(part.kept);
 }
 
-template <typename T>
-void sort_and_unite(std::vector<T>& values) {
+template <typename Values>
+void sort_and_unite(Values& values) {
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
 }

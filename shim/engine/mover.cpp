@@ -87,6 +87,7 @@ void let_go(State& state, const Hold& hold) {
 // Pins what is on the device, or may stay where it is; true when that is all.
 bool Mover::hold_present(std::span<const Need> needs, Hold& hold, std::vector<Need>& missing) {
     Residency& residency = state_.residency;
+    hold.pinned.reserve(needs.size());
     for (const Need& need : needs) {
         if (gone(need, residency)) continue;
         residency.cancel_out(need.chunk);

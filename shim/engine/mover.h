@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory_resource>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -16,8 +17,11 @@ namespace lms::engine {
 
 // What a piece of work holds between acquire() and submitted().
 struct Hold {
-    std::vector<core::ChunkId> pinned;
-    std::vector<core::ChunkId> in_place;  // used where they are, in host memory
+    explicit Hold(std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+        : pinned(memory), in_place(memory) {}
+
+    std::pmr::vector<core::ChunkId> pinned;
+    std::pmr::vector<core::ChunkId> in_place;  // used where they are, in host memory
     bool opaque = false;
 };
 

@@ -134,7 +134,7 @@ const std::vector<Address>& PointerWords::targets_of(Extent extent) {
         .first->second.addresses;
 }
 
-void PointerWords::close_over(std::vector<Address>& addresses, const ExtentOf& extent_of) {
+void PointerWords::close_over(std::pmr::vector<Address>& addresses, const ExtentOf& extent_of) {
     if (empty()) return;
     std::vector<Extent> reached;
     std::unordered_set<Address> begins;

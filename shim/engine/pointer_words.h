@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <vector>
@@ -50,7 +51,7 @@ class PointerWords {
     using ExtentOf = std::function<std::optional<Extent>(core::Address)>;
     // Adds to `addresses` what can be reached from them through known words: an address into each further
     // extent, once. An extent is reached whole. Costs little where the same tables are asked about again.
-    void close_over(std::vector<core::Address>& addresses, const ExtentOf& extent_of);
+    void close_over(std::pmr::vector<core::Address>& addresses, const ExtentOf& extent_of);
 
   private:
     // 4 KiB of addresses: which of its words hold addresses, and those, in order.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <vector>
 
@@ -17,7 +18,9 @@ namespace lms::engine {
 
 // A piece of work about to be submitted: what it names, and whether it may reach more than it names.
 struct Work {
-    std::vector<Need> needs;
+    explicit Work(std::pmr::memory_resource* memory = std::pmr::get_default_resource()) : needs(memory) {}
+
+    std::pmr::vector<Need> needs;
     CUstream stream = CU_STREAM_LEGACY;  // never null: legacy or per-thread is spelt out
     bool opaque = false;
     std::string_view label;      // of a kernel, where a trace is written
@@ -94,10 +97,10 @@ class Session {
     std::optional<Buffer> buffer_near(core::Address address);
 
     // Appends what the addresses, or the bytes of a range, belong to. Each buffer is named whole.
-    void name(std::span<const core::Address> addresses, std::vector<Need>& needs);
+    void name(std::span<const core::Address> addresses, std::pmr::vector<Need>& needs);
     // The chunks of [address, address + bytes); those wholly inside are `overwritten` if the range is.
-    void name_range(core::Address address, std::uint64_t bytes, bool overwritten, std::vector<Need>& needs,
-                    bool may_stay = false);
+    void name_range(core::Address address, std::uint64_t bytes, bool overwritten,
+                    std::pmr::vector<Need>& needs, bool may_stay = false);
 
     // Brings in what `work` names and makes its stream wait for it. After success submit the work, then call
     // submitted(), whether the driver took it or not.

@@ -35,10 +35,11 @@ std::optional<Buffer> Session::buffer_near(core::Address address) {
                   state_->owners[*id]};
 }
 
-void Session::name(std::span<const core::Address> addresses, std::vector<Need>& needs) {
+void Session::name(std::span<const core::Address> addresses, std::pmr::vector<Need>& needs) {
     const std::lock_guard lock(state_->mutex);
     const core::Residency& residency = state_->residency;
-    std::vector<core::AllocationId> named;
+    std::pmr::vector<core::AllocationId> named(needs.get_allocator());
+    named.reserve(addresses.size());
     for (const core::Address address : addresses) {
         const auto id = allocation_near(*state_, address);
         if (!id || std::find(named.begin(), named.end(), *id) != named.end()) continue;
@@ -46,12 +47,13 @@ void Session::name(std::span<const core::Address> addresses, std::vector<Need>& 
         const core::Allocation& buffer = residency.allocation(*id);
         // Nothing submitted after a buffer's free uses it; the address was left over.
         if (buffer.dead) continue;
+        needs.reserve(needs.size() + buffer.chunks.size());
         for (const ChunkId chunk : buffer.chunks) needs.push_back({chunk, residency.chunk(chunk).serial});
     }
 }
 
 void Session::name_range(core::Address address, std::uint64_t bytes, bool overwritten,
-                         std::vector<Need>& needs, bool may_stay) {
+                         std::pmr::vector<Need>& needs, bool may_stay) {
     const std::lock_guard lock(state_->mutex);
     const core::Residency& residency = state_->residency;
     std::vector<ChunkId> chunks;

@@ -135,8 +135,7 @@ void Session::submitted(const Work& work, const Hold& hold) {
     if (!work.label.empty()) note_launch(state, work, hold);
     let_go(state, hold);
     // Keeps the list of fences short where nothing moves and nobody else looks.
-    constexpr std::size_t kManyFences = 256;
-    if (state.fences.pending() > kManyFences) settle(state, lock);
+    if (state.fences.many()) settle(state, lock);
 }
 
 CUresult Session::keep(std::span<const Need> needs, Kept& kept) {

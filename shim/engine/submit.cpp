@@ -7,8 +7,9 @@
 namespace lms::engine {
 
 Admission::Admission(const Reach& reach) {
+    held_.reserve(sessions().size());
     for (Session* session : sessions()) {
-        Work work;
+        Work work(&scratch_);
         work.stream = reach.stream;
         work.opaque = reach.opaque;
         work.label = reach.label;
@@ -19,7 +20,7 @@ Admission::Admission(const Reach& reach) {
                 session->name_range(range.address, range.bytes, range.overwritten, work.needs, range.may_stay);
             }
         }
-        held_.push_back({session, std::move(work), {}});
+        held_.push_back({session, std::move(work), Hold(&scratch_)});
         Held& held = held_.back();
         status_ = session->acquire(held.work, held.hold);
         if (status_ != CUDA_SUCCESS) {

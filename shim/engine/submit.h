@@ -1,6 +1,9 @@
 // The one way that work goes to the driver: what it names is brought in first, and a fence is left behind.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -24,13 +27,26 @@ struct Range {
 
 // What a piece of work reaches, before it is known whose buffers those are.
 struct Reach {
-    std::vector<core::Address> addresses;  // each names the whole buffer it lies in
+    Reach() = default;
+    // With `memory`, which outlives it, for what a kernel's arguments name.
+    explicit Reach(std::pmr::memory_resource* memory) : addresses(memory), owners(memory) {}
+
+    std::pmr::vector<core::Address> addresses;  // each names the whole buffer it lies in
     std::vector<Range> ranges;
-    std::vector<const void*> owners;     // modules and libraries whose variables it reaches
-    bool opaque = false;                 // reaches what it does not name
-    bool unseen = false;                 // may do so: its code cannot be seen
-    CUstream stream = CU_STREAM_LEGACY;  // never null
-    std::string label;                   // the kernel's name, where a trace is written
+    std::pmr::vector<const void*> owners;  // modules and libraries whose variables it reaches
+    bool opaque = false;                   // reaches what it does not name
+    bool unseen = false;                   // may do so: its code cannot be seen
+    CUstream stream = CU_STREAM_LEGACY;    // never null
+    std::string label;                     // the kernel's name, where a trace is written
+};
+
+// Memory for what is noted down of one launch: on the stack, and beyond that wherever there is some.
+class Scratch : public std::pmr::monotonic_buffer_resource {
+  public:
+    Scratch() : monotonic_buffer_resource(first_.data(), first_.size()) {}
+
+  private:
+    std::array<std::byte, 2048> first_;
 };
 
 inline CUstream spelt_out(CUstream stream, bool per_thread) {
@@ -63,7 +79,8 @@ class Admission {
         Work work;
         Hold hold;
     };
-    std::vector<Held> held_;
+    Scratch scratch_;
+    std::pmr::vector<Held> held_{&scratch_};
     CUresult status_ = CUDA_SUCCESS;
 };
 

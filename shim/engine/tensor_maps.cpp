@@ -57,7 +57,7 @@ void note_tensor_map(const CUtensorMap& map, core::Address address) {
 }
 
 void find_tensor_maps(const void* data, std::size_t offset, std::size_t bytes,
-                      std::vector<core::Address>& found) {
+                      std::pmr::vector<core::Address>& found) {
     if (!registry().any.load(std::memory_order_acquire)) return;
     // Since CUDA 13 they are aligned to 128 bytes, before that to 64.
     constexpr std::size_t kAlignment = 64;

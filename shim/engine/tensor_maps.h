@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory_resource>
 #include <vector>
 
 #include "shim/device/cuda_api.h"
@@ -20,6 +21,6 @@ void note_tensor_map(const CUtensorMap& map, core::Address address);
 // Appends the addresses of the maps among `data`, which lies at `offset` in a parameter block; maps are
 // aligned to 64 bytes or more there. One load where none was noted.
 void find_tensor_maps(const void* data, std::size_t offset, std::size_t bytes,
-                      std::vector<core::Address>& found);
+                      std::pmr::vector<core::Address>& found);
 
 }  // namespace lms::engine

@@ -5,7 +5,7 @@
 namespace lms::engine {
 
 void scan(const void* data, std::size_t offset, std::size_t bytes, Bounds bounds,
-          std::vector<core::Address>& found) {
+          std::pmr::vector<core::Address>& found) {
     constexpr std::size_t kWord = sizeof(core::Address);
     const char* block = static_cast<const char*>(data);
     for (std::size_t at = (kWord - offset % kWord) % kWord; at + kWord <= bytes; at += kWord) {

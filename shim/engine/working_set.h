@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 #include "shim/core/chunk.h"
@@ -29,6 +30,6 @@ struct Parameter {
 // block, and the words are those aligned to 8 bytes in the block, where compilers place pointers, also within
 // structs.
 void scan(const void* data, std::size_t offset, std::size_t bytes, Bounds bounds,
-          std::vector<core::Address>& found);
+          std::pmr::vector<core::Address>& found);
 
 }  // namespace lms::engine

@@ -16,8 +16,9 @@ namespace {
 using device::driver;
 using engine::Reach;
 
-Reach look_at(CUfunction function, CUstream stream, void** parameters, void** extra) {
-    Reach reach;
+Reach look_at(engine::Scratch& scratch, CUfunction function, CUstream stream, void** parameters,
+              void** extra) {
+    Reach reach(&scratch);
     reach.stream = stream;
     if (trace::writer()) {
         reach.label = engine::name_of(function);
@@ -34,8 +35,9 @@ template <typename... Arguments>
                                              CUstream stream, void** parameters, void** extra,
                                              Arguments... arguments) {
     return guarded([&] {
+        engine::Scratch scratch;
         return engine::submit_after_look(
-            stream, [&] { return look_at(function, stream, parameters, extra); },
+            stream, [&] { return look_at(scratch, function, stream, parameters, extra); },
             [&] { return real(arguments...); });
     });
 }

@@ -115,7 +115,7 @@ TEST_CASE("what is kept stays on the device, until it is let go or freed") {
             REQUIRE(rig.write(stream, region, noise(region.address, region.bytes)) == CUDA_SUCCESS);
         }
         const auto need = [&](const Region& region) {
-            std::vector<engine::Need> needs;
+            std::pmr::vector<engine::Need> needs;
             rig.session().name_range(region.address, region.bytes, false, needs);
             return needs;
         };
@@ -131,7 +131,7 @@ TEST_CASE("what is kept stays on the device, until it is let go or freed") {
         use_others();
         CHECK(rig.on_device(regions[0]) == regions[0].bytes);
         // More than there is beside it.
-        std::vector<engine::Need> much = need(regions[1]);
+        std::pmr::vector<engine::Need> much = need(regions[1]);
         for (const engine::Need& each : need(regions[2])) much.push_back(each);
         engine::Kept none;
         CHECK(rig.session().keep(much, none) == CUDA_ERROR_OUT_OF_MEMORY);

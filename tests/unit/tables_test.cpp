@@ -17,11 +17,12 @@ namespace {
 
 constexpr Address kBegin = 0x7f0000000000;
 
-std::vector<Address> closed(PointerWords& words, std::vector<Address> addresses,
+std::vector<Address> closed(PointerWords& words, const std::vector<Address>& from,
                             const PointerWords::ExtentOf& extent_of) {
+    std::pmr::vector<Address> addresses(from.begin(), from.end());
     words.close_over(addresses, extent_of);
     std::sort(addresses.begin(), addresses.end());
-    return addresses;
+    return {addresses.begin(), addresses.end()};
 }
 
 // Buffers of 256 bytes each, with 256 bytes between them.

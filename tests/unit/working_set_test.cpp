@@ -11,15 +11,15 @@ namespace {
 
 constexpr Bounds kBounds{0x7f0000000000, 0x7f0000100000};
 
-std::vector<core::Address> scanned(const void* data, std::size_t offset, std::size_t bytes) {
-    std::vector<core::Address> found;
+std::pmr::vector<core::Address> scanned(const void* data, std::size_t offset, std::size_t bytes) {
+    std::pmr::vector<core::Address> found;
     scan(data, offset, bytes, kBounds, found);
     return found;
 }
 
 // Little-endian words whose first byte lies at a multiple of 8 in the parameter block.
-std::vector<core::Address> naive(const std::vector<unsigned char>& data, std::size_t offset) {
-    std::vector<core::Address> found;
+std::pmr::vector<core::Address> naive(const std::vector<unsigned char>& data, std::size_t offset) {
+    std::pmr::vector<core::Address> found;
     for (std::size_t i = 0; i + 8 <= data.size(); ++i) {
         if ((offset + i) % 8 != 0) continue;
         core::Address word = 0;
@@ -78,13 +78,13 @@ TEST_CASE("working set: the bounds, and structs passed by value") {
         core::Address inner[2] = {kBounds.begin + 8, 3};
     } const argument;
     CHECK(scanned(&argument, 16, sizeof argument) ==
-          std::vector<core::Address>{kBounds.begin, kBounds.end - 1, kBounds.begin + 8});
+          std::pmr::vector<core::Address>{kBounds.begin, kBounds.end - 1, kBounds.begin + 8});
 
-    std::vector<core::Address> found = {1};
+    std::pmr::vector<core::Address> found = {1};
     const core::Address word = kBounds.begin;
     scan(&word, 0, sizeof word, {0, 0}, found);  // no managed memory: nothing is inside
     scan(&word, 0, sizeof word, kBounds, found);
-    CHECK(found == std::vector<core::Address>{1, kBounds.begin});  // appended
+    CHECK(found == std::pmr::vector<core::Address>{1, kBounds.begin});  // appended
 }
 
 }  // namespace
