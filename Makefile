@@ -219,8 +219,9 @@ format: ## clang-format all sources
 	clang-format -i $(FORMATTED)
 
 lint: ## check formatting and run clang-tidy
-	clang-format --dry-run -Werror $(FORMATTED)
-	clang-tidy -quiet $(filter %.cpp,$(FORMATTED)) -- -std=c++20 -I. -Iinclude -isystem $(CUDA_INC) $(LIBUNWIND_INC) -DFMT_HEADER_ONLY
+	@clang-format --dry-run -Werror $(FORMATTED)
+	@printf '%s\n' $(filter %.cpp,$(FORMATTED)) | xargs -P$(shell nproc) -I{} \
+	  clang-tidy -quiet {} -- -std=c++20 -I. -Iinclude -isystem $(CUDA_INC) $(LIBUNWIND_INC) -DFMT_HEADER_ONLY
 
 clean: ## remove build/
 	rm -rf $(BUILD)

@@ -1,5 +1,5 @@
 // The residency map: which chunk is where, what may happen to it next, and what it adds up to. Pure logic: no
-// CUDA, no clock, no environment, no I/O; the live shim and the replay tool compile it unchanged.
+// CUDA, no clock, no environment, no I/O.
 #pragma once
 
 #include <cstdint>

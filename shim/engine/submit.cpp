@@ -17,7 +17,8 @@ Admission::Admission(const Reach& reach) {
         session->name(reach.addresses, work.needs);
         for (const Range& range : reach.ranges) {
             if (session->spans(range.address)) {
-                session->name_range(range.address, range.bytes, range.overwritten, work.needs, range.may_stay);
+                session->name_range(range.address, range.bytes, range.overwritten, work.needs,
+                                    range.may_stay);
             }
         }
         held_.push_back({session, std::move(work), Hold(&scratch_)});
