@@ -6,11 +6,11 @@ namespace lms::engine {
 
 void note_levels(const State& state) {
     const std::uint64_t resident = state.residency.device_bytes();
-    const std::uint64_t host = state.host_blocks.held_bytes();
     trace::raise(trace::counters().peak_resident_bytes, resident);
-    trace::raise(trace::counters().peak_host_bytes, host);
+    trace::raise(trace::counters().peak_host_bytes, state.host_blocks.held_bytes());
     if (trace::Writer* writer = trace::writer()) {
-        writer->write(trace::Residency{state.device, resident, host, trace::now_ns()});
+        writer->write(
+            trace::Residency{state.device, resident, state.residency.host_bytes(), trace::now_ns()});
     }
 }
 

@@ -51,6 +51,23 @@ TEST_CASE("trace: tells every allocation, launch and move") {
     CHECK(std::any_of(events.begin(), events.end(), from_main));
 }
 
+TEST_CASE("trace: residency tells where the bytes are that are allocated") {
+    const std::string path = support::scratch_file("trace.json");
+    const Run run = run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}});
+    REQUIRE_MESSAGE(run.status == 0, run.err);
+    std::uint64_t allocated = 0;
+    std::uint64_t most_on_host = 0;
+    for (const auto& event : nlohmann::json::parse(support::read_file(path))) {
+        const auto& args = event.value("args", nlohmann::json::object());
+        if (event["name"] == "allocate") allocated += args["bytes"].get<std::uint64_t>();
+        if (event.value("cat", "") != "residency") continue;
+        const std::uint64_t on_host = args["host"];
+        CHECK(args["resident"].get<std::uint64_t>() + on_host <= allocated);
+        most_on_host = std::max(most_on_host, on_host);
+    }
+    CHECK(most_on_host >= allocated - (4 << 20));
+}
+
 TEST_CASE("trace: whole after the program was killed") {
     const std::string path = support::scratch_file("trace.json");
     const std::vector<std::string> forever = {"patterns", "--bytes", "600000", "--steps", "100000000"};

@@ -68,12 +68,6 @@ Graph::~Graph() {
     for (const auto& [object, references] : user_objects) object->release(references);
 }
 
-std::size_t Graph::edge_count() const {
-    std::size_t count = 0;
-    for (const auto& node : nodes_) count += node->dependencies.size();
-    return count;
-}
-
 std::vector<Node*> Graph::in_order() const {
     std::map<const Node*, std::size_t> missing;
     for (const auto& node : nodes_) missing[node.get()] = node->dependencies.size();

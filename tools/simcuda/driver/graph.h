@@ -108,7 +108,6 @@ class Graph {
 
     // In the order they were added, which may be no order they can run in.
     const std::vector<std::shared_ptr<Node>>& nodes() const { return nodes_; }
-    std::size_t edge_count() const;
 
     // Every node after all it depends on; among those that are free to run, in the order they were added.
     std::vector<Node*> in_order() const;
