@@ -262,6 +262,14 @@ TEST_CASE("lms doctor: the simulated GPU is found, described, and fit for the sh
     CHECK(shell("build/lms doctor --sim").out.ends_with("all is well\n"));
 }
 
+TEST_CASE("lms: what cannot be written is not taken for written") {
+    for (const char* command : {"settings", "settings --json", "doctor --sim"}) {
+        const Result result = shell(std::string("build/lms ") + command + " >/dev/full");
+        CHECK(result.status == 125);
+        CHECK(result.err == "lms: cannot write: No space left on device\n");
+    }
+}
+
 TEST_CASE("lms doctor: a driver that is not one, or is not there") {
     Result result = shell("LMS_DRIVER=/no/driver.so build/lms doctor");
     CHECK(result.status == 1);

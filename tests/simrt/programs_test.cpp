@@ -68,6 +68,14 @@ TEST_CASE("programs: without room they are out of memory") {
     CHECK(result.err.find("cudaErrorMemoryAllocation") != std::string::npos);
 }
 
+TEST_CASE("programs: without a compiler for kernels they are told so") {
+    const std::string empty = support::scratch_file("cache");
+    const support::Result result = run("vector_add", {{"PATH", "/nowhere"}, {"SIMCUDA_CACHE", empty}});
+    CHECK(result.status == 1);
+    CHECK(result.err.find("cannot go on: cc failed: cannot run cc: No such file or directory\n") !=
+          std::string::npos);
+}
+
 TEST_CASE("programs: without a driver, or without a device, they are told which") {
     // The runtime alone, in a folder of its own.
     const std::string runtime = support::scratch_file("libcudart.so.13");

@@ -3,6 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -103,9 +106,15 @@ int main(std::vector<std::string> words) {
         return kUsage;
     }
     if (run_command.parsed()) return run(run_options);
-    if (doctor_command.parsed()) return doctor(simulated, as_json);
-    show_settings(as_json);
-    return 0;
+    int status = 0;
+    if (doctor_command.parsed()) {
+        status = doctor(simulated, as_json);
+    } else {
+        show_settings(as_json);
+    }
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    fmt::print(stderr, "lms: cannot write: {}\n", std::strerror(errno));
+    return kCannotSetUp;
 }
 
 }  // namespace

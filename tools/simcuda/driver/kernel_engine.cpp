@@ -30,7 +30,7 @@ void settle(Context& context, const exec::Grid& grid, const std::string& name) {
         case exec::Outcome::Assert:
             return context.fail(CUDA_ERROR_ASSERT);
         case exec::Outcome::NotSupported:
-            message("kernel %s cannot go on: %s is not simulated", name.c_str(), grid.message().c_str());
+            message("kernel %s cannot go on: %s", name.c_str(), grid.message().c_str());
             return context.fail(CUDA_ERROR_NOT_SUPPORTED);
         case exec::Outcome::Timeout:
             return context.fail(CUDA_ERROR_LAUNCH_TIMEOUT);

@@ -51,7 +51,8 @@ class LaunchedGrid final : public Grid {
     explicit LaunchedGrid(Launch launch) : launch_(std::move(launch)) {
         native_ = static_cast<const ptx::NativeKernel*>(launch_.kernel->code);
         total_ = std::uint64_t{launch_.grid[0]} * launch_.grid[1] * launch_.grid[2];
-        message_ = launch_.kernel->unsupported;
+        if (const std::string& what = launch_.kernel->unsupported; !what.empty())
+            message_ = what + " is not simulated";
         const std::uint64_t threads = std::uint64_t{launch_.block[0]} * launch_.block[1] * launch_.block[2];
         if (threads == 0 || threads > kMaxThreads)
             message_ = "a block of more than 1024 threads, or of none";
