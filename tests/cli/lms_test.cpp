@@ -220,7 +220,8 @@ TEST_CASE("make install: everything is found where it lands, and make uninstall 
 }
 
 TEST_CASE("lms settings: every variable, its default and its value now") {
-    const Result result = shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_LIMTI=3 build/lms settings --json");
+    const Result result =
+        shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_POLICY=lur LMS_LIMTI=3 build/lms settings --json");
     CHECK(result.status == 0);
     const auto json = nlohmann::json::parse(result.out);
     CHECK(json.size() == 14);
@@ -230,11 +231,12 @@ TEST_CASE("lms settings: every variable, its default and its value now") {
         }
         if (setting["variable"] == "LMS_LIMIT") CHECK(setting["current"] == "1G");
         if (setting["variable"] == "LMS_FRAC") CHECK(setting["current"].is_null());
-        if (setting["variable"] == "LMS_POLICY") CHECK(setting["current"] == "lru");
+        if (setting["variable"] == "LMS_POLICY") CHECK(setting["current"] == "lur");
         const Result text = shell("build/lms settings");
         CHECK(text.out.find(setting["variable"].get<std::string>() + "=") != std::string::npos);
     }
     CHECK(result.err.find("LMS_FRAC=7: expected a number from 0 to 1") != std::string::npos);
+    CHECK(result.err.find("LMS_POLICY=lur: expected lru, lms, or the path of a plugin") != std::string::npos);
     CHECK(result.err.find("LMS_LIMTI is not a setting; the nearest is LMS_LIMIT") != std::string::npos);
 }
 
@@ -260,6 +262,16 @@ TEST_CASE("lms doctor: the simulated GPU is found, described, and fit for the sh
     CHECK(json["host_limit_bytes"] > 0);
     CHECK(examine("LMS_HOST_LIMIT=3G")["host_limit_bytes"] == 3ull << 30);
     CHECK(shell("build/lms doctor --sim").out.ends_with("all is well\n"));
+}
+
+TEST_CASE("lms: where the shim is preloaded already, it is not taken for the driver nor preloaded again") {
+    const std::string before = "LD_PRELOAD=" + shim() + " LD_LIBRARY_PATH=build/sim build/lms ";
+    const auto json = nlohmann::json::parse(shell(before + "doctor --json").out);
+    CHECK(json["driver"]["path"] == "build/sim/libcuda.so.1");
+    CHECK(json["well"] == true);
+    CHECK(shell(before + "doctor --sim").out.find("driver: " + fs::canonical("build/sim").string()) !=
+          std::string::npos);
+    CHECK(shell(before + "run -- env").out.find("LD_PRELOAD=" + shim() + "\n") != std::string::npos);
 }
 
 TEST_CASE("lms: what cannot be written is not taken for written") {

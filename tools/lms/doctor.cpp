@@ -1,5 +1,6 @@
 #include "tools/lms/doctor.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "shim/util/host_memory.h"
 #include "shim/util/settings.h"
@@ -33,6 +35,17 @@ struct Findings {
                std::ranges::any_of(driver.gpus, [](const Gpu& gpu) { return gpu.virtual_memory; });
     }
 };
+
+// Where LD_PRELOAD is exported for good, the shim is here too and would be found in the driver's place:
+// begins again without it. Returns where it is not so.
+void leave_the_shim(bool simulated, bool as_json) {
+    if (dlsym(RTLD_DEFAULT, "cuInit") == nullptr || unsetenv("LD_PRELOAD") != 0) return;
+    std::vector<const char*> words = {"lms", "doctor"};
+    if (simulated) words.push_back("--sim");
+    if (as_json) words.push_back("--json");
+    words.push_back(nullptr);
+    execv("/proc/self/exe", const_cast<char* const*>(words.data()));
+}
 
 // What a program with nothing to do says when the shim is preloaded into it; the loader complains on stderr
 // and starts the program all the same.
@@ -123,6 +136,7 @@ void print_json(const Findings& findings) {
 }  // namespace
 
 int doctor(bool simulated, bool as_json) {
+    leave_the_shim(simulated, as_json);
     const Findings findings = {
         .shim = inspect_shim(),
         .driver = inspect(simulated),

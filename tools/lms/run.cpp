@@ -35,6 +35,7 @@ std::string value_of(const char* variable) {
 // not.
 void preload(const std::string& shim) {
     const std::string before = value_of("LD_PRELOAD");
+    if ((":" + before + ":").find(":" + shim + ":") != before.npos) return;
     setenv("LD_PRELOAD", before.empty() ? shim.c_str() : (before + ":" + shim).c_str(), 1);
 }
 
