@@ -1,4 +1,5 @@
 // Initialisation, devices, contexts and who has which.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // cuCtxAttach
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,26 @@ SIM_TEST("a context is current per thread", {}) {
     }).join();
     CUdeviceptr p = 0;
     OK(cuMemAlloc, &p, 1);
+}
+
+SIM_TEST("a context ends when it is detached as often as it was made and attached to", {}) {
+    const Gpu gpu;
+    CUcontext made = nullptr, attached = nullptr, seen = nullptr;
+    OK(cuCtxCreate, &made, nullptr, 0, gpu.device);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuCtxAttach, &attached, 1);
+    OK(cuCtxAttach, &attached, 0);
+    EXPECT(attached == made);
+    OK(cuCtxSetCurrent, gpu.context);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuCtxDetach, made);         // not current
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuCtxDetach, gpu.context);  // primary, never attached to
+    OK(cuCtxSetCurrent, made);
+    OK(cuCtxDetach, made);
+    unsigned version = 0;
+    OK(cuCtxGetApiVersion, made, &version);
+    OK(cuCtxDetach, made);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetApiVersion, made, &version);
+    OK(cuCtxGetCurrent, &seen);
+    EXPECT(seen != made);
 }
 
 SIM_TEST("contexts are pushed and popped", {}) {

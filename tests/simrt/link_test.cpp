@@ -97,6 +97,27 @@ SIM_TEST("link: two definitions of one name are refused", {}) {
     FAILS(CUDA_ERROR_INVALID_HANDLE, cuLinkDestroy, state);
 }
 
+// Languages that collect garbage free the options in any order.
+SIM_TEST("link: errors are written by the call that finds them, and nothing after it", {}) {
+    const Gpu gpu;
+    char log[256] = "untouched";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+    CUlinkState state = nullptr;
+    OK(cuLinkCreate, 2, options, values, &state);
+    add(state, std::string(kHead) + "what is this\n");
+    void* image = nullptr;
+    FAILS(CUDA_ERROR_INVALID_PTX, cuLinkComplete, state, &image, nullptr);
+    EXPECT(std::string(log) != "untouched");
+    EXPECT(std::strlen(log) > 0);
+    EXPECT(reinterpret_cast<std::size_t>(values[1]) == std::strlen(log));
+    values[1] = log;
+    std::strcpy(log, "mine again");
+    OK(cuLinkDestroy, state);
+    EXPECT(values[1] == log);
+    EXPECT(std::string(log) == "mine again");
+}
+
 SIM_TEST("link: a wrapper that names several fat binaries is linked", {}) {
     const Gpu gpu;
     // As nvcc -rdc=true leaves it; relocatable text may be raw in it.

@@ -70,6 +70,24 @@ SIMCUDA_API cuCtxDestroy_v2(CUcontext context) {
     return call(Entry::cuCtxDestroy_v2, [&] { return destroy(context); });
 }
 
+SIMCUDA_API cuCtxAttach(CUcontext* context, unsigned flags) {
+    return call(Entry::cuCtxAttach, [&](Context& current) {
+        require(context != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
+        ++current.usages;
+        *context = current.handle();
+        return CUDA_SUCCESS;
+    });
+}
+
+SIMCUDA_API cuCtxDetach(CUcontext handle) {
+    return call(Entry::cuCtxDetach, [&] {
+        const auto context = checked_context(handle);
+        require(current_context() == context.get() && context->usages != 0, CUDA_ERROR_INVALID_CONTEXT);
+        if (--context->usages != 0 || context->primary()) return CUDA_SUCCESS;
+        return destroy(handle);
+    });
+}
+
 SIMCUDA_API cuCtxPushCurrent_v2(CUcontext context) {
     return call(Entry::cuCtxPushCurrent_v2, [&] {
         push_context(checked_context(context));

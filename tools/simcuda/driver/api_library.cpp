@@ -14,7 +14,7 @@ CUresult load(CUlibrary* library, const void* image, unsigned count, const CUjit
               void** values) {
     require(library != nullptr, CUDA_ERROR_INVALID_VALUE);
     JitLog log(count, options, values);
-    *library = load_library(translate_image(image, &log.errors))->handle();
+    *library = load_library(translate_image(image, &log))->handle();
     return CUDA_SUCCESS;
 }
 

@@ -75,7 +75,7 @@ SIMCUDA_API cuLinkComplete(CUlinkState state, void** image, std::size_t* bytes) 
         require(image != nullptr, CUDA_ERROR_INVALID_VALUE);
         const auto linker = checked_linker(state);
         require(!linker->texts.empty(), CUDA_ERROR_INVALID_VALUE);
-        translate_ptx(linker->texts, &linker->log.errors);  // refuses what cannot be loaded
+        translate_ptx(linker->texts, &linker->log);  // refuses what cannot be loaded
         linker->linked = link_ptx(linker->texts);
         *image = linker->linked.data();
         if (bytes) *bytes = linker->linked.size() + 1;

@@ -12,7 +12,7 @@ CUresult load(Context& context, CUmodule* module, const void* image, unsigned op
               const CUjit_option* options = nullptr, void** values = nullptr) {
     require(module != nullptr, CUDA_ERROR_INVALID_VALUE);
     JitLog log(options_count, options, values);
-    *module = load_module(context, translate_image(image, &log.errors))->handle();
+    *module = load_module(context, translate_image(image, &log))->handle();
     return CUDA_SUCCESS;
 }
 

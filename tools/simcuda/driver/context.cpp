@@ -30,7 +30,7 @@ thread_local std::vector<std::shared_ptr<Context>> stack;
 }  // namespace
 
 Context::Context(Device& device, unsigned context_flags, bool primary)
-    : flags(context_flags), device_(device), primary_(primary), id_(next_id()) {
+    : usages(primary ? 0 : 1), flags(context_flags), device_(device), primary_(primary), id_(next_id()) {
     for (auto& limit : limits) limit = 0;
     limits[CU_LIMIT_STACK_SIZE] = 1024;
     limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;

@@ -64,6 +64,8 @@ class Context : public std::enable_shared_from_this<Context> {
     // Ends all work, frees the context's memory and runs at_destroy() actions; the object is unusable after.
     void destroy();
 
+    // What cuCtxAttach and cuCtxDetach count; making the context counts, unless it is the primary one.
+    std::atomic<unsigned> usages;
     std::atomic<unsigned> flags;
     std::array<std::atomic<std::size_t>, CU_LIMIT_MAX> limits;
     std::atomic<CUfunc_cache> cache_config{CU_FUNC_CACHE_PREFER_NONE};

@@ -16,9 +16,10 @@ JitLog::JitLog(unsigned count, const CUjit_option* options, void** values) {
         }
         if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES) values[i] = nullptr;  // nothing was written
     }
+    write({});
 }
 
-JitLog::~JitLog() {
+void JitLog::write(std::string_view errors) {
     std::size_t written = 0;
     if (buffer_ && capacity_ != 0) {
         written = std::min(errors.size(), capacity_ - 1);

@@ -2,23 +2,20 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
+#include <string_view>
 
 #include "tools/simcuda/driver/cuda_api.h"
 
 namespace simcuda::driver {
 
-// Collects what is wrong with the PTX, and when it ends puts that where the options say
-// (CU_JIT_ERROR_LOG_BUFFER, its size in CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, which is given back as what was
-// written).
+// Puts what is wrong with the PTX where the options say (CU_JIT_ERROR_LOG_BUFFER, its size in
+// CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, which is given back as what was written). Both are written here and in
+// write() and not later: programs read them before they destroy a linker, and free them in any order.
 class JitLog {
   public:
     JitLog(unsigned count, const CUjit_option* options, void** values);
-    ~JitLog();
-    JitLog(const JitLog&) = delete;
-    JitLog& operator=(const JitLog&) = delete;
 
-    std::string errors;
+    void write(std::string_view errors);
 
   private:
     char* buffer_ = nullptr;

@@ -195,7 +195,7 @@ void Module::forget() {
     managed_->forget(context_);
 }
 
-std::shared_ptr<const ptx::Program> translate_image(const void* image, std::string* log) {
+std::shared_ptr<const ptx::Program> translate_image(const void* image, JitLog* log) {
     require(image != nullptr, CUDA_ERROR_INVALID_VALUE);
     std::vector<std::string> texts;
     CUresult result = find_ptx(image, architecture(checked_device(0)), texts);  // all devices are alike

@@ -11,6 +11,7 @@
 
 #include "tools/simcuda/driver/cuda_api.h"
 #include "tools/simcuda/driver/function.h"
+#include "tools/simcuda/driver/jit.h"
 #include "tools/simcuda/driver/memory.h"
 
 namespace simcuda::driver {
@@ -107,7 +108,7 @@ class Module : public std::enable_shared_from_this<Module> {
 
 // Finds the PTX in an image (fatbin.h), translates it for the context's device, and loads it. `log` is given
 // what is wrong with the PTX. Throws Failure: what find_ptx answers, or CUDA_ERROR_INVALID_PTX.
-std::shared_ptr<const ptx::Program> translate_image(const void* image, std::string* log);
+std::shared_ptr<const ptx::Program> translate_image(const void* image, JitLog* log);
 std::shared_ptr<Module> load_module(Context& context, std::shared_ptr<const ptx::Program> program);
 
 // Makes its handle valid, until it is unloaded or its context ends.

@@ -188,12 +188,12 @@ std::string link_ptx(const std::vector<std::string>& texts) {
     return linked.head + linked.variables + linked.functions;
 }
 
-std::shared_ptr<const ptx::Program> translate_ptx(const std::vector<std::string>& texts, std::string* log) {
+std::shared_ptr<const ptx::Program> translate_ptx(const std::vector<std::string>& texts, JitLog* log) {
     std::string error;
     auto program = ptx::Program::translate(texts.size() == 1 ? texts.front() : link_ptx(texts), error);
     if (program) return program;
     message("PTX that cannot be translated: %s", error.c_str());
-    if (log) *log = error;
+    if (log) log->write(error);
     throw Failure{CUDA_ERROR_INVALID_PTX};
 }
 

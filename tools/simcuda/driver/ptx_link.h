@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/simcuda/driver/jit.h"
 #include "tools/simcuda/ptx/program.h"
 
 namespace simcuda::driver {
@@ -16,6 +17,6 @@ std::string link_ptx(const std::vector<std::string>& texts);
 
 // Links and translates. `log`, if not null, is given what is wrong with the PTX. Throws Failure with
 // CUDA_ERROR_INVALID_PTX, having said why on stderr.
-std::shared_ptr<const ptx::Program> translate_ptx(const std::vector<std::string>& texts, std::string* log);
+std::shared_ptr<const ptx::Program> translate_ptx(const std::vector<std::string>& texts, JitLog* log);
 
 }  // namespace simcuda::driver
