@@ -93,7 +93,10 @@ $(call obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC)): OBJ_FLAGS = $(HIDDEN)
 # -Bsymbolic: the addresses the shim hands out are its own functions, whatever else a process has preloaded.
 $(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) shim/exports.map
 	$(CXX) -shared -o $@ $(filter %.o,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
-	  -Wl,--version-script=shim/exports.map -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
+	  -Wl,--version-script=shim/exports.map -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/alias' \
+	  -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
+	@mkdir -p $(@D)/alias
+	ln -sf ../$(@F) $(@D)/alias/libcuda.so
 
 $(BUILD)/policy/%.so: policy/%.cpp
 	@mkdir -p $(@D)
@@ -102,6 +105,7 @@ $(BUILD)/policy/%.so: policy/%.cpp
 $(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC))
 	@mkdir -p $(@D)
 	$(CXX) -shared -pthread -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -lzstd -llz4 -ldl
+	ln -sf $(@F) $(@D)/libcuda.so
 
 $(BUILD)/sim/libcudart.so.13: $(call obj,$(SIM_RUNTIME_SRC)) $(wildcard tools/simcuda/runtime/*.map)
 	@mkdir -p $(@D)
@@ -207,8 +211,11 @@ install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install to PREFIX (the shim goes t
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim)
 	install -m 755 $(LMS) $(DESTDIR)$(PREFIX)/bin/lms
 	install -m 755 $(SHIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/
+	install -d $(DESTDIR)$(PREFIX)/lib/lmsshim/alias
+	ln -sf ../liblmsshim.so $(DESTDIR)$(PREFIX)/lib/lmsshim/alias/libcuda.so
 	install -m 755 $(POLICIES) $(DESTDIR)$(PREFIX)/lib/lmsshim/policy/
 	install -m 755 $(SIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/
+	ln -sf libcuda.so.1 $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/libcuda.so
 	install -m 644 include/lms/*.h $(DESTDIR)$(PREFIX)/include/lms/
 
 uninstall: ## remove what install put under PREFIX

@@ -50,6 +50,21 @@ PROBE(opened_by_name_with_every_flag) {
     }
 }
 
+// Taichi opens this name from a library that was itself opened with RTLD_DEEPBIND, so that its dlsym is glibc's.
+PROBE(opened_without_its_version) {
+    using Dlsym = void* (*)(void*, const char*);
+    const auto glibc_dlsym = reinterpret_cast<Dlsym>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34"));
+    for (const int flags : {RTLD_NOW | RTLD_LOCAL, RTLD_LAZY | RTLD_GLOBAL | RTLD_DEEPBIND}) {
+        void* const handle = dlopen("libcuda.so", flags);
+        check_handle(handle);
+        CHECK(handle == libcuda());
+        for (const table::Row& row : table::kRows) {
+            CAPTURE(row.symbol);
+            CHECK(glibc_dlsym(handle, std::string(row.symbol).c_str()) == shim_function(row.symbol));
+        }
+    }
+}
+
 // Before the shim has loaded the driver, and with the file that it will load.
 PROBE(opened_by_path_before_the_first_call) {
     void* const handle = dlopen(driver_file().c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -151,6 +166,10 @@ PROBE(other_lookups_are_untouched) {
 
 TEST_CASE("libcuda.so.1 opened with any flags is the shim") {
     probe::run_probe("opened_by_name_with_every_flag", probe::preloaded()).check();
+}
+
+TEST_CASE("libcuda.so is the shim too, also for a library that binds past the dlsym hook") {
+    probe::run_probe("opened_without_its_version", probe::preloaded()).check();
 }
 
 TEST_CASE("libcuda opened by its path gives hooked functions all the same") {
