@@ -56,21 +56,29 @@ class Residency {
     // Nobody uses it where it is on the host, and nobody is about to.
     bool may_come_in(ChunkId id) { return chunks_[id].pins_in_place == 0 && !in_flight(id); }
 
-    // The transitions; names say what has just happened or is about to.
-    bool begin_in(ChunkId id);  // Empty, OnHost -> Remapping; device memory is about to be mapped
-    bool mapped_empty(
-        ChunkId id);  // Remapping -> Resident; its contents are undefined or about to be overwritten
-    bool begin_fill(ChunkId id);  // Remapping -> Filling; the copy is enqueued
-    bool filled(ChunkId id);      // Filling -> Resident
-    bool begin_out(
-        ChunkId id);  // Resident, unpinned, not kept, not in flight -> Evicting; the copy is about to start
-    bool cancel_out(ChunkId id);   // Evicting -> Resident
-    bool begin_remap(ChunkId id);  // Evicting -> Remapping; the copy out is complete
-    bool out(ChunkId id);          // Remapping -> OnHost
-    bool undo_remap(ChunkId id);   // Remapping -> Resident; taking the device memory away failed
-    bool undo_in(ChunkId id,
-                 bool had_contents);  // Remapping -> OnHost or Empty; mapping device memory failed
-    bool back_by_host(ChunkId id);    // Empty -> OnHost; memory never touched, given host backing
+    // The transitions; names say what has just happened or is about to. False, and nothing changed, from any
+    // state but those named.
+    //
+    // In: device memory is about to be mapped (Empty, OnHost -> Remapping); mapped, its contents undefined or
+    // about to be overwritten (-> Resident), or the copy enqueued (-> Filling) and complete (-> Resident).
+    bool begin_in(ChunkId id);
+    bool mapped_empty(ChunkId id);
+    bool begin_fill(ChunkId id);
+    bool filled(ChunkId id);
+    // Mapping failed (Remapping -> OnHost, or Empty where it had no contents).
+    bool undo_in(ChunkId id, bool had_contents);
+    // Out: the copy is about to start (Resident, unpinned, not kept, not in flight -> Evicting); it is
+    // complete
+    // (-> Remapping); the device memory is taken away (-> OnHost).
+    bool begin_out(ChunkId id);
+    bool begin_remap(ChunkId id);
+    bool out(ChunkId id);
+    // A launch needs it after all (Evicting -> Resident); taking the memory away failed (Remapping ->
+    // Resident).
+    bool cancel_out(ChunkId id);
+    bool undo_remap(ChunkId id);
+    // Memory never touched, given host backing (Empty -> OnHost).
+    bool back_by_host(ChunkId id);
 
     enum class InFlight { Refuse, Accept };
     // The policy's next victim among Resident, unpinned chunks of live buffers; with Refuse only those whose

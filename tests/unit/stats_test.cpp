@@ -1,0 +1,113 @@
+#include "shim/trace/stats.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shim/util/log.h"
+#include "tests/support/scratch.h"
+#include "tests/unit/in_child.h"
+
+using nlohmann::json;
+using namespace lms::trace;
+
+TEST_CASE("counters: the JSON has each field under its name") {
+    Counters counters;
+    std::uint64_t value = 1ull << 40;
+    for (const CounterField& field : counter_fields()) counters.*field.member = value++;
+    const json parsed = json::parse(to_json(counters));
+    CHECK(parsed.size() == counter_fields().size());
+    CHECK(sizeof(Counters) == counter_fields().size() * sizeof(Counters::Counter));
+    value = 1ull << 40;
+    for (const CounterField& field : counter_fields()) CHECK(parsed.at(std::string(field.name)) == value++);
+}
+
+TEST_CASE("counters: docs/trace.md tells the same of each") {
+    std::ifstream file("docs/trace.md");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (const CounterField& field : counter_fields()) {
+        CAPTURE(field.name);
+        CHECK(text.find("| `" + std::string(field.name) + "` | " + std::string(field.meaning) + " |\n") !=
+              text.npos);
+    }
+}
+
+TEST_CASE("counters: peaks only rise") {
+    Counters counters;
+    raise(counters.peak_host_bytes, 10);
+    raise(counters.peak_host_bytes, 7);
+    CHECK(counters.peak_host_bytes == 10);
+    std::vector<std::thread> threads;
+    for (std::uint64_t thread = 0; thread < 4; ++thread) {
+        threads.emplace_back([&, thread] {
+            for (std::uint64_t i = 0; i < 10000; ++i) {
+                raise(counters.peak_host_bytes, i * 4 + thread);
+                add(counters.launches);
+                add(counters.bytes_in, 3);
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(counters.peak_host_bytes == 39999);
+    CHECK(counters.launches == 40000);
+    CHECK(counters.bytes_in == 120000);
+}
+
+TEST_CASE("counters: written at exit by the process that asked, not by its children") {
+    const Scratch scratch;
+    const std::string file = scratch.path("stats");
+    CHECK(in_child([&] {
+              write_counters_at_exit("");
+              write_counters_at_exit(file);
+              write_counters_at_exit(file);
+              add(counters().launches, 5);
+              if (in_child([] { exit(0); }) != 0) _exit(1);
+              if (std::filesystem::file_size(file) != 0) _exit(2);
+              exit(0);
+          }) == 0);
+    CHECK(json::parse(scratch.get("stats"))["launches"] == 5);
+}
+
+TEST_CASE("counters: a file that cannot be written is told when they begin") {
+    const Scratch scratch;
+    CHECK(in_child([&] {
+              lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
+              write_counters_at_exit(scratch.path("missing/stats"));
+          }) == 0);
+    CHECK(scratch.get("log") ==
+          "lms: LMS_STATS: cannot write " + scratch.path("missing/stats") + ": No such file or directory\n");
+}
+
+TEST_CASE("counters: the file is the one that the path meant when they began") {
+    const Scratch scratch;
+    CHECK(in_child([&] {
+              std::filesystem::current_path(scratch.path());
+              write_counters_at_exit("stats-%p");
+              std::filesystem::rename("stats-" + std::to_string(getpid()), "stats");
+              std::filesystem::create_symlink("stats", "stats-" + std::to_string(getpid()));
+              std::filesystem::current_path("/");
+              exit(0);
+          }) == 0);
+    CHECK(json::parse(scratch.get("stats")).size() == counter_fields().size());
+}
+
+TEST_CASE("counters: a pipe will do") {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    CHECK(in_child([&] {
+              dup2(ends[1], STDOUT_FILENO);
+              write_counters_at_exit("/dev/stdout");
+              exit(0);
+          }) == 0);
+    char text[4096] = {};
+    CHECK(read(ends[0], text, sizeof text - 1) > 0);
+    CHECK(json::parse(text).size() == counter_fields().size());
+    close(ends[0]);
+    close(ends[1]);
+}
