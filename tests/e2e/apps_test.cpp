@@ -74,29 +74,35 @@ std::string memory(double mib) {
     return std::to_string(static_cast<unsigned>(mib * 1024)) + "K";
 }
 
-Environment with_host_mapping(Environment environment, const std::string& host_mapping) {
-    environment["SIMCUDA_HOST_VMM"] = host_mapping;
-    return environment;
+void check_at(const App& app, double share, const Environment& more, const std::string& reference) {
+    CAPTURE(share);
+    Environment environment = app.environment;
+    std::string settings;
+    for (const auto& [name, value] : more) {
+        environment[name] = value;
+        settings += name + "=" + value + " ";
+    }
+    CAPTURE(settings);
+    const Run run = run_shimmed({app.name, std::to_string(app.mib)}, memory(share * app.mib), environment);
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(run.out == reference);
+    CHECK(run.stats.at("evictions") > 0);
+    // One calls the runtime from host functions, to be refused.
+    if (app.name != "callbacks") CHECK(run.violations == 0);
 }
 
 void check_app(const App& app) {
     CAPTURE(app.name);
-    const std::vector<std::string> command = {app.name, std::to_string(app.mib)};
-    const support::Result reference = run_bare(command, memory(4 * app.mib), app.environment);
+    const support::Result reference =
+        run_bare({app.name, std::to_string(app.mib)}, memory(4 * app.mib), app.environment);
     REQUIRE_MESSAGE(reference.status == 0, reference.err);
     for (const std::string& host_mapping : kHostMapping) {
-        for (const double share : {0.5, 0.25}) {
-            CAPTURE(host_mapping);
-            CAPTURE(share);
-            const Run run = run_shimmed(command, memory(share * app.mib),
-                                        with_host_mapping(app.environment, host_mapping));
-            CHECK_MESSAGE(run.status == 0, run.err);
-            CHECK(run.out == reference.out);
-            CHECK(run.stats.at("evictions") > 0);
-            // One calls the runtime from host functions, to be refused.
-            if (app.name != "callbacks") CHECK(run.violations == 0);
-        }
+        for (const double share : {0.5, 0.25})
+            check_at(app, share, {{"SIMCUDA_HOST_VMM", host_mapping}}, reference.out);
     }
+    // What moves beside kernels differs most between these.
+    check_at(app, 0.25, {{"LMS_SAFETY", "args"}, {"SIMCUDA_HOST_VMM", "0"}}, reference.out);
+    check_at(app, 0.25, {{"LMS_SAFETY", "strict"}}, reference.out);
 }
 
 }  // namespace

@@ -182,3 +182,43 @@ FAMILY_TEST("contexts: a free waits for the context that the buffer is in") {
         EXPECT(out.holds(i));
     }
 }
+
+namespace {
+
+// Copies out are slow, so that some, ahead of need, are under way when it returns.
+std::vector<CUdeviceptr> press_in(std::size_t count) {
+    std::vector<CUdeviceptr> buffers(count);
+    for (CUdeviceptr& buffer : buffers) OK(cuMemAlloc_v2, &buffer, kBuffer);
+    for (const CUdeviceptr buffer : buffers) OK(cuMemsetD8Async, buffer, 1, kBuffer, nullptr);
+    return buffers;
+}
+
+}  // namespace
+
+BODY(contexts_copies_out) {
+    OK(cuInit, 0);
+    // The last of its GPU.
+    for (int round = 0; round < 3; ++round) {
+        const CUcontext context = new_context(0);
+        press_in(12);
+        OK(cuCtxDestroy_v2, context);
+    }
+    // One beside another, which goes on.
+    const CUcontext first = new_context(0);
+    const CUcontext second = new_context(0);
+    const Buffer kept(kBuffer, 5);
+    OK(cuCtxSetCurrent, first);
+    press_in(12);
+    OK(cuCtxDestroy_v2, first);
+    OK(cuCtxSetCurrent, second);
+    EXPECT(kept.holds(5));
+    // Freed one by one, and what they had given to others.
+    for (const CUdeviceptr buffer : press_in(12)) OK(cuMemFree_v2, buffer);
+    const Buffer large(3 * kMiB, 6);
+    EXPECT(large.holds(6));
+    EXPECT(kept.holds(5));
+}
+
+TEST_CASE("contexts: one that goes while buffers are copied out ahead of need") {
+    run_both("contexts_copies_out", Driver::Simulated, {{"SIMCUDA_D2H_GBPS", "0.02"}});
+}
