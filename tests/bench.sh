@@ -17,10 +17,10 @@ bare() { SIMCUDA_MEMORY=$1 "$build/bench/$2" "$3" "$4"; }
 shimmed() { SIMCUDA_MEMORY=$1 LD_PRELOAD=$shim "$build/bench/$2" "$3" "$4"; }
 
 row "what" "without" "with" "ratio"
-without=$(bare 256M launches 2000 0)
-fits=$(shimmed 256M launches 2000 0)
+without=$(bare 256M launches 400 0)
+fits=$(shimmed 256M launches 400 0)
 row "launch, everything fits, ns" "$without" "$fits" "$(ratio "$fits" "$without")"
-pressed=$(shimmed 16M launches 2000 32)
+pressed=$(shimmed 16M launches 400 32)
 row "launch of resident buffers, not everything fits, ns" "$without" "$pressed" "$(ratio "$pressed" "$without")"
 
 # Modelled times, spent asleep: moving a layer's 4 MiB takes 4.2 ms one way, a launch a quarter of that, and a

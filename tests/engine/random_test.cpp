@@ -63,6 +63,19 @@ TEST_CASE("three threads, two streams each") {
     everywhere([&](const RigOptions& options) { run_programs(options, shape, 3, 80); });
 }
 
+// Copies out ahead of need take host memory that others want at the same time.
+TEST_CASE("three threads, little host memory") {
+    ProgramOptions shape;
+    shape.streams = 2;
+    shape.buffers = 6;
+    shape.granules = 6;
+    shape.may_run_out = true;
+    everywhere([&](RigOptions options) {
+        options.host_granules = 24;
+        run_programs(options, shape, 3, 80);
+    });
+}
+
 // A kernel that writes what it does not name needs its address to lead somewhere, so memory is mapped here.
 template <typename Body>
 void hidden(Body&& body) {
