@@ -304,7 +304,7 @@ TEST_CASE("an instruction that cannot be translated is named, and spoils only it
     CHECK(*out.as<unsigned>() == 5);
     const Result refused = run(module, "direct", 1, 1);
     CHECK(refused.outcome == exec::Outcome::NotSupported);
-    CHECK(refused.message == "wgmma.fence.sync.aligned");
+    CHECK(refused.message == "wgmma.fence.sync.aligned is not simulated");
 }
 
 }  // namespace
