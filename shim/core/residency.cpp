@@ -216,10 +216,14 @@ bool Residency::back_by_host(ChunkId id) {
 }
 
 ChunkId Residency::next_victim(std::uint64_t need_bytes, InFlight accept) {
+    return next_victim(need_bytes, [&](ChunkId id) { return accept == InFlight::Accept || !in_flight(id); });
+}
+
+ChunkId Residency::next_victim(std::uint64_t need_bytes, const std::function<bool(ChunkId)>& accept) {
     const auto eligible = [&](ChunkId id) {
         const Chunk& chunk = chunks_[id];
         return chunk.state == State::Resident && chunk.pins == 0 && chunk.keeps == 0 &&
-               !allocations_[chunk.allocation].dead && (accept == InFlight::Accept || !in_flight(id));
+               !allocations_[chunk.allocation].dead && accept(id);
     };
     const ChunkId victim = ranking_.next_victim(need_bytes, eligible);
     if (victim != kNoChunk) return victim;

@@ -85,6 +85,8 @@ class Residency {
     // last use has finished. Where the policy names none, any that there is: what a program needs must not
     // fail for a plugin that answers nonsense.
     ChunkId next_victim(std::uint64_t need_bytes, InFlight in_flight);
+    // The same, whatever its uses, among those that `accept` accepts.
+    ChunkId next_victim(std::uint64_t need_bytes, const std::function<bool(ChunkId)>& accept);
     std::uint64_t eviction_start(std::uint64_t budget_bytes) {
         return ranking_.eviction_start(budget_bytes, allocated_bytes_);
     }

@@ -92,6 +92,14 @@ std::vector<core::Use> Fences::latest() const {
     return uses;
 }
 
+std::vector<core::Use> Fences::oldest() const {
+    std::vector<core::Use> uses;
+    for (core::TimelineId id = 0; id < lines_.size(); ++id) {
+        if (!lines_[id].pending.empty()) uses.push_back({id, lines_[id].pending.front().position});
+    }
+    return uses;
+}
+
 void Fences::poll(std::unique_lock<std::mutex>& lock) {
     // A stream passes its fences in order, so its newest passed one is found by bisection; the oldest is
     // asked first, for often it is the answer.

@@ -61,6 +61,8 @@ class Fences {
     FencePtr fence_of(const core::Use& use) const;
     // What is finished when all that were entered so far have passed.
     std::vector<core::Use> latest() const;
+    // The oldest that is not known to have passed, of each stream that has one.
+    std::vector<core::Use> oldest() const;
     // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.
     void poll(std::unique_lock<std::mutex>& lock);
     // Whether so many have been entered since the last look that another is due.

@@ -1,7 +1,6 @@
 #include "shim/engine/mover.h"
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 
 #include "shim/core/chunking.h"
@@ -122,13 +121,20 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
     const std::uint64_t since = trace::now_ns();
     Turn turn(*this, lock);
     CUresult status = CUDA_SUCCESS;
+    std::vector<core::Use> waited_for;  // since the deadline was set
     for (auto deadline = Clock::now() + kBound;;) {
         missing.clear();
         if (hold_present(needs, hold, missing)) break;
         const Step result = step(missing, lock);
         std::erase_if(missing, [&](const Need& need) { return gone(need, state_.residency); });
-        if (result == Step::Moved) deadline = Clock::now() + kBound;
-        const bool late = Clock::now() >= deadline;
+        if (result == Step::Moved) {
+            deadline = Clock::now() + kBound;
+            waited_for.clear();
+        }
+        if (result == Step::Waited && waited_for.empty()) waited_for = state_.fences.oldest();
+        const bool in_vain = Clock::now() >= deadline;
+        if (in_vain && core::any_unfinished(waited_for, state_.residency.timelines)) standing_ = waited_for;
+        const bool late = in_vain || result == Step::StandsStill;
         if ((result == Step::Impossible || late) && state_.port.maps_host_memory()) {
             const bool all_on_host = std::all_of(missing.begin(), missing.end(), [&](const Need& need) {
                 return state_.residency.chunk(need.chunk).state == core::State::OnHost;
@@ -153,10 +159,11 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
             break;
         }
         if (late) {
-            static std::atomic<bool> said;
-            if (log::once(said)) log::warn("a launch waits for GPU memory that other work holds");
+            announce_wait(state_);
+            if (result == Step::StandsStill) wait_for_change(lock);
             turn.give_way(lock);
             deadline = Clock::now() + kBound;
+            waited_for.clear();
         }
     }
     if (status == CUDA_SUCCESS) start_ahead(hold, lock);
@@ -180,11 +187,8 @@ Mover::Step Mover::step(std::span<const Need> missing, std::unique_lock<std::mut
     settle(state_, lock);
     reap(state_, lock);
     if (opaque_busy(state_)) {
-        if (state_.opaque_pending > 0) {
-            wait_for_change(lock);
-        } else {
-            wait_for_uses(state_.opaque_uses, lock);
-        }
+        if (state_.opaque_pending == 0) return await(state_.opaque_uses, lock);
+        wait_for_change(lock);
         return Step::Waited;
     }
     std::vector<Need> able;
@@ -200,11 +204,8 @@ Mover::Step Mover::step(std::span<const Need> missing, std::unique_lock<std::mut
     if (able.empty()) {
         if (!busy) return Step::Waited;
         const std::vector<core::Use>& uses = residency.chunk(busy->chunk).uses;
-        if (uses.empty()) {
-            wait_for_change(lock);
-        } else {
-            wait_for_uses(uses, lock);
-        }
+        if (!uses.empty()) return await(uses, lock);
+        wait_for_change(lock);
         return Step::Waited;
     }
     const std::uint64_t start = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
@@ -267,19 +268,15 @@ Mover::Step Mover::await_copy_out(std::unique_lock<std::mutex>& lock) {
 
 Mover::Step Mover::await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
     Residency& residency = state_.residency;
-    const ChunkId busy = residency.next_victim(bytes, Residency::InFlight::Accept);
-    if (busy != core::kNoChunk) {
-        wait_for_uses(residency.chunk(busy).uses, lock);
-        return Step::Waited;
-    }
+    ChunkId busy =
+        residency.next_victim(bytes, [&](ChunkId id) { return !stands_still(residency.chunk(id).uses); });
+    if (busy == core::kNoChunk) busy = residency.next_victim(bytes, Residency::InFlight::Accept);
+    if (busy != core::kNoChunk) return await(residency.chunk(busy).uses, lock);
     if (!state_.filling.empty()) {
         wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
         return Step::Waited;
     }
-    if (!state_.dying.empty()) {
-        wait_for_uses({state_.dying.front().free}, lock);
-        return Step::Waited;
-    }
+    if (!state_.dying.empty()) return await({state_.dying.front().free}, lock);
     if (state_.holders > 0) {
         wait_for_change(lock);
         return Step::Waited;
@@ -302,6 +299,24 @@ Mover::Step Mover::fill_now(std::span<const Fill> fills, std::unique_lock<std::m
         default:
             return Step::Impossible;
     }
+}
+
+// Streams are in order: what comes after work that stands still does so too.
+bool Mover::stands_still(const std::vector<core::Use>& uses) const {
+    const core::Timelines& timelines = state_.residency.timelines;
+    return std::any_of(uses.begin(), uses.end(), [&](const core::Use& use) {
+        return !timelines.finished(use) &&
+               std::any_of(standing_.begin(), standing_.end(), [&](const core::Use& standing) {
+                   return standing.timeline == use.timeline && !timelines.finished(standing);
+               });
+    });
+}
+
+// Waits for a while, unless it is of no use and there is something else to do.
+Mover::Step Mover::await(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock) {
+    if (state_.port.maps_host_memory() && stands_still(uses)) return Step::StandsStill;
+    wait_for_uses(uses, lock);
+    return Step::Waited;
 }
 
 void Mover::wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock) {
@@ -350,10 +365,11 @@ std::uint64_t Mover::relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& 
     while (given < bytes && Clock::now() < deadline) {
         settle(state_, lock);
         if (opaque_busy(state_)) {
-            wait_for_uses(state_.opaque_uses, lock);
+            if (await(state_.opaque_uses, lock) == Step::StandsStill) break;
             continue;
         }
-        if (make_room(bytes - given, state_.budget_bytes, lock) == Step::Impossible) break;
+        const Step made = make_room(bytes - given, state_.budget_bytes, lock);
+        if (made == Step::Impossible || made == Step::StandsStill) break;
         given += state_.device_blocks.trim(bytes - given, lock);
     }
     refresh_budget(state_, lock);

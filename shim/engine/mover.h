@@ -49,7 +49,12 @@ class Mover {
 
   private:
     using Clock = std::chrono::steady_clock;
-    enum class Step { Moved, Waited, Impossible };
+    enum class Step {
+        Moved,
+        Waited,
+        StandsStill,  // did not wait: for that work somebody has waited in vain
+        Impossible,
+    };
     class Turn;
 
     bool never_fits(std::span<const Need> needs, std::unique_lock<std::mutex>& lock);
@@ -60,11 +65,15 @@ class Mover {
     Step await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
     void start_ahead(const Hold& hold, std::unique_lock<std::mutex>& lock);
     Step fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
+    bool stands_still(const std::vector<core::Use>& uses) const;
+    Step await(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);
     void wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);
     void wait_for_change(std::unique_lock<std::mutex>& lock);
 
     State& state_;
     std::deque<const void*> queue_;  // who moves, then who waits to
+    // What streams were at, at the beginning and at the end of a wait of the whole bound, as of the last one.
+    std::vector<core::Use> standing_;
 };
 
 // Unpins what `hold` holds. Needs the session's lock.

@@ -30,6 +30,17 @@ void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool la
         format_bytes(missing_bytes), format_bytes(bytes), late ? ", after waiting for unfinished work" : "");
 }
 
+void announce_wait(const State& state) {
+    static std::atomic<bool> said;
+    if (state.port.maps_host_memory() || !log::once(said)) return;
+    log::warn(
+        "a launch waits for GPU memory that unfinished work holds, and for as long as that takes, for this "
+        "GPU "
+        "does not map host memory; if that work waits for a host callback which needs a lock of the "
+        "launching "
+        "thread's, neither ends");
+}
+
 void announce_too_large(const State& state, std::uint64_t bytes) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;

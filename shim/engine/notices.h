@@ -15,6 +15,9 @@ void announce_eviction(const State& state);
 // holds the GPU's memory.
 void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late);
 
+// A launch has waited for as long as it should, and waits on.
+void announce_wait(const State& state);
+
 // A launch that names `bytes` fails: more than the GPU has room for, and it cannot reach host memory.
 void announce_too_large(const State& state, std::uint64_t bytes);
 

@@ -3,12 +3,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "tests/families/gate.h"
+#include "tests/families/graph_rig.h"
 #include "tests/families/overlay/record.h"
-#include "tests/families/rig.h"
 #include "tests/support/process.h"
 
 using namespace rig;
@@ -175,6 +178,8 @@ BODY(process_lock) {
         const std::uint32_t zero = 0;
         const auto words = static_cast<std::uint32_t>(kBuffer / 4);
         EXPECT(launch("add", words, other, to, from, zero, words) == CUDA_SUCCESS);
+        EXPECT(a.evicted());
+        FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, busy);
     }
     OK(cuStreamSynchronize, other);
     OK(cuStreamSynchronize, busy);
@@ -185,4 +190,49 @@ BODY(process_lock) {
 TEST_CASE(
     "process: a launch under a lock that a pending callback needs goes on, where memory stays addressable") {
     CHECK(run("process_lock", Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}}).failures == "");
+}
+
+// Where it does not stay so, the launch waits, and says what for; here until another thread lets the lock go.
+BODY(process_lock_waits) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer out(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(a);
+    crowd.evict(out);
+    EXPECT(a.evicted());
+    const CUstream busy = new_stream();
+    const CUstream other = new_stream();
+    Gate interpreter;
+    std::vector<std::unique_ptr<Buffer>> resident;
+    for (std::uint32_t i = 0; i < 6; ++i) resident.push_back(std::make_unique<Buffer>(kBuffer, i));
+    interpreter.hold_up(busy);
+    for (const auto& buffer : resident) OK(cuMemsetD8Async, buffer->at(), 3, kBuffer, busy);
+    std::atomic<bool> launched = false;
+    std::thread watcher([&] {
+        const std::string log = std::getenv("PROCESS_LOG");
+        const auto said = [&] { return support::read_file(log).find("host callback") != std::string::npos; };
+        while (!said() && !launched) std::this_thread::yield();
+        EXPECT(!launched);
+        interpreter.open();
+    });
+    EXPECT(launch("add", kWords, other, out.at(), a.at(), 1u, kWords) == CUDA_SUCCESS);
+    launched = true;
+    watcher.join();
+    OK(cuStreamSynchronize, other);
+    OK(cuStreamSynchronize, busy);
+    EXPECT(out.read() == plus(pattern(kBuffer, 1), 1));
+    for (const auto& buffer : resident) EXPECT(buffer->read() == std::vector<std::uint8_t>(kBuffer, 3));
+}
+
+TEST_CASE(
+    "process: where memory is unmapped, a launch that waits for a callback says so, once, and waits on") {
+    const std::string log = support::scratch_file("log");
+    CHECK(run("process_lock_waits", Driver::Simulated,
+              {{"SIMCUDA_HOST_VMM", "0"}, {"LMS_LOG", "warn:" + log}, {"PROCESS_LOG", log}})
+              .failures == "");
+    const std::string text = support::read_file(log);
+    const auto first = text.find("host callback");
+    REQUIRE(first != std::string::npos);
+    CHECK(text.find("host callback", first + 1) == std::string::npos);
 }

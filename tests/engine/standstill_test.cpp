@@ -1,0 +1,107 @@
+// Work that never ends is waited for once, not by every launch that would need it to end.
+#include <doctest/doctest.h>
+
+#include "tests/engine/scene.h"
+
+namespace lms::fake {
+namespace {
+
+constexpr std::size_t kLaunches = 20;
+// A wait for the bound looks at fences for a second; a launch that does not wait, a few times.
+constexpr std::uint64_t kLooks = 20 * kLaunches;
+
+// Launches that need a buffer which cannot come in: none waits.
+void check_no_waits(Scene& scene, std::size_t index) {
+    const std::uint64_t before = scene.rig.gpu().calls(Call::Query);
+    for (std::size_t i = 0; i < kLaunches; ++i) CHECK(scene.need(index, scene.stream) == CUDA_SUCCESS);
+    CHECK(scene.rig.gpu().calls(Call::Query) - before < kLooks);
+    CHECK(scene.place(index) == Place::Host);
+}
+
+TEST_CASE("work that never ends is waited for once") {
+    for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
+        Scene scene(options_of(safety));
+        const std::size_t first = scene.make(30);
+        const std::size_t second = scene.make(30);
+        const std::size_t away = scene.make(30);
+        REQUIRE(scene.need(first, scene.stream) == CUDA_SUCCESS);
+        REQUIRE(scene.need(second, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        REQUIRE(scene.place(away) == Place::Host);
+        // Two of them, on streams of their own, hold all there is on the GPU.
+        const Gate endless = closed();
+        const CUstream streams[] = {scene.rig.stream(), scene.rig.stream()};
+        for (const std::size_t index : {first, second}) {
+            Job job = scene.late_write(streams[index], index, endless, safety == Safety::Args);
+            job.opaque = safety == Safety::Opaque;
+            REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+            scene.changed(index);
+        }
+        const std::uint64_t before = scene.rig.gpu().calls(Call::Query);
+        CHECK(scene.need(away, scene.stream) == CUDA_SUCCESS);
+        CHECK(scene.rig.gpu().calls(Call::Query) - before > kLooks);
+        check_no_waits(scene, away);
+        // Nor for what was given to such a stream later.
+        for (const std::size_t index : {first, second}) {
+            Job job = scene.late_write(streams[index], index, endless, true);
+            job.opaque = safety == Safety::Opaque;
+            REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+            scene.changed(index);
+        }
+        check_no_waits(scene, away);
+
+        // They end after all, and the stream is waited for as any other.
+        *endless = true;
+        scene.rig.drain();
+        CHECK(scene.need(away, scene.stream) == CUDA_SUCCESS);
+        CHECK(scene.place(away) == Place::Device);
+        scene.rig.drain();
+        const Gate gate_ = closed();
+        const std::size_t gone = scene.place(first) == Place::Host ? first : second;
+        Job job = scene.late_write(streams[0], away, gate_, safety == Safety::Args);
+        job.opaque = safety == Safety::Opaque;
+        REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+        scene.changed(away);
+        const std::size_t other = gone == first ? second : first;
+        REQUIRE(scene.rig.submit(scene.late_write(streams[1], other, gate_, true)) == CUDA_SUCCESS);
+        scene.changed(other);
+        scene.open_after_a_while(gate_);
+        CHECK(scene.need(gone, scene.stream) == CUDA_SUCCESS);
+        CHECK(scene.place(gone) == Place::Device);
+        scene.check();
+    }
+}
+
+TEST_CASE("beside work that never ends, other work is still waited for") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t first = scene.make(30);
+    const std::size_t second = scene.make(30);
+    const std::size_t away = scene.make(30);
+    REQUIRE(scene.need(first, scene.stream) == CUDA_SUCCESS);
+    REQUIRE(scene.need(second, scene.stream) == CUDA_SUCCESS);
+    scene.rig.drain();
+    const Gate endless = closed();
+    const Gate long_one = closed();
+    const CUstream other = scene.rig.stream();
+    REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), first, endless, true)) == CUDA_SUCCESS);
+    REQUIRE(scene.rig.submit(scene.late_write(other, second, long_one, true)) == CUDA_SUCCESS);
+    scene.changed(first);
+    scene.changed(second);
+    CHECK(scene.need(away, scene.stream) == CUDA_SUCCESS);
+    CHECK(scene.place(away) == Place::Host);
+    // What is used least recently still stands still, the rest goes on.
+    *long_one = true;
+    scene.rig.gpu().finish(scene.rig.gpu().mark(other));
+    const Gate gate_ = closed();
+    REQUIRE(scene.rig.submit(scene.late_write(other, second, gate_, true)) == CUDA_SUCCESS);
+    scene.changed(second);
+    scene.open_after_a_while(gate_);
+    CHECK(scene.need(away, scene.stream) == CUDA_SUCCESS);
+    CHECK(scene.place(away) == Place::Device);
+    CHECK(scene.place(second) == Place::Host);
+    *endless = true;
+    scene.check();
+}
+
+}  // namespace
+}  // namespace lms::fake
