@@ -12,6 +12,8 @@ export LC_ALL
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 build=$root/${BUILD:-build}
+recipes=$root/tests/programs
+export recipes label
 cuda=${CUDA_HOME:-/usr/local/cuda}
 
 for variable in $(env | sed -n 's/^\(LMS_[A-Za-z_]*\|SIMCUDA_[A-Za-z_]*\|LD_PRELOAD\|LD_LIBRARY_PATH\)=.*/\1/p'); do
@@ -51,7 +53,7 @@ simulated() {
         export "SIMCUDA_MEMORY=$size" "SIMCUDA_REPORT=$label.report" "LD_LIBRARY_PATH=$build/sim:$cuda/lib64" \
             SIMCUDA_GRANULARITY=64K SIMCUDA_LOCAL_THREADS=64 LMS_THRESHOLD=16K LMS_LOG=error
         for setting in $settings "$@"; do export "${setting?}"; done
-        label=$label timeout -k 10 "$longest" sh -c '. "$1" && program' sh "$root/tests/programs/$recipe.recipe"
+        timeout -k 10 "$longest" sh -c '. "$1" && program' sh "$recipes/$recipe.recipe"
     ) >"$label.out" 2>"$label.err"
     status=$?
     result=ok
@@ -78,7 +80,7 @@ check() {
     packages= settings= memory=1G shares="2 4" unmapped_shares=2
     fetch() { :; }
     # shellcheck source=/dev/null
-    . "$root/tests/programs/$recipe.recipe"
+    . "$recipes/$recipe.recipe"
     result=ok label=fetch
     : >answer
     if ! { install_packages && { [ -e fetched ] || { fetch && : >fetched; }; }; } >fetch.out 2>fetch.err; then
@@ -95,6 +97,7 @@ check() {
     simulated whole "$memory"
     peak=$(counter peak whole.report)
     judge "without the shim" "$(mib "$peak")" "" ""
+    [ "$failed" -eq 0 ] || shares=
 
     for share in $shares; do
         for setting in "" LMS_SAFETY=strict SIMCUDA_HOST_VMM=0; do
