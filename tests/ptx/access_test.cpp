@@ -178,10 +178,10 @@ TEST_CASE("what is not translated is refused by its name, and spoils no other ke
          {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ldmatrix.sync.aligned.m8n8.x2.shared.b16",
           "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
           "cp.reduce.async.bulk.global.shared::cta.add.u32", "mbarrier.arrive.expect_tx.shared.b64",
-          "vadd.s32.s32.s32", "cvt.rn.satfinite.e4m3x2.f32", "atom.global.exch.b128",
-          "red.async.relaxed.cluster.global.add.u32", "barrier.cluster.arrive", "fence.proxy.async",
-          "tex.grad.2d.v4.f32.f32", "sured.b.add.2d.u32.trap", "suld.p.2d.v4.f32.trap", "griddepcontrol.wait",
-          "alloca.u64"})
+          "vmad.s32.s32.s32", "vadd.s32.s32.s32.sat", "vsub.s32.s32.s32.min", "cvt.rn.satfinite.e4m3x2.f32",
+          "atom.global.exch.b128", "red.async.relaxed.cluster.global.add.u32", "barrier.cluster.arrive",
+          "fence.proxy.async", "tex.grad.2d.v4.f32.f32", "sured.b.add.2d.u32.trap", "suld.p.2d.v4.f32.trap",
+          "griddepcontrol.wait", "alloca.u64"})
         refused.push_back(opcode);
     std::string text = ".version 8.0\n.target sm_90\n.address_size 64\n.entry fine() { ret; }\n";
     for (std::size_t i = 0; i < refused.size(); ++i)

@@ -417,5 +417,32 @@ TEST_CASE("dot products of bytes") {
     check_instructions(cases);
 }
 
+TEST_CASE("sums and differences of the video unit") {
+    std::vector<InstructionCase> cases;
+    const Type types[] = {Type::U32, Type::S32};
+    for (Type result : types)
+        for (Type a : types)
+            for (Type b : types) {
+                const std::string names =
+                    fmt::format("{}.{}.{}", ptx::name_of(result), ptx::name_of(a), ptx::name_of(b));
+                const auto exact = [=](const Bits* o, Wide sign) {
+                    return value(a, o[0]) + sign * value(b, o[1]);
+                };
+                for (const auto& [opcode, sign] : {std::pair("vadd", 1), std::pair("vsub", -1)}) {
+                    cases.push_back(
+                        {fmt::format("{}.{} %d, %a, %b;", opcode, names), result, {a, b}, [=](const Bits* o) {
+                             return static_cast<Bits>(exact(o, sign));
+                         }});
+                    cases.push_back({fmt::format("{}.{}.add %d, %a, %b, %c;", opcode, names),
+                                     result,
+                                     {a, b, result},
+                                     [=](const Bits* o) {
+                                         return static_cast<Bits>(exact(o, sign) + value(result, o[2]));
+                                     }});
+                }
+            }
+    check_instructions(cases);
+}
+
 }  // namespace
 }  // namespace simcuda::testing

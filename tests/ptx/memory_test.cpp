@@ -101,6 +101,62 @@ TEST_CASE("vectors of all widths; the address may be among the targets") {
     reversed(80, 8, 2);
 }
 
+TEST_CASE("vector registers, as a whole and by their elements") {
+    const Module module = module_of(R"(
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+    .reg .b64 %rd<9>; .reg .v2 .u32 %pair; .reg .v4 .f32 %colour; .reg .v2 .u32 %again;
+    ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];
+    ld.global.v2.u32 %pair, [%rd1]; st.global.u32 [%rd2], %pair.y; st.global.u32 [%rd2+4], %pair.x;
+    mov.v2.u32 %again, %pair; mov.v2.u32 %again, {%again.y, %again.x}; st.global.v2.u32 [%rd2+8], %again;
+    ld.global.v4.f32 %colour, [%rd1+16]; mov.f32 %colour.r, %colour.a; mov.f32 %colour.z, %colour.g;
+    st.global.v4.f32 [%rd2+16], %colour;
+    {
+        .reg .v2 .u32 %pair;
+        mov.v2.u32 %pair, {0, -1}; mov.u32 %pair.x, 7; st.global.v2.u32 [%rd2+32], %pair;
+    }
+    st.global.v2.u32 [%rd2+40], %pair;
+    ret;
+})");
+    const DeviceMemory in(32), out(48);
+    const std::uint32_t given[] = {1, 2, 0, 0, 10, 20, 30, 40};
+    std::memcpy(in.as<void>(), given, sizeof given);
+    REQUIRE(run(module, "k", 1, 1, in.address(), out.address()).outcome == exec::Outcome::Finished);
+    const std::uint32_t wanted[] = {2, 1, 2, 1, 40, 20, 20, 40, 7, 0xffffffff, 1, 2};
+    for (std::size_t i = 0; i < std::size(wanted); ++i) {
+        CAPTURE(i);
+        CHECK(out.as<std::uint32_t>()[i] == wanted[i]);
+    }
+}
+
+// As GCC passes arguments.
+TEST_CASE("parameters of a call declared by one name and a count") {
+    const Module module = module_of(R"(
+.func (.param .u32 result) difference(.param .u64 a, .param .u32 b)
+{
+    .reg .b64 %rd<3>; .reg .b32 %r<5>;
+    ld.param.u64 %rd1, [a]; ld.param.u32 %r2, [b];
+    ld.u32 %r1, [%rd1]; sub.u32 %r3, %r1, %r2; st.param.u32 [result], %r3;
+    ret;
+}
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+    .reg .b64 %rd<9>; .reg .b32 %r<9>;
+    ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];
+    {
+        .param .u32 %result; .param .u64 %P<2>; .param .u32 %Q<12>;
+        st.param.u64 [%P0], %rd1; st.param.u32 [%Q11], 30;
+        call (%result), difference, (%P0, %Q11);
+        ld.param.u32 %r1, [%result]; st.global.u32 [%rd2], %r1;
+    }
+    ret;
+})");
+    const DeviceMemory in(4), out(4);
+    *in.as<std::uint32_t>() = 100;
+    REQUIRE(run(module, "k", 1, 1, in.address(), out.address()).outcome == exec::Outcome::Finished);
+    CHECK(*out.as<std::uint32_t>() == 70);
+}
+
 TEST_CASE("narrow loads extend as their type says") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 in, .param .u64 out)

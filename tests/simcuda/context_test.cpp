@@ -165,6 +165,22 @@ SIM_TEST("no device at all", {{"SIMCUDA_DEVICES", "0"}}) {
     FAILS(CUDA_ERROR_NO_DEVICE, cuInit, 0);
 }
 
+SIM_TEST("exit handlers older than the driver still have their context", {}) {
+    std::atexit([] {
+        CUdevice device = 5;
+        CUdeviceptr p = 0;
+        const bool served = CU(cuCtxGetDevice)(&device) == CUDA_SUCCESS && device == 0 &&
+                            CU(cuMemAlloc)(&p, 4) == CUDA_SUCCESS &&
+                            CU(cuMemsetD32Async)(p, 1, 1, nullptr) == CUDA_SUCCESS &&
+                            CU(cuCtxSynchronize)() == CUDA_SUCCESS && CU(cuMemFree)(p) == CUDA_SUCCESS;
+        if (!served) std::abort();
+    });
+    OK(cuInit, 0);
+    CUcontext context = nullptr;
+    OK(cuCtxCreate, &context, nullptr, 0, 0);
+    OK(cuCtxSynchronize);
+}
+
 SIM_TEST("a forked child has no driver, and the parent keeps its own", {}) {
     const Gpu gpu;
     CUdeviceptr p = 0;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/per_thread.h"
 
 namespace simcuda::driver {
 
@@ -17,9 +18,8 @@ void Chance::delay() {
 
 Chance& thread_chance() {
     static std::atomic<std::uint64_t> threads{1000};
-    // On the heap: a library that is opened late gets little thread-local room.
-    thread_local auto chance = std::make_unique<Chance>(threads++);
-    return *chance;  // NOLINT(clang-analyzer-cplusplus.NewDelete): it sees the end of a thread in its midst
+    static auto& chances = *new PerThread<Chance>;
+    return chances.get([] { return std::make_unique<Chance>(threads++); });
 }
 
 void sleep_ns(std::uint64_t ns) {

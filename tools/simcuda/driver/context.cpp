@@ -7,6 +7,7 @@
 #include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/memory.h"
+#include "tools/simcuda/driver/per_thread.h"
 #include "tools/simcuda/driver/pool.h"
 #include "tools/simcuda/driver/scheduler.h"
 #include "tools/simcuda/driver/stream.h"
@@ -25,7 +26,10 @@ std::uint64_t next_id() {
     return next++;
 }
 
-thread_local std::vector<std::shared_ptr<Context>> stack;
+std::vector<std::shared_ptr<Context>>& context_stack() {
+    static auto& stacks = *new PerThread<std::vector<std::shared_ptr<Context>>>;
+    return stacks.get();
+}
 
 }  // namespace
 
@@ -128,14 +132,16 @@ void Context::destroy() {
 }
 
 Context* current_context() {
+    const auto& stack = context_stack();
     return stack.empty() ? nullptr : stack.back().get();
 }
 
 void push_context(std::shared_ptr<Context> context) {
-    stack.push_back(std::move(context));
+    context_stack().push_back(std::move(context));
 }
 
 std::shared_ptr<Context> pop_context() {
+    auto& stack = context_stack();
     if (stack.empty()) return nullptr;
     auto context = std::move(stack.back());
     stack.pop_back();
@@ -143,6 +149,7 @@ std::shared_ptr<Context> pop_context() {
 }
 
 void set_context(std::shared_ptr<Context> context) {
+    auto& stack = context_stack();
     if (!stack.empty()) stack.pop_back();
     if (context != nullptr) stack.push_back(std::move(context));
 }

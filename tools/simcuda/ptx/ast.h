@@ -1,5 +1,5 @@
-// What the parser makes of PTX text. All names are slices of Module::source, which lives as long as the
-// module.
+// What the parser makes of PTX text. All names are slices of Module::source or one of Module::names, which
+// live as long as the module.
 #pragma once
 
 #include <cstddef>
@@ -110,6 +110,7 @@ struct Function {
 
 struct Module {
     std::string source;
+    std::deque<std::string> names;      // that stand nowhere in the source
     std::deque<Declaration> variables;  // .global, .const and .shared at module scope
     std::vector<std::unique_ptr<Function>> functions;
 

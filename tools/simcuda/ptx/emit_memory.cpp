@@ -166,14 +166,30 @@ void FunctionEmitter::emit_atomic(const Instruction& instruction) {
 }
 
 void FunctionEmitter::emit_move(const Instruction& instruction) {
-    allow(instruction, "");
+    allow(instruction, "v2 v4");
     expect_operands(instruction, 2, 2);
     if (instruction.types.size() != 1) refuse(instruction);
     const Operand& to = instruction.operands[0];
     const Operand& from = instruction.operands[1];
+    if (const unsigned count = vector_length(instruction); count > 1)
+        return emit_move_vector(instruction, count);
     if (from.kind == Operand::Kind::Vector) return emit_pack(instruction);
     if (to.kind == Operand::Kind::Vector) return emit_unpack(instruction);
     write(to, instruction.type(), read(from, instruction.type()));
+}
+
+void FunctionEmitter::emit_move_vector(const Instruction& instruction, unsigned count) {
+    const Operand& to = instruction.operands[0];
+    const Operand& from = instruction.operands[1];
+    if (to.kind != Operand::Kind::Vector || to.parts.size() != count || from.kind != Operand::Kind::Vector ||
+        from.parts.size() != count)
+        refuse(instruction);
+    const Type type = instruction.type();
+    std::string values;
+    for (const Operand& part : from.parts) values += (values.empty() ? "" : ", ") + read(part, type);
+    line("    {{ const {} from[] = {{{}}};", c_type(type), values);
+    for (unsigned i = 0; i < count; ++i) write(to.parts[i], type, fmt::format("from[{}]", i));
+    line("    }}");
 }
 
 void FunctionEmitter::emit_pack(const Instruction& instruction) {

@@ -84,6 +84,7 @@ class FunctionEmitter {
     void emit_store(const Instruction& instruction);
     void emit_atomic(const Instruction& instruction);
     void emit_move(const Instruction& instruction);
+    void emit_move_vector(const Instruction& instruction, unsigned count);
     void emit_pack(const Instruction& instruction);
     void emit_unpack(const Instruction& instruction);
     void emit_convert_address(const Instruction& instruction);

@@ -63,6 +63,11 @@ constexpr Rule kRules[] = {
     {"max", kI16to64, "t=tt", "$1 > $2 ? $1 : $2"},
     {"min.relu", types_of(S32), "t=tt", "sc_relu_s32($1 < $2 ? $1 : $2)"},
     {"max.relu", types_of(S32), "t=tt", "sc_relu_s32($1 > $2 ? $1 : $2)"},
+    // Without .sat the signs of the operands make no difference to 32 bits of the result.
+    {"vadd", kI32, "u=uu", "$1 + $2", kThreeTypes},
+    {"vadd.add", kI32, "u=uuu", "$1 + $2 + $3", kThreeTypes},
+    {"vsub", kI32, "u=uu", "$1 - $2", kThreeTypes},
+    {"vsub.add", kI32, "u=uuu", "$1 - $2 + $3", kThreeTypes},
     {"dp4a", kI32, "u=uuu", "sc_dp4a_$t_$s($1, $2, $3)"},
     {"dp2a.lo", kI32, "u=uuu", "sc_dp2a_$t_$s($1, $2, $3)"},
     {"dp2a.hi", kI32, "u=uuu", "sc_dp2a_$t_$s($1, $2 >> 16, $3)"},
@@ -153,7 +158,10 @@ bool matches(const Rule& rule, const Instruction& instruction) {
     if (rule.signature.size() - 1 != instruction.operands.size()) return false;
     const bool second =
         rule.signature.find('s') != std::string_view::npos || rule.code.find("$s") != std::string_view::npos;
-    if (instruction.types.size() != (second ? 2 : 1)) return false;
+    if (instruction.types.size() != (rule.flags & kThreeTypes ? 3 : second ? 2 : 1)) return false;
+    if (rule.flags & kThreeTypes)
+        for (const Type type : instruction.types)
+            if (!contains(rule.types, type)) return false;
     std::string_view wanted = rule.name.substr(instruction.opcode.size());
     std::size_t selected = 0;
     while (!wanted.empty()) {

@@ -12,9 +12,10 @@ namespace simcuda::ptx {
 // Modifiers every row of a kind accepts beside the ones in its name.
 enum RuleFlags : unsigned {
     kPlain = 0,
-    kRounds = 1,     // .rn .rz .rm .rp: $r becomes "", "_rz", "_rm", "_rp"
-    kFlushes = 2,    // .ftz on operands and result
-    kSaturates = 4,  // .sat to [0, 1]
+    kRounds = 1,      // .rn .rz .rm .rp: $r becomes "", "_rz", "_rm", "_rp"
+    kFlushes = 2,     // .ftz on operands and result
+    kSaturates = 4,   // .sat to [0, 1]
+    kThreeTypes = 8,  // of the result and of two sources, each of those of the row
 };
 
 struct Rule {

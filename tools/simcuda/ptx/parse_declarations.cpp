@@ -74,14 +74,31 @@ void Parser::parse_variables(Space space, bool external) {
         Declaration& variable =
             module_scope ? module_.variables.emplace_back() : function_->declarations.emplace_back();
         parse_declarator(head, variable);
-        variable.at_module_scope = module_scope;
-        variable.c_name = "v_" + unique_name(variable.name);
-        // Shared variables of several functions meet in one unit.
-        if (function_ && space != Space::Local && space != Space::Param)
-            variable.c_name += fmt::format("_f{}", module_.functions.size());
-        if (function_) scopes_[static_cast<std::size_t>(scope_)].declarations[variable.name] = &variable;
+        if (function_ && accept('<')) {
+            // `.param .u64 %P<2>` declares %P0 and %P1.
+            const std::uint64_t count = expect_integer();
+            expect('>');
+            const Declaration one = variable;
+            function_->declarations.pop_back();
+            for (std::uint64_t i = 0; i < count; ++i) {
+                Declaration& next = function_->declarations.emplace_back(one);
+                next.name = module_.names.emplace_back(fmt::format("{}{}", one.name, i));
+                declare(next, false);
+            }
+        } else {
+            declare(variable, module_scope);
+        }
     } while (accept(','));
     expect(';');
+}
+
+void Parser::declare(Declaration& variable, bool at_module_scope) {
+    variable.at_module_scope = at_module_scope;
+    variable.c_name = "v_" + unique_name(variable.name);
+    // Shared variables of several functions meet in one unit.
+    if (function_ && variable.space != Space::Local && variable.space != Space::Param)
+        variable.c_name += fmt::format("_f{}", module_.functions.size());
+    if (function_) scopes_[static_cast<std::size_t>(scope_)].declarations[variable.name] = &variable;
 }
 
 void Parser::parse_initialiser(Declaration& into) {
@@ -138,11 +155,12 @@ void Parser::parse_initial_value(Declaration& into, std::uint64_t& at) {
 
 void Parser::parse_registers() {
     const DeclarationHead head = parse_declaration_head(Space::Local);
-    if (head.vector != 1) fail("vector registers are not supported, before this");
     do {
         const std::string_view name = expect_word();
         Scope& scope = scopes_[static_cast<std::size_t>(scope_)];
-        if (accept('<')) {
+        if (head.vector != 1) {
+            add_vector(name, head);
+        } else if (accept('<')) {
             scope.ranges[name] = {head.type, expect_integer()};
             expect('>');
         } else {
@@ -150,6 +168,20 @@ void Parser::parse_registers() {
         }
     } while (accept(','));
     expect(';');
+}
+
+// Its elements are registers of their own, each with two names: v.x and v.r, v.y and v.g, ...
+void Parser::add_vector(std::string_view name, const DeclarationHead& head) {
+    if (head.vector > 4) fail("expected a vector of at most four elements before this");
+    Scope& scope = scopes_[static_cast<std::size_t>(scope_)];
+    std::vector<int>& elements = scope.vectors[name];
+    elements.clear();
+    for (std::size_t i = 0; i < head.vector; ++i) {
+        const int element = add_register(
+            scope_, module_.names.emplace_back(fmt::format("{}.{}", name, "xyzw"[i])), head.type);
+        scope.registers[module_.names.emplace_back(fmt::format("{}.{}", name, "rgba"[i]))] = element;
+        elements.push_back(element);
+    }
 }
 
 }  // namespace simcuda::ptx

@@ -71,6 +71,15 @@ int Parser::find_register(std::string_view name) {
     return -1;
 }
 
+const std::vector<int>* Parser::find_vector(std::string_view name) const {
+    for (int at = scope_; at >= 0; at = scopes_[static_cast<std::size_t>(at)].parent) {
+        const Scope& scope = scopes_[static_cast<std::size_t>(at)];
+        if (const auto found = scope.vectors.find(name); found != scope.vectors.end()) return &found->second;
+        if (scope.registers.contains(name)) return nullptr;
+    }
+    return nullptr;
+}
+
 Declaration* Parser::find_declaration(std::string_view name) const {
     for (int at = scope_; at >= 0; at = scopes_[static_cast<std::size_t>(at)].parent) {
         const auto& declarations = scopes_[static_cast<std::size_t>(at)].declarations;
@@ -188,6 +197,15 @@ Operand Parser::parse_word() {
     if (operand.name == "WARP_SZ") {
         operand.kind = Operand::Kind::Integer;
         operand.integer = 32;
+        return operand;
+    }
+    if (const std::vector<int>* elements = function_ ? find_vector(operand.name) : nullptr) {
+        for (const int element : *elements) {
+            Operand& part = operand.parts.emplace_back();
+            part.kind = Operand::Kind::Register;
+            part.reg = element;
+        }
+        operand.kind = Operand::Kind::Vector;
         return operand;
     }
     if (function_) operand.reg = find_register(operand.name);

@@ -32,6 +32,7 @@ class Parser {
         int parent = -1;
         std::unordered_map<std::string_view, int> registers;
         std::unordered_map<std::string_view, RegisterRange> ranges;
+        std::unordered_map<std::string_view, std::vector<int>> vectors;  // their elements
         std::unordered_map<std::string_view, Declaration*> declarations;
         std::unordered_map<std::string_view, int> labels;
     };
@@ -75,7 +76,9 @@ class Parser {
     void parse_declarator(const DeclarationHead& head, Declaration& into);
     void parse_initialiser(Declaration& into);
     void parse_initial_value(Declaration& into, std::uint64_t& at);
+    void declare(Declaration& variable, bool at_module_scope);
     void parse_registers();
+    void add_vector(std::string_view name, const DeclarationHead& head);
     std::string unique_name(std::string_view name) const;
 
     // parse_instructions.cpp
@@ -88,6 +91,7 @@ class Parser {
     Operand parse_number(bool negative);
     std::int64_t parse_offset();
     int find_register(std::string_view name);
+    const std::vector<int>* find_vector(std::string_view name) const;
     Declaration* find_declaration(std::string_view name) const;
     int add_register(int scope, std::string_view name, Type type);
 
