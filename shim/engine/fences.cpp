@@ -1,5 +1,7 @@
 #include "shim/engine/fences.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -18,9 +20,24 @@ StreamKey legacy_of(CUcontext context) {
     return reinterpret_cast<StreamKey>(context) | 1;
 }
 
+using ContextKeys = std::vector<std::pair<CUcontext, StreamKey>>;
+
+// The calling thread's. No thread_local object: exit handlers come here when those are gone.
+ContextKeys& own_keys() {
+    static const pthread_key_t slot = [] {
+        pthread_key_t made{};
+        pthread_key_create(&made, [](void* keys) { delete static_cast<ContextKeys*>(keys); });
+        return made;
+    }();
+    if (void* keys = pthread_getspecific(slot)) return *static_cast<ContextKeys*>(keys);
+    auto* keys = new ContextKeys;
+    pthread_setspecific(slot, keys);
+    return *keys;
+}
+
 StreamKey per_thread_of(CUcontext context) {
     static std::atomic<StreamKey> next{0};
-    thread_local std::vector<std::pair<CUcontext, StreamKey>> mine;
+    ContextKeys& mine = own_keys();
     for (const auto& [known, key] : mine) {
         if (known == context) return key;
     }

@@ -114,6 +114,40 @@ TEST_CASE("process: a child that uses CUDA gets an error, as it does of CUDA") {
     run_both("process_fork_cuda", Driver::Simulated, {});
 }
 
+BODY(process_per_thread_at_exit) {
+    static Buffer* a = nullptr;
+    static Crowd* crowd = nullptr;
+    static CUcontext second = nullptr;
+    const auto use = [] {
+        OK(cuMemsetD8Async_ptsz, a->at(), 3, kBuffer, nullptr);
+        OK(cuStreamSynchronize_ptsz, nullptr);
+        crowd->press();
+    };
+    static const auto use_both = [use] {
+        use();
+        OK(cuCtxPushCurrent_v2, second);
+        use();
+        OK(cuCtxPopCurrent_v2, nullptr);
+        use();
+    };
+    std::atexit([] {
+        use_both();
+        if (a->read() != std::vector<std::uint8_t>(kBuffer, 3)) std::abort();
+    });
+    const Gpu gpu;
+    a = new Buffer(kBuffer, 1);
+    crowd = new Crowd;
+    OK(cuCtxCreate_v4, &second, nullptr, 0, gpu.device);
+    OK(cuCtxSetCurrent, gpu.context);
+    use_both();
+}
+
+TEST_CASE("process: an exit handler works on the per-thread default stream as before") {
+    // It runs when the thread_local objects of the libraries it calls are gone; what they were is
+    // overwritten.
+    run_both("process_per_thread_at_exit", Driver::Simulated, {{"MALLOC_PERTURB_", "165"}});
+}
+
 BODY(process_deinitialized) {
     const Gpu gpu;
     // Freed by destructors and exit handlers that run when the driver is gone.
