@@ -30,6 +30,11 @@ void pin_again(State& state, std::unique_lock<std::mutex>& lock) {
                 log::error("no host memory to pin: {} bytes are lost with a context", bytes);
                 continue;
             }
+            // A copy in another context may use it where it is.
+            while (on_host() && !state.residency.may_come_in(chunk)) {
+                state.changed.wait_for(lock, std::chrono::milliseconds(1));
+                settle(state, lock);
+            }
             // Freed meanwhile, it needs none.
             if (on_host()) {
                 std::memcpy(reinterpret_cast<void*>(fresh.alias),

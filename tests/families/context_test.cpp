@@ -1,5 +1,8 @@
 // Contexts: what is in one goes with it; several on a GPU share its memory; one that is made anew works.
-#include "tests/families/rig.h"
+#include <chrono>
+#include <thread>
+
+#include "tests/families/gate.h"
 
 using namespace rig;
 
@@ -221,4 +224,32 @@ BODY(contexts_copies_out) {
 
 TEST_CASE("contexts: one that goes while buffers are copied out ahead of need") {
     run_both("contexts_copies_out", Driver::Simulated, {{"SIMCUDA_D2H_GBPS", "0.02"}});
+}
+
+// What is out is pinned in the context that goes, and a copy in another one has yet to write there.
+FAMILY_TEST("contexts: one that goes while a copy in another waits for its turn") {
+    OK(cuInit, 0);
+    const CUcontext first = new_context(0);
+    const auto in_first = std::make_unique<Buffer>(kBuffer, 1);
+    const CUcontext second = new_context(0);
+    const Buffer a(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(a);
+    CUstream blocking = nullptr;
+    OK(cuStreamCreate, &blocking, CU_STREAM_DEFAULT);
+    Gate gate;
+    gate.hold_up(blocking);
+    std::thread writer([&] {
+        OK(cuCtxSetCurrent, second);
+        OK(cuMemcpyHtoD_v2, a.at(), pattern(kBuffer, 3).data(), kBuffer);
+    });
+    // The one may go only after the other, where it is in the way; to be early is all that can go wrong.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::thread destroyer([&] { OK(cuCtxDestroy_v2, first); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+    writer.join();
+    destroyer.join();
+    EXPECT(a.evicted());
+    EXPECT(a.holds(3));
 }
