@@ -217,6 +217,8 @@ install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install to PREFIX (the shim goes t
 	install -m 755 $(SIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/
 	ln -sf libcuda.so.1 $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/libcuda.so
 	install -m 644 include/lms/*.h $(DESTDIR)$(PREFIX)/include/lms/
+	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/lms \
+	  $(addprefix $(DESTDIR)$(PREFIX)/lib/lmsshim/,$(notdir $(SHIM)) $(patsubst $(BUILD)/%,%,$(POLICIES) $(SIM)))
 
 uninstall: ## remove what install put under PREFIX
 	rm -rf $(DESTDIR)$(PREFIX)/bin/lms $(DESTDIR)$(PREFIX)/lib/lmsshim $(DESTDIR)$(PREFIX)/include/lms
