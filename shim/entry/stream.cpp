@@ -17,7 +17,7 @@ CUresult create(CUstream* stream, Create&& call) {
         const CUresult status = engine::call_with_room(call);
         if (status == CUDA_SUCCESS) {
             CUcontext context = nullptr;
-            driver().cuCtxGetCurrent(&context);
+            driver().cuStreamGetCtx(*stream, &context);
             engine::stream_created(*stream, context);
         }
         return status;
@@ -65,6 +65,11 @@ CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
 
 CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
     return create(phStream, [&] { return driver().cuStreamCreateWithPriority(phStream, flags, priority); });
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags, int priority) {
+    return create(phStream,
+                  [&] { return driver().cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority); });
 }
 
 CUresult cuStreamDestroy(CUstream hStream) {

@@ -46,6 +46,12 @@ std::map<std::string, Form> forms() {
              OK(cuStreamCreateWithPriority, &stream, CU_STREAM_NON_BLOCKING, 0);
              use(stream);
          }},
+        {"cuGreenCtxStreamCreate",
+         [](CUdevice, const auto& use) {
+             CUstream stream = nullptr;
+             OK(cuGreenCtxStreamCreate, &stream, nullptr, CU_STREAM_NON_BLOCKING, 0);
+             use(stream);
+         }},
         {"cuStreamDestroy", destroyed(CU(cuStreamDestroy))},
         {"cuStreamDestroy_v2", destroyed(CU(cuStreamDestroy_v2))},
         {"cuCtxCreate",
@@ -90,8 +96,8 @@ BODY(before_pressure) {
 TEST_CASE("before pressure: what work in any stream and context was given stays until it is done") {
     std::map<std::string, std::future<Outcome>> outcomes;
     for (const char* form :
-         {"cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuStreamDestroy_v2",
-          "cuCtxCreate", "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4"}) {
+         {"cuStreamCreate", "cuStreamCreateWithPriority", "cuGreenCtxStreamCreate", "cuStreamDestroy",
+          "cuStreamDestroy_v2", "cuCtxCreate", "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4"}) {
         outcomes[form] = std::async(std::launch::async, [form] {
             return run("before_pressure", Driver::Overlay, {{"SIMCUDA_HOST_VMM", "1"}, {"FORM", form}});
         });

@@ -5,6 +5,7 @@
 
 #include "tests/families/overlay/record.h"
 #include "tests/families/rig.h"
+#include "tests/support/process.h"
 
 using namespace rig;
 
@@ -48,4 +49,75 @@ OVERLAY_TEST("room: is made for every tracked call that finds none") {
     }
     EXPECT(tracked > 40);
     EXPECT(a.holds(1));
+}
+
+namespace {
+
+// All that is left of the GPU, taken past the shim.
+class Rest {
+  public:
+    Rest() {
+        for (CUdeviceptr granule = 0; SIM(cuMemAlloc_v2)(&granule, kGranule) == CUDA_SUCCESS;)
+            granules_.push_back(granule);
+    }
+    ~Rest() {
+        for (const CUdeviceptr granule : granules_) SIM(cuMemFree_v2)(granule);
+    }
+    Rest(const Rest&) = delete;
+    Rest& operator=(const Rest&) = delete;
+
+  private:
+    std::vector<CUdeviceptr> granules_;
+};
+
+}  // namespace
+
+// Streams, contexts, code and graphs, each of which takes 128 KiB of the GPU here and keeps it.
+BODY(room_for_objects) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    CUstream stream = nullptr;
+    CUcontext context = nullptr;
+    CUmodule module = nullptr;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+    const std::string path = std::getenv("FAMILIES_KERNELS") + std::string(".fatbin");
+    const std::string image = support::read_file(path);
+    OK(cuGraphCreate, &graph, 0);
+#define IS_MADE(name, ...)                      \
+    do {                                        \
+        crowd.press();                          \
+        const Rest others;                      \
+        FAILS(CUDA_SUCCESS, name, __VA_ARGS__); \
+        OK(cuCtxSetCurrent, gpu.context);       \
+    } while (0)
+    IS_MADE(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    IS_MADE(cuStreamCreateWithPriority, &stream, CU_STREAM_NON_BLOCKING, 0);
+    IS_MADE(cuGreenCtxStreamCreate, &stream, nullptr, CU_STREAM_NON_BLOCKING, 0);
+    IS_MADE(cuCtxCreate, &context, 0, gpu.device);
+    IS_MADE(cuCtxCreate_v2, &context, 0, gpu.device);
+    IS_MADE(cuCtxCreate_v3, &context, nullptr, 0, 0, gpu.device);
+    IS_MADE(cuCtxCreate_v4, &context, nullptr, 0, gpu.device);
+    IS_MADE(cuModuleLoad, &module, path.c_str());
+    IS_MADE(cuModuleLoadData, &module, image.data());
+    IS_MADE(cuModuleLoadDataEx, &module, image.data(), 0, nullptr, nullptr);
+    IS_MADE(cuModuleLoadFatBinary, &module, image.data());
+    IS_MADE(cuGraphInstantiate, &exec, graph, nullptr, nullptr, 0);
+    IS_MADE(cuGraphInstantiate_v2, &exec, graph, nullptr, nullptr, 0);
+    IS_MADE(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    IS_MADE(cuGraphInstantiateWithParams, &exec, graph, &params);
+    IS_MADE(cuGraphInstantiateWithParams_ptsz, &exec, graph, &params);
+#undef IS_MADE
+    EXPECT(a.holds(1));
+}
+
+TEST_CASE("room: is made for streams, contexts, code and graphs, by every form") {
+    run_both("room_for_objects", Driver::Overlay,
+             {{"SIMCUDA_MEMORY", "6M"},
+              {"SIMCUDA_STREAM_BYTES", "128K"},
+              {"SIMCUDA_CONTEXT_BYTES", "128K"},
+              {"SIMCUDA_MODULE_BYTES", "128K"},
+              {"SIMCUDA_GRAPH_BYTES", "128K"}});
 }

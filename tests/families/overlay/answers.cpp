@@ -54,6 +54,12 @@ CUresult cuStreamDestroy(CUstream stream) {
     return SIM(cuStreamDestroy_v2)(stream);
 }
 
+// ---- green contexts, as the one that is current
+
+CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx, unsigned flags, int priority) {
+    return SIM(cuStreamCreateWithPriority)(stream, flags, priority);
+}
+
 // ---- arrays
 
 CUresult cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* descriptor) {
