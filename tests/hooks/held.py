@@ -46,7 +46,7 @@ class Shims:
 
 
 def run(build, program, case):
-    """How a case ends: "passed", "failed", or what else happened."""
+    """How a case ends ("passed", "failed", or what else happened), and what it says."""
     # Commas part patterns; a question mark stands for any one letter.
     command = [os.path.join(build, "tests", program), "-tc=" + case.replace(",", "?"), "-aa=1", "--no-colors=1"]
     process = subprocess.Popen(command, cwd=unhook.ROOT, env=dict(os.environ, BUILD=build), text=True,
@@ -55,16 +55,16 @@ def run(build, program, case):
         output, _ = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return f"hung for {LIMIT} s"
+        output, _ = process.communicate()
+        return f"hung for {LIMIT} s", output
     told = " ".join(output.split())
     if "test cases: 0 |" in told:
-        return "there is no such case"
+        return "there is no such case", output
     if "test cases: 1 | 1 passed" in told and process.returncode == 0:
-        return "passed"
+        return "passed", output
     if "test cases: 1 | 0 passed | 1 failed" in told:
-        return "failed"
-    return f"ended with status {process.returncode}:\n{output}"
+        return "failed", output
+    return f"ended with status {process.returncode}", output
 
 
 def read_map():
@@ -94,12 +94,12 @@ def check(table, jobs):
     shims = Shims(table)
 
     def whole(test):
-        result = run(BUILD, *test)
-        return [] if result == "passed" else [f"{' '.join(test)}: {result}"]
+        result, output = run(BUILD, *test)
+        return [] if result == "passed" else [f"{' '.join(test)}: {result}\n{output}"]
 
     def without(symbol):
         folder = shims.without(hooked[symbol])
-        result = run(folder, *held[symbol])
+        result, _ = run(folder, *held[symbol])
         shutil.rmtree(folder)
         return [] if result == "failed" else [f"{symbol} taken out, {' '.join(held[symbol])}: {result}"]
 
@@ -128,10 +128,10 @@ class Cases:
         """How long it takes with the shim whole."""
         if test not in self.known:
             start = time.monotonic()
-            result = run(BUILD, *test)
+            result, output = run(BUILD, *test)
             self.known[test] = time.monotonic() - start
             if result != "passed":
-                sys.exit(f"with the shim whole, {' '.join(test)}: {result}")
+                sys.exit(f"with the shim whole, {' '.join(test)}: {result}\n{output}")
         return self.known[test]
 
     @staticmethod
@@ -196,10 +196,10 @@ def find(row, cases, shims):
             if cases.seconds(test) > LONGEST:
                 continue
             start = time.monotonic()
-            if run(folder, *test) != "failed":
+            if run(folder, *test)[0] != "failed":
                 continue
             seconds = time.monotonic() - start
-            if seconds < best_seconds and all(run(folder, *test) == "failed" for _ in range(2)):
+            if seconds < best_seconds and all(run(folder, *test)[0] == "failed" for _ in range(2)):
                 best, best_seconds, best_rank = test, seconds, rank
         return best
     finally:
