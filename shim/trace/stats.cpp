@@ -37,7 +37,7 @@ std::atomic<pid_t> writing_process = 0;
 const std::string* target = nullptr;
 
 void report(const std::string& path, int problem) {
-    if (problem != 0) log::warn("LMS_STATS: cannot write {}: {}", path, std::strerror(problem));
+    if (problem != 0) log::warn("LMS_STATS: cannot write {}: {}", path, util::OutputFile::reason(problem));
 }
 
 void write_counters() noexcept {

@@ -61,7 +61,7 @@ void Writer::put(const std::string& objects) {
         file_.write_at(end_, kEnd);
         file_.truncate(end_ + kEnd.size());
         file_.close();
-        log::warn("LMS_TRACE: cannot write: {}; the trace ends here", std::strerror(problem));
+        log::warn("LMS_TRACE: cannot write: {}; the trace ends here", util::OutputFile::reason(problem));
         return;
     }
     end_ += size;
@@ -75,8 +75,7 @@ Writer* writer() noexcept {
         Writer* const made = new (std::nothrow) Writer;
         const int problem = made == nullptr ? ENOMEM : made->open(path);
         if (problem == 0) return made;
-        log::warn("LMS_TRACE={}: cannot write: {}; no trace", path,
-                  problem == ESPIPE ? "expected a file, found a pipe or terminal" : std::strerror(problem));
+        log::warn("LMS_TRACE={}: cannot write: {}; no trace", path, util::OutputFile::reason(problem));
         delete made;
         return nullptr;
     }();

@@ -45,7 +45,8 @@ void configure(Level level, const std::string& path) noexcept {
             if (const int problem = output->open(name.c_str(), util::OutputFile::Mode::Append)) {
                 delete std::exchange(output, nullptr);
                 file.store(nullptr, std::memory_order_release);
-                warn("LMS_LOG: cannot write {}: {}; logging to stderr", name, std::strerror(problem));
+                warn("LMS_LOG: cannot write {}: {}; logging to stderr", name,
+                     util::OutputFile::reason(problem));
             }
         } catch (...) {
             output = nullptr;  // out of memory: stderr needs none

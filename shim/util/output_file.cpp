@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "shim/util/keep_errno.h"
 #include "shim/util/write_signals.h"
 
@@ -25,6 +27,19 @@ std::string expand_path(std::string_view path) {
     return expanded;
 }
 
+const char* OutputFile::reason(int problem) noexcept {
+    switch (problem) {
+        case EWOULDBLOCK:
+            return "another process is writing it; %p in the name stands for the process";
+        case ENXIO:
+            return "a pipe that nobody reads";
+        case ESPIPE:
+            return "a pipe or terminal; expected a file";
+        default:
+            return std::strerror(problem);
+    }
+}
+
 int OutputFile::open(const char* path, Mode mode) noexcept {
     const KeepErrno keep;
     close();
@@ -35,7 +50,8 @@ int OutputFile::open(const char* path, Mode mode) noexcept {
     struct stat status;
     bool opened = fcntl(descriptor_, F_SETFL, flags) == 0 && fstat(descriptor_, &status) == 0;
     if (opened && mode == Mode::Truncate) {
-        opened = flock(descriptor_, LOCK_EX | LOCK_NB) == 0 &&
+        // Some file systems of clusters have no locks; there nobody else's claim can be seen.
+        opened = (flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
                  (!S_ISREG(status.st_mode) || ftruncate(descriptor_, 0) == 0);
     }
     if (!opened) {

@@ -27,6 +27,9 @@ class OutputFile {
     OutputFile& operator=(const OutputFile&) = delete;
     ~OutputFile() { close(); }
 
+    // What to tell the user of an errno that one of these returned.
+    static const char* reason(int problem) noexcept;
+
     // Opens or creates `path` as it stands (see expand_path). Returns 0 or an errno.
     int open(const char* path, Mode mode) noexcept;
     bool is_open() const noexcept { return descriptor_ >= 0; }

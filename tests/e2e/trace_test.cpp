@@ -68,6 +68,18 @@ TEST_CASE("trace: residency tells where the bytes are that are allocated") {
     CHECK(most_on_host >= allocated - (4 << 20));
 }
 
+TEST_CASE("trace: what cannot be written is told in one line, and the program runs") {
+    const std::pair<std::string, std::string> wrong[] = {
+        {"/no/folder/trace", "No such file or directory"},
+        {"/tmp", "Is a directory"},
+    };
+    for (const auto& [path, reason] : wrong) {
+        const Run run = run_shimmed({"vector_add", "1"}, "16M", {{"LMS_TRACE", path}});
+        CHECK(run.status == 0);
+        CHECK(run.err == "lms: LMS_TRACE=" + path + ": cannot write: " + reason + "; no trace\n");
+    }
+}
+
 TEST_CASE("trace: whole after the program was killed") {
     const std::string path = support::scratch_file("trace.json");
     const std::vector<std::string> forever = {"patterns", "--bytes", "600000", "--steps", "100000000"};

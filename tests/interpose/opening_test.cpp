@@ -50,7 +50,8 @@ PROBE(opened_by_name_with_every_flag) {
     }
 }
 
-// Taichi opens this name from a library that was itself opened with RTLD_DEEPBIND, so that its dlsym is glibc's.
+// Taichi opens this name from a library that was itself opened with RTLD_DEEPBIND, so that its dlsym is
+// glibc's.
 PROBE(opened_without_its_version) {
     using Dlsym = void* (*)(void*, const char*);
     const auto glibc_dlsym = reinterpret_cast<Dlsym>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34"));

@@ -3,8 +3,12 @@
 #include <doctest/doctest.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <set>
@@ -14,6 +18,7 @@
 
 #include "shim/util/output_file.h"
 #include "tests/support/scratch.h"
+#include "tests/unit/in_child.h"
 
 namespace {
 
@@ -214,4 +219,24 @@ TEST_CASE("output file: truncating claims the file") {
     first.close();
     CHECK(second.open(scratch.path("file").c_str(), OutputFile::Mode::Truncate) == 0);
     CHECK(scratch.get("file") == "");
+}
+
+TEST_CASE("output file: a file system without locks will do") {
+    using lms::util::OutputFile;
+    const Scratch scratch;
+    CHECK(in_child([&] {
+              sock_filter no_locks[] = {
+                  BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+              };
+              const sock_fprog program = {std::size(no_locks), no_locks};
+              prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+              if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(1);
+              OutputFile output;
+              if (output.open(scratch.path("file").c_str(), OutputFile::Mode::Truncate) != 0) _exit(2);
+              if (output.append("text") != 0) _exit(3);
+          }) == 0);
+    CHECK(scratch.get("file") == "text");
 }
