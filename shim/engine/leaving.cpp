@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "shim/core/chunking.h"
 #include "shim/engine/moves.h"
 #include "shim/engine/notices.h"
 #include "shim/engine/observe.h"
@@ -61,7 +62,19 @@ std::uint64_t leaving_bytes(const State& state) {
 }
 
 void cancel_evictions(State& state) {
-    for (const Leaving& each : state.leaving) state.residency.cancel_out(each.chunk);
+    for (const Leaving& each : state.leaving) {
+        if (state.residency.cancel_out(each.chunk)) state.disturbed = state.evictions;
+    }
+}
+
+std::uint64_t ahead_bytes(const State& state) {
+    // While one chunk is remapped and filled, the next is copied.
+    constexpr std::uint64_t kChunks = 2;
+    // So many must have been let be.
+    constexpr std::uint64_t kUndisturbed = 32;
+    if (state.settings.safety == Safety::Strict) return 0;
+    if (state.disturbed > 0 && state.evictions < state.disturbed + kUndisturbed) return 0;
+    return kChunks * core::largest_chunk(state.budget_bytes, state.granularity);
 }
 
 void sweep_leaving(State& state) {

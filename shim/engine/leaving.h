@@ -23,6 +23,9 @@ Finish finish_out(State& state, std::uint64_t bytes, std::unique_lock<std::mutex
 // Bytes of the chunks that leave: whose copy has begun and that no launch has claimed back.
 std::uint64_t leaving_bytes(const State& state);
 
+// How much is to be copied out before it is needed: nothing where the next launches would only end it.
+std::uint64_t ahead_bytes(const State& state);
+
 // Stops the evictions that can still be stopped: work that may reach any chunk is about to be submitted.
 void cancel_evictions(State& state);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "shim/core/chunking.h"
 #include "shim/engine/budget.h"
 #include "shim/engine/leaving.h"
 #include "shim/engine/notices.h"
@@ -32,13 +31,6 @@ std::uint64_t bytes_of(std::span<const Need> needs, const Residency& residency) 
         if (!gone(need, residency)) sum += residency.chunk(need.chunk).bytes;
     }
     return sum;
-}
-
-// How much is copied out before it is needed: while one chunk is remapped and filled, the next is copied.
-// Where every launch ends all evictions, copies ahead of need would be for nothing.
-std::uint64_t ahead_bytes(const State& state) {
-    if (state.settings.safety == Safety::Strict) return 0;
-    return 2 * core::largest_chunk(state.budget_bytes, state.granularity);
 }
 
 // Holds nothing any more.

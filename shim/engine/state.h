@@ -93,6 +93,7 @@ struct State {
     std::vector<Backing> backing;        // by ChunkId
     std::deque<Leaving> leaving;         // in the order of their copies
     std::uint64_t evictions = 0;         // ever begun
+    std::uint64_t disturbed = 0;         // the latest one when opaque work last ended some
     std::vector<core::ChunkId> filling;  // Filling now, oldest first
     std::uint32_t remapping = 0;         // chunks being remapped by the mover
     std::vector<core::Use> opaque_uses;  // submitted work that may reach any chunk

@@ -81,6 +81,29 @@ TEST_CASE("copies ahead of need end before a GPU is given access to all there is
     }
 }
 
+TEST_CASE("beside opaque work, which ends all evictions, hardly anything is copied ahead of need") {
+    for (const Safety safety : {Safety::Args, Safety::Opaque}) {
+        Scene scene(options_of(safety));
+        for (int i = 0; i < 16; ++i) scene.make(8);
+        const std::uint64_t before = scene.rig.gpu().calls(Call::Copy);
+        constexpr int kRounds = 6;
+        for (int round = 0; round < kRounds; ++round) {
+            for (std::size_t i = 0; i < 16; ++i) {
+                REQUIRE(scene.need(i, scene.stream) == CUDA_SUCCESS);
+                REQUIRE(scene.rig.submit({scene.stream, {}, {}, true, [](Memory&) { return true; }}) ==
+                        CUDA_SUCCESS);
+                scene.rig.drain();
+            }
+        }
+        // Every launch brings a buffer of 4 chunks in, for which as many go out.
+        const std::uint64_t needed = std::uint64_t{kRounds} * 16 * 4 * 2;
+        const std::uint64_t copies = scene.rig.gpu().calls(Call::Copy) - before;
+        CHECK(copies >= needed - 32);
+        CHECK(copies <= needed + needed / 8);
+        scene.check();
+    }
+}
+
 TEST_CASE("host memory that copies out hold for a moment is there for a new buffer") {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         CAPTURE(seed);
