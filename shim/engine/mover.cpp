@@ -353,7 +353,7 @@ std::uint64_t Mover::relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& 
     settle(state_, lock);
     reap(state_, lock);
     std::uint64_t given = state_.device_blocks.trim(bytes, lock);
-    const auto deadline = Clock::now() + kBound;
+    auto deadline = Clock::now() + kBound;
     while (given < bytes && Clock::now() < deadline) {
         settle(state_, lock);
         if (opaque_busy(state_)) {
@@ -362,6 +362,7 @@ std::uint64_t Mover::relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& 
         }
         const Step made = make_room(bytes - given, state_.budget_bytes, lock);
         if (made == Step::Impossible || made == Step::StandsStill) break;
+        if (made == Step::Moved) deadline = Clock::now() + kBound;
         given += state_.device_blocks.trim(bytes - given, lock);
     }
     refresh_budget(state_, lock);

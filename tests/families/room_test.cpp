@@ -30,6 +30,10 @@ void want_room(const char* name) {
     found(name);
 }
 
+CUresult ask(const char* name) {
+    return reinterpret_cast<Call>(function(name))(overlay::kAsked, 0, 0, 0, 0, 0, 0, 0);
+}
+
 }  // namespace
 
 OVERLAY_TEST("room: is made for every tracked call that finds none") {
@@ -42,13 +46,30 @@ OVERLAY_TEST("room: is made for every tracked call that finds none") {
         crowd.press();
         want_room(row.symbol);
         EXPECT(overlay::free_bytes() < overlay::kWanted);
-        const auto call = reinterpret_cast<Call>(function(row.symbol));
-        const CUresult result = call(overlay::kAsked, 0, 0, 0, 0, 0, 0, 0);
+        const CUresult result = ask(row.symbol);
         if (result != CUDA_SUCCESS) failed(__FILE__, __LINE__, row.symbol + (" -> " + error_text(result)));
         ++tracked;
     }
     EXPECT(tracked > 40);
     EXPECT(a.holds(1));
+}
+
+// Of a GPU that copies out 0.6 MB a second.
+BODY(room_slowly) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1), b(kBuffer, 2), c(kBuffer, 3);
+    want_room("cuFuncLoad");
+    EXPECT(overlay::free_bytes() < overlay::kWanted);
+    EXPECT(ask("cuFuncLoad") == CUDA_SUCCESS);
+    EXPECT(a.holds(1));
+    EXPECT(b.holds(2));
+    EXPECT(c.holds(3));
+}
+
+TEST_CASE("room: is waited for as long as it grows") {
+    const Environment slow = {
+        {"SIMCUDA_HOST_VMM", "0"}, {"SIMCUDA_MEMORY", "2M"}, {"SIMCUDA_D2H_GBPS", "0.0006"}};
+    CHECK(run("room_slowly", Driver::Overlay, slow).failures == "");
 }
 
 namespace {
