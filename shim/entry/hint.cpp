@@ -3,6 +3,7 @@
 // rest is accepted and changes nothing. No hint fails for want of room.
 #include "shim/device/driver_table.h"
 #include "shim/entry/batch.h"
+#include "shim/entry/refusal.h"
 #include "shim/entry/transfer.h"
 
 namespace lms::entry {
@@ -40,6 +41,7 @@ CUresult prefetch(const Range& range, bool to_device, CUstream stream, Real&& re
     return guarded([&]() -> CUresult {
         if (!is_managed(range.address)) return engine::call_with_room(real);
         if (!in_one_buffer(range)) return CUDA_ERROR_INVALID_VALUE;
+        if (const CUresult error = refusal(); error != CUDA_SUCCESS) return error;
         return to_device ? bring_in(range, stream) : CUDA_SUCCESS;
     });
 }

@@ -7,6 +7,7 @@
 #include "shim/engine/pools.h"
 #include "shim/engine/sessions.h"
 #include "shim/entry/guard.h"
+#include "shim/entry/refusal.h"
 
 namespace lms::entry {
 namespace {
@@ -121,6 +122,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
     return entry::guarded([&]() -> CUresult {
         const auto buffer = entry::find(dptr);
         if (!buffer) return driver().cuMemGetAddressRange_v2(pbase, psize, dptr);
+        if (const CUresult error = entry::refusal(); error != CUDA_SUCCESS) return error;
         if (pbase) *pbase = buffer->address;
         if (psize) *psize = buffer->bytes;
         return CUDA_SUCCESS;
