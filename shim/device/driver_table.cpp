@@ -265,6 +265,11 @@ void* driver_handle() {
     return found != nullptr ? found->handle : nullptr;
 }
 
+const char* error_name(CUresult status) {
+    const char* name = nullptr;
+    return driver().cuGetErrorName(status, &name) == CUDA_SUCCESS && name ? name : "an unknown error";
+}
+
 const char* driver_path() {
     load_driver();
     const Library* found = library.load();

@@ -82,6 +82,9 @@ void* driver_address(Entry entry);
 // Handle of the loaded driver for dlsym, or nullptr where there is none. Never closed.
 void* driver_handle();
 
+// The name of a status: "CUDA_ERROR_NOT_SUPPORTED". Static.
+const char* error_name(CUresult status);
+
 // Path of the loaded driver as it was found (LMS_DRIVER's as given), empty where there is none.
 const char* driver_path();
 

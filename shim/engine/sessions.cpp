@@ -52,9 +52,8 @@ Session* open(CUdevice device, CUcontext context) {
     if (!session) {
         static std::atomic<bool> said;
         if (log::once(said)) {
-            log::warn(
-                "GPU {} stays as large as it is: its driver refused virtual memory management (error {})",
-                device, static_cast<int>(error));
+            log::warn("GPU {} stays as large as it is: its driver refused virtual memory management ({})",
+                      device, device::error_name(error));
         }
     }
     return session.release();

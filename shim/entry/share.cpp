@@ -16,9 +16,9 @@ using engine::Range;
 CUresult refuse(std::atomic<bool>& said, std::string_view what, CUresult status) {
     if (log::once(said)) {
         log::warn(
-            "{} is not possible for managed memory (error {}); a buffer that others use must be smaller than "
+            "{} is not possible for managed memory ({}); a buffer that others use must be smaller than "
             "LMS_THRESHOLD, which can be raised above its size",
-            what, static_cast<int>(status));
+            what, device::error_name(status));
     }
     return status;
 }

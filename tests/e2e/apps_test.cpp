@@ -199,6 +199,15 @@ TEST_CASE("apps: a GPU of which nothing is left is told of, and the program runs
     CHECK(says_once(run, "lms: GPU 0: LMS_RESERVE, LMS_LIMIT and what others hold leave nothing of its 16M"));
 }
 
+TEST_CASE("apps: a GPU that the shim cannot make larger is told of, and the program runs as without it") {
+    const Run run =
+        run_shimmed({"vector_add", "1"}, "16M", {{"SIMCUDA_FAIL", "cuMemGetAllocationGranularity:1"}});
+    CHECK(run.status == 0);
+    CHECK(run.err ==
+          "lms: GPU 0 stays as large as it is: its driver refused virtual memory management "
+          "(CUDA_ERROR_OUT_OF_MEMORY)\n");
+}
+
 TEST_CASE("apps: the first eviction is announced in one line") {
     const Run run = run_shimmed({"vector_add", "16"}, "4M");
     CHECK(says_once(run, "lms: GPU memory is full"));
