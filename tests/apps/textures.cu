@@ -109,6 +109,14 @@ void planes(int width, int height) {
     plane.res.pitch2D.width = width;
     plane.res.pitch2D.height = height;
     plane.res.pitch2D.pitchInBytes = pitch;
+    cudaResourceDesc integers = plane;
+    integers.res.pitch2D.desc = cudaCreateChannelDesc<unsigned char>();
+    cudaTextureDesc filtering = {};
+    filtering.filterMode = cudaFilterModeLinear;
+    cudaTextureObject_t refused = 0;
+    if (cudaCreateTextureObject(&refused, &integers, &filtering, nullptr) != cudaErrorInvalidFilterSetting)
+        FAIL("integers were to be filtered");
+    (void)cudaGetLastError();
     for (const cudaResourceDesc& resource : {of_array(array), plane}) {
         cudaTextureDesc sampling = {};
         sampling.addressMode[0] = sampling.addressMode[1] = cudaAddressModeClamp;

@@ -190,8 +190,9 @@ void set_sampling(exec::Texture& texture, const CUDA_TEXTURE_DESC& sampling, boo
     }
     require(sampling.filterMode == CU_TR_FILTER_MODE_POINT || sampling.filterMode == CU_TR_FILTER_MODE_LINEAR,
             CUDA_ERROR_INVALID_VALUE);
-    texture.filters = sampling.filterMode == CU_TR_FILTER_MODE_LINEAR;
     // What is read as an integer cannot be filtered.
+    texture.filters = sampling.filterMode == CU_TR_FILTER_MODE_LINEAR &&
+                      !(small_integer && (sampling.flags & CU_TRSF_READ_AS_INTEGER) != 0);
     require(!texture.filters || texture.normalized_reads || texels.kind == ChannelKind::Float,
             CUDA_ERROR_INVALID_VALUE);
     texture.normalized_coordinates = (sampling.flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;

@@ -91,6 +91,21 @@ CUDA_TEXTURE_DESC to_driver(const cudaTextureDesc* sampling) {
     return out;
 }
 
+// The driver takes points of what is read as integers, whatever the filter; the runtime refuses.
+void require_filterable(const Driver& cu, const CUDA_RESOURCE_DESC& resource,
+                        const CUDA_TEXTURE_DESC& sampling) {
+    if (sampling.filterMode != CU_TR_FILTER_MODE_LINEAR || (sampling.flags & CU_TRSF_READ_AS_INTEGER) == 0)
+        return;
+    CUarray_format format = CU_AD_FORMAT_FLOAT;
+    if (resource.resType == CU_RESOURCE_TYPE_PITCH2D) format = resource.res.pitch2D.format;
+    if (resource.resType == CU_RESOURCE_TYPE_ARRAY) {
+        CUDA_ARRAY3D_DESCRIPTOR array{};
+        require(cu.cuArray3DGetDescriptor_v2(&array, resource.res.array.hArray));
+        format = array.Format;
+    }
+    require(format == CU_AD_FORMAT_FLOAT || format == CU_AD_FORMAT_HALF, cudaErrorInvalidFilterSetting);
+}
+
 cudaTextureDesc to_runtime(const CUDA_TEXTURE_DESC& sampling) {
     cudaTextureDesc out{};
     std::transform(std::begin(sampling.addressMode), std::end(sampling.addressMode), out.addressMode,
@@ -152,6 +167,7 @@ cudaError_t cudaCreateTextureObject(cudaTextureObject_t* object, const cudaResou
     return run([&](const Driver& cu) {
         const CUDA_RESOURCE_DESC in_driver = to_driver(resource);
         const CUDA_TEXTURE_DESC sampled = to_driver(sampling);
+        require_filterable(cu, in_driver, sampled);
         CUDA_RESOURCE_VIEW_DESC viewed{};
         if (view != nullptr) viewed = view_as<CUDA_RESOURCE_VIEW_DESC>(*view);
         return cu.cuTexObjectCreate(object, &in_driver, &sampled, view != nullptr ? &viewed : nullptr);
