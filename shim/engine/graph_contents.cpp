@@ -1,6 +1,7 @@
 #include "shim/engine/graph_contents.h"
 
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "shim/device/driver_table.h"
@@ -28,6 +29,15 @@ GraphContents unreadable() {
     GraphContents contents;
     contents.kernels.opaque = true;
     return contents;
+}
+
+std::optional<std::vector<CUgraphNode>> nodes_of(CUgraph graph) {
+    std::size_t count = 0;
+    if (driver().cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) return std::nullopt;
+    std::vector<CUgraphNode> nodes(count);
+    if (driver().cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return std::nullopt;
+    nodes.resize(count);
+    return nodes;
 }
 
 // Kernels on the GPU may give it any parameters.
@@ -103,13 +113,10 @@ void append(Values& into, const Values& from) {
 GraphContents contents_of(CUgraph graph) {
     // Nothing managed can be named yet, but memory that will hold pointers to what is.
     if (sessions().empty()) return unreadable();
-    std::size_t count = 0;
-    if (driver().cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) return unreadable();
-    std::vector<CUgraphNode> nodes(count);
-    if (driver().cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return unreadable();
-    nodes.resize(count);
+    const auto nodes = nodes_of(graph);
+    if (!nodes) return unreadable();
     GraphContents contents;
-    for (const CUgraphNode node : nodes) merge(contents, contents_of_node(node));
+    for (const CUgraphNode node : *nodes) merge(contents, contents_of_node(node));
     return contents;
 }
 
@@ -178,6 +185,26 @@ void merge(GraphContents& into, const GraphContents& from) {
 void note_bodies(CUgraphNode node, std::span<const CUgraph> graphs) {
     const std::lock_guard lock(bodies().mutex);
     bodies().of[node].assign(graphs.begin(), graphs.end());
+}
+
+void forget_bodies(CUgraph graph) {
+    {
+        const std::lock_guard lock(bodies().mutex);
+        if (bodies().of.empty()) return;
+    }
+    const auto nodes = nodes_of(graph);
+    if (!nodes) return;
+    std::vector<CUgraph> gone;
+    {
+        const std::lock_guard lock(bodies().mutex);
+        for (const CUgraphNode node : *nodes) {
+            const auto it = bodies().of.find(node);
+            if (it == bodies().of.end()) continue;
+            gone.insert(gone.end(), it->second.begin(), it->second.end());
+            bodies().of.erase(it);
+        }
+    }
+    for (const CUgraph body : gone) forget_bodies(body);
 }
 
 }  // namespace lms::engine

@@ -39,5 +39,7 @@ void merge(GraphContents& into, const GraphContents& from);
 // A conditional node was created with these bodies, which the driver does not tell of again. It keeps them
 // for as long as the node lives; the graph they are in can be neither cloned nor made a child.
 void note_bodies(CUgraphNode node, std::span<const CUgraph> bodies);
+// The graph is about to be destroyed, its conditional nodes and their bodies with it.
+void forget_bodies(CUgraph graph);
 
 }  // namespace lms::engine

@@ -1,4 +1,4 @@
-// Executable graphs: made, updated as a whole, launched, destroyed.
+// Executable graphs: made, updated as a whole, launched, destroyed; graphs destroyed.
 #include "shim/device/driver_table.h"
 #include "shim/engine/graphs.h"
 #include "shim/entry/guard.h"
@@ -103,6 +103,13 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
     return entry::launch(hGraphExec, hStream, true,
                          [&] { return driver().cuGraphLaunch_ptsz(hGraphExec, hStream); });
+}
+
+CUresult cuGraphDestroy(CUgraph hGraph) {
+    return entry::guarded([&] {
+        engine::forget_bodies(hGraph);
+        return driver().cuGraphDestroy(hGraph);
+    });
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {

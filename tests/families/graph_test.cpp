@@ -6,7 +6,9 @@
 #include <cstring>
 #include <thread>
 
+#include <malloc.h>
 #include "tests/families/gate.h"
+
 #include "tests/families/graph_rig.h"
 
 using namespace rig;
@@ -246,6 +248,46 @@ FAMILY_TEST("graphs: the bodies of conditional nodes are brought in and kept lik
     EXPECT(a.resident());
     EXPECT(b.read() == plus(pattern(kBuffer, 1), 1));
     EXPECT(c.read() == plus(pattern(kBuffer, 1), 1));
+}
+
+namespace {
+
+// Bytes allocated more after graphs have come and gone, each with a conditional node in a conditional node.
+constexpr std::size_t kGraphs = 400;
+template <typename Add, typename Destroy>
+std::size_t growth(CUcontext context, Add add, Destroy destroy) {
+    const std::size_t before = mallinfo2().uordblks;
+    std::vector<CUgraph> graphs(kGraphs);
+    for (CUgraph& graph : graphs) {
+        graph = new_graph();
+        CUgraph in = graph;
+        for (int depth = 0; depth < 2; ++depth) {
+            CUgraphNodeParams branch{};
+            branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+            branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
+            branch.conditional.size = 1;
+            branch.conditional.ctx = context;
+            OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, in, context, 1, 0);
+            CUgraphNode node = nullptr;
+            EXPECT(add(&node, in, nullptr, nullptr, 0, &branch) == CUDA_SUCCESS);
+            in = branch.conditional.phGraph_out[0];
+        }
+    }
+    for (const CUgraph graph : graphs) EXPECT(destroy(graph) == CUDA_SUCCESS);
+    const std::size_t own = graphs.capacity() * sizeof graphs[0];
+    const std::size_t after = mallinfo2().uordblks - own;
+    return after > before ? after - before : 0;
+}
+
+}  // namespace
+
+// Their bodies are told once; what is kept of that goes with the graph.
+FAMILY_TEST("graphs: what is known of conditional nodes goes with their graph") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    // What the driver itself keeps.
+    growth(gpu.context, SIM(cuGraphAddNode_v2), SIM(cuGraphDestroy));
+    EXPECT(growth(gpu.context, CU(cuGraphAddNode_v2), CU(cuGraphDestroy)) < 2 * kGraphs * 2 * sizeof(void*));
 }
 
 FAMILY_TEST("graphs: executable nodes changed to buffers that are out, again and again") {
