@@ -33,13 +33,6 @@ std::uint64_t bytes_of(std::span<const Need> needs, const Residency& residency) 
     return sum;
 }
 
-// Holds nothing any more.
-void drop(State& state, Hold& hold) {
-    let_go(state, hold);
-    hold.pinned.clear();
-    hold.in_place.clear();
-}
-
 }  // namespace
 
 // A place in the queue of movers; constructed, it is this thread's turn.
@@ -73,6 +66,12 @@ void let_go(State& state, const Hold& hold) {
     for (const ChunkId id : hold.pinned) state.residency.unpin(id);
     for (const ChunkId id : hold.in_place) state.residency.unpin_in_place(id);
     state.changed.notify_all();
+}
+
+void drop(State& state, Hold& hold) {
+    let_go(state, hold);
+    hold.pinned.clear();
+    hold.in_place.clear();
 }
 
 // Pins what is on the device, or may stay where it is; true when that is all.
@@ -346,6 +345,17 @@ void Mover::while_still(std::unique_lock<std::mutex>& lock, const std::function<
         }
     }
     action();
+}
+
+void Mover::hold_anywhere(std::span<const Need> needs, Hold& hold, std::unique_lock<std::mutex>& lock) {
+    std::vector<Need> anywhere(needs.begin(), needs.end());
+    for (Need& need : anywhere) need.may_stay = true;
+    for (std::vector<Need> missing; !hold_present(anywhere, hold, missing); missing.clear()) {
+        drop(state_, hold);
+        settle(state_, lock);
+        wait_for_change(lock);
+    }
+    if (!hold.in_place.empty()) trace::add(trace::counters().in_place_launches);
 }
 
 std::uint64_t Mover::relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {

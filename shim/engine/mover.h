@@ -38,6 +38,10 @@ class Mover {
     // passed over.
     CUresult bring_in(std::span<const Need> needs, Hold& hold, std::unique_lock<std::mutex>& lock);
 
+    // Holds `needs` wherever they are: on the device or, where kernels reach host memory, in place. Waits for
+    // moves that are under way.
+    void hold_anywhere(std::span<const Need> needs, Hold& hold, std::unique_lock<std::mutex>& lock);
+
     // Gives device memory back to the driver, evicting if need be; the bytes given back.
     std::uint64_t relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
 
@@ -78,5 +82,7 @@ class Mover {
 
 // Unpins what `hold` holds. Needs the session's lock.
 void let_go(State& state, const Hold& hold);
+// The same, and `hold` holds nothing any more.
+void drop(State& state, Hold& hold);
 
 }  // namespace lms::engine

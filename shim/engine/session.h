@@ -111,7 +111,10 @@ class Session {
     // Between the two, while the work waits for others to move something: it is not about to be submitted,
     // and about to be again, which is answered like acquire().
     void suspend(const Hold& hold);
-    CUresult resume(const Work& work, const Hold& hold);
+    CUresult resume(const Work& work, Hold& hold);
+    // While suspended: lets go of what the work holds, where it can be used in host memory as well; resume()
+    // holds it again wherever it is then.
+    void give_up(Hold& hold);
 
     // Brings `needs` in, waits until they are filled, and keeps them on the device until unkeep().
     CUresult keep(std::span<const Need> needs, Kept& kept);

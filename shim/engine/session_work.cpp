@@ -107,8 +107,15 @@ void Session::suspend(const Hold& hold) {
     state_->changed.notify_all();
 }
 
-CUresult Session::resume(const Work& work, const Hold& hold) {
+void Session::give_up(Hold& hold) {
+    if (!port_->maps_host_memory()) return;
+    const std::lock_guard lock(state_->mutex);
+    drop(*state_, hold);
+}
+
+CUresult Session::resume(const Work& work, Hold& hold) {
     std::unique_lock lock(state_->mutex);
+    if (hold.pinned.empty() && hold.in_place.empty()) mover_->hold_anywhere(work.needs, hold, lock);
     ++state_->holders;
     return announce(work, hold, lock);
 }

@@ -40,7 +40,7 @@ void Admission::suspend() {
 }
 
 void Admission::resume() {
-    for (const Held& held : held_) {
+    for (Held& held : held_) {
         const CUresult status = held.session->resume(held.work, held.hold);
         if (status != CUDA_SUCCESS) status_ = status;
     }
@@ -54,6 +54,10 @@ std::vector<HostCopy> Admission::host_copies() const {
     std::sort(copies.begin(), copies.end(),
               [](const HostCopy& a, const HostCopy& b) { return a.address < b.address; });
     return copies;
+}
+
+void Admission::give_up() {
+    for (Held& held : held_) held.session->give_up(held.hold);
 }
 
 std::uint64_t relieve(std::uint64_t bytes) {

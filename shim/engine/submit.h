@@ -69,6 +69,8 @@ class Admission {
     // itself. After resume() look at status() again.
     void suspend();
     void resume();
+    // While suspended: what it holds may move too, where it can be used in host memory.
+    void give_up();
 
     // What it holds where its address does not lead, by ascending address.
     std::vector<HostCopy> host_copies() const;
@@ -109,17 +111,28 @@ CUresult call_with_room(Call&& call, Admissions&& admissions = {}) {
     CUresult status = call();
     // The driver does not say how much it wants: twice as much each time, until there is no more to be had.
     std::uint64_t wanted = 64ull << 20;
-    for (bool more = true; status == CUDA_ERROR_OUT_OF_MEMORY && more; wanted *= 2) {
+    // At last what the work itself names makes room, and is used where it goes.
+    bool own = false, last = false;
+    while (status == CUDA_ERROR_OUT_OF_MEMORY && !last) {
         for (Admission& admission : admissions) admission.suspend();
+        if (own) {
+            for (Admission& admission : admissions) admission.give_up();
+        }
         const std::uint64_t given = relieve(wanted);
         for (Admission& admission : admissions) admission.resume();
         for (const Admission& admission : admissions) {
             if (admission.status() != CUDA_SUCCESS) return admission.status();
         }
-        more = given >= wanted;
-        if (given == 0) break;
-        status = call();
-        if (status == CUDA_SUCCESS) room_taken();
+        if (given > 0) {
+            status = call();
+            if (status == CUDA_SUCCESS) room_taken();
+        }
+        if (given >= wanted) {
+            wanted *= 2;
+        } else {
+            last = own || std::empty(admissions);
+            own = true;
+        }
     }
     return status;
 }

@@ -1,7 +1,9 @@
-// Calls that only take memory of the GPU: where there is none left, room is made and they are tried again.
+// Calls that take memory of the GPU for the driver: where there is none left, room is made and they are tried
+// again.
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "tests/families/overlay/record.h"
 #include "tests/families/rig.h"
@@ -33,6 +35,9 @@ void want_room(const char* name) {
 CUresult ask(const char* name) {
     return reinterpret_cast<Call>(function(name))(overlay::kAsked, 0, 0, 0, 0, 0, 0, 0);
 }
+
+constexpr std::size_t kLarge = 8 * kMiB;  // twice the GPU
+constexpr auto kLargeWords = static_cast<unsigned>(kLarge / 4);
 
 }  // namespace
 
@@ -144,4 +149,28 @@ TEST_CASE("room: is made for streams, contexts, code and graphs, by every form")
               {"SIMCUDA_CONTEXT_BYTES", "128K"},
               {"SIMCUDA_MODULE_BYTES", "128K"},
               {"SIMCUDA_GRAPH_BYTES", "128K"}});
+}
+
+// The module is loaded at its first launch, and all of the GPU is then held for the very launch.
+BODY(room_for_a_module) {
+    const Gpu gpu;
+    const Buffer all(kLarge, 1);
+    for (std::uint32_t i = 1; i <= 2; ++i) {
+        EXPECT(launch("add", kLargeWords, nullptr, all.at(), all.at(), 1u, kLargeWords) == CUDA_SUCCESS);
+        const std::vector<std::uint8_t> before = pattern(kLarge, 1), after = all.read();
+        std::size_t wrong = 0;
+        for (std::size_t at = 0; at < kLarge; at += 4) {
+            std::uint32_t was = 0, is = 0;
+            std::memcpy(&was, &before[at], 4);
+            std::memcpy(&is, &after[at], 4);
+            wrong += is != was + i;
+        }
+        EXPECT(wrong == 0);
+    }
+}
+
+TEST_CASE("room: a launch whose own buffers fill the GPU makes room for its module, and uses them in place") {
+    const Outcome outcome = run("room_for_a_module", Driver::Simulated,
+                                {{"SIMCUDA_HOST_VMM", "1"}, {"SIMCUDA_MODULE_BYTES", "1M"}});
+    CHECK(outcome.failures == "");
 }
