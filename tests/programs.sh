@@ -15,6 +15,7 @@ build=$root/${BUILD:-build}
 recipes=$root/tests/programs
 export recipes label
 cuda=${CUDA_HOME:-/usr/local/cuda}
+export CUDA_HOME="$cuda"
 
 for variable in $(env | sed -n 's/^\(LMS_[A-Za-z_]*\|SIMCUDA_[A-Za-z_]*\|LD_PRELOAD\|LD_LIBRARY_PATH\)=.*/\1/p'); do
     unset "$variable"
