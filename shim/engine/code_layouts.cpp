@@ -33,9 +33,9 @@ Registry& registry() {
     return instance;
 }
 
-Code code_in(const void* image, std::optional<std::uint64_t> bytes) {
+Code code_in(const void* image, std::optional<std::uint64_t> bytes, std::span<const unsigned> gpus) {
     Code code;
-    code.cubins = find_cubins(image, bytes);
+    code.cubins = find_cubins(image, bytes, gpus);
     if (code.cubins.empty()) code.ptx = find_ptx(image, bytes);
     return code;
 }
@@ -101,15 +101,15 @@ CodeLayouts layouts_in_ptx(std::string_view text) {
     return layouts;
 }
 
-void keep_code(const void* handle, const void* image) {
-    if (image) keep(handle, code_in(image, std::nullopt));
+void keep_code(const void* handle, const void* image, std::span<const unsigned> gpus) {
+    if (image) keep(handle, code_in(image, std::nullopt, gpus));
 }
 
-void keep_code_from(const void* handle, const char* path) {
+void keep_code_from(const void* handle, const char* path, std::span<const unsigned> gpus) {
     if (!path) return;
     std::ifstream file(path, std::ios::binary);
     const std::string image{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    keep(handle, code_in(image.data(), image.size()));
+    keep(handle, code_in(image.data(), image.size(), gpus));
 }
 
 void drop_code(const void* handle) {

@@ -20,10 +20,11 @@ CodeLayouts layouts_in_ptx(std::string_view text);
 // Thread-safe, for the process.
 
 // The driver has loaded `image`, which may be gone after this call, as the module or library `handle`. Copies
-// its native code or else its PTX; no look is taken before a kernel of it is asked about.
-void keep_code(const void* handle, const void* image);
+// its native code (what `gpus` can run of it, see find_cubins) or else its PTX; no look is taken before a
+// kernel of it is asked about.
+void keep_code(const void* handle, const void* image, std::span<const unsigned> gpus = {});
 // The same from a file.
-void keep_code_from(const void* handle, const char* path);
+void keep_code_from(const void* handle, const char* path, std::span<const unsigned> gpus = {});
 // It is about to be unloaded.
 void drop_code(const void* handle);
 

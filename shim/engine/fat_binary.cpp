@@ -149,12 +149,19 @@ std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t>
     return found;
 }
 
-std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes) {
+std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes,
+                                    std::span<const unsigned> gpus) {
     std::vector<PackedCode> found;
+    const auto runs = [&](std::uint32_t arch) {
+        return gpus.empty() || std::any_of(gpus.begin(), gpus.end(), [&](unsigned gpu) {
+                   return gpu / 10 == arch / 10 && gpu >= arch;
+               });
+    };
     const char* at = static_cast<const char*>(image);
     const Form form = each_fat_binary(at, bytes, [&](const char* fat_binary) {
         each_entry(fat_binary, [&](std::uint16_t kind, const char* head) {
-            if (kind == entry::kKindNative) found.push_back(payload_of(head));
+            if (kind == entry::kKindNative && runs(read<std::uint32_t>(head + entry::kArch)))
+                found.push_back(payload_of(head));
         });
     });
     if (form == Form::Native) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,11 @@ struct PackedCode {
 // it is as long as they say.
 std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t> bytes = std::nullopt);
 
-// Copies all native code out of `image`, for all GPUs; otherwise as find_ptx.
-std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes = std::nullopt);
+// Copies native code out of `image`; otherwise as find_ptx. Of a fat binary, what one of `gpus` can run, each
+// its compute capability (86 is 8.6): code for its own major version, and no later minor one. With none
+// given, all.
+std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes = std::nullopt,
+                                    std::span<const unsigned> gpus = {});
 
 // Nothing where it does not unpack to what its header said.
 std::optional<std::string> unpack(const PackedCode& code);

@@ -81,7 +81,30 @@ Layout look(CUfunction function) {
     return layout;
 }
 
+std::vector<unsigned> ask_capabilities() {
+    const device::Driver& driver = device::driver();
+    int count = 0;
+    if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return {};
+    std::vector<unsigned> gpus;
+    for (int device = 0; device < count; ++device) {
+        int major = 0;
+        int minor = 0;
+        if (driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) !=
+                CUDA_SUCCESS ||
+            driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) !=
+                CUDA_SUCCESS)
+            return {};
+        gpus.push_back(static_cast<unsigned>(major * 10 + minor));
+    }
+    return gpus;
+}
+
 }  // namespace
+
+std::span<const unsigned> capabilities_of_gpus() {
+    static const std::vector<unsigned>& capabilities = *new std::vector<unsigned>(ask_capabilities());
+    return capabilities;
+}
 
 bool driver_tells_layouts() {
     return device::driver_has(device::Entry::cuFuncGetParamInfo) &&

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct Layout {
 
 // Whether the driver tells layouts (from CUDA 12.4 on); else code and names go to engine/code_layouts.h.
 bool driver_tells_layouts();
+
+// The compute capability of each GPU of the process (86 is 8.6); none where the driver does not tell them
+// all. It has been initialised.
+std::span<const unsigned> capabilities_of_gpus();
 
 // The kernel's name as in its code; empty where nobody tells.
 std::string name_of(CUfunction function);

@@ -36,12 +36,12 @@ CUresult load(Handle* handle, Call&& call, Note&& note) {
 
 void note_image(const void* handle, const void* image) {
     if (settings().safety == Safety::Opaque) engine::code_loaded(handle, image);
-    if (!engine::driver_tells_layouts()) engine::keep_code(handle, image);
+    if (!engine::driver_tells_layouts()) engine::keep_code(handle, image, engine::capabilities_of_gpus());
 }
 
 void note_file(const void* handle, const char* path) {
     if (settings().safety == Safety::Opaque) engine::code_loaded_from(handle, path);
-    if (!engine::driver_tells_layouts()) engine::keep_code_from(handle, path);
+    if (!engine::driver_tells_layouts()) engine::keep_code_from(handle, path, engine::capabilities_of_gpus());
 }
 
 // A kernel by `call`, of whose name older drivers keep nothing.

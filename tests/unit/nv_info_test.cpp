@@ -79,6 +79,29 @@ TEST_CASE("layouts in code: a fat binary's native code for each GPU, and its PTX
     check_all(layouts_in_ptx(unpack(ptx[0]).value()));
 }
 
+TEST_CASE("layouts in code: of a fat binary's native code, what the GPUs can run") {
+    const std::string image = code(".fatbin");  // for 7.5 and 9.0
+    const auto all = find_cubins(image.data(), image.size());
+    REQUIRE(all.size() == 2);
+    const auto of = [&](std::vector<unsigned> gpus) {
+        std::vector<std::string> bytes;
+        for (const PackedCode& packed : find_cubins(image.data(), image.size(), gpus))
+            bytes.push_back(packed.bytes);
+        return bytes;
+    };
+    const std::vector<std::string> turing{all[0].bytes};
+    const std::vector<std::string> hopper{all[1].bytes};
+    CHECK(turing != hopper);
+    CHECK(of({75}) == turing);
+    CHECK(of({90}) == hopper);
+    CHECK(of({91, 86}) == hopper);
+    CHECK(of({75, 90}).size() == 2);
+    CHECK(of({70, 80, 86, 89, 100}).empty());
+    // Native code by itself is for whoever could load it.
+    const std::string cubin = code(".cubin");
+    CHECK(find_cubins(cubin.data(), cubin.size(), std::vector<unsigned>{75}).size() == 1);
+}
+
 TEST_CASE("layouts in code: native code tells its own length") {
     const std::string cubin = code(".cubin");
     const std::string with_more = cubin + std::string(100, 'x');
