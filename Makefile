@@ -230,7 +230,8 @@ format: ## clang-format all sources
 lint: ## check formatting and run clang-tidy
 	@clang-format --dry-run -Werror $(FORMATTED)
 	@printf '%s\n' $(filter %.cpp,$(FORMATTED)) | xargs -P$(shell nproc) -I{} \
-	  clang-tidy -quiet {} -- -std=c++20 -I. -Iinclude -isystem $(CUDA_INC) $(LIBUNWIND_INC) -DFMT_HEADER_ONLY
+	  clang-tidy -quiet {} -- -std=c++20 -I. -Iinclude -isystem $(CUDA_INC) $(LIBUNWIND_INC) -DFMT_HEADER_ONLY \
+	  -DLMS_VERSION='"$(VERSION)"'
 
 clean: ## remove build/
 	rm -rf $(BUILD)

@@ -112,7 +112,7 @@ std::vector<int> numa_nodes_by_preference(int nearest, const std::string& root) 
         if (file.peek() == '-') file.ignore() >> last;
         for (int node = first; node <= last; ++node) nodes.push_back(node);
     }
-    std::ranges::stable_partition(nodes, [&](int node) { return node == nearest; });
+    std::stable_partition(nodes.begin(), nodes.end(), [&](int node) { return node == nearest; });
     return nodes;
 }
 
