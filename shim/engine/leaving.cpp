@@ -42,8 +42,8 @@ Start choose(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lo
         // Making the block may have dropped the lock: look again.
         if (!opaque_busy(state) && residency.chunk(victim).serial == serial && residency.begin_out(victim)) {
             state.backing[victim].eviction = ++state.evictions;
-            state.leaving.push_back(
-                {victim, state.evictions, state.backing[victim].device, *host, trace::now_ns(), nullptr});
+            state.leaving.push_back({victim, state.evictions, state.backing[victim].device, *host,
+                                     trace::now_ns(), state.works, nullptr});
             return Start::Enough;
         }
         state.host_blocks.put(*host);
@@ -64,6 +64,15 @@ std::uint64_t leaving_bytes(const State& state) {
 void cancel_evictions(State& state) {
     for (const Leaving& each : state.leaving) {
         if (state.residency.cancel_out(each.chunk)) state.disturbed = state.evictions;
+    }
+}
+
+void cancel_stale(State& state) {
+    // Those that pass while moves follow one another; on steady work each copy is used within a few launches.
+    constexpr std::uint64_t kWorks = 64;
+    for (const Leaving& each : state.leaving) {
+        if (leaves(state, each) && state.works - each.since_work > kWorks)
+            state.residency.cancel_out(each.chunk);
     }
 }
 

@@ -29,6 +29,10 @@ std::uint64_t ahead_bytes(const State& state);
 // Stops the evictions that can still be stopped: work that may reach any chunk is about to be submitted.
 void cancel_evictions(State& state);
 
+// Stops those that much work has passed by: a kernel may have written through a pointer that nobody saw, and
+// the longer a copy waits for its remap, the more likely that is. What is needed is copied again.
+void cancel_stale(State& state);
+
 // Gives back the memory of copies that are complete and of no use. Drops nothing.
 void sweep_leaving(State& state);
 

@@ -111,6 +111,7 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
 
     const std::uint64_t since = trace::now_ns();
     Turn turn(*this, lock);
+    cancel_stale(state_);
     CUresult status = CUDA_SUCCESS;
     std::vector<core::Use> waited_for;  // since the deadline was set
     for (auto deadline = Clock::now() + kBound;;) {
@@ -360,6 +361,7 @@ void Mover::hold_anywhere(std::span<const Need> needs, Hold& hold, std::unique_l
 
 std::uint64_t Mover::relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
     const Turn turn(*this, lock);
+    cancel_stale(state_);
     settle(state_, lock);
     reap(state_, lock);
     std::uint64_t given = state_.device_blocks.trim(bytes, lock);

@@ -131,6 +131,7 @@ void Session::submitted(const Work& work, const Hold& hold) {
         if (!fence) port_->synchronize();
     }
     std::unique_lock lock(state.mutex);
+    ++state.works;
     if (fence) {
         const core::Use use = state.fences.add(fence);
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);

@@ -36,8 +36,9 @@ struct Leaving {
     Block device;
     Block host;
     std::uint64_t since_ns;
-    FencePtr fence;      // at its end
-    core::Use copied{};  // the same, once it is enqueued
+    std::uint64_t since_work;  // State::works then
+    FencePtr fence;            // at its end
+    core::Use copied{};        // the same, once it is enqueued
     bool enqueued = false;
     bool orphan = false;  // the chunk's buffer is gone; `device` is nobody's
 };
@@ -98,6 +99,7 @@ struct State {
     std::uint32_t remapping = 0;         // chunks being remapped by the mover
     std::vector<core::Use> opaque_uses;  // submitted work that may reach any chunk
     std::uint32_t opaque_pending = 0;    // such work between acquire() and submitted()
+    std::uint64_t works = 0;             // ever submitted
     std::uint32_t holders = 0;       // threads that hold chunks or memory, for a moment, waiting for nobody
     std::vector<Dying> dying;        // oldest first
     std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look

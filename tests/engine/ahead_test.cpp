@@ -57,6 +57,27 @@ TEST_CASE("what is copied out ahead of need and written then is copied again") {
     }
 }
 
+// No level but strict promises it: nothing tells of such a write. But a copy is not old when it is used.
+TEST_CASE("what is copied out ahead of need is copied again once much work has passed by") {
+    for (const bool maps_host : {true, false}) {
+        for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+            CAPTURE(maps_host);
+            CAPTURE(seed);
+            AheadScene scene(options_of(Safety::Opaque, seed, maps_host));
+            const Gate open = std::make_shared<std::atomic<bool>>(true);
+            REQUIRE(scene.rig.submit(scene.late_write(scene.stream, scene.cold, open, false)) ==
+                    CUDA_SUCCESS);
+            scene.changed(scene.cold);
+            for (int i = 0; i < 100; ++i) REQUIRE(scene.need(scene.third, scene.stream) == CUDA_SUCCESS);
+            scene.rig.drain();
+            for (const std::size_t each : {scene.first, scene.warm})
+                REQUIRE(scene.need(each, scene.stream) == CUDA_SUCCESS);
+            CHECK(scene.place(scene.cold) == Place::Host);
+            scene.check();
+        }
+    }
+}
+
 TEST_CASE("a buffer copied out ahead of need is freed, and its memory given back to the driver") {
     for (const bool maps_host : {true, false}) {
         for (std::uint64_t seed = 1; seed <= 10; ++seed) {
