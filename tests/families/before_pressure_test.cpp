@@ -74,7 +74,9 @@ BODY(before_pressure) {
     const Buffer a(kBuffer, 1);
     const CUstream other = new_stream();
     Gate gate;
+    CUcontext used = nullptr;
     const auto use = [&](CUstream stream) {
+        OK(cuCtxGetCurrent, &used);
         gate.hold_up(stream);
         OK(cuMemsetD8Async, a.at(), 5, kBuffer, stream);
     };
@@ -86,6 +88,10 @@ BODY(before_pressure) {
     OK(cuStreamSynchronize, other);
     EXPECT(a.resident());
     gate.open();
+    // What has stood still for long is not waited for again.
+    OK(cuCtxSetCurrent, used);
+    OK(cuCtxSynchronize);
+    OK(cuCtxSetCurrent, gpu.context);
     for (const CUdeviceptr buffer : more) OK(cuMemFree_v2, buffer);
     Crowd crowd;
     crowd.evict(a);
