@@ -297,9 +297,15 @@ void Session::look_at_budget() {
     refresh_budget(*state_, lock);
 }
 
-std::uint64_t Session::piece_bytes() const {
+std::uint64_t Session::largest_chunk() const {
     const std::lock_guard lock(state_->mutex);
-    return std::max(state_->budget_bytes / 4, core::largest_chunk(state_->budget_bytes, state_->granularity));
+    return core::largest_chunk(state_->budget_bytes, state_->granularity);
+}
+
+std::uint64_t Session::piece_bytes() const {
+    const std::uint64_t chunk = largest_chunk();
+    const std::lock_guard lock(state_->mutex);
+    return std::max(state_->budget_bytes / 4, chunk);
 }
 
 CUresult Session::visible_memory(device::MemoryInfo& info) {

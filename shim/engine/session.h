@@ -129,6 +129,7 @@ class Session {
     // Finds out what others have taken of the GPU since the last look.
     void look_at_budget();
 
+    std::uint64_t largest_chunk() const;  // bytes
     // Largest number of bytes one copy should name at once, so that a buffer larger than the GPU is copied in
     // pieces.
     std::uint64_t piece_bytes() const;

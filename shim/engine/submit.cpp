@@ -60,6 +60,12 @@ void Admission::give_up() {
     for (Held& held : held_) held.session->give_up(held.hold);
 }
 
+std::uint64_t least_relief() {
+    std::uint64_t bytes = 1;
+    for (const Session* session : sessions()) bytes = std::max(bytes, session->largest_chunk());
+    return bytes;
+}
+
 std::uint64_t relieve(std::uint64_t bytes) {
     std::uint64_t given = 0;
     for (Session* session : sessions()) given += session->relieve(bytes);

@@ -99,6 +99,8 @@ void let_go(std::vector<KeptIn>& kept);
 // The same for as long as their buffers live.
 CUresult keep_for_good(std::span<const Range> ranges);
 
+// Bytes to begin with where it is not known how much is wanted: one chunk's.
+std::uint64_t least_relief();
 // Makes room for memory that the driver was refused. Returns the bytes it gave up, on all GPUs together.
 std::uint64_t relieve(std::uint64_t bytes);
 // The driver has given out what was made room for: budgets are looked at again.
@@ -110,7 +112,7 @@ template <typename Call, typename Admissions = std::span<Admission>>
 CUresult call_with_room(Call&& call, Admissions&& admissions = {}) {
     CUresult status = call();
     // The driver does not say how much it wants: twice as much each time, until there is no more to be had.
-    std::uint64_t wanted = 64ull << 20;
+    std::uint64_t wanted = least_relief();
     // At last what the work itself names makes room, and is used where it goes.
     bool own = false, last = false;
     while (status == CUDA_ERROR_OUT_OF_MEMORY && !last) {

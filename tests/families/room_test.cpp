@@ -101,6 +101,23 @@ class Rest {
 
 }  // namespace
 
+BODY(room_for_one_stream) {
+    const Gpu gpu;
+    const Buffer large(3 * kMiB, 1);
+    const auto resident = [&] { return where::granules_on_device(large.at(), large.bytes()).first; };
+    EXPECT(resident() == 3 * kMiB / kGranule);
+    const Rest others;
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    EXPECT(resident() < 3 * kMiB / kGranule);
+    EXPECT(resident() >= 5 * kMiB / 2 / kGranule);
+    EXPECT(large.holds(1));
+}
+
+TEST_CASE("room: little is made for what takes little") {
+    run_both("room_for_one_stream", Driver::Simulated, {{"SIMCUDA_STREAM_BYTES", "128K"}});
+}
+
 // Streams, contexts, code and graphs, each of which takes 128 KiB of the GPU here and keeps it.
 BODY(room_for_objects) {
     const Gpu gpu;
