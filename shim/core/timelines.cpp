@@ -14,8 +14,10 @@ void Timelines::complete(TimelineId timeline, std::uint64_t position) {
 }
 
 void record_use(std::vector<Use>& uses, Use use, const Timelines& timelines) {
-    std::erase_if(uses,
-                  [&](const Use& old) { return old.timeline == use.timeline || timelines.finished(old); });
+    std::erase_if(uses, [&](const Use& old) {
+        if (old.timeline == use.timeline) use.position = std::max(use.position, old.position);
+        return old.timeline == use.timeline || timelines.finished(old);
+    });
     uses.push_back(use);
 }
 

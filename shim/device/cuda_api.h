@@ -23,3 +23,13 @@
 
 #include <cuda.h>
 #include <cudaProfiler.h>
+
+namespace lms::device {
+
+// The driver's answer to what a stream capture forbids.
+inline bool about_capture(CUresult status) {
+    return status >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           status <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+}  // namespace lms::device

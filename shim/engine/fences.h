@@ -1,6 +1,7 @@
 // Fences of all streams, the app's and ours, and how far each stream has come.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -21,8 +22,9 @@ using StreamKey = std::uint64_t;
 // One recorded event. Shared, because a thread may wait for it while another sees that it has passed.
 class Fence {
   public:
-    Fence(device::Port& port, CUevent event, StreamKey stream)
-        : port_(port), event_(event), stream_(stream) {}
+    // `entered_before`: how many fences had been entered when this one was about to be recorded.
+    Fence(device::Port& port, CUevent event, StreamKey stream, std::uint64_t entered_before)
+        : port_(port), event_(event), stream_(stream), entered_before_(entered_before) {}
     ~Fence() { port_.recycle(event_); }
     Fence(const Fence&) = delete;
     Fence& operator=(const Fence&) = delete;
@@ -30,11 +32,13 @@ class Fence {
     bool passed() const;
     CUevent event() const { return event_; }
     StreamKey stream() const { return stream_; }  // in which it was recorded
+    std::uint64_t entered_before() const { return entered_before_; }
 
   private:
     device::Port& port_;
     CUevent event_;
     StreamKey stream_;
+    std::uint64_t entered_before_;
 };
 using FencePtr = std::shared_ptr<Fence>;
 
@@ -46,14 +50,20 @@ class Fences {
     // default stream that of the calling thread's current context.
     StreamKey key_of(CUstream stream) const;
 
+    // That of a context's legacy default stream.
+    static StreamKey legacy_key(CUcontext context);
+
     // Records a fence in `stream` now, without the session's lock. Null, and the driver's error, when it
     // refused.
     FencePtr record(CUstream stream, CUresult* error = nullptr);
-    FencePtr record_legacy(CUcontext context);  // in its legacy default stream
+    FencePtr record_legacy(CUcontext context, CUresult* error = nullptr);  // in its legacy default stream
 
     // The calls below need the session's lock.
 
-    // Enters a recorded fence as the newest of its stream; the returned use is finished when it has passed.
+    // Enters a recorded fence as the newest of its stream; the returned use is finished when it has passed,
+    // and all that were entered for that stream before it. Threads that share a stream record their fences
+    // without the lock, so the order of entering need not be the stream's: only a fence that was entered
+    // before another's recording began is known to come first.
     core::Use add(FencePtr fence);
     // The stream is gone; another may get the same key, and nothing orders its work after this one's.
     void forget(StreamKey stream);
@@ -71,15 +81,23 @@ class Fences {
   private:
     struct Pending {
         std::uint64_t position;
+        std::uint64_t number;  // of all that were ever entered
         FencePtr fence;
+        bool passed = false;  // but not all before it
     };
     struct Line {
         std::uint64_t last = 0;
-        std::deque<Pending> pending;
+        std::deque<Pending> pending;  // positions without gaps; the first has not passed
+
+        Pending* at(std::uint64_t position) {
+            const bool popped = pending.empty() || position < pending.front().position;
+            return popped ? nullptr : &pending[position - pending.front().position];
+        }
     };
 
     static constexpr std::size_t kManyFences = 256;
 
+    static std::uint64_t note_passed(Line& line, std::uint64_t position, std::uint64_t known);
     void pass(core::TimelineId timeline, std::uint64_t position);
 
     device::Port& port_;
@@ -87,7 +105,8 @@ class Fences {
     std::unordered_map<StreamKey, core::TimelineId> ids_;
     std::vector<Line> lines_;                // by TimelineId
     std::vector<core::TimelineId> orphans_;  // of streams that are gone
-    std::size_t pending_ = 0;                // not yet known to have passed
+    std::atomic<std::uint64_t> entered_{0};
+    std::size_t pending_ = 0;  // not yet known to have passed
     std::size_t next_look_ = kManyFences;
 };
 
