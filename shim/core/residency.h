@@ -59,8 +59,8 @@ class Residency {
     // The transitions; names say what has just happened or is about to. False, and nothing changed, from any
     // state but those named.
     //
-    // In: device memory is about to be mapped (Empty, OnHost -> Remapping); mapped, its contents undefined or
-    // about to be overwritten (-> Resident), or the copy enqueued (-> Filling) and complete (-> Resident).
+    // In: device memory is about to be mapped (Empty, OnHost -> Remapping); mapped, its contents undefined
+    // (-> Resident), or the copy enqueued (-> Filling) and complete (-> Resident).
     bool begin_in(ChunkId id);
     bool mapped_empty(ChunkId id);
     bool begin_fill(ChunkId id);

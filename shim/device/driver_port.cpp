@@ -214,6 +214,17 @@ CUresult DriverPort::record_legacy(CUcontext context, CUevent& event) {
     return record_in(context, CU_STREAM_LEGACY, event);
 }
 
+CUresult DriverPort::query_stream(CUstream stream) {
+    const InContext in_context(context_);
+    return driver().cuStreamQuery(stream);
+}
+
+CUresult DriverPort::query_legacy(CUcontext context) {
+    const InContext in_context(context);
+    if (in_context.status() != CUDA_SUCCESS) return in_context.status();
+    return driver().cuStreamQuery(CU_STREAM_LEGACY);
+}
+
 CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& event) {
     const InContext in_context(context);
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();

@@ -38,6 +38,8 @@ class DriverPort final : public Port {
     CUstream stream(Direction direction) const override { return direction == Direction::In ? in_ : out_; }
     CUresult record(CUstream stream, CUevent& event) override;
     CUresult record_legacy(CUcontext context, CUevent& event) override;
+    CUresult query_stream(CUstream stream) override;
+    CUresult query_legacy(CUcontext context) override;
     CUresult query(CUevent event) override;
     void recycle(CUevent event) override;
     CUresult wait_in_stream(CUstream stream, CUevent event) override;

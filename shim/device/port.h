@@ -62,6 +62,10 @@ class Port {
     virtual CUresult record(CUstream stream, CUevent& event) = 0;
     virtual CUresult record_legacy(CUcontext context, CUevent& event) = 0;  // in its legacy default stream
     virtual CUresult query(CUevent event) = 0;  // CUDA_SUCCESS: passed; CUDA_ERROR_NOT_READY: not yet
+    // The same of all that an app's stream, or a context's legacy default stream, has been given so far.
+    // Enqueues nothing.
+    virtual CUresult query_stream(CUstream stream) = 0;
+    virtual CUresult query_legacy(CUcontext context) = 0;
     virtual void recycle(CUevent event) = 0;
     // Work submitted to `stream` from now on waits for `event`.
     virtual CUresult wait_in_stream(CUstream stream, CUevent event) = 0;

@@ -1,5 +1,5 @@
 // While everything fits nothing moves, and work goes to the driver without a look at what it reaches. This is
-// what a launch costs then: two counts and a comparison.
+// what a launch costs then: two additions and a comparison.
 #pragma once
 
 #include <atomic>
@@ -12,24 +12,27 @@ class CalmGate {
   public:
     // Whether work may be submitted without a look; leave() follows then, once it is submitted.
     bool enter() {
-        inside_.fetch_add(1);
-        if (closed_.load() == 0) [[likely]]
+        if (word_.fetch_add(1) < kClosed) [[likely]]
             return true;
-        inside_.fetch_sub(1);
+        word_.fetch_sub(1);
         return false;
     }
-    void leave() { inside_.fetch_sub(1); }
+    void leave() { word_.fetch_sub(1); }
 
     // A session looks at all work from here on. What entered before may still be inside; see busy().
-    void close() { closed_.fetch_add(1); }
+    void close() { word_.fetch_add(kClosed); }
     // The session that closed it is gone.
-    void reopen() { closed_.fetch_sub(1); }
-    // Whether some thread is between enter() and leave().
-    bool busy() const { return inside_.load() > 0; }
+    void reopen() { word_.fetch_sub(kClosed); }
+    // Whether some thread may be between enter() and leave(). It is wrong, for a moment, about threads that
+    // find the gate closed; it is never wrong about those that found it open.
+    bool busy() const { return word_.load() % kClosed > 0; }
 
   private:
-    std::atomic<std::uint32_t> closed_{0};
-    std::atomic<std::uint32_t> inside_{0};
+    static constexpr std::uint64_t kClosed = std::uint64_t{1} << 32;
+
+    // How many sessions have closed it, and how many threads are inside. One word, so that a thread is
+    // counted before any session that closes the gate after it entered can look.
+    std::atomic<std::uint64_t> word_{0};
 };
 
 inline constinit CalmGate calm_gate;

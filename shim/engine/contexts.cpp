@@ -54,6 +54,13 @@ std::vector<CUcontext> known_contexts() {
     return contexts;
 }
 
+bool may_reach(CUcontext context, CUdevice owner) {
+    const Registry& all = registry();
+    const std::lock_guard lock(registry().mutex);
+    const auto it = std::ranges::find_if(all.contexts, [&](const Known& k) { return k.context == context; });
+    return it == all.contexts.end() || it->device == owner || all.peers.contains({owner, it->device});
+}
+
 void peer_admitted(CUdevice owner, CUdevice device) {
     const std::lock_guard lock(registry().mutex);
     registry().peers.emplace(owner, device);

@@ -13,6 +13,8 @@ void context_seen(CUcontext context, CUdevice device);
 void forget_context(CUcontext context);
 bool is_known(CUcontext context);
 std::vector<CUcontext> known_contexts();
+// Whether work in `context` may reach memory of `owner`: it is that GPU's, or a peer's, or not known.
+bool may_reach(CUcontext context, CUdevice owner);
 // Work on `device` may reach memory of `owner`, another GPU.
 void peer_admitted(CUdevice owner, CUdevice device);
 std::vector<CUdevice> peers_of(CUdevice owner);

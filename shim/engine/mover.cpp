@@ -24,6 +24,10 @@ namespace {
 constexpr auto kBound = 1s;
 // How long one look at a fence or for a change lasts.
 constexpr auto kGlance = 5ms;
+// How long a mover finds nothing idle before other launches make way for it, and how long each does: what it
+// waits for might wait for them.
+constexpr auto kPatience = 10ms;
+constexpr auto kCourtesy = 100ms;
 
 std::uint64_t bytes_of(std::span<const Need> needs, const Residency& residency) {
     std::uint64_t sum = 0;
@@ -49,6 +53,17 @@ class Mover::Turn {
         await(lock);
     }
 
+    // Its step came to nothing, or to something.
+    void note(Step result) {
+        if (result == Step::Moved) {
+            waits_since_.reset();
+        } else if (result == Step::Waited) {
+            const auto now = Clock::now();
+            if (!waits_since_) waits_since_ = now;
+            if (now - *waits_since_ > kPatience) mover_.starves_ = true;
+        }
+    }
+
   private:
     void await(std::unique_lock<std::mutex>& lock) {
         mover_.queue_.push_back(this);
@@ -56,10 +71,13 @@ class Mover::Turn {
     }
     void leave() {
         mover_.queue_.pop_front();
+        mover_.starves_ = false;
+        waits_since_.reset();
         mover_.state_.changed.notify_all();
     }
 
     Mover& mover_;
+    std::optional<Clock::time_point> waits_since_;
 };
 
 void let_go(State& state, const Hold& hold) {
@@ -74,6 +92,24 @@ void drop(State& state, Hold& hold) {
     hold.in_place.clear();
 }
 
+// Whether all is on the device, or may stay where it is.
+bool Mover::present(std::span<const Need> needs) const {
+    const Residency& residency = state_.residency;
+    return std::all_of(needs.begin(), needs.end(), [&](const Need& need) {
+        if (gone(need, residency)) return true;
+        switch (residency.chunk(need.chunk).state) {
+            case core::State::Resident:
+            case core::State::Filling:
+            case core::State::Evicting:
+                return true;
+            case core::State::OnHost:
+                return need.may_stay;
+            default:
+                return false;
+        }
+    });
+}
+
 // Pins what is on the device, or may stay where it is; true when that is all.
 bool Mover::hold_present(std::span<const Need> needs, Hold& hold, std::vector<Need>& missing) {
     Residency& residency = state_.residency;
@@ -85,9 +121,11 @@ bool Mover::hold_present(std::span<const Need> needs, Hold& hold, std::vector<Ne
         if (where == core::State::Resident || where == core::State::Filling) {
             residency.pin(need.chunk);
             hold.pinned.push_back(need.chunk);
+            state_.backing[need.chunk].fresh_at = Backing::kUsed;
         } else if (where == core::State::OnHost && need.may_stay) {
             residency.pin_in_place(need.chunk);
             hold.in_place.push_back(need.chunk);
+            state_.backing[need.chunk].fresh_at = Backing::kUsed;
         } else {
             missing.push_back(need);
         }
@@ -100,20 +138,21 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
         if (!gone(need, state_.residency)) state_.residency.touch(need.chunk);
     }
     std::vector<Need> missing;
-    if (hold_present(needs, hold, missing)) return CUDA_SUCCESS;
-    // Moving what does not fit anyway would lose what is to be overwritten.
-    if (never_fits(needs, lock)) {
-        drop(state_, hold);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    // Who has all it needs could go on for ever while another waits for some of it to become idle.
+    if (starves_ && !needs.empty()) state_.changed.wait_for(lock, kCourtesy, [&] { return !starves_; });
+    if (present(needs)) {
+        hold_present(needs, hold, missing);
+        return CUDA_SUCCESS;
     }
-    // What waits its turn holds nothing, or two that wait could starve each other.
-    drop(state_, hold);
+    if (never_fits(needs, lock)) return CUDA_ERROR_OUT_OF_MEMORY;
 
+    // What waits its turn holds nothing, or two that wait could starve each other.
     const std::uint64_t since = trace::now_ns();
     Turn turn(*this, lock);
     cancel_stale(state_);
     CUresult status = CUDA_SUCCESS;
     std::vector<core::Use> waited_for;  // since the deadline was set
+    std::uint64_t earlier = 0;          // State::earlier.changes then
     for (auto deadline = Clock::now() + kBound;;) {
         missing.clear();
         if (hold_present(needs, hold, missing)) break;
@@ -123,9 +162,14 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
             deadline = Clock::now() + kBound;
             waited_for.clear();
         }
-        if (result == Step::Waited && waited_for.empty()) waited_for = state_.fences.oldest();
+        turn.note(result);
+        if (result == Step::Waited && waited_for.empty()) {
+            waited_for = state_.fences.oldest();
+            earlier = state_.earlier.changes;
+        }
         const bool in_vain = Clock::now() >= deadline;
         if (in_vain && core::any_unfinished(waited_for, state_.residency.timelines)) standing_ = waited_for;
+        if (in_vain && state_.earlier.any() && state_.earlier.changes == earlier) standing_earlier_ = earlier;
         const bool late = in_vain || result == Step::StandsStill;
         if ((result == Step::Impossible || late) && state_.port.maps_host_memory()) {
             const bool all_on_host = std::all_of(missing.begin(), missing.end(), [&](const Need& need) {
@@ -135,6 +179,7 @@ CUresult Mover::bring_in(std::span<const Need> needs, Hold& hold, std::unique_lo
                 for (const Need& need : missing) {
                     state_.residency.pin_in_place(need.chunk);
                     hold.in_place.push_back(need.chunk);
+                    state_.backing[need.chunk].fresh_at = Backing::kUsed;
                 }
                 trace::add(trace::counters().in_place_launches);
                 announce_in_place(bytes_of(missing, state_.residency), bytes_of(needs, state_.residency),
@@ -178,11 +223,8 @@ Mover::Step Mover::step(std::span<const Need> missing, std::unique_lock<std::mut
     Residency& residency = state_.residency;
     settle(state_, lock);
     reap(state_, lock);
-    if (opaque_busy(state_)) {
-        if (state_.opaque_pending == 0) return await(state_.opaque_uses, lock);
-        wait_for_change(lock);
-        return Step::Waited;
-    }
+    look_at_earlier_work(state_, lock);
+    if (opaque_busy(state_)) return await_opaque(lock);
     std::vector<Need> able;
     const Need* busy = nullptr;
     for (const Need& need : missing) {
@@ -248,14 +290,27 @@ Mover::Step Mover::make_room(std::uint64_t bytes, std::uint64_t limit, std::uniq
     return Step::Impossible;
 }
 
-// Nothing of the program's holds a copy up, so waiting for it is getting on.
+// Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
 Mover::Step Mover::await_copy_out(std::unique_lock<std::mutex>& lock) {
+    const ChunkId chunk = state_.leaving.front().chunk;
+    const std::uint64_t eviction = state_.leaving.front().eviction;
     const FencePtr fence = state_.leaving.front().fence;
     lock.unlock();
-    if (fence) wait_until(*fence, Clock::time_point::max());
+    const bool complete = !fence || wait_until(*fence, Clock::now() + kGlance);
     lock.lock();
     settle(state_, lock);
-    return Step::Moved;
+    const bool leaves = state_.residency.chunk(chunk).state == core::State::Evicting &&
+                        state_.backing[chunk].eviction == eviction;
+    return complete && leaves ? Step::Moved : Step::Waited;
+}
+
+Mover::Step Mover::await_opaque(std::unique_lock<std::mutex>& lock) {
+    if (state_.opaque_pending == 0 && !state_.earlier.any()) return await(state_.opaque_uses, lock);
+    if (state_.port.maps_host_memory() && state_.earlier.any() && state_.earlier.changes == standing_earlier_)
+        return Step::StandsStill;
+    // Threads that submit say so; of earlier work nobody does.
+    state_.changed.wait_for(lock, state_.earlier.any() ? std::chrono::microseconds(200) : kGlance);
+    return Step::Waited;
 }
 
 Mover::Step Mover::await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
@@ -368,8 +423,9 @@ std::uint64_t Mover::relieve(std::uint64_t bytes, std::unique_lock<std::mutex>& 
     auto deadline = Clock::now() + kBound;
     while (given < bytes && Clock::now() < deadline) {
         settle(state_, lock);
+        look_at_earlier_work(state_, lock);
         if (opaque_busy(state_)) {
-            if (await(state_.opaque_uses, lock) == Step::StandsStill) break;
+            if (await_opaque(lock) == Step::StandsStill) break;
             continue;
         }
         const Step made = make_room(bytes - given, state_.budget_bytes, lock);

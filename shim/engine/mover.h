@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory_resource>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct Hold {
     std::pmr::vector<core::ChunkId> pinned;
     std::pmr::vector<core::ChunkId> in_place;  // used where they are, in host memory
     bool opaque = false;
+    bool fenced =
+        false;  // leaves a fence whatever it holds: for earlier work of its stream (engine/pressure.h)
 };
 
 // Moves are made by the thread that needs them, one thread at a time, in order of arrival; a thread that can
@@ -34,8 +37,7 @@ class Mover {
     // Pins `needs` in `hold`, each on the device (Filling counts) or, after a bound and where kernels reach
     // host memory, in place. Needs `lock`, the session's, and drops it while it moves or waits.
     // CUDA_ERROR_OUT_OF_MEMORY when they can never all be on the device and cannot be used in place; then
-    // nothing is held, and nothing is lost but what was to be overwritten. Needs whose buffer was freed are
-    // passed over.
+    // nothing is held. Needs whose buffer was freed are passed over.
     CUresult bring_in(std::span<const Need> needs, Hold& hold, std::unique_lock<std::mutex>& lock);
 
     // Holds `needs` wherever they are: on the device or, where kernels reach host memory, in place. Waits for
@@ -62,10 +64,12 @@ class Mover {
     class Turn;
 
     bool never_fits(std::span<const Need> needs, std::unique_lock<std::mutex>& lock);
+    bool present(std::span<const Need> needs) const;
     bool hold_present(std::span<const Need> needs, Hold& hold, std::vector<Need>& missing);
     Step step(std::span<const Need> missing, std::unique_lock<std::mutex>& lock);
     Step make_room(std::uint64_t bytes, std::uint64_t limit, std::unique_lock<std::mutex>& lock);
     Step await_copy_out(std::unique_lock<std::mutex>& lock);
+    Step await_opaque(std::unique_lock<std::mutex>& lock);
     Step await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
     void start_ahead(const Hold& hold, std::unique_lock<std::mutex>& lock);
     Step fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
@@ -76,8 +80,11 @@ class Mover {
 
     State& state_;
     std::deque<const void*> queue_;  // who moves, then who waits to
-    // What streams were at, at the beginning and at the end of a wait of the whole bound, as of the last one.
+    bool starves_ = false;           // who moves finds nothing idle
+    // What streams were at, at the beginning and at the end of a wait of the whole bound, as of the last one;
+    // and earlier work, by State::earlier.changes.
     std::vector<core::Use> standing_;
+    std::optional<std::uint64_t> standing_earlier_;
 };
 
 // Unpins what `hold` holds. Needs the session's lock.

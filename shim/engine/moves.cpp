@@ -7,8 +7,17 @@ namespace lms::engine {
 
 using core::ChunkId;
 
+namespace {
+
+bool is_fresh(const State& state, ChunkId id) {
+    return state.backing[id].fresh_at == state.opaque_works;
+}
+
+}  // namespace
+
 bool opaque_busy(State& state) {
-    return state.opaque_pending > 0 || core::any_unfinished(state.opaque_uses, state.residency.timelines);
+    return state.opaque_pending > 0 || state.earlier.any() ||
+           core::any_unfinished(state.opaque_uses, state.residency.timelines);
 }
 
 Outcome fill(State& state, std::span<const Fill> fills, std::unique_lock<std::mutex>& lock) {
@@ -32,7 +41,7 @@ Outcome fill(State& state, std::span<const Fill> fills, std::unique_lock<std::mu
             continue;
         }
         jobs.push_back({id, state.residency.chunk(id).address, fill.block, state.backing[id].host, on_host,
-                        on_host && !fill.need.overwritten});
+                        on_host && !(fill.need.overwritten && is_fresh(state, id))});
     }
     if (jobs.empty()) return Outcome::Cancelled;
     state.remapping += static_cast<std::uint32_t>(jobs.size());

@@ -13,7 +13,9 @@ struct Need {
     // The chunk's own: what was named by a stale address may be freed, and its number given again, before it
     // is held.
     std::uint64_t serial;
-    // The work writes all of it before anything reads it: its old contents need not come in.
+    // The work writes all of it and reads none: contents that nobody has given it yet need not come in. Those
+    // that somebody has do: when the work will run is not known, nor whether it is refused, and until then
+    // other work may read them.
     bool overwritten = false;
     // The work may as well use it where it is in host memory: it waits for the host anyway.
     bool may_stay = false;

@@ -7,12 +7,10 @@
 #include "shim/core/chunking.h"
 #include "shim/engine/budget.h"
 #include "shim/engine/calm.h"
-#include "shim/engine/contexts.h"
 #include "shim/engine/notices.h"
 #include "shim/engine/observe.h"
 #include "shim/engine/release.h"
 #include "shim/engine/room.h"
-#include "shim/engine/streams.h"
 #include "shim/trace/callstack.h"
 #include "shim/trace/stats.h"
 #include "shim/trace/writer.h"
@@ -179,13 +177,14 @@ CUresult Session::place_chunk(ChunkId id, std::unique_lock<std::mutex>& lock) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     state.backing[id].device = *block;
+    state.backing[id].fresh_at = Backing::kUsed;
     residency.mapped_empty(id);
     return CUDA_SUCCESS;
 }
 
 CUresult Session::back_by_host(ChunkId id, std::unique_lock<std::mutex>& lock) {
     State& state = *state_;
-    begin_pressure(lock);
+    begin_pressure(*state_, lock);
     // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it brings it
     // in.
     if (!port_->maps_host_memory()) return CUDA_SUCCESS;
@@ -200,6 +199,7 @@ CUresult Session::back_by_host(ChunkId id, std::unique_lock<std::mutex>& lock) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     state.backing[id].host = *block;
+    state.backing[id].fresh_at = state.opaque_works;
     state.residency.back_by_host(id);
     return CUDA_SUCCESS;
 }
@@ -258,37 +258,9 @@ CUresult Session::free_on(CUstream stream, core::Address address) {
     return CUDA_SUCCESS;
 }
 
-// From here on launches are looked at. What was let through before may use any buffer, so it counts as opaque
-// work until a fence in each stream that may hold some has passed.
-void Session::begin_pressure(std::unique_lock<std::mutex>& lock) {
-    State& state = *state_;
-    if (state.under_pressure.exchange(true)) return;
-    calm_gate.close();
-    ++state.opaque_pending;
-    lock.unlock();
-    while (calm_gate.busy()) std::this_thread::sleep_for(std::chrono::microseconds(10));
-    std::vector<FencePtr> fences;
-    for (const CUstream stream : known_streams()) fences.push_back(state.fences.record(stream));
-    // Per-thread default streams have no handle that another thread could use; the legacy stream waits for
-    // them.
-    const std::size_t legacy = fences.size();
-    for (const CUcontext context : known_contexts()) fences.push_back(state.fences.record_legacy(context));
-    if (!is_known(port_->current_context())) fences.push_back(state.fences.record(CU_STREAM_LEGACY));
-    const auto unfenced =
-        std::find(fences.begin() + static_cast<std::ptrdiff_t>(legacy), fences.end(), nullptr);
-    if (unfenced != fences.end()) port_->synchronize();
-    std::erase(fences, nullptr);
-    lock.lock();
-    for (FencePtr& fence : fences) {
-        core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
-    }
-    --state.opaque_pending;
-    state.changed.notify_all();
-}
-
 std::uint64_t Session::relieve(std::uint64_t bytes) {
     std::unique_lock lock(state_->mutex);
-    begin_pressure(lock);
+    begin_pressure(*state_, lock);
     return mover_->relieve(bytes, lock);
 }
 
@@ -313,16 +285,35 @@ CUresult Session::visible_memory(device::MemoryInfo& info) {
     return engine::visible_memory(*state_, lock, info);
 }
 
-void Session::stream_ends(CUstream stream) {
+// Leaves a fence behind what the stream was given without a look.
+void Session::fence_earlier(CUstream stream, bool captured) {
     State& state = *state_;
     const StreamKey key = state.fences.key_of(stream);
-    FencePtr fence;
-    // Under pressure its work has fences of its own.
-    if (!state.under_pressure.load()) fence = state.fences.record(stream);
+    const auto in_it = [&](const EarlierWork::In& in) { return in.key == key; };
+    {
+        const std::lock_guard lock(state.mutex);
+        // Under pressure its work has fences of its own.
+        if (state.under_pressure.load() && std::ranges::none_of(state.earlier.streams, in_it)) return;
+    }
+    FencePtr fence = captured ? nullptr : state.fences.record(stream);
+    // Without a fence nobody could tell when that ends: wait for it here.
+    if (!fence && !captured) port_->synchronize();
     const std::lock_guard lock(state.mutex);
     if (fence) {
         core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
     }
+    earlier_work_gone(state, in_it);
+}
+
+void Session::capture_begins(CUstream stream) {
+    fence_earlier(stream, false);
+}
+
+void Session::stream_ends(CUstream stream, bool captured) {
+    State& state = *state_;
+    const StreamKey key = state.fences.key_of(stream);
+    fence_earlier(stream, captured);
+    const std::lock_guard lock(state.mutex);
     state.fences.forget(key);
     for (Dying& buffer : state.dying) {
         if (buffer.stream == key) buffer.stream = 0;

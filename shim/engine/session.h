@@ -152,9 +152,11 @@ class Session {
     // It is gone, and so are they.
     void context_gone(CUcontext context);
 
-    // Streams the app has made: their work from before the first move counts as unfinished until they have
-    // passed it.
-    void stream_ends(CUstream stream);
+    // Of the app's streams, by a thread that may use them, before the driver is told: what they were given
+    // before the first move counts as unfinished until they have passed it.
+    // One that is `captured` holds nothing that capture_begins() was not told of.
+    void stream_ends(CUstream stream, bool captured);
+    void capture_begins(CUstream stream);
 
   private:
     void rest(std::unique_lock<std::mutex>& lock);
@@ -163,7 +165,7 @@ class Session {
     CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
     CUresult place_chunk(core::ChunkId id, std::unique_lock<std::mutex>& lock);
     CUresult back_by_host(core::ChunkId id, std::unique_lock<std::mutex>& lock);
-    void begin_pressure(std::unique_lock<std::mutex>& lock);
+    void fence_earlier(CUstream stream, bool captured);
     void give_host_memory(const Need& need, std::unique_lock<std::mutex>& lock);
     CUresult announce(const Work& work, const Hold& hold, std::unique_lock<std::mutex>& lock);
 

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "shim/engine/budget.h"
-#include "shim/engine/calm.h"
 #include "shim/engine/release.h"
 #include "shim/engine/session.h"
 #include "shim/util/log.h"
@@ -127,6 +126,7 @@ void Session::context_gone(CUcontext context) {
     const bool last = works_through(context);
     if (last) context_ = nullptr;
     port_->leave(context);
+    earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
     settle(state, lock);
     for (const core::AllocationId id : state.residency.allocations()) {
         if (!last && state.owners[id] != context) continue;
@@ -140,8 +140,7 @@ void Session::context_gone(CUcontext context) {
 // Without a context: what it took is given back, and it begins anew.
 void Session::rest(std::unique_lock<std::mutex>& lock) {
     State& state = *state_;
-    state.opaque_uses.clear();
-    if (state.under_pressure.exchange(false)) calm_gate.reopen();
+    end_pressure(state);
     settle(state, lock);
     state.device_blocks.trim(UINT64_MAX, lock);
     if (port_->maps_host_memory()) {

@@ -42,6 +42,7 @@ CUresult Session::acquire(Work& work, Hold& hold) {
     CUresult status = mover_->bring_in(work.needs, hold, lock);
     if (status != CUDA_SUCCESS) return status;
     ++state.holders;
+    hold.fenced = state.earlier.any();
     status = announce(work, hold, lock);
     if (status != CUDA_SUCCESS) submitted(work, hold);
     return status;
@@ -60,6 +61,7 @@ void Session::give_host_memory(const Need& need, std::unique_lock<std::mutex>& l
     if (!block) return;
     if (untouched() && state.residency.back_by_host(need.chunk)) {
         state.backing[need.chunk].host = *block;
+        state.backing[need.chunk].fresh_at = state.opaque_works;
         note_levels(state);
     } else {
         state.host_blocks.put(*block);
@@ -84,6 +86,7 @@ CUresult Session::announce(const Work& work, const Hold& hold, std::unique_lock<
         state.changed.wait(lock, [&] { return state.remapping == 0; });
         cancel_evictions(state);
         ++state.opaque_pending;
+        ++state.opaque_works;
         await = state.filling;
     } else {
         for (const ChunkId id : hold.pinned) {
@@ -122,8 +125,8 @@ CUresult Session::resume(const Work& work, Hold& hold) {
 
 void Session::submitted(const Work& work, const Hold& hold) {
     State& state = *state_;
-    const bool used =
-        !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || state.reached.load() > 0;
+    const bool used = !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || hold.fenced ||
+                      state.reached.load() > 0;
     FencePtr fence;
     if (used) {
         fence = state.fences.record(work.stream);
@@ -137,6 +140,7 @@ void Session::submitted(const Work& work, const Hold& hold) {
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);
         for (const ChunkId id : hold.in_place) state.residency.use(id, use);
         if (hold.opaque) core::record_use(state.opaque_uses, use, state.residency.timelines);
+        stands_for_earlier_work(state, fence->stream(), use);
     }
     if (hold.opaque) --state.opaque_pending;
     --state.holders;

@@ -13,6 +13,7 @@
 #include "shim/device/port.h"
 #include "shim/engine/blocks.h"
 #include "shim/engine/fences.h"
+#include "shim/engine/pressure.h"
 #include "shim/engine/soft_limit.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/settings.h"
@@ -26,6 +27,11 @@ struct Backing {
     core::Use fill{};
     std::uint64_t fill_since_ns = 0;
     std::uint64_t eviction = 0;  // the latest there was
+    // State::opaque_works when it was given host memory, as long as no work has named it since: its contents
+    // are undefined. kUsed: some has.
+    std::uint64_t fresh_at = kUsed;
+
+    static constexpr std::uint64_t kUsed = ~std::uint64_t{0};
 };
 
 // A copy out that has been or is about to be enqueued. It reads `device` and writes `host` to its end,
@@ -99,6 +105,8 @@ struct State {
     std::uint32_t remapping = 0;         // chunks being remapped by the mover
     std::vector<core::Use> opaque_uses;  // submitted work that may reach any chunk
     std::uint32_t opaque_pending = 0;    // such work between acquire() and submitted()
+    EarlierWork earlier;                 // such work too
+    std::uint64_t opaque_works = 0;      // ever announced
     std::uint64_t works = 0;             // ever submitted
     std::uint32_t holders = 0;       // threads that hold chunks or memory, for a moment, waiting for nobody
     std::vector<Dying> dying;        // oldest first

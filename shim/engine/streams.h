@@ -1,7 +1,9 @@
 // The app's streams. Work submitted while nothing moved left no fences, so once something is to move, every
-// stream that may still hold some is asked for one.
+// stream that may still hold some is asked.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <vector>
 
 #include "shim/device/cuda_api.h"
@@ -10,10 +12,49 @@ namespace lms::engine {
 
 // Thread-safe, for the process: a stream may be older than any session.
 void stream_created(CUstream stream, CUcontext context);
-void stream_destroyed(CUstream stream);
 // Its streams are gone with it.
 void streams_destroyed_with(CUcontext context);
+
+struct KnownStream {
+    CUstream stream;
+    CUcontext context;
+};
 // Streams created and not destroyed.
-std::vector<CUstream> known_streams();
+std::vector<KnownStream> known_streams();
+// The context of one of them; null if it is none.
+CUcontext context_of_known(CUstream stream);
+
+struct StreamEntry;
+
+// While it lives, the handle of a stream that another thread may destroy can be given to the driver; false if
+// the stream is gone, or about to go.
+class StreamUse {
+  public:
+    explicit StreamUse(CUstream stream);
+    ~StreamUse();
+    StreamUse(const StreamUse&) = delete;
+    StreamUse& operator=(const StreamUse&) = delete;
+    explicit operator bool() const { return entry_ != nullptr; }
+
+  private:
+    std::shared_ptr<StreamEntry> entry_;
+};
+
+// A stream about to be destroyed: not known any more, and nobody uses it. (Waits for that, at most a second:
+// the driver call of a user might wait for work of this thread's.) False if it was not known.
+class StreamEnd {
+  public:
+    explicit StreamEnd(CUstream stream);
+    // The driver did not destroy it.
+    void refused();
+    explicit operator bool() const { return entry_ != nullptr; }
+
+  private:
+    CUstream stream_;
+    std::shared_ptr<StreamEntry> entry_;
+};
+
+// A thread has submitted work to its per-thread default stream, for which other threads have no handle.
+inline constinit std::atomic<bool> per_thread_streams_used{false};
 
 }  // namespace lms::engine

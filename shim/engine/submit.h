@@ -139,12 +139,14 @@ CUresult call_with_room(Call&& call, Admissions&& admissions = {}) {
     return status;
 }
 
-// Calls `call`, which submits work, without a look at what it reaches, if nothing moves anywhere; `status` is
-// then what it returned. False: it was not called, or the driver had no memory left for it and it must be
-// tried with room made.
+// Calls `call`, which submits work to `stream`, without a look at what it reaches, if nothing moves anywhere;
+// `status` is then what it returned. False: it was not called, or the driver had no memory left for it and it
+// must be tried with room made.
 template <typename Call>
-inline bool let_through(Call&& call, CUresult& status) {
+inline bool let_through(CUstream stream, Call&& call, CUresult& status) {
     if (!calm_gate.enter()) return false;
+    if (stream == CU_STREAM_PER_THREAD) [[unlikely]]
+        per_thread_streams_used.store(true, std::memory_order_relaxed);
     struct Leave {
         ~Leave() { calm_gate.leave(); }
     };
@@ -179,7 +181,7 @@ CUresult submit_after_look(CUstream stream, Look&& look, Call&& call) {
 template <typename Look, typename Call>
 CUresult submit(CUstream stream, Look&& look, Call&& call) {
     CUresult status = CUDA_SUCCESS;
-    if (let_through(call, status)) return status;
+    if (let_through(stream, call, status)) return status;
     return submit_after_look(stream, look, call);
 }
 

@@ -49,7 +49,7 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
         return copy_in_place([=](const Copy* part) { return real(part, rest...); }, *copy, copies);
     };
     CUresult status = CUDA_SUCCESS;
-    if (lms::engine::let_through(pass, status)) return status;
+    if (lms::engine::let_through(stream, pass, status)) return status;
     Range source = engine::span_of(source_of(*copy));
     Range destination = engine::span_of(destination_of(*copy));
     if (sizeof...(Rest) == 0 &&

@@ -89,7 +89,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std:
     return guarded([&]() -> CUresult {
         if (engine::sessions().empty() || !to || !from || !bytes || !runs.valid()) return pass();
         CUresult status = CUDA_SUCCESS;
-        if (engine::let_through(pass, status)) return status;
+        if (engine::let_through(stream, pass, status)) return status;
         const bool in_order =
             std::all_of(runs.attributes, runs.attributes + runs.count, reads_in_order<CUmemcpyAttributes>);
         const std::vector<Copy> copies = cut(to, from, bytes, count, stream);

@@ -50,10 +50,11 @@ template <typename... Arguments>
                                               void** extra, std::type_identity_t<Arguments>... arguments) {
     trace::add(trace::counters().launches);
     CUresult status = CUDA_SUCCESS;
-    if (engine::let_through([&] { return real(arguments...); }, status)) [[likely]]
+    const CUstream where = engine::spelt_out(stream, per_thread);
+    if (engine::let_through(
+            where, [&] { return real(arguments...); }, status)) [[likely]]
         return status;
-    return launch_after_look(real, function, engine::spelt_out(stream, per_thread), parameters, extra,
-                             arguments...);
+    return launch_after_look(real, function, where, parameters, extra, arguments...);
 }
 
 CUstream stream_of(const CUlaunchConfig* config) {

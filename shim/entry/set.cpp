@@ -21,7 +21,7 @@ CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, st
                    std::size_t height, CUstream stream, Rest... rest) {
     const auto pass = [=] { return real(to, pitch, value, width, height, rest...); };
     CUresult status = CUDA_SUCCESS;
-    if (engine::let_through(pass, status)) return status;
+    if (engine::let_through(stream, pass, status)) return status;
     const engine::Range rows{to, height == 0 ? 0 : (height - 1) * pitch + width * sizeof(Value)};
     if (engine::capturing(stream) || !too_large({rows}) || height <= 1) return over({rows}, stream, pass);
     const std::size_t half = height / 2;

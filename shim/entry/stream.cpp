@@ -28,28 +28,42 @@ template <typename Destroy>
 CUresult destroy(CUstream stream, Destroy&& call) {
     return guarded([&] {
         // Its handle is gone after the call, its work need not be.
-        for (engine::Session* session : engine::sessions()) session->stream_ends(stream);
-        engine::stream_destroyed(stream);
-        return call();
+        engine::StreamEnd end(stream);
+        if (end && !engine::sessions().empty()) {
+            const bool captured = engine::capturing(stream);
+            for (engine::Session* session : engine::sessions()) session->stream_ends(stream, captured);
+        }
+        const CUresult status = call();
+        if (status == CUDA_SUCCESS) {
+            engine::capture_gone(stream);
+        } else {
+            end.refused();
+        }
+        return status;
     });
 }
 
 template <typename Begin>
-CUresult begin_capture(Begin&& call) {
-    // Counted before, so that no launch into the capturing stream is missed.
-    engine::capture_began();
-    const CUresult status = call();
-    if (status != CUDA_SUCCESS) engine::capture_ended();
-    return status;
+CUresult begin_capture(CUstream handle, bool per_thread, Begin&& call) {
+    return guarded([&] {
+        const CUstream stream = engine::spelt_out(handle, per_thread);
+        // While it is captured its work from before cannot be asked for.
+        for (engine::Session* session : engine::sessions()) session->capture_begins(stream);
+        // Counted before, so that no launch into the capturing stream is missed.
+        engine::capture_begins(stream);
+        const CUresult status = call();
+        if (status != CUDA_SUCCESS) engine::capture_ended(stream);
+        return status;
+    });
 }
 
 template <typename End>
-CUresult end_capture(End&& call) {
+CUresult end_capture(CUstream stream, bool per_thread, End&& call) {
     const CUresult status = call();
     // These mean that nothing was capturing; every other failure ends the capture too.
     const bool none = status == CUDA_ERROR_ILLEGAL_STATE || status == CUDA_ERROR_INVALID_VALUE ||
                       status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    if (!none) engine::capture_ended();
+    if (!none) engine::capture_ended(engine::spelt_out(stream, per_thread));
     return status;
 }
 
@@ -81,25 +95,25 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
 }
 
 CUresult cuStreamBeginCapture(CUstream hStream) {
-    return begin_capture([&] { return driver().cuStreamBeginCapture(hStream); });
+    return begin_capture(hStream, false, [&] { return driver().cuStreamBeginCapture(hStream); });
 }
 
 CUresult cuStreamBeginCapture_ptsz(CUstream hStream) {
-    return begin_capture([&] { return driver().cuStreamBeginCapture_ptsz(hStream); });
+    return begin_capture(hStream, true, [&] { return driver().cuStreamBeginCapture_ptsz(hStream); });
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
-    return begin_capture([&] { return driver().cuStreamBeginCapture_v2(hStream, mode); });
+    return begin_capture(hStream, false, [&] { return driver().cuStreamBeginCapture_v2(hStream, mode); });
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
-    return begin_capture([&] { return driver().cuStreamBeginCapture_v2_ptsz(hStream, mode); });
+    return begin_capture(hStream, true, [&] { return driver().cuStreamBeginCapture_v2_ptsz(hStream, mode); });
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
                                      const CUgraphEdgeData* dependencyData, size_t numDependencies,
                                      CUstreamCaptureMode mode) {
-    return begin_capture([&] {
+    return begin_capture(hStream, false, [&] {
         return driver().cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData,
                                                     numDependencies, mode);
     });
@@ -108,16 +122,16 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
                                           const CUgraphEdgeData* dependencyData, size_t numDependencies,
                                           CUstreamCaptureMode mode) {
-    return begin_capture([&] {
+    return begin_capture(hStream, true, [&] {
         return driver().cuStreamBeginCaptureToGraph_ptsz(hStream, hGraph, dependencies, dependencyData,
                                                          numDependencies, mode);
     });
 }
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
-    return end_capture([&] { return driver().cuStreamEndCapture(hStream, phGraph); });
+    return end_capture(hStream, false, [&] { return driver().cuStreamEndCapture(hStream, phGraph); });
 }
 
 CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph* phGraph) {
-    return end_capture([&] { return driver().cuStreamEndCapture_ptsz(hStream, phGraph); });
+    return end_capture(hStream, true, [&] { return driver().cuStreamEndCapture_ptsz(hStream, phGraph); });
 }

@@ -108,7 +108,7 @@ inline CUresult linear(
     const engine::Bounds managed = engine::managed_bounds();
     if (in(managed, destination) || in(managed, source)) {
         CUresult status = CUDA_SUCCESS;
-        if (engine::let_through([=] { return copy(0, bytes); }, status)) [[likely]]
+        if (engine::let_through(stream, [=] { return copy(0, bytes); }, status)) [[likely]]
             return status;
     }
     return linear_after_look(destination, source, bytes, stream, copy, may_stay);

@@ -29,7 +29,7 @@ Rig::Rig(const RigOptions& options) : options_(options) {
 }
 
 Rig::~Rig() {
-    for (const CUstream stream : streams_) engine::stream_destroyed(stream);
+    for (const CUstream stream : streams_) const engine::StreamEnd end(stream);
 }
 
 CUstream Rig::stream() {
@@ -40,8 +40,8 @@ CUstream Rig::stream() {
 }
 
 void Rig::destroy(CUstream stream) {
-    session_->stream_ends(stream);
-    engine::stream_destroyed(stream);
+    const engine::StreamEnd end(stream);
+    session_->stream_ends(stream, false);
     std::erase(streams_, stream);
     gpu_->destroy_stream(stream);
 }

@@ -213,6 +213,15 @@ CUresult FakePort::query(CUevent event) {
     return found->marker->passed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
+CUresult FakePort::query_stream(CUstream stream) {
+    Lock lock(mutex_);
+    if (const CUresult status = begin(Call::Query, lock)) return status;
+    step();
+    const Queue* queue = queue_of(stream);
+    if (!queue) return memory_.broken("query an unknown stream", CUDA_ERROR_INVALID_HANDLE);
+    return queue->operations.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
 void FakePort::recycle(CUevent event) {
     const Lock lock(mutex_);
     Event* found = known(event);
