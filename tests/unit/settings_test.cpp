@@ -1,6 +1,7 @@
 #include "shim/util/settings.h"
 
 #include <doctest/doctest.h>
+#include <stdlib.h>
 
 #include <map>
 #include <string>
@@ -8,10 +9,18 @@
 
 #include "shim/util/host_memory.h"
 #include "tests/support/scratch.h"
+#include "tests/unit/in_child.h"
 
 using lms::MemInfo;
 using lms::Safety;
 using lms::Settings;
+
+static bool set_uid = false;
+
+// As glibc's in a program of which `set_uid` is true. This one is found first.
+extern "C" char* secure_getenv(const char* name) noexcept {
+    return set_uid ? nullptr : getenv(name);
+}
 
 namespace {
 
@@ -155,6 +164,21 @@ TEST_CASE("settings: unknown LMS_ variables are named with the nearest known one
     CHECK(lines[2].starts_with("LMS_ is not a setting"));
     CHECK(lines[3] == "LMS_log is not a setting; the nearest is LMS_LOG");
     CHECK(lms::unknown_variables(nullptr).empty());
+}
+
+TEST_CASE("settings: a set-uid program takes none from the environment of its user") {
+    for (const bool secure : {false, true}) {
+        CAPTURE(secure);
+        CHECK(in_child([&] {
+                  set_uid = secure;
+                  setenv("LMS_POLICY", "/tmp/policy.so", 1);
+                  setenv("LMS_STATS", "/tmp/stats", 1);
+                  const Settings& read = lms::settings();
+                  const bool none = read.policy == "lru" && read.stats_path.empty();
+                  const bool all = read.policy == "/tmp/policy.so" && read.stats_path == "/tmp/stats";
+                  _exit((secure ? none : all) ? 0 : 1);
+              }) == 0);
+    }
 }
 
 TEST_CASE("settings: the README has a row for each") {
