@@ -59,7 +59,6 @@ $(GPU)/$(1)/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
 	$$(GPU_NVCC) -cudart $(1) -rdc=true -o $$@ $$(filter %.cu,$$^)
 endef
 $(foreach runtime,static shared,$(eval $(call GPU_NATIVE_RULES,$(runtime))))
-.SECONDARY: $(GPU_NATIVE:%=$(GPU)/objects/%.o)
 
 $(GPU)/sim/%: tests/gpu/programs/%.cu $(wildcard tests/apps/*.h tests/gpu/programs/*.h)
 	@mkdir -p $(@D)
