@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "shim/engine/budget.h"
 #include "shim/util/log.h"
 #include "shim/util/units.h"
 
@@ -52,11 +53,14 @@ void announce_too_large(const State& state, std::uint64_t bytes) {
 void announce_no_capacity(const State& state, std::uint64_t bytes) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
+    const std::uint64_t host = host_bytes(state, kHostLook);
     log::error(
         "out of memory: no room for {} beside {}; the GPU has {}, and the shim may pin {} of host memory "
-        "(LMS_HOST_LIMIT)",
+        "({})",
         format_bytes(bytes), format_bytes(state.residency.allocated_bytes()),
-        format_bytes(state.budget_bytes), format_bytes(state.host_limit_bytes));
+        format_bytes(state.budget_bytes), format_bytes(host),
+        host < state.host_limit_bytes ? "what this machine or its cgroup has left, less a sixteenth"
+                                      : "LMS_HOST_LIMIT");
 }
 
 void announce_no_host_memory(const State& state, std::uint64_t bytes) {

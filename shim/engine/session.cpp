@@ -133,7 +133,7 @@ bool Session::await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& 
     for (const auto deadline = Clock::now() + kBound;;) {
         if (!state.dying.empty()) settle(state, lock);
         reap(state, lock);
-        if (state.residency.allocated_bytes() + bytes <= capacity_bytes(state)) return true;
+        if (has_capacity(state, bytes)) return true;
         if (state.dying.empty() || Clock::now() >= deadline) return false;
         const FencePtr fence = state.fences.fence_of(state.dying.front().free);
         lock.unlock();

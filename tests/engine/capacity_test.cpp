@@ -3,7 +3,10 @@
 
 #include <random>
 
+#include "shim/core/chunking.h"
+#include "shim/util/host_memory.h"
 #include "tests/engine/rig.h"
+#include "tests/support/scratch.h"
 
 namespace lms::fake {
 namespace {
@@ -226,6 +229,62 @@ TEST_CASE("sizes no one could serve") {
     }
     CHECK(address == 42);
     CHECK(rig.session().free(42) == CUDA_ERROR_INVALID_VALUE);
+}
+
+// What the host has left, as the engine sees it while one of these lives.
+class Machine {
+  public:
+    explicit Machine(std::uint64_t kib) {
+        has(kib);
+        util::host_memory().look_below(root_.path());
+    }
+    ~Machine() { util::host_memory().look_below(""); }
+    void has(std::uint64_t kib) {
+        root_.put("proc/meminfo", "MemAvailable: " + std::to_string(kib) + " kB\n");
+    }
+    void look() { util::host_memory().spare_bytes({}); }
+
+  private:
+    Scratch root_;
+};
+
+TEST_CASE(
+    "capacity: beyond what the machine can spare it is as beyond LMS_HOST_LIMIT, and what was promised "
+    "stays") {
+    both_ways([](RigOptions options) {
+        options.granularity = 1024;
+        Machine machine(100);
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        std::vector<Held> buffers;
+        const std::uint64_t way = 2 * core::largest_chunk(rig.budget(), options.granularity);
+        const std::uint64_t fit = (rig.budget() + (100 << 10) - way) / (8 * options.granularity);
+        for (std::uint64_t i = 0; i < fit; ++i) {
+            const std::uint64_t bytes = 8 * options.granularity;
+            buffers.push_back({{0, bytes}, noise(i, bytes)});
+            REQUIRE(rig.session().allocate(bytes, buffers.back().region.address) == CUDA_SUCCESS);
+        }
+        Address address = 42;
+        const auto allocate = [&] { return rig.session().allocate(32 * options.granularity, address); };
+        // Taken by others, what is not pinned yet too.
+        machine.has(0);
+        machine.look();
+        CHECK(allocate() == CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK(address == 42);
+        for (const Held& held : buffers)
+            REQUIRE(rig.write(stream, held.region, held.expected) == CUDA_SUCCESS);
+        for (int round = 0; round < 3; ++round) {
+            for (const Held& held : buffers) check(rig, stream, held);
+        }
+        CHECK(allocate() == CUDA_ERROR_OUT_OF_MEMORY);
+        // Found when an allocation would be refused, without waiting for the next look.
+        machine.has(100);
+        CHECK(allocate() == CUDA_SUCCESS);
+        rig.drain();
+        CHECK(rig.session().free(address) == CUDA_SUCCESS);
+        for (const Held& held : buffers) check(rig, stream, held);
+        CHECK(rig.gpu().violation() == "");
+    });
 }
 
 TEST_CASE("memory that others take is respected, and given to them on demand") {

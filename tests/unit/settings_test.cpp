@@ -237,6 +237,32 @@ TEST_CASE("host memory: version 1 cgroups") {
     CHECK(lms::util::host_headroom_bytes(root.path()) == 150000);
 }
 
+TEST_CASE("host memory: a sixteenth of the machine and of each cgroup is left alone") {
+    const Scratch root;
+    CHECK(lms::util::host_spare_bytes(root.path()) < lms::util::host_headroom_bytes(root.path()));
+    root.put("proc/meminfo", "MemTotal: 16000 kB\nMemAvailable: 4000 kB\n");
+    CHECK(lms::util::host_spare_bytes(root.path()) == 3000 * 1024);
+    root.put("proc/self/cgroup", "0::/a\n");
+    root.put("sys/fs/cgroup/a/memory.max", "1600000\n");
+    root.put("sys/fs/cgroup/a/memory.current", "500000\n");
+    CHECK(lms::util::host_spare_bytes(root.path()) == 1000000);
+    root.put("sys/fs/cgroup/a/memory.current", "1550000\n");
+    CHECK(lms::util::host_spare_bytes(root.path()) == 0);
+}
+
+TEST_CASE("host memory: a look is as old as is asked for") {
+    using namespace std::chrono_literals;
+    const Scratch root;
+    lms::util::HostMemory memory;
+    memory.look_below(root.path());
+    root.put("proc/meminfo", "MemAvailable: 4000 kB\n");
+    CHECK(memory.spare_bytes(24h) == 4000 * 1024);
+    root.put("proc/meminfo", "MemAvailable: 3000 kB\n");
+    CHECK(memory.spare_bytes(24h) == 4000 * 1024);
+    CHECK(memory.spare_bytes(0ms) == 3000 * 1024);
+    CHECK(memory.spare_bytes(24h) == 3000 * 1024);
+}
+
 TEST_CASE("host memory: NUMA nodes, the nearest first, those without memory never") {
     const Scratch root;
     const auto nodes = [&](int nearest) { return lms::util::numa_nodes_by_preference(nearest, root.path()); };
