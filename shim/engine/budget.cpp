@@ -78,8 +78,7 @@ bool has_capacity(const State& state, std::uint64_t bytes) {
 
 std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings) {
     if (settings.meminfo == MemInfo::Physical) return capped(settings, total_bytes);
-    return capped(settings, total_bytes) +
-           settings.host_limit_bytes.value_or(util::default_host_limit_bytes());
+    return capped(settings, total_bytes) + util::host_limit_bytes(settings.host_limit_bytes);
 }
 
 CUresult visible_memory(State& state, std::unique_lock<std::mutex>& lock, device::MemoryInfo& info) {

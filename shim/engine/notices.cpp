@@ -83,4 +83,21 @@ void announce_no_budget(const State& state, std::uint64_t total_bytes) {
         state.device, format_bytes(total_bytes));
 }
 
+void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint64_t host_bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "GPU {}: the driver has not twice as many addresses as its {} and {} of host memory take; more may "
+        "be "
+        "had with a larger `ulimit -v`, fewer are needed with a smaller LMS_HOST_LIMIT",
+        device, format_bytes(total_bytes), format_bytes(host_bytes));
+}
+
+void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes) {
+    static std::atomic<bool> said;
+    if (settings.host_limit_bytes.value_or(0) <= in_force_bytes || !log::once(said)) return;
+    log::warn("LMS_HOST_LIMIT={}: this machine has {}, which is the limit",
+              format_bytes(*settings.host_limit_bytes), format_bytes(in_force_bytes));
+}
+
 }  // namespace lms::engine

@@ -117,9 +117,14 @@ std::uint64_t host_spare_bytes(const std::string& root) {
     return least_left(root, 16);
 }
 
-std::uint64_t default_host_limit_bytes() {
-    static const std::uint64_t bytes = host_headroom_bytes() / 5 * 4;
-    return bytes;
+std::uint64_t machine_bytes(const std::string& root) {
+    return machine(root).bytes;
+}
+
+std::uint64_t host_limit_bytes(std::optional<std::uint64_t> setting) {
+    static const std::uint64_t all = machine_bytes();
+    static const std::uint64_t unset = host_headroom_bytes() / 5 * 4;
+    return setting ? std::min(*setting, all) : unset;
 }
 
 std::uint64_t HostMemory::spare_bytes(std::chrono::milliseconds age) {

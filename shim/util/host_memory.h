@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,12 @@ std::uint64_t host_headroom_bytes(const std::string& root = "");
 // may have.
 std::uint64_t host_spare_bytes(const std::string& root = "");
 
-// What LMS_HOST_LIMIT is when unset: 80 % of the headroom when first asked, the same ever after.
-std::uint64_t default_host_limit_bytes();
+// All the machine has.
+std::uint64_t machine_bytes(const std::string& root = "");
+
+// What LMS_HOST_LIMIT means: at most all the machine has; unset, 80 % of the headroom when first asked, the
+// same ever after.
+std::uint64_t host_limit_bytes(std::optional<std::uint64_t> setting);
 
 // What the host can spare now, for all GPUs of the process. Any thread; its lock is a leaf.
 class HostMemory {

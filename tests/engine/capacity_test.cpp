@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "policy/host.h"
 #include "shim/core/chunking.h"
 #include "shim/util/host_memory.h"
 #include "tests/engine/rig.h"
@@ -285,6 +286,45 @@ TEST_CASE(
         for (const Held& held : buffers) check(rig, stream, held);
         CHECK(rig.gpu().violation() == "");
     });
+}
+
+TEST_CASE("capacity: where the driver has few addresses, fewer are reserved, down to what memory needs") {
+    both_ways([](RigOptions options) {
+        // For the GPU's 64 granules and the host's 1024, rounded up to 64.
+        constexpr std::uint64_t kMemory = 1152;
+        for (const std::uint64_t granules : {6 * kMemory, 6 * kMemory - 1, 3 * kMemory - 1, 2 * kMemory}) {
+            options.address_granules = granules;
+            Rig rig(options);
+            CHECK(rig.session().span_end() - rig.session().span_begin() <= granules * options.granularity);
+            const CUstream stream = rig.stream();
+            std::vector<Held> buffers;
+            const std::uint64_t fit = rig.capacity() / (64 * options.granularity);
+            for (std::uint64_t i = 0; i < fit; ++i) buffers.push_back(make(rig, stream, 64, i));
+            for (const Held& held : buffers) check(rig, stream, held);
+            CHECK(rig.gpu().violation() == "");
+        }
+        Settings settings;
+        settings.host_limit_bytes = options.host_granules * options.granularity;
+        auto port =
+            std::make_unique<FakePort>(Options{.granularity = options.granularity,
+                                               .device_bytes = options.granules * options.granularity,
+                                               .maps_host = options.maps_host,
+                                               .address_bytes = (2 * kMemory - 1) * options.granularity});
+        CUresult error = CUDA_SUCCESS;
+        CHECK(engine::Session::open({0, nullptr}, std::move(port), policy::Host::create("lru", {}, 0),
+                                    settings, error) == nullptr);
+        CHECK(error == CUDA_ERROR_OUT_OF_MEMORY);
+    });
+}
+
+TEST_CASE("capacity: LMS_HOST_LIMIT beyond what the machine has means all it has") {
+    Settings settings;
+    settings.host_limit_bytes = 4ull << 40 << 10;
+    CUresult error = CUDA_ERROR_UNKNOWN;
+    const auto session = engine::Session::open({0, nullptr}, std::make_unique<FakePort>(Options{}),
+                                               policy::Host::create("lru", {}, 0), settings, error);
+    REQUIRE(session);
+    CHECK(session->span_end() - session->span_begin() <= 4 * util::machine_bytes() + (1 << 20));
 }
 
 TEST_CASE("memory that others take is respected, and given to them on demand") {

@@ -279,5 +279,8 @@ TEST_CASE("host memory: NUMA nodes, the nearest first, those without memory neve
 
 TEST_CASE("host memory: this machine tells") {
     CHECK(lms::util::host_headroom_bytes() > 0);
-    CHECK(lms::util::default_host_limit_bytes() > 0);
+    CHECK(lms::util::host_limit_bytes({}) > 0);
+    CHECK(lms::util::host_limit_bytes({}) < lms::util::machine_bytes());
+    CHECK(lms::util::host_limit_bytes(1) == 1);
+    CHECK(lms::util::host_limit_bytes(UINT64_MAX) == lms::util::machine_bytes());
 }

@@ -140,7 +140,7 @@ int doctor(bool simulated, bool as_json) {
     const Findings findings = {
         .shim = inspect_shim(),
         .driver = inspect(simulated),
-        .host_limit_bytes = settings().host_limit_bytes.value_or(util::default_host_limit_bytes())};
+        .host_limit_bytes = util::host_limit_bytes(settings().host_limit_bytes)};
     as_json ? print_json(findings) : print_text(findings);
     return findings.well() ? 0 : kNotWell;
 }
