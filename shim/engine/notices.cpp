@@ -4,6 +4,7 @@
 
 #include "shim/engine/budget.h"
 #include "shim/util/log.h"
+#include "shim/util/mappings.h"
 #include "shim/util/units.h"
 
 namespace lms::engine {
@@ -65,12 +66,25 @@ void announce_no_capacity(const State& state, std::uint64_t bytes) {
 
 void announce_no_host_memory(const State& state, std::uint64_t bytes) {
     static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (announce_no_mappings() || !log::once(said)) return;
     log::error(
         "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory "
         "(LMS_HOST_LIMIT allows {})",
         format_bytes(bytes), format_bytes(state.host_blocks.held_bytes()),
         format_bytes(state.host_limit_bytes));
+}
+
+bool announce_no_mappings() {
+    static std::atomic<bool> said;
+    const util::Mappings mappings = util::mappings();
+    if (!mappings.at_end()) return false;
+    if (log::once(said)) {
+        log::error(
+            "out of memory: this process has {} of the {} mappings that the kernel allows it; `sysctl "
+            "vm.max_map_count={}` allows more",
+            mappings.there, mappings.allowed, 4 * mappings.allowed);
+    }
+    return true;
 }
 
 void announce_no_budget(const State& state, std::uint64_t total_bytes) {

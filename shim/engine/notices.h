@@ -25,6 +25,10 @@ void announce_too_large(const State& state, std::uint64_t bytes);
 void announce_no_capacity(const State& state, std::uint64_t bytes);
 void announce_no_host_memory(const State& state, std::uint64_t bytes);
 
+// Something could not be mapped: whether it may have been one mapping too many for the kernel. No lock
+// needed.
+bool announce_no_mappings();
+
 // Where LMS_RESERVE, LMS_LIMIT or other processes leave nothing of a GPU of `total_bytes`.
 void announce_no_budget(const State& state, std::uint64_t total_bytes);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shim/util/host_memory.h"
+#include "shim/util/mappings.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/in_child.h"
 
@@ -275,6 +276,22 @@ TEST_CASE("host memory: NUMA nodes, the nearest first, those without memory neve
     CHECK(nodes(-1) == std::vector<int>{0, 1, 2, 5});
     root.put("sys/devices/system/node/has_memory", "1");
     CHECK(nodes(0) == std::vector<int>{1});
+}
+
+TEST_CASE("mappings: counted, and near their end when a 64th is left") {
+    const Scratch root;
+    CHECK_FALSE(lms::util::mappings(root.path().c_str()).at_end());  // not known here
+    std::string maps;
+    for (int i = 0; i < 984; ++i) maps += std::string(static_cast<std::size_t>(i % 97), 'x') + "\n";
+    root.put("proc/self/maps", maps);
+    root.put("proc/sys/vm/max_map_count", "1000\n");
+    CHECK(lms::util::mappings(root.path("").c_str()).there == 984);
+    CHECK(lms::util::mappings(root.path("").c_str()).allowed == 1000);
+    CHECK_FALSE(lms::util::mappings(root.path("").c_str()).at_end());
+    root.put("proc/self/maps", maps + "x\n");
+    CHECK(lms::util::mappings(root.path("").c_str()).at_end());
+    CHECK(lms::util::mappings().there > 10);
+    CHECK(lms::util::mappings().allowed > 1000);
 }
 
 TEST_CASE("host memory: this machine tells") {
