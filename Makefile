@@ -47,7 +47,6 @@ APPS := $(patsubst tests/apps/%.cu,$(BUILD)/apps/%,$(sort $(wildcard tests/apps/
 # Each folder of tests is one doctest program, build/tests/<folder>.
 TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp))))
 TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
-BENCHES := $(patsubst tests/bench/%.cu,$(BUILD)/bench/%,$(sort $(wildcard tests/bench/*.cu)))
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
 LINK_unit := $(CORE_SRC) $(patsubst %,shim/engine/%.cpp,code_layouts fat_binary nv_info opaque pointer_words \
@@ -62,9 +61,8 @@ LINK_cli := tests/support/process.cpp
 LINK_e2e := tests/support/process.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp
 LIBS_simrt := -lzstd -llz4
-LINK_interpose := shim/device/locate.cpp
 
-.PHONY: all demo test hook-map bench programs-check install uninstall format lint help setup clean
+.PHONY: all demo test check hook-map programs-check install uninstall format lint help setup clean compile_commands.json
 .DELETE_ON_ERROR:
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
@@ -72,13 +70,17 @@ LINK_interpose := shim/device/locate.cpp
 # On all cores, unless make was told how many (-j).
 SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
-all: setup ## build everything: shim, lms, policies, simulated GPU, demo, tests
+all: needed ## build: everything (shim, lms, policies, simulated GPU, demo, tests)
 	@$(SUBMAKE) build-all
 
-.PHONY: build-all
+.PHONY: build-all needed
 build-all: $(SHIM) $(LMS) $(POLICIES) $(SIM) $(DEMO) $(APPS) $(TESTS)
 
-setup: ## install missing packages and, if there is no CUDA toolkit, fetch one into build/
+setup: ## build: install what is missing (Debian packages, as root; a CUDA toolkit goes into build/)
+	@BUILD=$(BUILD) CUDA_HOME=$(CUDA_HOME) sh tools/setup.sh install
+
+# Only names the packages.
+needed:
 	@BUILD=$(BUILD) CUDA_HOME=$(CUDA_HOME) sh tools/setup.sh
 
 $(BUILD)/obj/%.o: %.cpp
@@ -92,7 +94,7 @@ $(call obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC)): OBJ_FLAGS = $(HIDDEN)
 
 # -Bsymbolic: the addresses the shim hands out are its own functions, whatever else a process has preloaded.
 $(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) shim/exports.map
-	$(CXX) -shared -o $@ $(filter %.o,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
+	$(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
 	  -Wl,--version-script=shim/exports.map -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/alias' \
 	  -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
 	@mkdir -p $(@D)/alias
@@ -100,21 +102,21 @@ $(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) shim/exports.map
 
 $(BUILD)/policy/%.so: policy/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -DLMS_POLICY_PLUGIN -shared -o $@ $< $(STATIC_CXX)
+	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -DLMS_POLICY_PLUGIN $(LDFLAGS) -shared -o $@ $< $(STATIC_CXX)
 
 $(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC))
 	@mkdir -p $(@D)
-	$(CXX) -shared -pthread -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -lzstd -llz4 -ldl
+	$(CXX) $(LDFLAGS) -shared -pthread -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -lzstd -llz4 -ldl
 	ln -sf $(@F) $(@D)/libcuda.so
 
 $(BUILD)/sim/libcudart.so.13: $(call obj,$(SIM_RUNTIME_SRC)) $(wildcard tools/simcuda/runtime/*.map)
 	@mkdir -p $(@D)
-	$(CXX) -shared -pthread -o $@ $(filter %.o,$^) -Wl,-soname,libcudart.so.13 -Wl,-z,defs \
+	$(CXX) $(LDFLAGS) -shared -pthread -o $@ $(filter %.o,$^) -Wl,-soname,libcudart.so.13 -Wl,-z,defs \
 	  $(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^)) -ldl
 comma := ,
 
 $(LMS): $(call obj,$(LMS_SRC)) $(call obj,$(CORE_SRC))
-	$(CXX) -pthread -o $@ $^ $(UNWIND) -ldl
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl
 
 $(DEMO): $(sort $(wildcard tools/demo/*.cu tools/demo/*.h tools/demo/*.cuh))
 	@mkdir -p $(@D)
@@ -132,56 +134,10 @@ $(BUILD)/asan/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -Xcompiler -fsanitize=address -o $@ $<
 
-# tests/interpose: drivers that only answer lookups, and the programs that run over them under preload.
-INTERPOSE := $(BUILD)/interpose
-$(INTERPOSE)/driver/libcuda.so.1: FAKE_VERSION := 13000
-$(INTERPOSE)/old_driver/libcuda.so.1: FAKE_VERSION := 11040
-$(INTERPOSE)/new_driver/libcuda.so.1: FAKE_VERSION := 14000
-$(INTERPOSE)/%/libcuda.so.1: tests/interpose/fake/fake_driver.cpp tests/interpose/fake/fake_driver.h shim/entry_points.def
-	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) -DFAKE_VERSION=$(FAKE_VERSION) -shared -o $@ $< -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic
-$(INTERPOSE)/neighbour_%.so: tests/interpose/programs/neighbour.cpp
-	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) -DNEIGHBOUR='"$*"' -shared -o $@ $<
-$(INTERPOSE)/audit.so: tests/interpose/programs/audit.cpp
-	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) -shared -o $@ $<
-$(INTERPOSE)/linked_runpath: LINKED_FLAGS = -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/old_driver'
-$(INTERPOSE)/linked_rpath: LINKED_FLAGS = -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/old_driver'
-$(addprefix $(INTERPOSE)/,linked linked_runpath linked_rpath): tests/interpose/programs/linked.cpp
-	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) -o $@ $< -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda $(LINKED_FLAGS)
-$(INTERPOSE)/runtime_%: tests/interpose/programs/runtime.cu
-	@mkdir -p $(@D)
-	$(NVCC) -cudart $* -Wno-deprecated-gpu-targets -o $@ $<
-$(call obj,$(wildcard tests/interpose/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"' -DCUDA_HOME='"$(CUDA_HOME)"'
-$(BUILD)/tests/interpose: | $(SHIM) $(addprefix $(INTERPOSE)/,driver/libcuda.so.1 old_driver/libcuda.so.1 \
-  new_driver/libcuda.so.1 neighbour_first.so neighbour_second.so audit.so linked linked_runpath linked_rpath \
-  runtime_static runtime_shared)
-
-$(BUILD)/bench/simcuda_bench: $(call obj,tests/bench/simcuda_bench.cpp tests/ptx/device.cpp tests/ptx/coverage.cpp $(LINK_ptx))
-	@mkdir -p $(@D)
-	$(CXX) -pthread -o $@ $^ -lbenchmark -ldl
-$(BUILD)/bench/simcuda.ptx: tests/bench/kernels/simcuda.cu
-	@mkdir -p $(@D)
-	$(NVCC) -O2 -std=c++17 -arch=compute_75 -ptx -o $@ $<
-$(call obj,tests/bench/simcuda_bench.cpp): OBJ_FLAGS = -DSIMCUDA_BENCH_PTX='"$(abspath $(BUILD))/bench/simcuda.ptx"'
-$(call obj,tests/bench/simcuda_bench.cpp): | $(BUILD)/bench/simcuda.ptx
-
-$(BUILD)/bench/still/libcuda.so.1: $(call obj,tests/bench/still_driver.cpp tests/bench/still_rest.cpp)
-	@mkdir -p $(@D)
-	$(CXX) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs
-$(BUILD)/bench/calls: $(call obj,tests/bench/calls.cpp) | $(BUILD)/bench/still/libcuda.so.1
-	@mkdir -p $(@D)
-	$(CXX) -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
-
-$(BUILD)/bench/%: tests/bench/%.cu
-	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -I. -o $@ $<
-
 $(call obj,$(wildcard tests/simrt/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"'
 
-include tests/gpu/rules.mk tests/families/rules.mk tests/unit/rules.mk
+RULES := $(sort $(wildcard tests/*.mk tests/*/rules.mk))
+include $(RULES)
 
 .SECONDEXPANSION:
 $(BUILD)/tests/simrt: | $(SIM) $(APPS) $(BUILD)/asan/reduce
@@ -189,25 +145,29 @@ $(BUILD)/tests/unit: | $(POLICIES)
 $(BUILD)/tests/cli: | $(LMS) $(SHIM) $(SIM)
 $(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*))
 	@mkdir -p $(@D)
-	$(CXX) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -ldl
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -ldl
 
-demo: setup ## train the demo model: big GPU, small GPU (out of memory), small GPU with the shim
+demo: setup ## test: train a model on a big GPU, a small one (out of memory), and that with the shim
 	@$(SUBMAKE) $(SHIM) $(SIM) $(DEMO)
 	@CUDA_HOME=$(CUDA_HOME) sh tools/demo/run.sh
 
-test: all ## run every test
+test: setup ## test: run every test
+	@$(SUBMAKE) build-all
 	@sh tests/run.sh
 
-programs-check: $(SHIM) $(SIM) ## run programs that nobody here wrote (installs, downloads; tests/programs)
+# Cases by doctest's filter: C='capture*'.
+check: needed ## test: build and run one folder's tests: T=engine, of them C='capacity*'
+	$(if $(filter $(T),$(TEST_DIRS)),,$(error T=$(T): expected one of $(TEST_DIRS)))
+	@$(SUBMAKE) $(BUILD)/tests/$(T)
+	$(BUILD)/tests/$(T) $(if $(C),-tc='$(C)')
+
+programs-check: $(SHIM) $(SIM) ## test: run programs that nobody here wrote (installs, downloads; tests/programs)
 	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/programs.sh $(PROGRAMS)
 
-hook-map: all ## find, for each hook that has none in tests/hooks/held.tsv, a test that fails without it
+hook-map: all ## develop: find, for each hook that has none in tests/hooks/held.tsv, a test that fails without it
 	@python3 -B tests/hooks/held.py map
 
-bench: all $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls ## measure, as ratios inside one run
-	@CUDA_HOME=$(CUDA_HOME) sh tests/bench.sh
-
-install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install to PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
+install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install: put all of it under PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim)
 	install -m 755 $(LMS) $(DESTDIR)$(PREFIX)/bin/lms
 	install -m 755 $(SHIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/
@@ -220,23 +180,31 @@ install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install to PREFIX (the shim goes t
 	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/lms \
 	  $(addprefix $(DESTDIR)$(PREFIX)/lib/lmsshim/,$(notdir $(SHIM)) $(patsubst $(BUILD)/%,%,$(POLICIES) $(SIM)))
 
-uninstall: ## remove what install put under PREFIX
+uninstall: ## install: remove it from there
 	rm -rf $(DESTDIR)$(PREFIX)/bin/lms $(DESTDIR)$(PREFIX)/lib/lmsshim $(DESTDIR)$(PREFIX)/include/lms
 
 FORMATTED = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
-format: ## clang-format all sources
+format: ## develop: clang-format all sources
 	clang-format -i $(FORMATTED)
 
-lint: ## check formatting and run clang-tidy
+lint: compile_commands.json ## develop: check formatting and run clang-tidy (on FILES='shim/util/log.cpp ...' alone)
 	@clang-format --dry-run -Werror $(FORMATTED)
-	@printf '%s\n' $(filter %.cpp,$(FORMATTED)) | xargs -P$(shell nproc) -I{} \
-	  clang-tidy -quiet {} -- -std=c++20 -I. -Iinclude -isystem $(CUDA_INC) $(LIBUNWIND_INC) -DFMT_HEADER_ONLY \
-	  -DLMS_VERSION='"$(VERSION)"'
+	@printf '%s\n' $(or $(FILES),$(filter %.cpp,$(FORMATTED))) | xargs -P$(shell nproc) -n1 clang-tidy -quiet -p .
 
-clean: ## remove build/
+clean: ## build: remove build/
 	rm -rf $(BUILD)
 
-help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
+compile_commands.json: needed ## develop: what each source is compiled with, for editors and clang's tools
+	@$(MAKE) --no-print-directory -Bn build-all $(BENCH_ALL) | \
+	  sed -nE 's/[\\"]/\\&/g; s|^(.* -c -o [^ ]+ ([^ ]+))$$|{"directory": "$(CURDIR)", "file": "\2", "command": "\1"}|p' | \
+	  sed '1s/^/[/; $$!s/$$/,/; $$s/$$/]/' >$@
+
+# Targets say their group and what they do: "name: ... ## group: what".
+help: ## develop: this list
+	@for group in build test measure install develop; do \
+	  echo "$$group"; \
+	  grep -hE "^[a-z_.-]+:.*## $$group: " Makefile $(RULES) | \
+	    sed -E "s/^([a-z_.-]+):.*## $$group: (.*)/  make \1\t\2/" | expand -t 32; \
+	done
 
 -include $(shell find $(BUILD)/obj $(BUILD)/policy -name '*.d' 2>/dev/null)

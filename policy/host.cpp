@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <new>
 
 #include "policy/builtin.h"
 #include "shim/util/log.h"
+#include "shim/util/trust.h"
 
 namespace lms::policy {
 namespace {
@@ -54,7 +59,15 @@ std::string fault_of(const lms_policy* table) {
 const lms_policy* load(const std::string& name, std::string& problem) {
     // The loader looks for a name without a slash in its search path, not here.
     const std::string path = name.find('/') == name.npos ? "./" + name : name;
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // What is looked at is what is loaded: a link could mean another file by then.
+    const std::unique_ptr<char, decltype(&std::free)> file(realpath(path.c_str(), nullptr), std::free);
+    problem =
+        file == nullptr ? fmt::format("cannot open: {}", std::strerror(errno)) : util::distrust(file.get());
+    if (!problem.empty()) {
+        problem = fmt::format("{}: {}", path, problem);
+        return nullptr;
+    }
+    void* const library = dlopen(file.get(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         problem = dlerror();
         return nullptr;

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What the build needs and this machine lacks: Debian packages are installed (by root or sudo; otherwise the line to
-# run is printed), and where there is no CUDA toolkit the parts needed are fetched into the build folder. `make` runs
-# this before everything else; when nothing is missing it only looks at some files.
+# What the build needs and this machine lacks: Debian packages are named, or with `install` installed (by root or sudo;
+# otherwise the line to run is printed), and where there is no CUDA toolkit the parts needed are fetched into the build
+# folder. `make` runs this before everything else; when nothing is missing it only looks at some files.
 #
 # BUILD is the build folder, CUDA_HOME where the Makefile looks for the toolkit.
 set -eu
@@ -52,7 +52,9 @@ install() {
 if [ -n "$missing" ]; then
     line="apt-get install --no-install-recommends$missing"
     command -v apt-get >/dev/null 2>&1 || die "install what Debian calls:$missing"
-    if [ "$(id -u)" = 0 ]; then
+    if [ "${1:-}" != install ]; then
+        die "missing:$missing; make setup installs them, or run (as root): $line"
+    elif [ "$(id -u)" = 0 ]; then
         install || die "that failed; needed is: $line"
     elif sudo -n true 2>/dev/null; then
         install sudo -n || die "that failed; needed is: sudo $line"

@@ -33,6 +33,11 @@ CUresult look(State& state, std::unique_lock<std::mutex>& lock, Look& look) {
     return status;
 }
 
+// Through which the last chunks change places.
+std::uint64_t way_bytes(const State& state) {
+    return 2 * core::largest_chunk(state.budget_bytes, state.granularity);
+}
+
 }  // namespace
 
 std::uint64_t default_reserve(std::uint64_t total_bytes) {
@@ -50,14 +55,30 @@ CUresult refresh_budget(State& state, std::unique_lock<std::mutex>& lock) {
 }
 
 std::uint64_t capacity_bytes(const State& state) {
-    return minus(state.budget_bytes + state.host_limit_bytes,
-                 2 * core::largest_chunk(state.budget_bytes, state.granularity));
+    return minus(state.budget_bytes + state.host_limit_bytes, way_bytes(state));
+}
+
+std::uint64_t promised_host_bytes(const State& state) {
+    const std::uint64_t allocated = state.residency.allocated_bytes();
+    return allocated == 0 ? 0 : minus(allocated + way_bytes(state), state.budget_bytes);
+}
+
+std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age) {
+    const std::uint64_t given = state.host_blocks.held_bytes() + util::host_memory().spare_bytes(age);
+    return std::min(std::max(given, promised_host_bytes(state)), state.host_limit_bytes);
+}
+
+bool has_capacity(const State& state, std::uint64_t bytes) {
+    const std::uint64_t allocated = state.residency.allocated_bytes() + bytes;
+    if (allocated > capacity_bytes(state)) return false;
+    const std::uint64_t needed = minus(allocated + way_bytes(state), state.budget_bytes);
+    // Refused only for what is so now.
+    return needed == 0 || needed <= host_bytes(state, kHostLook) || needed <= host_bytes(state, {});
 }
 
 std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings) {
     if (settings.meminfo == MemInfo::Physical) return capped(settings, total_bytes);
-    return capped(settings, total_bytes) +
-           settings.host_limit_bytes.value_or(util::default_host_limit_bytes());
+    return capped(settings, total_bytes) + util::host_limit_bytes(settings.host_limit_bytes);
 }
 
 CUresult visible_memory(State& state, std::unique_lock<std::mutex>& lock, device::MemoryInfo& info) {

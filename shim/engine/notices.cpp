@@ -2,7 +2,9 @@
 
 #include <atomic>
 
+#include "shim/engine/budget.h"
 #include "shim/util/log.h"
+#include "shim/util/mappings.h"
 #include "shim/util/units.h"
 
 namespace lms::engine {
@@ -52,21 +54,37 @@ void announce_too_large(const State& state, std::uint64_t bytes) {
 void announce_no_capacity(const State& state, std::uint64_t bytes) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
+    const std::uint64_t host = host_bytes(state, kHostLook);
     log::error(
         "out of memory: no room for {} beside {}; the GPU has {}, and the shim may pin {} of host memory "
-        "(LMS_HOST_LIMIT)",
+        "({})",
         format_bytes(bytes), format_bytes(state.residency.allocated_bytes()),
-        format_bytes(state.budget_bytes), format_bytes(state.host_limit_bytes));
+        format_bytes(state.budget_bytes), format_bytes(host),
+        host < state.host_limit_bytes ? "what this machine or its cgroup has left, less a sixteenth"
+                                      : "LMS_HOST_LIMIT");
 }
 
 void announce_no_host_memory(const State& state, std::uint64_t bytes) {
     static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (announce_no_mappings() || !log::once(said)) return;
     log::error(
         "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory "
         "(LMS_HOST_LIMIT allows {})",
         format_bytes(bytes), format_bytes(state.host_blocks.held_bytes()),
         format_bytes(state.host_limit_bytes));
+}
+
+bool announce_no_mappings() {
+    static std::atomic<bool> said;
+    const util::Mappings mappings = util::mappings();
+    if (!mappings.at_end()) return false;
+    if (log::once(said)) {
+        log::error(
+            "out of memory: this process has {} of the {} mappings that the kernel allows it; `sysctl "
+            "vm.max_map_count={}` allows more",
+            mappings.there, mappings.allowed, 4 * mappings.allowed);
+    }
+    return true;
 }
 
 void announce_no_budget(const State& state, std::uint64_t total_bytes) {
@@ -77,6 +95,23 @@ void announce_no_budget(const State& state, std::uint64_t total_bytes) {
         "GPU {}: LMS_RESERVE, LMS_LIMIT and what others hold leave nothing of its {}: buffers stay in host "
         "memory, slowly",
         state.device, format_bytes(total_bytes));
+}
+
+void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint64_t host_bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "GPU {}: the driver has not twice as many addresses as its {} and {} of host memory take; more may "
+        "be "
+        "had with a larger `ulimit -v`, fewer are needed with a smaller LMS_HOST_LIMIT",
+        device, format_bytes(total_bytes), format_bytes(host_bytes));
+}
+
+void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes) {
+    static std::atomic<bool> said;
+    if (settings.host_limit_bytes.value_or(0) <= in_force_bytes || !log::once(said)) return;
+    log::warn("LMS_HOST_LIMIT={}: this machine has {}, which is the limit",
+              format_bytes(*settings.host_limit_bytes), format_bytes(in_force_bytes));
 }
 
 }  // namespace lms::engine

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "shim/engine/leaving.h"
+#include "shim/engine/notices.h"
 #include "shim/engine/observe.h"
 #include "shim/util/log.h"
 
@@ -13,6 +14,7 @@ bool exchange(device::Port& port, core::Address address, const Block* previous, 
     const bool was_mapped = previous && !previous->pinned;
     if (was_mapped && port.unmap(address, previous->bytes) != CUDA_SUCCESS) return false;
     if (next.pinned || port.map(address, next.bytes, next.handle, next.place) == CUDA_SUCCESS) return true;
+    announce_no_mappings();
     if (was_mapped && port.map(address, previous->bytes, previous->handle, previous->place) != CUDA_SUCCESS) {
         log::error("the driver took a mapping of {} bytes away and does not give it back", previous->bytes);
     }

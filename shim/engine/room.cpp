@@ -25,9 +25,9 @@ std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64
 std::optional<Block> host_block(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
     BlockPool& pool = state.host_blocks;
     if (const auto block = pool.take(bytes)) return block;
-    const std::uint64_t host_limit = state.host_limit_bytes;
-    while (pool.held_bytes() + bytes > host_limit) {
-        const std::uint64_t excess = pool.held_bytes() + bytes - host_limit;
+    const std::uint64_t limit = host_bytes(state, kHostLook);
+    while (pool.held_bytes() + bytes > limit) {
+        const std::uint64_t excess = pool.held_bytes() + bytes - limit;
         if (pool.free_bytes() < excess) return std::nullopt;
         pool.trim(excess, lock);
     }

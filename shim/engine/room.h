@@ -14,7 +14,7 @@ namespace lms::engine {
 // budget allows.
 std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit,
                                   std::unique_lock<std::mutex>& lock);
-// A host block within LMS_HOST_LIMIT.
+// A host block within LMS_HOST_LIMIT and what the machine can spare.
 std::optional<Block> host_block(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
 
 }  // namespace lms::engine

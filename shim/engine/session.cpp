@@ -31,6 +31,19 @@ std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
+// Addresses for `memory_bytes`, and an alias for every block. They cost next to nothing, so first with room
+// for guard gaps and fragmentation; under `ulimit -v`, or beside much else, less has to do.
+Span reserve(device::Port& port, std::uint64_t memory_bytes, CUresult& error) {
+    Span span{};
+    for (const auto& [app, alias] : {std::pair{4, 2}, {2, 1}, {1, 1}}) {
+        span.app_bytes = static_cast<std::uint64_t>(app) * memory_bytes;
+        span.alias_bytes = static_cast<std::uint64_t>(alias) * memory_bytes;
+        error = port.reserve(span.app_bytes + span.alias_bytes, span.begin);
+        if (error == CUDA_SUCCESS) break;
+    }
+    return span;
+}
+
 }  // namespace
 
 Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking)
@@ -50,19 +63,18 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     device::MemoryInfo info{};
     error = port->memory_info(info);
     if (error != CUDA_SUCCESS) return nullptr;
-    // Addresses cost next to nothing: room for guard gaps and fragmentation, and an alias for every block.
     const std::uint64_t unit = port->granularity() * 64;
-    const std::uint64_t host = settings.host_limit_bytes.value_or(util::default_host_limit_bytes());
-    const std::uint64_t memory = (info.total_bytes + host) / unit * unit + unit;
-    const Span span{0, 4 * memory, 2 * memory};
-    core::Address begin = 0;
-    error = port->reserve(span.app_bytes + span.alias_bytes, begin);
-    if (error != CUDA_SUCCESS) return nullptr;
+    const std::uint64_t host = util::host_limit_bytes(settings.host_limit_bytes);
+    const Span span = reserve(*port, (info.total_bytes + host) / unit * unit + unit, error);
+    if (error != CUDA_SUCCESS) {
+        announce_no_addresses(gpu.device, info.total_bytes, host);
+        return nullptr;
+    }
+    announce_host_limit(settings, host);
 
     std::unique_ptr<Session> session(new Session(gpu, std::move(port), std::move(ranking)));
     session->state_ =
-        std::make_unique<State>(gpu.device, *session->port_, settings,
-                                Span{begin, span.app_bytes, span.alias_bytes}, *session->ranking_);
+        std::make_unique<State>(gpu.device, *session->port_, settings, span, *session->ranking_);
     session->mover_ = std::make_unique<Mover>(*session->state_);
     std::unique_lock lock(session->state_->mutex);
     error = refresh_budget(*session->state_, lock);
@@ -131,7 +143,7 @@ bool Session::await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& 
     for (const auto deadline = Clock::now() + kBound;;) {
         if (!state.dying.empty()) settle(state, lock);
         reap(state, lock);
-        if (state.residency.allocated_bytes() + bytes <= capacity_bytes(state)) return true;
+        if (has_capacity(state, bytes)) return true;
         if (state.dying.empty() || Clock::now() >= deadline) return false;
         const FencePtr fence = state.fences.fence_of(state.dying.front().free);
         lock.unlock();

@@ -71,7 +71,7 @@ struct State {
           port(port_),
           settings(settings_),
           granularity(port_.granularity()),
-          host_limit_bytes(settings_.host_limit_bytes.value_or(util::default_host_limit_bytes())),
+          host_limit_bytes(util::host_limit_bytes(settings_.host_limit_bytes)),
           arena(span.begin, span.app_bytes, granularity, granularity),
           aliases(span.begin + span.app_bytes, span.alias_bytes, granularity, 0),
           residency(span.begin, span.app_bytes, granularity, ranking),

@@ -11,8 +11,6 @@
 namespace lms::util {
 namespace {
 
-constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
-
 // The files of one version of the memory controller.
 struct Controller {
     const char* mount;
@@ -44,39 +42,47 @@ std::optional<std::uint64_t> value_in(const std::string& path, const std::string
     return std::nullopt;
 }
 
-std::uint64_t available_bytes(const std::string& root) {
-    if (const auto kib = value_in(root + "/proc/meminfo", "MemAvailable:")) return *kib * 1024;
+// The machine, or a cgroup: what it has in all, and what is left of it.
+struct Level {
+    std::uint64_t bytes;
+    std::uint64_t left;
+};
+
+Level machine(const std::string& root) {
+    const auto available = value_in(root + "/proc/meminfo", "MemAvailable:");
+    const auto total = value_in(root + "/proc/meminfo", "MemTotal:");
+    if (available) return {total.value_or(0) * 1024, *available * 1024};
     // Without /proc the kernel still tells what is free, if not what it would drop for us.
     struct sysinfo machine = {};
     sysinfo(&machine);
-    return (std::uint64_t{machine.freeram} + machine.bufferram) * machine.mem_unit;
+    return {std::uint64_t{machine.totalram} * machine.mem_unit,
+            (std::uint64_t{machine.freeram} + machine.bufferram) * machine.mem_unit};
 }
 
-std::uint64_t left_in(const Controller& controller, const std::string& folder) {
+void add_level(const Controller& controller, const std::string& folder, std::vector<Level>& levels) {
     const auto limit = number_in(folder + "/" + controller.limit);
     const auto usage = number_in(folder + "/" + controller.usage);
-    if (!limit || !usage) return kNoLimit;
+    if (!limit || !usage) return;
     const std::uint64_t cache = value_in(folder + "/memory.stat", controller.cache).value_or(0);
     const std::uint64_t held = *usage - std::min(cache, *usage);
-    return *limit - std::min(held, *limit);
+    levels.push_back({*limit, *limit - std::min(held, *limit)});
 }
 
-// The least that is left in `cgroup` ("/a/b") and the ones above it. Inside a container the path may be the
-// host's, which is not mounted here; the folders that are missing then say nothing, and the mount point is
-// the container's own.
-std::uint64_t left_along(const Controller& controller, const std::string& root, std::string cgroup) {
+// `cgroup` ("/a/b") and the ones above it. Inside a container the path may be the host's, which is not
+// mounted here; the folders that are missing then say nothing, and the mount point is the container's own.
+void add_along(const Controller& controller, const std::string& root, std::string cgroup,
+               std::vector<Level>& levels) {
     const std::string mount = root + controller.mount;
-    std::uint64_t left = left_in(controller, mount);
+    add_level(controller, mount, levels);
     while (cgroup.size() > 1) {
-        left = std::min(left, left_in(controller, mount + cgroup));
+        add_level(controller, mount + cgroup, levels);
         cgroup.erase(cgroup.rfind('/'));
     }
-    return left;
 }
 
 // Lines of /proc/self/cgroup are "id:controllers:path"; version 2 has no controllers in its line.
-std::uint64_t left_in_cgroups(const std::string& root) {
-    std::uint64_t left = kNoLimit;
+std::vector<Level> levels_of(const std::string& root) {
+    std::vector<Level> levels{machine(root)};
     std::ifstream file(root + "/proc/self/cgroup");
     for (std::string line; std::getline(file, line);) {
         std::istringstream fields(line);
@@ -84,22 +90,62 @@ std::uint64_t left_in_cgroups(const std::string& root) {
         if (!std::getline(fields, id, ':') || !std::getline(fields, controllers, ':') ||
             !std::getline(fields, path))
             continue;
-        if (controllers.empty()) left = std::min(left, left_along(kV2, root, path));
+        if (controllers.empty()) add_along(kV2, root, path, levels);
         if ((',' + controllers + ',').find(",memory,") != std::string::npos)
-            left = std::min(left, left_along(kV1, root, path));
+            add_along(kV1, root, path, levels);
     }
-    return left;
+    return levels;
+}
+
+// The least that is left where each level keeps `share` of what it has; 0: nothing.
+std::uint64_t least_left(const std::string& root, std::uint64_t share) {
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    for (const Level& level : levels_of(root)) {
+        const std::uint64_t kept = share == 0 ? 0 : level.bytes / share;
+        least = std::min(least, level.left - std::min(kept, level.left));
+    }
+    return least;
 }
 
 }  // namespace
 
 std::uint64_t host_headroom_bytes(const std::string& root) {
-    return std::min(available_bytes(root), left_in_cgroups(root));
+    return least_left(root, 0);
 }
 
-std::uint64_t default_host_limit_bytes() {
-    static const std::uint64_t bytes = host_headroom_bytes() / 5 * 4;
-    return bytes;
+std::uint64_t host_spare_bytes(const std::string& root) {
+    return least_left(root, 16);
+}
+
+std::uint64_t machine_bytes(const std::string& root) {
+    return machine(root).bytes;
+}
+
+std::uint64_t host_limit_bytes(std::optional<std::uint64_t> setting) {
+    static const std::uint64_t all = machine_bytes();
+    static const std::uint64_t unset = host_headroom_bytes() / 5 * 4;
+    return setting ? std::min(*setting, all) : unset;
+}
+
+std::uint64_t HostMemory::spare_bytes(std::chrono::milliseconds age) {
+    const std::lock_guard lock(mutex_);
+    if (const auto now = Clock::now(); !looked_ || now - when_ >= age) {
+        spare_bytes_ = host_spare_bytes(root_);
+        when_ = now;
+        looked_ = true;
+    }
+    return spare_bytes_;
+}
+
+void HostMemory::look_below(const std::string& root) {
+    const std::lock_guard lock(mutex_);
+    root_ = root;
+    looked_ = false;
+}
+
+HostMemory& host_memory() {
+    static HostMemory& of_process = *new HostMemory;
+    return of_process;
 }
 
 std::vector<int> numa_nodes_by_preference(int nearest, const std::string& root) {

@@ -1,7 +1,10 @@
 // How much host memory this process may still take.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +15,36 @@ namespace lms::util {
 // path, for tests.
 std::uint64_t host_headroom_bytes(const std::string& root = "");
 
-// What LMS_HOST_LIMIT is when unset: 80 % of that when first asked, the same ever after.
-std::uint64_t default_host_limit_bytes();
+// The same less what is always left: a sixteenth of the machine's memory, and of what each of those cgroups
+// may have.
+std::uint64_t host_spare_bytes(const std::string& root = "");
+
+// All the machine has.
+std::uint64_t machine_bytes(const std::string& root = "");
+
+// What LMS_HOST_LIMIT means: at most all the machine has; unset, 80 % of the headroom when first asked, the
+// same ever after.
+std::uint64_t host_limit_bytes(std::optional<std::uint64_t> setting);
+
+// What the host can spare now, for all GPUs of the process. Any thread; its lock is a leaf.
+class HostMemory {
+  public:
+    // As it was at most `age` ago; looking takes some 100 us.
+    std::uint64_t spare_bytes(std::chrono::milliseconds age);
+    // For tests: looks below `root` from now on.
+    void look_below(const std::string& root);
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    std::mutex mutex_;
+    std::string root_;
+    bool looked_ = false;
+    Clock::time_point when_;
+    std::uint64_t spare_bytes_ = 0;
+};
+
+HostMemory& host_memory();
 
 // The NUMA nodes of the host that have memory: `nearest` first, then the others in their order; `nearest`
 // alone where the machine does not tell. Asked for memory of a node that has none, drivers before 595 have

@@ -2,16 +2,61 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "shim/util/keep_errno.h"
 #include "shim/util/write_signals.h"
 
 namespace lms::util {
+namespace {
+
+// Where everybody may write, others may have put a link there, of the name that is about to be written.
+bool is_shared(int folder) {
+    struct stat status;
+    return fstat(folder, &status) != 0 || (status.st_mode & S_IWOTH) != 0;
+}
+
+// A descriptor of the folder of `path`, without which nobody can put another in its place, or -1 with errno.
+int open_folder(const char* path, const char* name) noexcept {
+    char folder[PATH_MAX] = ".";
+    const std::size_t length = static_cast<std::size_t>(name - path);
+    if (length >= sizeof folder) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    if (length > 0) *std::copy(path, name, folder) = '\0';
+    return ::open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+// As open(2), but no link to a file is followed, and no second name of one taken, in a folder that everybody
+// may write to: errno is EMLINK then.
+int open_named(const char* path, int flags) noexcept {
+    const char* const slash = std::strrchr(path, '/');
+    const char* const name = slash == nullptr ? path : slash + 1;
+    const int folder = open_folder(path, name);
+    if (folder < 0) return -1;
+    const bool shared = is_shared(folder);
+    int descriptor = openat(folder, name, flags | (shared ? O_NOFOLLOW : 0), 0666);
+    if (shared && descriptor < 0 && errno == ELOOP) errno = EMLINK;
+    struct stat status;
+    if (shared && descriptor >= 0 && (fstat(descriptor, &status) != 0 || status.st_nlink > 1)) {
+        ::close(descriptor);
+        descriptor = -1;
+        errno = EMLINK;
+    }
+    const int problem = errno;
+    ::close(folder);
+    errno = problem;
+    return descriptor;
+}
+
+}  // namespace
 
 std::string expand_path(std::string_view path) {
     std::string expanded;
@@ -31,6 +76,8 @@ const char* OutputFile::reason(int problem) noexcept {
     switch (problem) {
         case EWOULDBLOCK:
             return "another process is writing it; %p in the name stands for the process";
+        case EMLINK:
+            return "a link in a folder that everybody may write to; expected a file";
         case ENXIO:
             return "a pipe that nobody reads";
         case ESPIPE:
@@ -45,7 +92,7 @@ int OutputFile::open(const char* path, Mode mode) noexcept {
     close();
     // The opening of a named pipe that nobody reads must not wait; a write to a slow reader must.
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::Append ? O_APPEND : 0);
-    descriptor_ = ::open(path, flags | O_NONBLOCK, 0666);
+    descriptor_ = open_named(path, flags | O_NONBLOCK);
     if (descriptor_ < 0) return errno;
     struct stat status;
     bool opened = fcntl(descriptor_, F_SETFL, flags) == 0 && fstat(descriptor_, &status) == 0;

@@ -30,7 +30,8 @@ class OutputFile {
     // What to tell the user of an errno that one of these returned.
     static const char* reason(int problem) noexcept;
 
-    // Opens or creates `path` as it stands (see expand_path). Returns 0 or an errno.
+    // Opens or creates `path` as it stands (see expand_path). Returns 0 or an errno: EMLINK for a link in a
+    // folder that everybody may write to, which is not followed.
     int open(const char* path, Mode mode) noexcept;
     bool is_open() const noexcept { return descriptor_ >= 0; }
     void close() noexcept;

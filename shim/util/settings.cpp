@@ -175,9 +175,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     return row[b.size()];
 }
 
+// A program with more rights than its user (set-uid) takes no word from the user: secure_getenv gives none.
 Settings read_environment() {
     std::vector<std::string> problems;
-    Settings settings = parse_settings([](const char* variable) { return getenv(variable); }, problems);
+    Settings settings = parse_settings(secure_getenv, problems);
     log::configure(settings.log_level, settings.log_path);
     for (const std::string& problem : problems) log::warn("{}", problem);
     for (const std::string& problem : unknown_variables(environ)) log::warn("{}", problem);

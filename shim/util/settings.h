@@ -35,7 +35,7 @@ struct Settings {
     std::optional<double> frac;                      // 0 to 1; empty: the policy's own start of eviction
     std::optional<std::uint64_t> limit_bytes;        // GPU memory the shim may fill; empty: all there is
     std::optional<std::uint64_t> reserve_bytes;  // GPU memory left to the driver; empty: the engine decides
-    std::optional<std::uint64_t> host_limit_bytes;  // empty: util::default_host_limit_bytes()
+    std::optional<std::uint64_t> host_limit_bytes;  // see util::host_limit_bytes()
     std::optional<std::uint64_t> soft_limit_bytes;  // beyond it an allocation fails once; empty: none does
     std::vector<std::string> exempt = default_exempt();  // beginnings of file names of libraries
     MemInfo meminfo = MemInfo::Physical;

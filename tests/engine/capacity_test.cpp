@@ -3,7 +3,11 @@
 
 #include <random>
 
+#include "policy/host.h"
+#include "shim/core/chunking.h"
+#include "shim/util/host_memory.h"
 #include "tests/engine/rig.h"
+#include "tests/support/scratch.h"
 
 namespace lms::fake {
 namespace {
@@ -226,6 +230,101 @@ TEST_CASE("sizes no one could serve") {
     }
     CHECK(address == 42);
     CHECK(rig.session().free(42) == CUDA_ERROR_INVALID_VALUE);
+}
+
+// What the host has left, as the engine sees it while one of these lives.
+class Machine {
+  public:
+    explicit Machine(std::uint64_t kib) {
+        has(kib);
+        util::host_memory().look_below(root_.path());
+    }
+    ~Machine() { util::host_memory().look_below(""); }
+    void has(std::uint64_t kib) {
+        root_.put("proc/meminfo", "MemAvailable: " + std::to_string(kib) + " kB\n");
+    }
+    void look() { util::host_memory().spare_bytes({}); }
+
+  private:
+    Scratch root_;
+};
+
+TEST_CASE(
+    "capacity: beyond what the machine can spare it is as beyond LMS_HOST_LIMIT, and what was promised "
+    "stays") {
+    both_ways([](RigOptions options) {
+        options.granularity = 1024;
+        Machine machine(100);
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        std::vector<Held> buffers;
+        const std::uint64_t way = 2 * core::largest_chunk(rig.budget(), options.granularity);
+        const std::uint64_t fit = (rig.budget() + (100 << 10) - way) / (8 * options.granularity);
+        for (std::uint64_t i = 0; i < fit; ++i) {
+            const std::uint64_t bytes = 8 * options.granularity;
+            buffers.push_back({{0, bytes}, noise(i, bytes)});
+            REQUIRE(rig.session().allocate(bytes, buffers.back().region.address) == CUDA_SUCCESS);
+        }
+        Address address = 42;
+        const auto allocate = [&] { return rig.session().allocate(32 * options.granularity, address); };
+        // Taken by others, what is not pinned yet too.
+        machine.has(0);
+        machine.look();
+        CHECK(allocate() == CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK(address == 42);
+        for (const Held& held : buffers)
+            REQUIRE(rig.write(stream, held.region, held.expected) == CUDA_SUCCESS);
+        for (int round = 0; round < 3; ++round) {
+            for (const Held& held : buffers) check(rig, stream, held);
+        }
+        CHECK(allocate() == CUDA_ERROR_OUT_OF_MEMORY);
+        // Found when an allocation would be refused, without waiting for the next look.
+        machine.has(100);
+        CHECK(allocate() == CUDA_SUCCESS);
+        rig.drain();
+        CHECK(rig.session().free(address) == CUDA_SUCCESS);
+        for (const Held& held : buffers) check(rig, stream, held);
+        CHECK(rig.gpu().violation() == "");
+    });
+}
+
+TEST_CASE("capacity: where the driver has few addresses, fewer are reserved, down to what memory needs") {
+    both_ways([](RigOptions options) {
+        // For the GPU's 64 granules and the host's 1024, rounded up to 64.
+        constexpr std::uint64_t kMemory = 1152;
+        for (const std::uint64_t granules : {6 * kMemory, 6 * kMemory - 1, 3 * kMemory - 1, 2 * kMemory}) {
+            options.address_granules = granules;
+            Rig rig(options);
+            CHECK(rig.session().span_end() - rig.session().span_begin() <= granules * options.granularity);
+            const CUstream stream = rig.stream();
+            std::vector<Held> buffers;
+            const std::uint64_t fit = rig.capacity() / (64 * options.granularity);
+            for (std::uint64_t i = 0; i < fit; ++i) buffers.push_back(make(rig, stream, 64, i));
+            for (const Held& held : buffers) check(rig, stream, held);
+            CHECK(rig.gpu().violation() == "");
+        }
+        Settings settings;
+        settings.host_limit_bytes = options.host_granules * options.granularity;
+        auto port =
+            std::make_unique<FakePort>(Options{.granularity = options.granularity,
+                                               .device_bytes = options.granules * options.granularity,
+                                               .maps_host = options.maps_host,
+                                               .address_bytes = (2 * kMemory - 1) * options.granularity});
+        CUresult error = CUDA_SUCCESS;
+        CHECK(engine::Session::open({0, nullptr}, std::move(port), policy::Host::create("lru", {}, 0),
+                                    settings, error) == nullptr);
+        CHECK(error == CUDA_ERROR_OUT_OF_MEMORY);
+    });
+}
+
+TEST_CASE("capacity: LMS_HOST_LIMIT beyond what the machine has means all it has") {
+    Settings settings;
+    settings.host_limit_bytes = 4ull << 40 << 10;
+    CUresult error = CUDA_ERROR_UNKNOWN;
+    const auto session = engine::Session::open({0, nullptr}, std::make_unique<FakePort>(Options{}),
+                                               policy::Host::create("lru", {}, 0), settings, error);
+    REQUIRE(session);
+    CHECK(session->span_end() - session->span_begin() <= 4 * util::machine_bytes() + (1 << 20));
 }
 
 TEST_CASE("memory that others take is respected, and given to them on demand") {

@@ -18,8 +18,9 @@ Rig::Rig(const RigOptions& options) : options_(options) {
     if (options.soft_limit_granules)
         settings_.soft_limit_bytes = *options.soft_limit_granules * options.granularity;
     settings_.meminfo = options.meminfo;
-    auto port = std::make_unique<FakePort>(Options{
-        options.granularity, options.granules * options.granularity, options.maps_host, options.seed});
+    auto port = std::make_unique<FakePort>(
+        Options{options.granularity, options.granules * options.granularity, options.maps_host, options.seed,
+                options.address_granules * options.granularity});
     gpu_ = port.get();
     CUresult error = CUDA_ERROR_UNKNOWN;
     session_ = engine::Session::open({0, nullptr}, std::move(port),

@@ -23,6 +23,7 @@ struct RigOptions {
     std::uint64_t reserve_granules = 0;
     MemInfo meminfo = MemInfo::Physical;
     std::uint64_t seed = 1;
+    std::uint64_t address_granules = UINT32_MAX;  // the most that the driver has
 };
 
 // A range that work names, as a copy does.

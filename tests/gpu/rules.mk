@@ -15,11 +15,11 @@ $(call obj,tools/gpu_facts/card.cpp): $(GPU)/kernels.ptx
 $(call obj,tools/gpu_facts/card.cpp): OBJ_FLAGS = -DKERNELS_PTX='"$(GPU)/kernels.ptx"'
 $(GPU_FACTS): $(call obj,$(sort $(wildcard tools/gpu_facts/*.cpp)))
 	@mkdir -p $(@D)
-	$(CXX) -pthread -o $@ $^ -ldl
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ -ldl
 
 $(GPU)/runtime_logger.so: tools/gpu_facts/runtime/logger.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -shared -o $@ $< -Wl,-soname,libcuda.so.1 -ldl
+	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) $(LDFLAGS) -shared -o $@ $< -Wl,-soname,libcuda.so.1 -ldl
 
 $(GPU)/runtime_static $(GPU)/runtime_shared: $(GPU)/runtime_%: tools/gpu_facts/runtime/program.cu
 	@mkdir -p $(@D)
@@ -59,7 +59,6 @@ $(GPU)/$(1)/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
 	$$(GPU_NVCC) -cudart $(1) -rdc=true -o $$@ $$(filter %.cu,$$^)
 endef
 $(foreach runtime,static shared,$(eval $(call GPU_NATIVE_RULES,$(runtime))))
-.SECONDARY: $(GPU_NATIVE:%=$(GPU)/objects/%.o)
 
 $(GPU)/sim/%: tests/gpu/programs/%.cu $(wildcard tests/apps/*.h tests/gpu/programs/*.h)
 	@mkdir -p $(@D)
@@ -70,16 +69,16 @@ $(GPU)/sim/%: tests/gpu/programs/%.cu $(wildcard tests/apps/*.h tests/gpu/progra
 $(BUILD)/tests/gpu: | $(GPU_FACTS_ALL) $(GPU_SIM_ALL) $(SHIM) $(SIM) $(APPS)
 
 .PHONY: gpu-facts gpu-check gpu-frameworks
-gpu-facts: setup ## measure what the design assumes of a GPU (docs/gpu/README.md; ON=sim: the simulated one)
+gpu-facts: setup ## measure: what the design assumes of a GPU (docs/gpu/README.md; ON=sim: the simulated one)
 	@$(MAKE) --no-print-directory $(GPU_FACTS_ALL) $(if $(filter sim,$(ON)),$(SIM))
 	$(if $(filter sim,$(ON)),LD_LIBRARY_PATH=$(BUILD)/sim) $(GPU_FACTS) --out $(GPU_RESULTS) $(ARGS)
 
-gpu-check: setup ## compare programs with and without the shim on a GPU (ON=sim: the simulated one)
+gpu-check: setup ## measure: compare programs with and without the shim on a GPU (ON=sim: the simulated one)
 	@$(MAKE) --no-print-directory -j$$(nproc) $(GPU_FACTS) $(SHIM) \
 	  $(if $(filter sim,$(ON)),$(SIM) $(APPS) $(GPU_SIM_ALL),$(GPU_NATIVE_ALL))
 	python3 -B tests/gpu/check.py --build $(BUILD) $(if $(filter sim,$(ON)),--sim) --out $(GPU_RESULTS) \
 	  --libraries $(CUDA_HOME)/lib64 --libraries $(CUDA_HOME)/lib $(ARGS)
 
-gpu-frameworks: setup ## PyTorch, JAX, CuPy and Triton with and without the shim (PYTHON=the one that has them; ON=sim: on the CPU)
+gpu-frameworks: setup ## measure: PyTorch, JAX, CuPy and Triton with and without the shim (PYTHON=the one that has them; ON=sim: on the CPU)
 	@$(MAKE) --no-print-directory $(GPU_FACTS) $(SHIM) $(if $(filter sim,$(ON)),$(SIM))
 	python3 -B tests/gpu/frameworks.py --build $(BUILD) $(if $(filter sim,$(ON)),--sim --on-cpu) --python $(or $(PYTHON),python3) --out $(GPU_RESULTS) $(ARGS)

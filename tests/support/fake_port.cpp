@@ -15,7 +15,8 @@ const CUstream kOut = reinterpret_cast<CUstream>(0x200);
 }  // namespace
 
 FakePort::FakePort(const Options& options)
-    : memory_(options.granularity, options.device_bytes, options.maps_host, options.seed),
+    : address_bytes_(options.address_bytes),
+      memory_(options.granularity, options.device_bytes, options.maps_host, options.seed),
       random_(options.seed * 0x9E3779B97F4A7C15ull + 1),
       eagerness_(below(4)) {
     for (const CUstream stream : {kIn, kOut, CU_STREAM_LEGACY}) {
@@ -90,6 +91,7 @@ CUresult FakePort::memory_info(device::MemoryInfo& info) {
 
 CUresult FakePort::reserve(std::uint64_t bytes, Address& address) {
     const Lock lock(mutex_);
+    if (bytes > address_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
     return memory_.reserve(bytes, address);
 }
 

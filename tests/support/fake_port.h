@@ -27,6 +27,7 @@ struct Options {
     std::uint64_t device_bytes = 128 * 64;
     bool maps_host = true;
     std::uint64_t seed = 1;
+    std::uint64_t address_bytes = UINT64_MAX;  // the most that can be reserved at once
 };
 
 // The calls that can be counted and made to fail.
@@ -166,6 +167,7 @@ class FakePort final : public device::Port {
     // Lets other threads in, at random: calls take time.
     void dawdle(Lock& lock);
 
+    const std::uint64_t address_bytes_;
     mutable std::mutex mutex_;
     Memory memory_;
     std::mt19937_64 random_;

@@ -40,6 +40,18 @@ std::string stderr_of(const Scratch& scratch, Body body) {
     return scratch.get("stderr");
 }
 
+// The number under which this process has the file open.
+int descriptor_of(const std::string& path) {
+    struct stat file;
+    REQUIRE(stat(path.c_str(), &file) == 0);
+    for (int number = 3; number < 1024; ++number) {
+        struct stat open;
+        if (fstat(number, &open) == 0 && open.st_dev == file.st_dev && open.st_ino == file.st_ino)
+            return number;
+    }
+    return -1;
+}
+
 }  // namespace
 
 TEST_CASE("log: the default is warn, on stderr") {
@@ -168,14 +180,14 @@ TEST_CASE("output file: %p is the process, %% a percent sign") {
 
 TEST_CASE("output file: it never writes to a descriptor that has come to mean another file") {
     const Scratch scratch;
-    const int number = dup(0);
-    close(number);
-    lms::util::OutputFile output;  // gets that number, the lowest that is free
+    lms::util::OutputFile output;
     REQUIRE(output.open(scratch.path("ours").c_str(), lms::util::OutputFile::Mode::Append) == 0);
     CHECK(output.append("one") == 0);
+    const int number = descriptor_of(scratch.path("ours"));
     // What a program that becomes a daemon does: close everything, open files of its own.
-    close(number);
-    const int theirs = open(scratch.path("theirs").c_str(), O_RDWR | O_CREAT, 0600);
+    const int opened = open(scratch.path("theirs").c_str(), O_RDWR | O_CREAT, 0600);
+    const int theirs = dup2(opened, number);
+    close(opened);
     REQUIRE(theirs == number);
     CHECK(output.append("two") == EBADF);
     CHECK(output.write_at(0, "two") == EBADF);
@@ -239,4 +251,68 @@ TEST_CASE("output file: a file system without locks will do") {
               if (output.append("text") != 0) _exit(3);
           }) == 0);
     CHECK(scratch.get("file") == "text");
+}
+
+TEST_CASE("output file: in a folder that everybody may write to no link is followed, elsewhere it is") {
+    using lms::util::OutputFile;
+    const Scratch scratch;
+    scratch.put("secret", "mine");
+    REQUIRE(mkdir(scratch.path("folder").c_str(), 0700) == 0);
+    const std::string link = scratch.path("folder/link");
+    const std::string dangling = scratch.path("folder/dangling");
+    const std::string second = scratch.path("folder/second");
+    REQUIRE(symlink(scratch.path("secret").c_str(), link.c_str()) == 0);
+    REQUIRE(symlink(scratch.path("made").c_str(), dangling.c_str()) == 0);
+    REQUIRE(::link(scratch.path("secret").c_str(), second.c_str()) == 0);
+    for (const auto mode : {OutputFile::Mode::Append, OutputFile::Mode::Truncate}) {
+        for (const mode_t shared : {01777, 0777}) {
+            REQUIRE(chmod(scratch.path("folder").c_str(), shared) == 0);
+            for (const std::string& path : {link, dangling, second}) {
+                CAPTURE(path);
+                OutputFile output;
+                CHECK(output.open(path.c_str(), mode) == EMLINK);
+                CHECK_FALSE(output.is_open());
+                CHECK(output.append("text") == EBADF);
+            }
+            CHECK(scratch.get("secret") == "mine");
+            CHECK_FALSE(std::filesystem::exists(scratch.path("made")));
+            OutputFile output;
+            CHECK(output.open(scratch.path("folder/plain").c_str(), mode) == 0);
+        }
+    }
+    CHECK(std::string(OutputFile::reason(EMLINK)) ==
+          "a link in a folder that everybody may write to; expected a file");
+    REQUIRE(chmod(scratch.path("folder").c_str(), 0775) == 0);
+    for (const std::string& path : {link, dangling, second}) {
+        OutputFile output;
+        CHECK(output.open(path.c_str(), OutputFile::Mode::Append) == 0);
+        CHECK(output.append("+") == 0);
+    }
+    CHECK(scratch.get("secret") == "mine++");
+    CHECK(scratch.get("made") == "+");
+}
+
+TEST_CASE("output file: names of every form, and none is inherited") {
+    using lms::util::OutputFile;
+    const Scratch scratch;
+    const std::filesystem::path before = std::filesystem::current_path();
+    std::filesystem::current_path(scratch.path());
+    scratch.put("below/x", "");
+    const int free_number = dup(0);
+    close(free_number);
+    for (const std::string& path : {std::string("name"), std::string("below/name"), scratch.path("whole")}) {
+        OutputFile output;
+        CHECK(output.open(path.c_str(), OutputFile::Mode::Append) == 0);
+        CHECK(fcntl(descriptor_of(path), F_GETFD) == FD_CLOEXEC);
+        CHECK(output.append(path) == 0);
+        CHECK(scratch.get(std::filesystem::proximate(path)) == path);
+    }
+    OutputFile output;
+    CHECK(output.open("", OutputFile::Mode::Append) == ENOENT);
+    CHECK(output.open("below/", OutputFile::Mode::Append) != 0);
+    CHECK(output.open("nothing/name", OutputFile::Mode::Append) == ENOENT);
+    CHECK(output.open("name/name", OutputFile::Mode::Append) == ENOTDIR);
+    CHECK(output.open((std::string(5000, 'x') + "/name").c_str(), OutputFile::Mode::Append) == ENAMETOOLONG);
+    CHECK(fcntl(free_number, F_GETFD) == -1);  // the folders' were closed too
+    std::filesystem::current_path(before);
 }

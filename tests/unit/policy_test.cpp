@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <random>
@@ -10,6 +12,7 @@
 
 #include "policy/host.h"
 #include "shim/util/log.h"
+#include "shim/util/trust.h"
 #include "tests/support/scratch.h"
 
 using lms::core::ChunkId;
@@ -291,6 +294,44 @@ TEST_CASE("policy host: what cannot be used is told in one line, and lru serves"
     lms::log::configure(lms::log::Level::Warn, "");
     CHECK(host->name() == std::string("lru"));
     CHECK(scratch.get("log") == "lms: LMS_POLICY=" + lacks + ": " + lacks + " lacks destroy; using lru\n");
+}
+
+// It writes a file when it is loaded, whatever comes of it.
+TEST_CASE("policy host: a plugin that others may have written is not loaded") {
+    const Scratch scratch;
+    const std::string mark = scratch.path("loaded");
+    REQUIRE(mkdir(scratch.path("folder").c_str(), 0700) == 0);
+    const std::string plugin =
+        build(scratch, "folder/plugin",
+              "#include <fcntl.h>\n__attribute__((constructor)) static void start(void) { creat(\"" + mark +
+                  "\", 0600); }\n");
+    const auto problem_in = [&](mode_t folder, mode_t file, const std::string& path) {
+        REQUIRE(chmod(scratch.path("folder").c_str(), folder) == 0);
+        REQUIRE(chmod(plugin.c_str(), file) == 0);
+        const std::string problem = problem_with(path);
+        const bool loaded = std::filesystem::remove(mark);
+        CHECK(loaded == problem.ends_with("lms_policy_get"));
+        return problem;
+    };
+    const std::string link = scratch.path("link.so");
+    REQUIRE(symlink(plugin.c_str(), link.c_str()) == 0);
+    for (const std::string& path : {plugin, link}) {
+        CHECK(problem_in(0700, 0777, path) ==
+              path + ": may be written by everybody (mode 0777), expected 0775");
+        CHECK(problem_in(0777, 0755, path) ==
+              path + ": is in a folder that everybody may write to (mode 0777), expected 0775");
+        CHECK(problem_in(01777, 0755, path) == path + " exports no lms_policy_get");
+        CHECK(problem_in(0775, 0775, path) == path + " exports no lms_policy_get");
+    }
+
+    constexpr uid_t kSomebody = 4711;
+    if (getuid() == 0) REQUIRE(chown(plugin.c_str(), kSomebody, kSomebody) == 0);
+    const uid_t owner = getuid() == 0 ? kSomebody : getuid();
+    CHECK(lms::util::distrust(plugin, owner) == "");
+    CHECK(lms::util::distrust(plugin, owner + 1) == "belongs to user " + std::to_string(owner) +
+                                                        ", expected root or user " +
+                                                        std::to_string(owner + 1));
+    CHECK(lms::util::distrust(std::filesystem::canonical("/bin/sh"), owner) == "");  // root's
 }
 
 TEST_CASE("policy host: a plugin that answers nonsense harms nobody") {

@@ -1,17 +1,27 @@
 #include "shim/util/settings.h"
 
 #include <doctest/doctest.h>
+#include <stdlib.h>
 
 #include <map>
 #include <string>
 #include <vector>
 
 #include "shim/util/host_memory.h"
+#include "shim/util/mappings.h"
 #include "tests/support/scratch.h"
+#include "tests/unit/in_child.h"
 
 using lms::MemInfo;
 using lms::Safety;
 using lms::Settings;
+
+static bool set_uid = false;
+
+// As glibc's in a program of which `set_uid` is true. This one is found first.
+extern "C" char* secure_getenv(const char* name) noexcept {
+    return set_uid ? nullptr : getenv(name);
+}
 
 namespace {
 
@@ -157,6 +167,21 @@ TEST_CASE("settings: unknown LMS_ variables are named with the nearest known one
     CHECK(lms::unknown_variables(nullptr).empty());
 }
 
+TEST_CASE("settings: a set-uid program takes none from the environment of its user") {
+    for (const bool secure : {false, true}) {
+        CAPTURE(secure);
+        CHECK(in_child([&] {
+                  set_uid = secure;
+                  setenv("LMS_POLICY", "/tmp/policy.so", 1);
+                  setenv("LMS_STATS", "/tmp/stats", 1);
+                  const Settings& read = lms::settings();
+                  const bool none = read.policy == "lru" && read.stats_path.empty();
+                  const bool all = read.policy == "/tmp/policy.so" && read.stats_path == "/tmp/stats";
+                  _exit((secure ? none : all) ? 0 : 1);
+              }) == 0);
+    }
+}
+
 TEST_CASE("settings: the README has a row for each") {
     std::ifstream file("README.md");
     const std::string readme{std::istreambuf_iterator<char>(file), {}};
@@ -213,6 +238,32 @@ TEST_CASE("host memory: version 1 cgroups") {
     CHECK(lms::util::host_headroom_bytes(root.path()) == 150000);
 }
 
+TEST_CASE("host memory: a sixteenth of the machine and of each cgroup is left alone") {
+    const Scratch root;
+    CHECK(lms::util::host_spare_bytes(root.path()) < lms::util::host_headroom_bytes(root.path()));
+    root.put("proc/meminfo", "MemTotal: 16000 kB\nMemAvailable: 4000 kB\n");
+    CHECK(lms::util::host_spare_bytes(root.path()) == 3000 * 1024);
+    root.put("proc/self/cgroup", "0::/a\n");
+    root.put("sys/fs/cgroup/a/memory.max", "1600000\n");
+    root.put("sys/fs/cgroup/a/memory.current", "500000\n");
+    CHECK(lms::util::host_spare_bytes(root.path()) == 1000000);
+    root.put("sys/fs/cgroup/a/memory.current", "1550000\n");
+    CHECK(lms::util::host_spare_bytes(root.path()) == 0);
+}
+
+TEST_CASE("host memory: a look is as old as is asked for") {
+    using namespace std::chrono_literals;
+    const Scratch root;
+    lms::util::HostMemory memory;
+    memory.look_below(root.path());
+    root.put("proc/meminfo", "MemAvailable: 4000 kB\n");
+    CHECK(memory.spare_bytes(24h) == 4000 * 1024);
+    root.put("proc/meminfo", "MemAvailable: 3000 kB\n");
+    CHECK(memory.spare_bytes(24h) == 4000 * 1024);
+    CHECK(memory.spare_bytes(0ms) == 3000 * 1024);
+    CHECK(memory.spare_bytes(24h) == 3000 * 1024);
+}
+
 TEST_CASE("host memory: NUMA nodes, the nearest first, those without memory never") {
     const Scratch root;
     const auto nodes = [&](int nearest) { return lms::util::numa_nodes_by_preference(nearest, root.path()); };
@@ -227,7 +278,26 @@ TEST_CASE("host memory: NUMA nodes, the nearest first, those without memory neve
     CHECK(nodes(0) == std::vector<int>{1});
 }
 
+TEST_CASE("mappings: counted, and near their end when a 64th is left") {
+    const Scratch root;
+    CHECK_FALSE(lms::util::mappings(root.path().c_str()).at_end());  // not known here
+    std::string maps;
+    for (int i = 0; i < 984; ++i) maps += std::string(static_cast<std::size_t>(i % 97), 'x') + "\n";
+    root.put("proc/self/maps", maps);
+    root.put("proc/sys/vm/max_map_count", "1000\n");
+    CHECK(lms::util::mappings(root.path("").c_str()).there == 984);
+    CHECK(lms::util::mappings(root.path("").c_str()).allowed == 1000);
+    CHECK_FALSE(lms::util::mappings(root.path("").c_str()).at_end());
+    root.put("proc/self/maps", maps + "x\n");
+    CHECK(lms::util::mappings(root.path("").c_str()).at_end());
+    CHECK(lms::util::mappings().there > 10);
+    CHECK(lms::util::mappings().allowed > 1000);
+}
+
 TEST_CASE("host memory: this machine tells") {
     CHECK(lms::util::host_headroom_bytes() > 0);
-    CHECK(lms::util::default_host_limit_bytes() > 0);
+    CHECK(lms::util::host_limit_bytes({}) > 0);
+    CHECK(lms::util::host_limit_bytes({}) < lms::util::machine_bytes());
+    CHECK(lms::util::host_limit_bytes(1) == 1);
+    CHECK(lms::util::host_limit_bytes(UINT64_MAX) == lms::util::machine_bytes());
 }

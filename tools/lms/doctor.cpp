@@ -137,10 +137,9 @@ void print_json(const Findings& findings) {
 
 int doctor(bool simulated, bool as_json) {
     leave_the_shim(simulated, as_json);
-    const Findings findings = {
-        .shim = inspect_shim(),
-        .driver = inspect(simulated),
-        .host_limit_bytes = settings().host_limit_bytes.value_or(util::default_host_limit_bytes())};
+    const Findings findings = {.shim = inspect_shim(),
+                               .driver = inspect(simulated),
+                               .host_limit_bytes = util::host_limit_bytes(settings().host_limit_bytes)};
     as_json ? print_json(findings) : print_text(findings);
     return findings.well() ? 0 : kNotWell;
 }

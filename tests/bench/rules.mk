@@ -1,0 +1,28 @@
+# tests/bench: what is measured, as ratios inside one run; tests/bench.sh runs it.
+BENCHES := $(patsubst tests/bench/%.cu,$(BUILD)/bench/%,$(sort $(wildcard tests/bench/*.cu)))
+BENCH_ALL := $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls
+
+$(BUILD)/bench/simcuda_bench: $(call obj,tests/bench/simcuda_bench.cpp tests/ptx/device.cpp tests/ptx/coverage.cpp $(LINK_ptx))
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ -lbenchmark -ldl
+$(BUILD)/bench/simcuda.ptx: tests/bench/kernels/simcuda.cu
+	@mkdir -p $(@D)
+	$(NVCC) -O2 -std=c++17 -arch=compute_75 -ptx -o $@ $<
+$(call obj,tests/bench/simcuda_bench.cpp): OBJ_FLAGS = -DSIMCUDA_BENCH_PTX='"$(abspath $(BUILD))/bench/simcuda.ptx"'
+$(call obj,tests/bench/simcuda_bench.cpp): | $(BUILD)/bench/simcuda.ptx
+
+$(BUILD)/bench/still/libcuda.so.1: $(call obj,tests/bench/still_driver.cpp tests/bench/still_rest.cpp)
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs
+$(BUILD)/bench/calls: $(call obj,tests/bench/calls.cpp) | $(BUILD)/bench/still/libcuda.so.1
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS) -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
+
+$(BUILD)/bench/%: tests/bench/%.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -I. -o $@ $<
+
+.PHONY: bench
+bench: needed ## measure: what the shim costs, as ratios inside one run
+	@$(SUBMAKE) build-all $(BENCH_ALL)
+	@CUDA_HOME=$(CUDA_HOME) sh tests/bench.sh
