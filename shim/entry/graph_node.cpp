@@ -20,6 +20,7 @@ template <typename Read, typename Call>
 CUresult change(CUgraphExec exec, CUgraphNode node, Read&& read, Call&& call) {
     return guarded([&]() -> CUresult {
         GraphPart part(read());
+        if (const CUresult error = within_buffers(part.own.operands); error != CUDA_SUCCESS) return error;
         engine::GraphHold hold(std::move(part));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
         const CUresult status = engine::call_with_room(call);
@@ -46,7 +47,11 @@ GraphContents contents_if(const Params* params) {
 // Adds a node with these parameters to a graph, or changes one in it.
 template <typename Params, typename Call>
 CUresult with_operands(const Params* params, Call&& call) {
-    return guarded([&] { return recorded(contents_if(params).operands, call); });
+    return guarded([&] {
+        const GraphContents contents = contents_if(params);
+        const CUresult error = within_buffers(contents.operands);
+        return error == CUDA_SUCCESS ? recorded(contents.operands, call) : error;
+    });
 }
 
 // The general form may also be of a conditional node, whose bodies are only told here.
