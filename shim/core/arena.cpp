@@ -6,7 +6,7 @@ namespace lms::core {
 
 Arena::Arena(Address begin, std::uint64_t bytes, std::uint64_t granularity, std::uint64_t guard_bytes)
     : begin_(begin), end_(begin + bytes), granularity_(granularity), guard_bytes_(guard_bytes) {
-    free_.emplace(begin, bytes);
+    if (bytes > guard_bytes) free_.emplace(begin + guard_bytes, bytes - guard_bytes);
 }
 
 std::uint64_t Arena::padded(std::uint64_t bytes) const {

@@ -12,8 +12,9 @@ namespace lms::core {
 // Not thread-safe; the session's lock guards it.
 class Arena {
   public:
-    // `begin` and `bytes` are multiples of `granularity`. Between any two ranges given out, `guard_bytes`
-    // stay unused: a pointer just before or just past a buffer hits no other buffer.
+    // `begin` and `bytes` are multiples of `granularity`. Before and after any range given out, `guard_bytes`
+    // of the span stay unused: a pointer just before or just past a buffer is the arena's and hits no other
+    // buffer.
     Arena(Address begin, std::uint64_t bytes, std::uint64_t granularity, std::uint64_t guard_bytes);
 
     // The lowest free range of `bytes` (rounded up to granularity), aligned to granularity; nothing when none

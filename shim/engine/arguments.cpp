@@ -15,8 +15,8 @@ void add_arguments(Reach& reach, CUfunction function, void** parameters, void** 
     const Bounds managed = managed_bounds();
     const Bounds tables = table_bounds();
     const auto add = [&](const void* data, std::size_t offset, std::size_t bytes) {
-        scan(data, offset, bytes, managed, reach.addresses);
-        scan(data, offset, bytes, tables, reach.addresses);
+        scan(data, bytes, managed, reach.addresses);
+        scan(data, bytes, tables, reach.addresses);
         find_tensor_maps(data, offset, bytes, reach.addresses);
     };
     if (extra) {

@@ -16,6 +16,11 @@ std::uint64_t capped(const Settings& settings, std::uint64_t total_bytes) {
     return std::min(total_bytes, settings.limit_bytes.value_or(total_bytes));
 }
 
+// Of what may be filled, not of the whole GPU.
+std::uint64_t reserve_of(const Settings& settings, std::uint64_t total_bytes) {
+    return settings.reserve_bytes.value_or(default_reserve(capped(settings, total_bytes)));
+}
+
 struct Look {
     device::MemoryInfo info;
     std::uint64_t held_by_others;  // and by the program's unmanaged allocations
@@ -49,7 +54,7 @@ CUresult refresh_budget(State& state, std::unique_lock<std::mutex>& lock) {
     const CUresult status = look(state, lock, now);
     if (status != CUDA_SUCCESS) return status;
     const std::uint64_t total = capped(state.settings, now.info.total_bytes);
-    const std::uint64_t reserve = state.settings.reserve_bytes.value_or(default_reserve(total));
+    const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
     state.budget_bytes = minus(total, reserve + now.held_by_others);
     return status;
 }
@@ -86,8 +91,7 @@ CUresult visible_memory(State& state, std::unique_lock<std::mutex>& lock, device
     const CUresult status = look(state, lock, now);
     if (status != CUDA_SUCCESS) return status;
     info.total_bytes = visible_total(now.info.total_bytes, state.settings);
-    const std::uint64_t reserve =
-        state.settings.reserve_bytes.value_or(default_reserve(now.info.total_bytes));
+    const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
     info.free_bytes =
         minus(info.total_bytes, reserve + now.held_by_others + state.residency.allocated_bytes());
     return status;

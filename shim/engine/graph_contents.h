@@ -22,12 +22,33 @@ struct GraphContents {
     std::vector<GraphCopy> copies;
 };
 
+// A node, or a whole graph, whose nodes are its parts; so are those of a child graph and of conditional
+// bodies.
+struct GraphPart {
+    GraphPart() = default;
+    explicit GraphPart(GraphContents contents) : own(std::move(contents)) {}
+
+    CUgraphNode node = nullptr;     // in the graph it was read from; null: a graph, or a node nobody can name
+    GraphContents own;              // without the parts'
+    bool device_updatable = false;  // kernels on the GPU may give it any parameters
+    std::vector<GraphPart> parts;   // in the driver's order
+    // Of a node in a graph: its place among the parts of those it comes after, in the driver's order.
+    std::vector<std::size_t> after;
+    bool ordered = true;  // of a graph: whether `after` is known of its nodes
+
+    // Of an executable graph's (engine/graphs.h).
+    std::vector<KeptIn> kept;
+    bool enabled = true;
+};
+
 // Thread-safe. Nothing where no memory is managed.
 
-// Of all nodes, those of child graphs and of conditional bodies included.
-GraphContents contents_of(CUgraph graph);
-// Of one node with these parameters; nothing of types that have no memory.
+// What a graph or a node with these parameters has, and the same without its structure.
+GraphPart part_of(CUgraph graph);
+GraphPart part_of(const CUgraphNodeParams& node);
 GraphContents contents_of(const CUgraphNodeParams& node);
+
+// Of one node with these parameters; nothing of types that have no memory.
 GraphContents contents_of(const CUDA_MEMCPY3D& copy);
 GraphContents contents_of(const CUDA_MEMSET_NODE_PARAMS& set);
 GraphContents contents_of(std::span<const CUstreamBatchMemOpParams> operations);
@@ -35,6 +56,11 @@ GraphContents contents_of_kernel(CUfunction function, void** parameters, void** 
 
 // Adds what `from` has.
 void merge(GraphContents& into, const GraphContents& from);
+
+// Gives the nodes of `to` what those of `from` have by which the driver replaces them, and `from` what they
+// had: it pairs the nodes nothing comes after in their order, and then what each comes after. False, and
+// nothing is changed, where they do not pair.
+bool exchange_paired(GraphPart& to, GraphPart& from);
 
 // A conditional node was created with these bodies, which the driver does not tell of again. It keeps them
 // for as long as the node lives; the graph they are in can be neither cloned nor made a child.

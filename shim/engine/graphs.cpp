@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -9,16 +10,11 @@ namespace lms::engine {
 
 namespace {
 
-struct Part {
-    GraphContents contents;
-    std::vector<KeptIn> kept;
-};
-
 struct Executable {
-    Part whole;
-    // Nodes changed since, by their handle in the graph it was made of.
-    std::unordered_map<CUgraphNode, Part> changed;
-    bool some_disabled = false;
+    GraphPart whole;
+    // Some part may be off, or something else than is known.
+    bool doubtful = false;
+    std::optional<GraphContents> sum;  // of all parts that are on, once somebody asks
 };
 
 // Never destroyed: other libraries' exit handlers launch graphs too.
@@ -32,9 +28,70 @@ Registry& registry() {
     return instance;
 }
 
-void let_go(Executable& executable) {
-    let_go(executable.whole.kept);
-    for (auto& [node, part] : executable.changed) let_go(part.kept);
+void let_go(GraphPart& part) {
+    let_go(part.kept);
+    for (GraphPart& inner : part.parts) let_go(inner);
+}
+
+void add_operands(const GraphPart& part, std::vector<Range>& operands) {
+    operands.insert(operands.end(), part.own.operands.begin(), part.own.operands.end());
+    for (const GraphPart& inner : part.parts) add_operands(inner, operands);
+}
+
+CUresult keep_each(GraphPart& part) {
+    CUresult status = keep(part.own.operands, part.kept);
+    for (std::size_t i = 0; i < part.parts.size() && status == CUDA_SUCCESS; ++i)
+        status = keep_each(part.parts[i]);
+    return status;
+}
+
+CUresult keep_all(GraphPart& part) {
+    std::vector<Range> operands;
+    add_operands(part, operands);
+    // Together first, so that they come in side by side.
+    std::vector<KeptIn> together;
+    CUresult status = keep(operands, together);
+    if (status == CUDA_SUCCESS) status = keep_each(part);
+    let_go(together);
+    return status;
+}
+
+GraphPart* find(GraphPart& part, CUgraphNode node) {
+    if (part.node == node) return &part;
+    for (GraphPart& inner : part.parts) {
+        if (GraphPart* const found = find(inner, node)) return found;
+    }
+    return nullptr;
+}
+
+// They are another graph's: whoever names nodes of the executable graph does not mean these.
+void forget_nodes(GraphPart& part) {
+    part.node = nullptr;
+    for (GraphPart& inner : part.parts) forget_nodes(inner);
+}
+
+bool switch_on(GraphPart& part) {
+    bool was_off = !std::exchange(part.enabled, true);
+    for (GraphPart& inner : part.parts) was_off |= switch_on(inner);
+    return was_off;
+}
+
+// A part of it becomes what `now` is, and `now` what that was.
+void replace(Executable& executable, GraphPart& part, GraphPart& now) {
+    // Nobody says whether what is changed stays off.
+    executable.doubtful |= switch_on(part);
+    if (exchange_paired(part, now)) return;
+    forget_nodes(now);
+    now.node = part.node;
+    now.after = part.after;
+    std::swap(part, now);
+}
+
+void add_up(const GraphPart& part, GraphContents& sum) {
+    if (!part.enabled) return;
+    merge(sum, part.own);
+    sum.kernels.opaque |= part.device_updatable;
+    for (const GraphPart& inner : part.parts) add_up(inner, sum);
 }
 
 template <typename Values>
@@ -43,44 +100,64 @@ void sort_and_unite(Values& values) {
     values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
+const GraphContents& sum_of(Executable& executable) {
+    if (executable.sum) return *executable.sum;
+    GraphContents& sum = executable.sum.emplace();
+    add_up(executable.whole, sum);
+    sort_and_unite(sum.kernels.addresses);
+    sort_and_unite(sum.kernels.owners);
+    if (executable.doubtful && !sum.copies.empty()) {
+        // Host memory that they read may be gone, so nobody knows which pointers they leave where.
+        sum.copies.clear();
+        sum.kernels.opaque = true;
+    }
+    return sum;
+}
+
+// Calls `visit(executable)`, which changes it, if it is known.
 template <typename Visit>
-void each_part(const Executable& executable, Visit&& visit) {
-    visit(executable.whole.contents);
-    for (const auto& [node, part] : executable.changed) visit(part.contents);
+void alter(CUgraphExec exec, Visit&& visit) {
+    const std::lock_guard lock(registry().mutex);
+    const auto it = registry().executables.find(exec);
+    if (it == registry().executables.end()) return;
+    it->second.sum.reset();
+    visit(it->second);
 }
 
 }  // namespace
 
-GraphHold::GraphHold(GraphContents contents) : contents_(std::move(contents)) {
-    sort_and_unite(contents_.kernels.addresses);
-    sort_and_unite(contents_.kernels.owners);
-    status_ = keep(contents_.operands, kept_);
+GraphHold::GraphHold(GraphPart part) : part_(std::move(part)) {
+    status_ = keep_all(part_);
 }
 
 GraphHold::~GraphHold() {
-    let_go(kept_);
+    // Launches that still run have fences of their own.
+    let_go(part_);
 }
 
 void GraphHold::give_to(CUgraphExec exec) {
-    Executable previous;
+    Executable made;
+    made.whole = std::exchange(part_, {});
     {
         const std::lock_guard lock(registry().mutex);
-        Executable& executable = registry().executables[exec];
-        previous = std::exchange(executable, Executable{});
-        executable.whole = {std::move(contents_), std::exchange(kept_, {})};
-        executable.some_disabled = previous.some_disabled;
+        std::swap(registry().executables[exec], made);
     }
-    // Launches that still run have fences of their own.
-    let_go(previous);
+    let_go(made.whole);
 }
 
-void GraphHold::give_to(CUgraphExec exec, CUgraphNode node) {
-    const std::lock_guard lock(registry().mutex);
-    const auto it = registry().executables.find(exec);
-    if (it == registry().executables.end()) return;
-    Part& part = it->second.changed[node];
-    part.contents = std::move(contents_);
-    part.kept.swap(kept_);
+void GraphHold::update(CUgraphExec exec) {
+    alter(exec, [&](Executable& executable) { replace(executable, executable.whole, part_); });
+}
+
+void GraphHold::change(CUgraphExec exec, CUgraphNode node) {
+    alter(exec, [&](Executable& executable) {
+        if (GraphPart* const part = find(executable.whole, node)) return replace(executable, *part, part_);
+        executable.doubtful = true;
+        forget_nodes(part_);
+        part_.node = node;
+        executable.whole.parts.push_back(std::exchange(part_, {}));
+        executable.whole.ordered = false;
+    });
 }
 
 void graph_destroyed(CUgraphExec exec) {
@@ -92,13 +169,17 @@ void graph_destroyed(CUgraphExec exec) {
         gone = std::move(it->second);
         registry().executables.erase(it);
     }
-    let_go(gone);
+    let_go(gone.whole);
 }
 
-void node_disabled(CUgraphExec exec) {
-    const std::lock_guard lock(registry().mutex);
-    const auto it = registry().executables.find(exec);
-    if (it != registry().executables.end()) it->second.some_disabled = true;
+void node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled) {
+    alter(exec, [&](Executable& executable) {
+        if (GraphPart* const part = find(executable.whole, node)) {
+            part->enabled = enabled;
+        } else {
+            executable.doubtful = true;
+        }
+    });
 }
 
 void note_graph_copies(CUgraphExec exec) {
@@ -106,31 +187,27 @@ void note_graph_copies(CUgraphExec exec) {
     {
         const std::lock_guard lock(registry().mutex);
         const auto it = registry().executables.find(exec);
-        if (it == registry().executables.end() || it->second.some_disabled) return;
-        each_part(it->second, [&](const GraphContents& part) {
-            copies.insert(copies.end(), part.copies.begin(), part.copies.end());
-        });
+        if (it == registry().executables.end()) return;
+        copies = sum_of(it->second).copies;
     }
     for (const GraphCopy& copy : copies) note_typed(copy.to, copy.from, copy.from_type, Effect::Adds);
 }
 
 Reach reach_of(CUgraphExec exec, CUstream stream) {
-    GraphContents all;
+    Reach reach;
     {
         const std::lock_guard lock(registry().mutex);
         const auto it = registry().executables.find(exec);
         if (it == registry().executables.end()) {
             // Not instantiated through the shim.
-            all.kernels.opaque = true;
+            reach.opaque = true;
         } else {
-            each_part(it->second, [&](const GraphContents& part) { merge(all, part); });
-            // Nobody knows then which pointers its copies have left where.
-            all.kernels.opaque |= it->second.some_disabled && !all.copies.empty();
+            const GraphContents& sum = sum_of(it->second);
+            reach = sum.kernels;
+            // They are kept on the device anyway, but the graph may be destroyed while it runs.
+            reach.ranges = sum.operands;
         }
     }
-    Reach reach = std::move(all.kernels);
-    // They are kept on the device anyway, but the graph may be destroyed while it runs.
-    reach.ranges = std::move(all.operands);
     reach.stream = stream;
     follow_tables(reach);
     return reach;

@@ -8,34 +8,40 @@
 
 namespace lms::engine {
 
-// Thread-safe. Kernel nodes may use memory in place like any launch. Of all other nodes the driver records
-// how their operands are mapped, so those are kept on the device for as long as the executable graph has
-// them.
+// Thread-safe; an executable graph is used by one thread at a time, as in CUDA. Kernel nodes may use memory
+// in place like any launch. Of all other nodes the driver records how their operands are mapped, so those are
+// kept on the device for as long as the executable graph has them.
+//
+// What an executable graph does is known node by node, by the handles of the graph it was made of, which is
+// how the driver tells them apart too: a node that is changed has what it was changed to and nothing else,
+// and one that is switched off has nothing.
 
-// Before the driver makes an executable graph, or changes one: the operands of `contents` brought in and
-// kept. `status` is what the app is to get if that failed.
+// Before the driver makes an executable graph, or changes one: the operands of `part` brought in and kept.
+// `status` is what the app is to get if that failed.
 class GraphHold {
   public:
-    explicit GraphHold(GraphContents contents);
-    ~GraphHold();  // lets go, unless an executable graph took over
+    explicit GraphHold(GraphPart part);
+    // Lets go, unless an executable graph took over, and then of what that had before.
+    ~GraphHold();
     GraphHold(const GraphHold&) = delete;
     GraphHold& operator=(const GraphHold&) = delete;
     CUresult status() const { return status_; }
-    // The driver has made or updated all of `exec`: this is what it has from now on.
+
+    // The driver has made `exec`: this is what it has.
     void give_to(CUgraphExec exec);
-    // The driver has changed one node of it, which has this from now on, beside what it was made with.
-    void give_to(CUgraphExec exec, CUgraphNode node);
+    // The driver has updated all of it from another graph, or one node of it: this is what it has now.
+    void update(CUgraphExec exec);
+    void change(CUgraphExec exec, CUgraphNode node);
 
   private:
-    GraphContents contents_;
-    std::vector<KeptIn> kept_;
+    GraphPart part_;
     CUresult status_ = CUDA_SUCCESS;
 };
 
 void graph_destroyed(CUgraphExec exec);
 
-// A node of `exec` was switched off: the host memory that a copy of it would read may be gone.
-void node_disabled(CUgraphExec exec);
+// A node of `exec` was switched on or off: the host memory that a copy which is off would read may be gone.
+void node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
 
 // `exec` is about to be launched: its copies may write pointer tables.
 void note_graph_copies(CUgraphExec exec);

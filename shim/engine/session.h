@@ -92,8 +92,11 @@ class Session {
     std::uint64_t granularity() const { return state_->granularity; }
     // The buffer that holds `address`.
     std::optional<Buffer> buffer_at(core::Address address);
-    // The buffer that name() takes `address` to mean: the one that holds it, and in the gap between two
-    // buffers the nearer one, for pointers past the end and to before the start. `bytes` is of its chunks.
+    // Whether [address, address + bytes) lies within one buffer as the app knows it.
+    bool holds(core::Address address, std::uint64_t bytes);
+    // The buffer that name() takes `address` to mean: the one that holds it, and in the gap beside a
+    // buffer that one, between two the nearer, for pointers past the end and to before the start. `bytes` is
+    // of its chunks.
     std::optional<Buffer> buffer_near(core::Address address);
 
     // Appends what the addresses, or the bytes of a range, belong to. Each buffer is named whole.

@@ -9,12 +9,15 @@ using core::ChunkId;
 
 namespace {
 
-// Buffers are a guard gap of one granule apart (State::arena), which belongs half to each neighbour.
+// A guard gap of one granule is before and after each buffer (State::arena). Between two buffers it belongs
+// half to each, else all of it to the one there is.
 std::optional<core::AllocationId> allocation_near(const State& state, core::Address address) {
-    if (const auto id = state.residency.allocation_at(address)) return id;
+    const core::Residency& residency = state.residency;
+    if (const auto id = residency.allocation_at(address)) return id;
+    const auto before = residency.allocation_at(address - state.granularity);
+    const auto after = residency.allocation_at(address + state.granularity);
     const bool lower_half = address % state.granularity < state.granularity / 2;
-    return state.residency.allocation_at(lower_half ? address - state.granularity
-                                                    : address + state.granularity);
+    return before && (lower_half || !after) ? before : after;
 }
 
 }  // namespace
@@ -25,6 +28,15 @@ std::optional<Buffer> Session::buffer_at(core::Address address) {
     if (!id) return std::nullopt;
     const core::Allocation& buffer = state_->residency.allocation(*id);
     return Buffer{buffer.address, buffer.asked_bytes, state_->owners[*id], buffer.serial};
+}
+
+bool Session::holds(core::Address address, std::uint64_t bytes) {
+    const std::lock_guard lock(state_->mutex);
+    const auto id = state_->residency.allocation_at(address);
+    if (!id) return false;
+    const core::Allocation& buffer = state_->residency.allocation(*id);
+    const std::uint64_t offset = address - buffer.address;
+    return offset <= buffer.asked_bytes && bytes <= buffer.asked_bytes - offset;
 }
 
 std::optional<Buffer> Session::buffer_near(core::Address address) {

@@ -4,11 +4,10 @@
 
 namespace lms::engine {
 
-void scan(const void* data, std::size_t offset, std::size_t bytes, Bounds bounds,
-          std::pmr::vector<core::Address>& found) {
+void scan(const void* data, std::size_t bytes, Bounds bounds, std::pmr::vector<core::Address>& found) {
     constexpr std::size_t kWord = sizeof(core::Address);
     const char* block = static_cast<const char*>(data);
-    for (std::size_t at = (kWord - offset % kWord) % kWord; at + kWord <= bytes; at += kWord) {
+    for (std::size_t at = 0; at + kWord <= bytes; ++at) {
         core::Address word;
         std::memcpy(&word, block + at, kWord);
         if (word - bounds.begin < bounds.end - bounds.begin) found.push_back(word);

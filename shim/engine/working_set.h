@@ -26,10 +26,9 @@ struct Parameter {
     std::size_t bytes;
 };
 
-// Appends each word of `data` that is an address within `bounds`. `data` lies at `offset` in a parameter
-// block, and the words are those aligned to 8 bytes in the block, where compilers place pointers, also within
-// structs.
-void scan(const void* data, std::size_t offset, std::size_t bytes, Bounds bounds,
-          std::pmr::vector<core::Address>& found);
+// Appends each word of `data`, one parameter or a block of them, that is an address within `bounds`. The
+// words begin at any byte: in packed structs pointers do too. What is an address by chance names a buffer too
+// many, no more.
+void scan(const void* data, std::size_t bytes, Bounds bounds, std::pmr::vector<core::Address>& found);
 
 }  // namespace lms::engine

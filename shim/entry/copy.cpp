@@ -46,7 +46,10 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
     const auto pass = [=](engine::HostCopies copies = {}) {
         const CUresult status = await_earlier(copies, stream);
         if (status != CUDA_SUCCESS) return status;
-        return copy_in_place([=](const Copy* part) { return real(part, rest...); }, *copy, copies);
+        const Range sides[] = {engine::span_of(source_of(*copy)), engine::span_of(destination_of(*copy))};
+        return where_it_is(sides, stream, sizeof...(Rest) == 0, [&] {
+            return copy_in_place([=](const Copy* part) { return real(part, rest...); }, *copy, copies);
+        });
     };
     CUresult status = CUDA_SUCCESS;
     if (lms::engine::let_through(stream, pass, status)) return status;
@@ -69,6 +72,8 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
 template <typename Real, typename Copy, typename... Rest>
 CUresult copy_box(Real real, const Copy* copy, CUstream stream, Rest... rest) {
     if (!copy) return real(copy, rest...);
+    const Range ranges[] = {engine::span_of(source_of(*copy)), engine::span_of(destination_of(*copy))};
+    if (const CUresult error = within_buffers(ranges); error != CUDA_SUCCESS) return error;
     return noted(copy_parts(real, copy, stream, rest...), stream, [&] { note_box(*copy); });
 }
 

@@ -22,6 +22,18 @@ CUresult copy_over(const std::vector<Range>& ranges, bool in_order, CUstream str
     return in_order ? over(ranges, stream, call) : over_resident(ranges, stream, call);
 }
 
+// within_buffers() of copies whose two sides follow one another. `failed`, which may be null, is told the
+// copy at fault.
+CUresult each_within_buffers(std::span<const Range> sides, std::size_t* failed) {
+    for (std::size_t i = 0; i < sides.size() / 2; ++i) {
+        const CUresult error = within_buffers(sides.subspan(2 * i, 2));
+        if (error == CUDA_SUCCESS) continue;
+        if (failed) *failed = i;
+        return error;
+    }
+    return CUDA_SUCCESS;
+}
+
 // A linear copy of a batch, or a piece of one.
 struct Copy {
     CUdeviceptr to;
@@ -88,8 +100,13 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std:
     const auto pass = [&] { return real(to, from, bytes, count, runs, failed); };
     return guarded([&]() -> CUresult {
         if (engine::sessions().empty() || !to || !from || !bytes || !runs.valid()) return pass();
-        CUresult status = CUDA_SUCCESS;
-        if (engine::let_through(stream, pass, status)) return status;
+        std::vector<Range> sides;
+        for (std::size_t i = 0; i < count; ++i) {
+            sides.push_back({from[i], bytes[i]});
+            sides.push_back({to[i], bytes[i]});
+        }
+        CUresult status = each_within_buffers(sides, failed);
+        if (status != CUDA_SUCCESS || engine::let_through(stream, pass, status)) return status;
         const bool in_order =
             std::all_of(runs.attributes, runs.attributes + runs.count, reads_in_order<CUmemcpyAttributes>);
         const std::vector<Copy> copies = cut(to, from, bytes, count, stream);
@@ -180,6 +197,8 @@ CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::s
             sum += span_of(each.from).bytes + span_of(each.to).bytes;
             piece = std::min(piece, piece_bytes(each.from.begin, each.to.begin));
         }
+        const CUresult error = each_within_buffers(ranges, failed);
+        if (error != CUDA_SUCCESS) return error;
         if (sum <= piece || engine::capturing(stream)) return copy_over(ranges, in_order, stream, pass);
         for (std::size_t i = 0; i < count; ++i) {
             const CUresult status = copy_over({ranges[2 * i], ranges[2 * i + 1]}, in_order, stream,

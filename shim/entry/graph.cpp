@@ -12,7 +12,7 @@ using device::driver;
 template <typename Instantiate>
 CUresult instantiate(CUgraphExec* exec, CUgraph graph, Instantiate&& call) {
     return guarded([&]() -> CUresult {
-        engine::GraphHold hold(engine::contents_of(graph));
+        engine::GraphHold hold(engine::part_of(graph));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
         const CUresult status = engine::call_with_room(call);
         if (status == CUDA_SUCCESS) hold.give_to(*exec);
@@ -23,10 +23,10 @@ CUresult instantiate(CUgraphExec* exec, CUgraph graph, Instantiate&& call) {
 template <typename Update>
 CUresult update(CUgraphExec exec, CUgraph graph, Update&& call) {
     return guarded([&]() -> CUresult {
-        engine::GraphHold hold(engine::contents_of(graph));
+        engine::GraphHold hold(engine::part_of(graph));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
         const CUresult status = call();
-        if (status == CUDA_SUCCESS) hold.give_to(exec);
+        if (status == CUDA_SUCCESS) hold.update(exec);
         return status;
     });
 }
@@ -36,7 +36,8 @@ CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& cal
     return guarded([&] {
         trace::add(trace::counters().launches);
         const CUstream where = engine::spelt_out(stream, per_thread);
-        engine::note_graph_copies(exec);
+        // Captured, it is read again with the graph it becomes part of.
+        if (!engine::capturing(where)) engine::note_graph_copies(exec);
         return engine::submit(
             where, [&] { return engine::reach_of(exec, where); }, call);
     });

@@ -12,15 +12,19 @@ using device::driver;
 using engine::contents_of;
 using engine::contents_of_kernel;
 using engine::GraphContents;
+using engine::GraphPart;
+using engine::part_of;
 
-// Changes a node of an executable graph to `contents`.
-template <typename Contents, typename Call>
-CUresult change(CUgraphExec exec, CUgraphNode node, Contents&& contents, Call&& call) {
+// Changes a node of an executable graph to what `read` gives.
+template <typename Read, typename Call>
+CUresult change(CUgraphExec exec, CUgraphNode node, Read&& read, Call&& call) {
     return guarded([&]() -> CUresult {
-        engine::GraphHold hold(contents());
+        GraphPart part(read());
+        if (const CUresult error = within_buffers(part.own.operands); error != CUDA_SUCCESS) return error;
+        engine::GraphHold hold(std::move(part));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
         const CUresult status = engine::call_with_room(call);
-        if (status == CUDA_SUCCESS) hold.give_to(exec, node);
+        if (status == CUDA_SUCCESS) hold.change(exec, node);
         return status;
     });
 }
@@ -43,7 +47,11 @@ GraphContents contents_if(const Params* params) {
 // Adds a node with these parameters to a graph, or changes one in it.
 template <typename Params, typename Call>
 CUresult with_operands(const Params* params, Call&& call) {
-    return guarded([&] { return recorded(contents_if(params).operands, call); });
+    return guarded([&] {
+        const GraphContents contents = contents_if(params);
+        const CUresult error = within_buffers(contents.operands);
+        return error == CUDA_SUCCESS ? recorded(contents.operands, call) : error;
+    });
 }
 
 // The general form may also be of a conditional node, whose bodies are only told here.
@@ -110,7 +118,7 @@ CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PA
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
     return change(
-        hGraphExec, hNode, [&] { return contents_if(nodeParams); },
+        hGraphExec, hNode, [&] { return nodeParams ? part_of(*nodeParams) : GraphPart(); },
         [&] { return driver().cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams); });
 }
 
@@ -156,14 +164,14 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
     return change(
-        hGraphExec, hNode, [&] { return contents_of(childGraph); },
+        hGraphExec, hNode, [&] { return part_of(childGraph); },
         [&] { return driver().cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph); });
 }
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
     return guarded([&] {
         const CUresult status = driver().cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
-        if (status == CUDA_SUCCESS && !isEnabled) lms::engine::node_disabled(hGraphExec);
+        if (status == CUDA_SUCCESS) lms::engine::node_enabled(hGraphExec, hNode, isEnabled != 0);
         return status;
     });
 }

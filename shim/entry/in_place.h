@@ -1,5 +1,6 @@
 // Copies that use evicted memory in its host copy, where its address does not lead there: cut where one host
-// copy ends and something else begins, each part at the addresses where its bytes are.
+// copy ends and something else begins, each part at the addresses where its bytes are. They lie within their
+// buffers (transfer.h): of a copy done in parts the driver would see too late that they do not.
 #pragma once
 
 #include <algorithm>
@@ -30,22 +31,11 @@ inline Where where_is(core::Address address, engine::HostCopies copies) {
     return {address, next == copies.end() ? UINT64_MAX : next->address - address, false};
 }
 
-// Whether all of a range lies in the managed buffer in which it begins, if it begins in one. The driver
-// refuses copies that do not; of one done in parts it would see that too late.
-inline bool within_buffer(const engine::Range& range) {
-    engine::Session* session = engine::session_at(range.address);
-    if (!session) return true;
-    const auto buffer = session->buffer_near(range.address);
-    return buffer && range.bytes <= buffer->bytes && range.address >= buffer->address &&
-           range.address - buffer->address <= buffer->bytes - range.bytes;
-}
-
 // Copies by `copy(to, from, bytes)`.
 template <typename Copy>
 CUresult copy_in_place(core::Address to, core::Address from, std::uint64_t bytes, engine::HostCopies copies,
                        Copy copy) {
-    if (copies.empty() || !within_buffer({to, bytes}) || !within_buffer({from, bytes}))
-        return copy(to, from, bytes);
+    if (copies.empty()) return copy(to, from, bytes);
     CUresult status = CUDA_SUCCESS;
     for (std::uint64_t at = 0; at < bytes && status == CUDA_SUCCESS;) {
         const Where target = where_is(to + at, copies);
@@ -109,7 +99,6 @@ CUresult copy_in_place(Real real, const Copy& copy, engine::HostCopies copies) {
     if (copies.empty()) return real(&copy);
     const engine::Range to = engine::span_of(engine::destination_of(copy));
     const engine::Range from = engine::span_of(engine::source_of(copy));
-    if (!within_buffer(to) || !within_buffer(from)) return real(&copy);
     const Where target = where_is(to.address, copies);
     const Where source = where_is(from.address, copies);
     if (to.bytes <= target.bytes && from.bytes <= source.bytes) {

@@ -38,9 +38,20 @@ CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Re
     });
 }
 
+// What the driver says of allocating and freeing while work is captured, which it forbids some threads, and
+// with which a capture that forbade it ends. Asked for more memory than there is, it gives none.
+CUresult allowed_while_capturing() {
+    if (!engine::capturing_anywhere()) return CUDA_SUCCESS;
+    constexpr std::size_t kTooMuch = std::size_t{1} << 62;
+    CUdeviceptr none = 0;
+    const CUresult status = driver().cuMemAlloc_v2(&none, kTooMuch);
+    return status == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : status;
+}
+
 // For the synchronous forms, whose callers may keep freed memory for themselves. While a graph is captured
 // frameworks give nothing back.
 CUresult allocate_now(Session& session, std::size_t bytes, core::Address& address) {
+    if (const CUresult error = allowed_while_capturing(); error != CUDA_SUCCESS) return error;
     if (!engine::capturing_anywhere() && session.asks_to_collect(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     return session.allocate(bytes, address, current_context());
 }
@@ -149,9 +160,11 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
             engine::note_freed(dptr, 0);
             return driver().cuMemFree_v2(dptr);
         }
+        CUresult status = entry::allowed_while_capturing();
+        if (status != CUDA_SUCCESS) return status;
         // cuMemFree waits for the work that may use the memory, and fails where waiting is forbidden; so do
         // we.
-        CUresult status = driver().cuCtxSynchronize();
+        status = driver().cuCtxSynchronize();
         if (status != CUDA_SUCCESS) return status;
         const auto buffer = session->buffer_at(dptr);
         if (buffer && buffer->owner && buffer->owner != entry::current_context()) {

@@ -19,7 +19,15 @@ using engine::Session;
 // The address ranges of the driver are ours by construction; `buffer` is what the app was given.
 std::optional<Buffer> find(CUdeviceptr pointer) {
     Session* session = engine::session_at(pointer);
-    return session ? session->buffer_at(pointer) : std::nullopt;
+    const auto buffer = session ? session->buffer_at(pointer) : std::nullopt;
+    return buffer && pointer - buffer->address < buffer->bytes ? buffer : std::nullopt;
+}
+
+// What the driver is asked about where find() finds nothing: between our buffers it has mappings and
+// reservations that the app knows nothing of, and is to answer as for any address that nothing has.
+CUdeviceptr unknown_or_its_own(CUdeviceptr pointer) {
+    constexpr CUdeviceptr kNothing = 1;
+    return engine::session_at(pointer) ? kNothing : pointer;
 }
 
 unsigned in_32_bits(std::size_t bytes) {
@@ -121,7 +129,7 @@ CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
     return entry::guarded([&]() -> CUresult {
         const auto buffer = entry::find(dptr);
-        if (!buffer) return driver().cuMemGetAddressRange_v2(pbase, psize, dptr);
+        if (!buffer) return driver().cuMemGetAddressRange_v2(pbase, psize, entry::unknown_or_its_own(dptr));
         if (const CUresult error = entry::refusal(); error != CUDA_SUCCESS) return error;
         if (pbase) *pbase = buffer->address;
         if (psize) *psize = buffer->bytes;
@@ -132,7 +140,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
     return entry::guarded([&]() -> CUresult {
         const auto buffer = data ? entry::find(ptr) : std::nullopt;
-        if (!buffer) return driver().cuPointerGetAttribute(data, attribute, ptr);
+        if (!buffer) return driver().cuPointerGetAttribute(data, attribute, entry::unknown_or_its_own(ptr));
         return entry::attribute(data, attribute, ptr, *buffer);
     });
 }
@@ -140,9 +148,10 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr ptr) {
     return entry::guarded([&]() -> CUresult {
-        const CUresult status = driver().cuPointerGetAttributes(numAttributes, attributes, data, ptr);
-        const auto buffer = status == CUDA_SUCCESS ? entry::find(ptr) : std::nullopt;
-        if (!buffer) return status;
+        const auto buffer = entry::find(ptr);
+        const CUresult status = driver().cuPointerGetAttributes(
+            numAttributes, attributes, data, buffer ? ptr : entry::unknown_or_its_own(ptr));
+        if (status != CUDA_SUCCESS || !buffer) return status;
         for (unsigned int i = 0; i < numAttributes; ++i) {
             // The plural form gives a null pointer where the singular one refuses.
             if (entry::attribute(data[i], attributes[i], ptr, *buffer) != CUDA_SUCCESS &&

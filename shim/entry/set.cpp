@@ -1,5 +1,6 @@
 // Memsets.
 #include "shim/device/driver_table.h"
+#include "shim/entry/across.h"
 #include "shim/entry/transfer.h"
 
 namespace lms::entry {
@@ -10,7 +11,9 @@ template <typename Value, typename Real, typename... Rest>
 CUresult set(Real real, CUdeviceptr to, Value value, std::size_t count, CUstream stream, Rest... rest) {
     const std::uint64_t bytes = count * sizeof(Value);
     const CUresult status = linear(to, 0, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
-        return real(to + at, value, n / sizeof(Value), rest...);
+        const engine::Range range{to + at, n};
+        return where_it_is({&range, 1}, stream, sizeof...(Rest) == 0,
+                           [=] { return real(to + at, value, n / sizeof(Value), rest...); });
     });
     return noted_if_tables(status, stream, [=] { engine::note_set({to, bytes}); });
 }
@@ -19,10 +22,13 @@ CUresult set(Real real, CUdeviceptr to, Value value, std::size_t count, CUstream
 template <typename Value, typename Real, typename... Rest>
 CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,
                    std::size_t height, CUstream stream, Rest... rest) {
-    const auto pass = [=] { return real(to, pitch, value, width, height, rest...); };
+    const engine::Range rows{to, height == 0 ? 0 : (height - 1) * pitch + width * sizeof(Value)};
+    const auto pass = [=] {
+        return where_it_is({&rows, 1}, stream, sizeof...(Rest) == 0,
+                           [=] { return real(to, pitch, value, width, height, rest...); });
+    };
     CUresult status = CUDA_SUCCESS;
     if (engine::let_through(stream, pass, status)) return status;
-    const engine::Range rows{to, height == 0 ? 0 : (height - 1) * pitch + width * sizeof(Value)};
     if (engine::capturing(stream) || !too_large({rows}) || height <= 1) return over({rows}, stream, pass);
     const std::size_t half = height / 2;
     status = set_parts(real, to, pitch, value, width, half, stream, rest...);
@@ -33,6 +39,8 @@ CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, st
 template <typename Value, typename Real, typename... Rest>
 CUresult set_2d(Real real, CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,
                 std::size_t height, CUstream stream, Rest... rest) {
+    const engine::Range rows[] = {{to, height == 0 ? 0 : (height - 1) * pitch + width * sizeof(Value)}};
+    if (const CUresult error = within_buffers(rows); error != CUDA_SUCCESS) return error;
     return noted_if_tables(set_parts(real, to, pitch, value, width, height, stream, rest...), stream, [=] {
         engine::note_set({to, width * sizeof(Value), pitch, height});
     });

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "shim/engine/submit.h"
 #include "shim/engine/tables.h"
 #include "shim/entry/guard.h"
+#include "shim/entry/refusal.h"
 
 namespace lms::entry {
 
@@ -18,6 +20,19 @@ inline bool is_managed(core::Address address) {
 inline bool any_managed(const std::vector<engine::Range>& ranges) {
     return std::any_of(ranges.begin(), ranges.end(),
                        [](const engine::Range& range) { return is_managed(range.address); });
+}
+
+// False where a range begins in managed memory and goes on past the end of its buffer. The driver refuses
+// that of its own memory; ours is mapped to the end of the granule.
+inline bool within_buffer(const engine::Range& range) {
+    engine::Session* session = range.bytes == 0 ? nullptr : engine::session_at(range.address);
+    return !session || session->holds(range.address, range.bytes);
+}
+
+inline CUresult within_buffers(std::span<const engine::Range> ranges) {
+    if (std::ranges::all_of(ranges, within_buffer)) return CUDA_SUCCESS;
+    const CUresult error = refusal();
+    return error == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : error;
 }
 
 // The most bytes one piece may name of each of the managed operands.
@@ -107,7 +122,9 @@ inline CUresult linear(
     MayStay may_stay = [] { return false; }) {
     const engine::Bounds managed = engine::managed_bounds();
     if (in(managed, destination) || in(managed, source)) {
-        CUresult status = CUDA_SUCCESS;
+        const engine::Range ranges[] = {{destination, bytes}, {source, bytes}};
+        CUresult status = within_buffers(ranges);
+        if (status != CUDA_SUCCESS) return status;
         if (engine::let_through(stream, [=] { return copy(0, bytes); }, status)) [[likely]]
             return status;
     }

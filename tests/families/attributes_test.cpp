@@ -82,3 +82,19 @@ FAMILY_TEST("attributes: a buffer in another's place has an identity of its own"
         for (std::size_t j = 0; j < i; ++j) EXPECT(ids[i] != ids[j]);
     }
 }
+
+// The reserve is of what may be filled, a 64th of 16 MiB, and not of the whole GPU.
+BODY(memory_under_a_limit) {
+    const Gpu gpu;
+    const Buffer a(kBuffer);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    OK(cuMemGetInfo_v2, &free, &total);
+    EXPECT(total == 16 * kMiB);
+    EXPECT(free > 14 * kMiB);
+    EXPECT(free <= total - total / 64 - kBuffer);
+}
+
+TEST_CASE("attributes: free memory under LMS_LIMIT, of a GPU that is much larger") {
+    run_both("memory_under_a_limit", Driver::Simulated, {{"SIMCUDA_MEMORY", "1G"}, {"LMS_LIMIT", "16M"}});
+}

@@ -84,7 +84,7 @@ BODY(before_pressure) {
     OK(cuCtxSetCurrent, gpu.context);
     std::vector<CUdeviceptr> more(12);
     for (CUdeviceptr& buffer : more) OK(cuMemAlloc_v2, &buffer, kBuffer);
-    OK(cuMemPrefetchAsync, more.back(), kBuffer, gpu.device, other);
+    bring_in(more.back(), kBuffer, other);
     OK(cuStreamSynchronize, other);
     EXPECT(a.resident());
     gate.open();

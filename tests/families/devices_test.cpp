@@ -1,4 +1,5 @@
 // Several GPUs in one process: each with a budget of its own, copies between them, peer access.
+#include <cstring>
 #include <tuple>
 
 #include "tests/families/rig.h"
@@ -185,6 +186,59 @@ TEST_CASE("devices: with peer access a kernel uses the other's buffers, wherever
     run_both("devices_peer_access", Driver::Simulated, kTwo);
 }
 
+// The current GPU is another one than that of the memory, and of the stream where there is one.
+BODY(devices_of_the_stream) {
+    const Pair pair;
+    pair.use(1);
+    Buffer b(kBuffer, 2);
+    Crowd crowd;
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    void* pinned = nullptr;
+    OK(cuMemAllocHost_v2, &pinned, kBuffer);
+    const auto check = [&](std::uint8_t value, auto&& call) {
+        pair.use(1);
+        b.fill(2);
+        crowd.evict(b);
+        pair.use(0);
+        call();
+        CUcontext current = nullptr;
+        OK(cuCtxGetCurrent, &current);
+        EXPECT(current == pair.contexts[0]);
+        OK(cuStreamSynchronize, stream);
+        OK(cuCtxSynchronize);
+        pair.use(1);
+        EXPECT(b.read() == std::vector<std::uint8_t>(kBuffer, value));
+    };
+    CUDA_MEMCPY2D rows{};
+    rows.srcMemoryType = CU_MEMORYTYPE_HOST;
+    rows.srcHost = pinned;
+    rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    rows.dstDevice = b.at();
+    rows.WidthInBytes = kBuffer / 16;
+    rows.Height = 16;
+    std::memset(pinned, 9, kBuffer);
+    check(3, [&] { OK(cuMemsetD8_v2, b.at(), 3, kBuffer); });
+    check(4, [&] { OK(cuMemsetD2D32_v2, b.at(), kBuffer, 0x04040404, kBuffer / 4, 1); });
+    check(5, [&] { OK(cuMemsetD8_v2_ptds, b.at(), 5, kBuffer); });
+    check(9, [&] { OK(cuMemcpy2D_v2, &rows); });
+    check(6, [&] { OK(cuMemsetD8Async, b.at(), 6, kBuffer, stream); });
+    check(7, [&] { OK(cuMemsetD2D8Async, b.at(), kBuffer / 4, 7, kBuffer / 4, 4, stream); });
+    check(9, [&] { OK(cuMemcpy2DAsync_v2, &rows, stream); });
+    check(9, [&] { OK(cuMemcpyHtoDAsync_v2, b.at(), pinned, kBuffer, stream); });
+    check(9, [&] {
+        OK(cuMemcpyHtoD_v2, b.at(), pinned, kBuffer);
+        std::memset(pinned, 0, kBuffer);
+        OK(cuMemcpyDtoHAsync_v2, pinned, b.at(), kBuffer, stream);
+        OK(cuStreamSynchronize, stream);
+        EXPECT(std::memcmp(pinned, std::vector<std::uint8_t>(kBuffer, 9).data(), kBuffer) == 0);
+    });
+}
+
+TEST_CASE("devices: copies and sets in a stream of the memory's GPU, or that the host waits for") {
+    run_both("devices_of_the_stream", Driver::Simulated, kTwo);
+}
+
 BODY(devices_pool_access) {
     const Pair pair;
     pair.use(0);
@@ -194,6 +248,9 @@ BODY(devices_pool_access) {
     EXPECT(!reached_by_1(a));
     CUmemoryPool pool = nullptr;
     OK(cuDeviceGetDefaultMemPool, &pool, 0);
+    const CUmemAccessDesc none{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+    OK(cuMemPoolSetAccess, pool, &none, 1);
+    EXPECT(!reached_by_1(a));
     const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     OK(cuMemPoolSetAccess, pool, &access, 1);
     EXPECT(reached_by_1(a));

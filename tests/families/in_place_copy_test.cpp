@@ -296,7 +296,7 @@ BODY(waiting_copy) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     std::thread user([&] {
         OK(cuCtxSetCurrent, gpu.context);
-        OK(cuMemPrefetchAsync, a.at(), kBuffer, gpu.device, other);
+        bring_in(a.at(), kBuffer, other);
         ++done;
     });
     // It can only be seen to come too early.

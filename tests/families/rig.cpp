@@ -65,12 +65,29 @@ DONE:
 }
 )";
 
+// Puts the word at that byte of a parameter into %a2.
+std::string bytes_of_parameter(const std::string& name, int at) {
+    std::string text = "mov.u64 %a2, 0;\n";
+    for (int byte = 7; byte >= 0; --byte) {
+        text += "shl.b64 %a2, %a2, 8;\nld.param.u8 %a3, [" + name + "+" + std::to_string(at + byte) +
+                "];\nor.b64 %a2, %a2, %a3;\n";
+    }
+    return text;
+}
+
 std::string ptx() {
     return ".version 7.0\n.target sm_75\n.address_size 64\n" +
            kernel_text("add", ".param .u64 in", "ld.param.u64 %a2, [in];") +
            // The buffer's address is word 2 of an opaque struct of 128 bytes, with every bit flipped.
            kernel_text("add_through", ".param .align 64 .b8 map[128]",
                        "ld.param.u64 %a2, [map+16]; not.b64 %a2, %a2;") +
+           // The buffer's address is at byte 3 of a packed struct, which is read byte by byte.
+           kernel_text("add_packed", ".param .align 1 .b8 packed[16]", bytes_of_parameter("packed", 3)) +
+           // The buffer begins just after, far after and before what it is given as.
+           kernel_text("add_just_after", ".param .u64 in", "ld.param.u64 %a2, [in]; add.u64 %a2, %a2, 4;") +
+           kernel_text("add_far_after", ".param .u64 in",
+                       "ld.param.u64 %a2, [in]; add.u64 %a2, %a2, 49152;") +
+           kernel_text("add_before", ".param .u64 in", "ld.param.u64 %a2, [in]; sub.u64 %a2, %a2, 524288;") +
            kFetch;
 }
 
@@ -223,10 +240,9 @@ void Crowd::press() {
     OK(cuStreamSynchronize, nullptr);
 }
 
-void Crowd::prefetch(CUdeviceptr address, std::size_t bytes) {
-    OK(cuMemPrefetchAsync, address, bytes, 0, nullptr);
-    OK(cuStreamSynchronize, nullptr);
-    EXPECT(on_device(address, bytes));
+void bring_in(CUdeviceptr address, std::size_t bytes, CUstream stream) {
+    // Of the simulated GPU a copy of itself is well defined.
+    OK(cuMemcpyDtoDAsync_v2, address, address, bytes, stream);
 }
 
 void Crowd::evict(const Buffer& buffer) {
@@ -235,13 +251,17 @@ void Crowd::evict(const Buffer& buffer) {
 }
 
 void Crowd::bring_in(const Buffer& buffer) {
-    prefetch(buffer.at(), buffer.bytes());
+    rig::bring_in(buffer.at(), buffer.bytes(), nullptr);
+    OK(cuStreamSynchronize, nullptr);
+    EXPECT(buffer.resident());
 }
 
 void Crowd::evict_half(const Buffer& buffer) {
     evict(buffer);
     const std::size_t half = buffer.bytes() / 2;
-    prefetch(buffer.at(), half);
+    rig::bring_in(buffer.at(), half, nullptr);
+    OK(cuStreamSynchronize, nullptr);
+    EXPECT(on_device(buffer.at(), half));
     EXPECT(off_device(buffer.at(half), half));
 }
 

@@ -74,6 +74,9 @@ std::vector<std::uint8_t> pattern(std::size_t bytes, std::uint32_t seed);
 bool on_device(CUdeviceptr address, std::size_t bytes);
 bool off_device(CUdeviceptr address, std::size_t bytes);
 
+// Has it brought in by work in `stream` that changes nothing.
+void bring_in(CUdeviceptr address, std::size_t bytes, CUstream stream);
+
 // A buffer from cuMemAlloc.
 class Buffer {
   public:
@@ -114,7 +117,6 @@ class Crowd {
     void evict_half(const Buffer& buffer);
 
   private:
-    static void prefetch(CUdeviceptr address, std::size_t bytes);
     std::vector<CUdeviceptr> buffers_;
 };
 

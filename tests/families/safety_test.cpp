@@ -112,8 +112,8 @@ CUresult launch_packed(CUstream stream, CUdeviceptr out, CUdeviceptr in, unsigne
                               extra);
 }
 
-// A launch that is unfinished, and a prefetch of what is out: whether the launch's own buffers came in before
-// it, and whether the prefetched one moves beside it.
+// A launch that is unfinished, and a copy of what is out: whether the launch's own buffers came in before
+// it, and whether the copied one moves beside it.
 void beside_launch(bool packed, bool names, bool moves) {
     const Gpu gpu;
     const CUstream stream = new_stream();
@@ -128,7 +128,7 @@ void beside_launch(bool packed, bool names, bool moves) {
     EXPECT((packed ? launch_packed(stream, b.at(), a.at(), 1)
                    : launch("add", kWords, stream, b.at(), a.at(), 1u, kWords)) == CUDA_SUCCESS);
     EXPECT(names ? a.resident() && b.resident() : a.evicted() && b.evicted());
-    OK(cuMemPrefetchAsync, c.at(), kBuffer, gpu.device, other);
+    bring_in(c.at(), kBuffer, other);
     OK(cuStreamSynchronize, other);
     EXPECT(moves ? c.resident() : c.evicted());
     FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);

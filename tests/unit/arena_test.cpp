@@ -22,11 +22,12 @@ std::uint64_t rounded(std::uint64_t bytes) {
     return (bytes + kGranule - 1) / kGranule * kGranule;
 }
 
-// The lowest address at which `bytes` and a guard fit among the taken ranges; 0 when there is none.
+// The lowest address at which `bytes` fit among the taken ranges with a guard on both sides; 0 when there is
+// none.
 Address lowest_fit(const std::vector<Range>& taken, std::uint64_t span, std::uint64_t guard,
                    std::uint64_t bytes) {
     const std::uint64_t need = rounded(bytes) + guard;
-    for (Address at = kBegin; at + need <= kBegin + span; at += kGranule) {
+    for (Address at = kBegin + guard; at + need <= kBegin + span; at += kGranule) {
         const bool free = std::none_of(taken.begin(), taken.end(), [&](const Range& range) {
             return at < range.address + rounded(range.bytes) + guard && range.address < at + need;
         });
@@ -43,7 +44,7 @@ TEST_CASE("arena: random takes and returns agree with a naive search") {
             constexpr std::uint64_t kSpan = 100 * kGranule;
             Arena arena(kBegin, kSpan, kGranule, guard);
             std::vector<Range> taken;
-            std::uint64_t free = kSpan;
+            std::uint64_t free = kSpan - guard;
             for (int step = 0; step < 1000; ++step) {
                 if (taken.empty() || random() % 2 == 0) {
                     const std::uint64_t bytes = 1 + random() % (20 * kGranule);
@@ -63,7 +64,7 @@ TEST_CASE("arena: random takes and returns agree with a naive search") {
             }
             // Given back in any order, it is one range again.
             for (const Range& range : taken) arena.give_back(range.address, range.bytes);
-            CHECK(arena.take(kSpan - guard) == kBegin);
+            CHECK(arena.take(kSpan - 2 * guard) == kBegin + guard);
         }
     }
 }
@@ -75,9 +76,9 @@ TEST_CASE("arena: what it holds, and sizes beyond it") {
     CHECK(arena.contains(kBegin + 10 * kGranule - 1));
     CHECK_FALSE(arena.contains(kBegin + 10 * kGranule));
     CHECK_FALSE(arena.contains(0));
-    CHECK_FALSE(arena.take(10 * kGranule));  // the guard has no room
+    CHECK_FALSE(arena.take(9 * kGranule));  // one guard has no room
     CHECK_FALSE(arena.take(~std::uint64_t{0}));
-    CHECK(arena.take(9 * kGranule) == kBegin);
+    CHECK(arena.take(8 * kGranule) == kBegin + kGranule);
     CHECK_FALSE(arena.take(1));
     CHECK(arena.free_bytes() == 0);
 }

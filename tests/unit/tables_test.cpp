@@ -118,6 +118,17 @@ TEST_CASE("tables of tables, rings and addresses of nothing") {
     CHECK(closed(words, {}, small_buffer).empty());
 }
 
+TEST_CASE("words that point to where one buffer ends and the next begins name the next") {
+    // One buffer of 256 bytes after another.
+    const auto adjacent = [](Address address) -> std::optional<Extent> {
+        const Address begin = address / 256 * 256;
+        return Extent{begin, begin + 256};
+    };
+    PointerWords words;
+    words.add(std::vector<PointerWord>{{kBegin, kBegin + 512}, {kBegin + 8, kBegin + 768}});
+    CHECK(closed(words, {kBegin}, adjacent) == std::vector<Address>{kBegin, kBegin + 512, kBegin + 768});
+}
+
 TEST_CASE("what an address names is asked at each look") {
     PointerWords words;
     words.add(std::vector<PointerWord>{{buffer(0), buffer(1)}});

@@ -147,41 +147,6 @@ CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams* batch, std::size_
     return decompress(batch, count, stream, SIM(cuMemcpyAsync_ptsz));
 }
 
-// ---- hints: what is passed on is noted
-
-static CUresult note_hints(const CUdeviceptr* addresses, std::size_t count, const CUmemLocation* locations,
-                           const std::size_t* starts, std::size_t runs) {
-    overlay_record.hints.clear();
-    for (std::size_t i = 0, run = 0; i < count; ++i) {
-        while (run + 1 < runs && starts[run + 1] <= i) ++run;
-        overlay_record.hints.push_back({addresses[i], locations ? locations[run].id : -1});
-    }
-    ++overlay_record.hint_calls;
-    return std::find(addresses, addresses + count, overlay::kRefused) == addresses + count
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_INVALID_VALUE;
-}
-
-#define OVERLAY_PREFETCH(symbol)                                                                       \
-    CUresult symbol(CUdeviceptr* addresses, std::size_t*, std::size_t count, CUmemLocation* locations, \
-                    std::size_t* starts, std::size_t runs, unsigned long long, CUstream) {             \
-        return note_hints(addresses, count, locations, starts, runs);                                  \
-    }
-OVERLAY_PREFETCH(cuMemPrefetchBatchAsync)
-OVERLAY_PREFETCH(cuMemPrefetchBatchAsync_ptsz)
-OVERLAY_PREFETCH(cuMemDiscardAndPrefetchBatchAsync)
-OVERLAY_PREFETCH(cuMemDiscardAndPrefetchBatchAsync_ptsz)
-
-CUresult cuMemDiscardBatchAsync(CUdeviceptr* addresses, std::size_t*, std::size_t count, unsigned long long,
-                                CUstream) {
-    return note_hints(addresses, count, nullptr, nullptr, 0);
-}
-
-CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr* addresses, std::size_t*, std::size_t count,
-                                     unsigned long long, CUstream) {
-    return note_hints(addresses, count, nullptr, nullptr, 0);
-}
-
 // ---- objects that hold addresses
 
 CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resource, const CUDA_TEXTURE_DESC*,

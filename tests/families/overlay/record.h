@@ -2,26 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "tests/families/where.h"
 
 namespace overlay {
 
-struct Hint {
-    CUdeviceptr address;
-    int location;  // id, -1 without one
-};
-
 struct Record {
-    std::vector<Hint> hints;  // of the last batch
-    int hint_calls = 0;
     int exports = 0;     // calls that share memory with others
     unsigned block = 0;  // threads of a block of legacy launches
 };
-
-// A batch of hints that has this address is refused.
-constexpr CUdeviceptr kRefused = 0x1000;
 
 // What a call asks for whose first argument is kAsked, see overlay_want_room().
 constexpr std::size_t kWanted = 1 << 20;

@@ -51,6 +51,14 @@ CUresult set(Entry entry, CUgraphExec exec, CUgraphNode node, Make make_work) {
     });
 }
 
+CUresult set_child(Entry entry, CUgraphExec exec, CUgraphNode node, CUgraph child) {
+    return call(entry, [&](Context&) {
+        const auto graph = checked_exec(exec);
+        graph->set_child(graph->node(node), *checked_graph(child));
+        return CUDA_SUCCESS;
+    });
+}
+
 template <class T>
 const T& given(const T* parameters) {
     require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
@@ -169,6 +177,8 @@ SIMCUDA_API cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpd
 }
 
 SIMCUDA_API cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams* parameters) {
+    if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        return set_child(Entry::cuGraphExecNodeSetParams, exec, node, parameters->graph.graph);
     return set(Entry::cuGraphExecNodeSetParams, exec, node, [&](Context& context) {
         given(parameters);
         return node_work(context, *parameters);
@@ -226,11 +236,7 @@ SIMCUDA_API cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node,
 }
 
 SIMCUDA_API cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
-    return call(Entry::cuGraphExecChildGraphNodeSetParams, [&](Context&) {
-        const auto graph = checked_exec(exec);
-        graph->set_child(graph->node(node), *checked_graph(child));
-        return CUDA_SUCCESS;
-    });
+    return set_child(Entry::cuGraphExecChildGraphNodeSetParams, exec, node, child);
 }
 
 SIMCUDA_API cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned enabled) {
