@@ -58,6 +58,7 @@ CUresult information(Site site, CUstream handle, const Wanted& wanted) {
 
 GraphCapture::Position position_of(const CUgraphNode* nodes, const CUgraphEdgeData* edges, std::size_t count,
                                    const Graph& graph) {
+    require(nodes != nullptr || count == 0, CUDA_ERROR_INVALID_VALUE);
     GraphCapture::Position position;
     for (std::size_t i = 0; i < count; ++i) {
         require(checked_node(nodes[i])->graph == &graph, CUDA_ERROR_INVALID_VALUE);

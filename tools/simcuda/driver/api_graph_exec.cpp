@@ -206,7 +206,7 @@ SIMCUDA_API cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
 SIMCUDA_API cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                          const CUDA_HOST_NODE_PARAMS* parameters) {
     return set(Entry::cuGraphExecHostNodeSetParams, exec, node,
-               [&](Context&) -> NodeWork { return host_work(given(parameters).fn, parameters->userData); });
+               [&](Context&) -> NodeWork { return host_work(given(parameters)); });
 }
 
 SIMCUDA_API cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,

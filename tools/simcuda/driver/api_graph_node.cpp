@@ -201,7 +201,7 @@ SIMCUDA_API cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_
 SIMCUDA_API cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                std::size_t count, const CUDA_HOST_NODE_PARAMS* parameters) {
     return add(Entry::cuGraphAddHostNode, node, graph, dependencies, count,
-               [&](Context&) { return host_work(given(parameters).fn, parameters->userData); });
+               [&](Context&) { return host_work(given(parameters)); });
 }
 
 SIMCUDA_API cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS* parameters) {
@@ -212,7 +212,7 @@ SIMCUDA_API cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS* pa
 
 SIMCUDA_API cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS* parameters) {
     return set<HostNode>(Entry::cuGraphHostNodeSetParams, node,
-                         [&](Context&) { return host_work(given(parameters).fn, parameters->userData); });
+                         [&](Context&) { return host_work(given(parameters)); });
 }
 
 // Waits for values and writes of them

@@ -130,9 +130,9 @@ MemsetNode memset_work(Context& context, const CUDA_MEMSET_NODE_PARAMS& p) {
     return {MemsetOp{p.dst, pitch, p.width, p.height, p.value, p.elementSize}};
 }
 
-HostNode host_work(CUhostFn function, void* data) {
-    require(function != nullptr, CUDA_ERROR_INVALID_VALUE);
-    return {function, data};
+HostNode host_work(const CUDA_HOST_NODE_PARAMS& p) {
+    require(p.fn != nullptr, CUDA_ERROR_INVALID_VALUE);
+    return {p.fn, p.userData};
 }
 
 MemAllocNode alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS& p) {
@@ -191,7 +191,7 @@ NodeWork node_work(Context& context, CUgraphNodeParams& p) {
             return memset_work(context, {p.memset.dst, p.memset.pitch, p.memset.value, p.memset.elementSize,
                                          p.memset.width, p.memset.height});
         case CU_GRAPH_NODE_TYPE_HOST:
-            return host_work(p.host.fn, p.host.userData);
+            return host_work({p.host.fn, p.host.userData});
         case CU_GRAPH_NODE_TYPE_GRAPH:
             require(p.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ||
                         p.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE,

@@ -11,7 +11,7 @@ class Context;
 KernelNode kernel_work(Context& context, const CUDA_KERNEL_NODE_PARAMS_v2& parameters);
 MemcpyNode memcpy_work(Context& context, const CUDA_MEMCPY3D& copy);
 MemsetNode memset_work(Context& context, const CUDA_MEMSET_NODE_PARAMS& parameters);
-HostNode host_work(CUhostFn function, void* data);
+HostNode host_work(const CUDA_HOST_NODE_PARAMS& parameters);
 MemAllocNode alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS& parameters);
 MemFreeNode free_work(CUdeviceptr address);
 ConditionalNode conditional_work(const CUDA_CONDITIONAL_NODE_PARAMS& parameters);
