@@ -265,6 +265,7 @@ SIMCUDA_API cuUserObjectCreate(CUuserObject* object, void* pointer, CUhostFn des
 
 SIMCUDA_API cuUserObjectRetain(CUuserObject object, unsigned count) {
     return call(Entry::cuUserObjectRetain, [&] {
+        require(count != 0, CUDA_ERROR_INVALID_VALUE);
         checked_user_object(object)->retain(count);
         return CUDA_SUCCESS;
     });
@@ -272,6 +273,7 @@ SIMCUDA_API cuUserObjectRetain(CUuserObject object, unsigned count) {
 
 SIMCUDA_API cuUserObjectRelease(CUuserObject object, unsigned count) {
     return call(Entry::cuUserObjectRelease, [&] {
+        require(count != 0, CUDA_ERROR_INVALID_VALUE);
         checked_user_object(object)->release(count);
         return CUDA_SUCCESS;
     });

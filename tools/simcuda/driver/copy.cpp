@@ -43,8 +43,8 @@ std::uint64_t total(const CopyOp& copy) {
 }
 
 std::uint64_t span_of(const CopyOp& copy, const CopyEnd& end) {
-    const std::uint64_t rows = sum(product(copy.depth - 1, end.slice_rows), copy.height - 1);
-    return sum(product(rows, end.pitch), copy.width);
+    const std::uint64_t rows = sum(product(copy.depth - 1, end.slice_rows), copy.height);
+    return pitched_span(copy.width, 1, rows, end.pitch);
 }
 
 bool asks_sync_memops(const CopyEnd& end) {
@@ -116,6 +116,11 @@ CopyEnd side_end(const Context& context, const Side& side, const CopyOp& copy) {
 
 }  // namespace
 
+std::uint64_t pitched_span(std::uint64_t width, unsigned element_bytes, std::uint64_t rows,
+                           std::uint64_t pitch) {
+    return sum(product(rows - 1, pitch), product(width, element_bytes));
+}
+
 CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t span) {
     bool host = false;
     const bool covered = memory_map().covers(address, span, [&](const Region& region) {
@@ -131,15 +136,12 @@ CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t sp
 CopyEnd host_end(const Context& context, const void* pointer, std::uint64_t span) {
     const auto address = reinterpret_cast<std::uint64_t>(pointer);
     require(address != 0, CUDA_ERROR_INVALID_VALUE);
-    if (in_device_window(address)) {
-        const bool readable = memory_map().covers(address, span, [](const Region& region) {
-            return region.host_access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-        });
-        require(readable, CUDA_ERROR_INVALID_VALUE);
-        return device_end(context, address, span);
-    }
+    // Addresses are unified: what is called the host's may be a device's.
+    if (in_device_window(address)) return device_end(context, address, span);
+    if (memory_map().find(address) == nullptr) return {Place::Pageable, address};
     const bool locked = memory_map().covers(address, span, [](const Region&) { return true; });
-    return {locked ? Place::Pinned : Place::Pageable, address};
+    require(locked, CUDA_ERROR_INVALID_VALUE);  // runs out of what is page-locked
+    return {Place::Pinned, address};
 }
 
 CopyEnd any_end(const Context& context, CUdeviceptr address, std::uint64_t span) {
