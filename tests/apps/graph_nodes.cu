@@ -83,10 +83,10 @@ void temporary(unsigned n, cudaStream_t stream) {
     CHECK(cudaDeviceGraphMemTrim(0));
 
     cudaGraph_t clone;
-    CHECK_ERROR(cudaErrorInvalidValue, cudaGraphClone(&clone, graph));
+    CHECK_ERROR(cudaErrorNotSupported, cudaGraphClone(&clone, graph));
     cudaGraphExec_t second;
-    CHECK_ERROR(cudaErrorInvalidValue, cudaGraphInstantiate(&second, graph, 0));
-    CHECK_ERROR(cudaErrorInvalidValue, cudaGraphDestroyNode(freed));
+    CHECK_ERROR(cudaErrorNotSupported, cudaGraphInstantiate(&second, graph, 0));
+    CHECK_ERROR(cudaErrorNotSupported, cudaGraphDestroyNode(freed));
     CHECK_ERROR(cudaErrorInvalidValue, cudaGraphAddMemFreeNode(&freed, graph, nullptr, 0, scratch));
     CHECK(cudaGraphExecDestroy(exec));
     CHECK(cudaGraphInstantiate(&second, graph, 0));
@@ -253,7 +253,7 @@ void loops(cudaStream_t stream) {
     }
     CHECK_ERROR(cudaErrorInvalidValue, cudaGraphDestroy(body));
     cudaGraph_t clone;
-    CHECK_ERROR(cudaErrorInvalidValue, cudaGraphClone(&clone, graph));
+    CHECK_ERROR(cudaErrorNotSupported, cudaGraphClone(&clone, graph));
     CHECK(cudaGraphExecDestroy(exec));
     CHECK(cudaGraphDestroy(graph));
     CHECK(cudaStreamDestroy(capturing));

@@ -128,7 +128,7 @@ SIM_TEST("graph memory: in a child graph that is moved, not in one that is copie
     CUdeviceptr p = 0;
     const CUgraph child = allocating(p), parent = create_graph();
     CUgraphNode node = nullptr;
-    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddChildGraphNode, &node, parent, nullptr, 0, child);
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddChildGraphNode, &node, parent, nullptr, 0, child);
     CUgraphNodeParams parameters{};
     parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
     parameters.graph.graph = child;
@@ -233,7 +233,7 @@ SIM_TEST("conditional: which handles and sizes a node takes", {}) {
     const CUDA_HOST_NODE_PARAMS function{[](void*) {}, nullptr};
     OK(cuGraphAddHostNode, &node, parameters.conditional.phGraph_out[0], nullptr, 0, &function);
     FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate, &exec, graph, 0);
-    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddChildGraphNode, &node, other, nullptr, 0, graph);
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddChildGraphNode, &node, other, nullptr, 0, graph);
 }
 
 SIM_TEST("conditional: bodies are updated with the graph, and node by node", {}) {

@@ -35,10 +35,8 @@ CUresult information(Site site, CUstream handle, const Wanted& wanted) {
     return call(site.entry, [&](Context& context) {
         require(wanted.status != nullptr, CUDA_ERROR_INVALID_VALUE);
         const auto stream = resolve(context, handle, site.per_thread);
-        if (stream->kind == Stream::Kind::Legacy) {
-            const CUresult allowed = capture_check_legacy_stream(context);
-            require(allowed == CUDA_SUCCESS, allowed);
-        }
+        const bool legacy = stream->kind == Stream::Kind::Legacy;
+        require(!legacy || !legacy_stream_is_barred(stream->context), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
         const auto capture = capture_of(*stream);
         *wanted.status = CU_STREAM_CAPTURE_STATUS_NONE;
         if (!capture) return CUDA_SUCCESS;
@@ -58,6 +56,7 @@ CUresult information(Site site, CUstream handle, const Wanted& wanted) {
 
 GraphCapture::Position position_of(const CUgraphNode* nodes, const CUgraphEdgeData* edges, std::size_t count,
                                    const Graph& graph) {
+    require(nodes != nullptr || count == 0, CUDA_ERROR_INVALID_VALUE);
     GraphCapture::Position position;
     for (std::size_t i = 0; i < count; ++i) {
         require(checked_node(nodes[i])->graph == &graph, CUDA_ERROR_INVALID_VALUE);
@@ -78,7 +77,10 @@ CUresult update_dependencies(Site site, CUstream handle, const CUgraphNode* node
         capture->require_valid();
         GraphCapture::Position given = position_of(nodes, edges, count, *capture->graph);
         GraphCapture::Position& position = capture->position(*stream);
-        if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) position = {};
+        if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
+            capture->dropped.insert(capture->dropped.end(), position.nodes.begin(), position.nodes.end());
+            position = {};
+        }
         position.nodes.insert(position.nodes.end(), given.nodes.begin(), given.nodes.end());
         position.edges.insert(position.edges.end(), given.edges.begin(), given.edges.end());
         return CUDA_SUCCESS;
@@ -111,9 +113,13 @@ SIMCUDA_STREAM_API(cuStreamBeginCaptureToGraph, _ptsz,
 
 SIMCUDA_STREAM_API(cuStreamEndCapture, _ptsz, (CUstream handle, CUgraph* graph), (handle, graph)) {
     return call(site.entry, [&](Context& context) {
-        require(graph != nullptr, CUDA_ERROR_INVALID_VALUE);
-        *graph = nullptr;
-        *graph = end_capture(*resolve(context, handle, site.per_thread));
+        const auto stream = resolve(context, handle, site.per_thread);
+        const auto capture = capture_of(*stream);
+        // Whoever captures into a graph of their own has it already.
+        require(graph != nullptr || (capture != nullptr && !capture->owns_graph), CUDA_ERROR_INVALID_VALUE);
+        if (graph != nullptr) *graph = nullptr;
+        const CUgraph ended = end_capture(*stream);
+        if (graph != nullptr) *graph = ended;
         return CUDA_SUCCESS;
     });
 }

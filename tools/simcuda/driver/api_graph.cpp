@@ -98,6 +98,7 @@ CUresult get_dependents(Entry entry, CUgraphNode handle, CUgraphNode* out, CUgra
 CUresult add_dependencies(Entry entry, CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
                           const CUgraphEdgeData* data, std::size_t count) {
     return call(entry, [&] {
+        require(count == 0 || (from != nullptr && to != nullptr), CUDA_ERROR_INVALID_VALUE);
         const auto graph = checked_graph(handle);
         for (std::size_t i = 0; i < count; ++i) {
             graph->add_dependency(*checked_node(from[i]), *checked_node(to[i]),
@@ -110,6 +111,7 @@ CUresult add_dependencies(Entry entry, CUgraph handle, const CUgraphNode* from, 
 CUresult remove_dependencies(Entry entry, CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
                              std::size_t count) {
     return call(entry, [&] {
+        require(count == 0 || (from != nullptr && to != nullptr), CUDA_ERROR_INVALID_VALUE);
         const auto graph = checked_graph(handle);
         for (std::size_t i = 0; i < count; ++i)
             graph->remove_dependency(*checked_node(from[i]), *checked_node(to[i]));
@@ -263,6 +265,7 @@ SIMCUDA_API cuUserObjectCreate(CUuserObject* object, void* pointer, CUhostFn des
 
 SIMCUDA_API cuUserObjectRetain(CUuserObject object, unsigned count) {
     return call(Entry::cuUserObjectRetain, [&] {
+        require(count != 0, CUDA_ERROR_INVALID_VALUE);
         checked_user_object(object)->retain(count);
         return CUDA_SUCCESS;
     });
@@ -270,6 +273,7 @@ SIMCUDA_API cuUserObjectRetain(CUuserObject object, unsigned count) {
 
 SIMCUDA_API cuUserObjectRelease(CUuserObject object, unsigned count) {
     return call(Entry::cuUserObjectRelease, [&] {
+        require(count != 0, CUDA_ERROR_INVALID_VALUE);
         checked_user_object(object)->release(count);
         return CUDA_SUCCESS;
     });

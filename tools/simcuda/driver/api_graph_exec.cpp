@@ -89,8 +89,11 @@ SIMCUDA_API cuGraphInstantiate_v2(CUgraphExec* exec, CUgraph graph, CUgraphNode*
 }
 
 SIMCUDA_API cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
-    return call(Entry::cuGraphInstantiateWithFlags, kUnsafeInCapture,
-                [&](Context& context) { return make(context, exec, graph, flags, nullptr); });
+    return call(Entry::cuGraphInstantiateWithFlags, kUnsafeInCapture, [&](Context& context) {
+        // An upload needs the stream that only the other form is given.
+        require((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) == 0, CUDA_ERROR_INVALID_VALUE);
+        return make(context, exec, graph, flags, nullptr);
+    });
 }
 
 SIMCUDA_STREAM_API(cuGraphInstantiateWithParams, _ptsz,
@@ -98,10 +101,12 @@ SIMCUDA_STREAM_API(cuGraphInstantiateWithParams, _ptsz,
                    (exec, graph, parameters)) {
     return call(site.entry, kUnsafeInCapture, [&](Context& context) {
         const std::uint64_t flags = given(parameters).flags;
+        const auto found = checked_graph(graph);
         parameters->hErrNode_out = nullptr;
-        parameters->result_out = has_unused_handles(*checked_graph(graph))
-                                     ? CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
-                                     : CUDA_GRAPH_INSTANTIATE_ERROR;
+        parameters->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+        if (found->has_circle()) parameters->result_out = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+        if (has_unused_handles(*found))
+            parameters->result_out = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
         const CUresult result = make(context, exec, graph, flags, &parameters->hErrNode_out);
         parameters->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
         if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) {
@@ -216,7 +221,7 @@ SIMCUDA_API cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
 SIMCUDA_API cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                          const CUDA_HOST_NODE_PARAMS* parameters) {
     return set(Entry::cuGraphExecHostNodeSetParams, exec, node,
-               [&](Context&) -> NodeWork { return host_work(given(parameters).fn, parameters->userData); });
+               [&](Context&) -> NodeWork { return host_work(given(parameters)); });
 }
 
 SIMCUDA_API cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,
@@ -227,12 +232,12 @@ SIMCUDA_API cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode nod
 
 SIMCUDA_API cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
     return set(Entry::cuGraphExecEventRecordNodeSetEvent, exec, node,
-               [&](Context&) -> NodeWork { return EventRecordNode{checked_event(event)}; });
+               [&](Context&) -> NodeWork { return record_work(event); });
 }
 
 SIMCUDA_API cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
     return set(Entry::cuGraphExecEventWaitNodeSetEvent, exec, node,
-               [&](Context&) -> NodeWork { return EventWaitNode{checked_event(event)}; });
+               [&](Context&) -> NodeWork { return wait_work(event); });
 }
 
 SIMCUDA_API cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {

@@ -3,6 +3,7 @@
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/event.h"
 #include "tools/simcuda/driver/graph_params.h"
+#include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {
 namespace {
@@ -52,6 +53,25 @@ CUDA_KERNEL_NODE_PARAMS_v2 version_2(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
 CUDA_KERNEL_NODE_PARAMS_v1 version_1(const CUDA_KERNEL_NODE_PARAMS_v2& p) {
     return {p.func,      p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX,
             p.blockDimY, p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra};
+}
+
+// What a kernel's node can have.
+void check_attribute(CUkernelNodeAttrID which) {
+    switch (which) {
+        case CU_KERNEL_NODE_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        case CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE:
+        case CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_DIMENSION:
+        case CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        case CU_KERNEL_NODE_ATTRIBUTE_PRIORITY:
+        case CU_KERNEL_NODE_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+        case CU_KERNEL_NODE_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        case CU_KERNEL_NODE_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+        case CU_KERNEL_NODE_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        case CU_KERNEL_NODE_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+            return;
+        default:
+            throw Failure{CUDA_ERROR_INVALID_VALUE};
+    }
 }
 
 KernelNode with_attributes_of(const KernelNode& before, KernelNode node) {
@@ -145,6 +165,7 @@ SIMCUDA_API cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NO
 SIMCUDA_API cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
                                           CUkernelNodeAttrValue* value) {
     return ask<KernelNode>(Entry::cuGraphKernelNodeGetAttribute, node, value, [&](const KernelNode& kernel) {
+        check_attribute(attribute);
         auto it = kernel.attributes.find(attribute);
         return it == kernel.attributes.end() ? CUkernelNodeAttrValue{} : it->second;
     });
@@ -153,6 +174,9 @@ SIMCUDA_API cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID a
 SIMCUDA_API cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
                                           const CUkernelNodeAttrValue* value) {
     return call(Entry::cuGraphKernelNodeSetAttribute, [&] {
+        check_attribute(attribute);
+        if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)
+            check_access_window(given(value).accessPolicyWindow);
         checked_node(node)->as<KernelNode>().attributes[attribute] = given(value);
         return CUDA_SUCCESS;
     });
@@ -201,7 +225,7 @@ SIMCUDA_API cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_
 SIMCUDA_API cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                std::size_t count, const CUDA_HOST_NODE_PARAMS* parameters) {
     return add(Entry::cuGraphAddHostNode, node, graph, dependencies, count,
-               [&](Context&) { return host_work(given(parameters).fn, parameters->userData); });
+               [&](Context&) { return host_work(given(parameters)); });
 }
 
 SIMCUDA_API cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS* parameters) {
@@ -212,7 +236,7 @@ SIMCUDA_API cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS* pa
 
 SIMCUDA_API cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS* parameters) {
     return set<HostNode>(Entry::cuGraphHostNodeSetParams, node,
-                         [&](Context&) { return host_work(given(parameters).fn, parameters->userData); });
+                         [&](Context&) { return host_work(given(parameters)); });
 }
 
 // Waits for values and writes of them
@@ -255,7 +279,7 @@ SIMCUDA_API cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* graph) {
 SIMCUDA_API cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                       std::size_t count, CUevent event) {
     return add(Entry::cuGraphAddEventRecordNode, node, graph, dependencies, count,
-               [&](Context&) { return EventRecordNode{checked_event(event)}; });
+               [&](Context&) { return record_work(event); });
 }
 
 SIMCUDA_API cuGraphEventRecordNodeGetEvent(CUgraphNode node, CUevent* event) {
@@ -265,13 +289,13 @@ SIMCUDA_API cuGraphEventRecordNodeGetEvent(CUgraphNode node, CUevent* event) {
 
 SIMCUDA_API cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event) {
     return set<EventRecordNode>(Entry::cuGraphEventRecordNodeSetEvent, node,
-                                [&](Context&) { return EventRecordNode{checked_event(event)}; });
+                                [&](Context&) { return record_work(event); });
 }
 
 SIMCUDA_API cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                     std::size_t count, CUevent event) {
     return add(Entry::cuGraphAddEventWaitNode, node, graph, dependencies, count,
-               [&](Context&) { return EventWaitNode{checked_event(event)}; });
+               [&](Context&) { return wait_work(event); });
 }
 
 SIMCUDA_API cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent* event) {
@@ -281,7 +305,7 @@ SIMCUDA_API cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent* event) {
 
 SIMCUDA_API cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event) {
     return set<EventWaitNode>(Entry::cuGraphEventWaitNodeSetEvent, node,
-                              [&](Context&) { return EventWaitNode{checked_event(event)}; });
+                              [&](Context&) { return wait_work(event); });
 }
 
 }  // namespace simcuda::driver

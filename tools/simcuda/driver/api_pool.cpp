@@ -67,8 +67,7 @@ CUresult set_attribute(MemoryPool& pool, CUmemPool_attribute attribute, const vo
 
 Device& device_of(const CUmemLocation* location) {
     require(location != nullptr, CUDA_ERROR_INVALID_VALUE);
-    require(location->type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
-    return checked_device(location->id);
+    return device_at(*location);
 }
 
 template <class Find>

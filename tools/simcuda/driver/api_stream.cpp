@@ -23,6 +23,13 @@ void check_query(Stream& stream) {
     require(allowed == CUDA_SUCCESS, allowed);
 }
 
+// To wait is unsafe while something captures, for whatever stream.
+void check_wait(Stream& stream) {
+    check_query(stream);
+    const CUresult allowed = capture_check_unsafe_call();
+    require(allowed == CUDA_SUCCESS, allowed);
+}
+
 // A question about one stream: gives its answer to `out`.
 template <class Value, class Question>
 CUresult ask(Site site, CUstream handle, Value* out, Question question) {
@@ -54,7 +61,7 @@ SIMCUDA_API cuStreamDestroy_v2(CUstream stream) {
 SIMCUDA_STREAM_API(cuStreamSynchronize, _ptsz, (CUstream handle), (handle)) {
     return call(site.entry, [&](Context& context) {
         const auto stream = resolve(context, handle, site.per_thread);
-        check_query(*stream);
+        check_wait(*stream);
         return synchronize(*stream);
     });
 }

@@ -66,12 +66,47 @@ void collect(const Node& node, std::set<const Node*>& into) {
 bool joined(GraphCapture& capture) {
     std::set<const Node*> behind;
     for (CUgraphNode node : capture.position(capture.origin).nodes) collect(*checked_node(node), behind);
+    for (CUgraphNode node : capture.dropped) collect(*checked_node(node), behind);
     for (const auto& [stream, position] : capture.streams) {
         for (CUgraphNode node : position.nodes) {
             if (!behind.contains(checked_node(node).get())) return false;
         }
     }
     return true;
+}
+
+// Its streams run again what they are given. capture_mutex() is held.
+void leave(const std::shared_ptr<GraphCapture>& capture) {
+    for (const auto& [member, position] : capture->streams) member->capture = nullptr;
+    std::erase(captures(), capture);
+    --g_captures;
+}
+
+void drop_graph(const GraphCapture& capture) {
+    if (capture.owns_graph) release_graph(capture.graph->handle());
+}
+
+template <class Condition>
+void forget_if(Condition of_origin) {
+    if (g_captures == 0) return;
+    std::lock_guard lock(capture_mutex());
+    for (const auto& capture : std::vector(captures())) {
+        if (!of_origin(capture->origin)) continue;
+        leave(capture);
+        drop_graph(*capture);
+    }
+}
+
+// Captures with a blocking stream of the context. capture_mutex() is held.
+std::vector<GraphCapture*> blocking_captures(const Context& context) {
+    std::vector<GraphCapture*> found;
+    for (const auto& capture : captures()) {
+        const bool blocking = std::any_of(
+            capture->streams.begin(), capture->streams.end(),
+            [&](const auto& entry) { return &entry.first->context == &context && entry.first->blocking(); });
+        if (blocking) found.push_back(capture.get());
+    }
+    return found;
 }
 
 }  // namespace
@@ -159,11 +194,9 @@ CUgraph end_capture(Stream& stream) {
         capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED || capture->thread == std::this_thread::get_id();
     if (!own) throw Failure{CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD};
     const bool complete = !capture->invalidated && joined(*capture);
-    for (const auto& [member, position] : capture->streams) member->capture = nullptr;
-    std::erase(captures(), capture);
-    --g_captures;
+    leave(capture);
     if (complete) return capture->graph->handle();
-    if (capture->owns_graph) release_graph(capture->graph->handle());
+    drop_graph(*capture);
     capture->require_valid();
     throw Failure{CUDA_ERROR_STREAM_CAPTURE_UNJOINED};
 }
@@ -226,15 +259,23 @@ CUresult capture_check_unsafe_call() {
 CUresult capture_check_legacy_stream(Context& context) {
     if (g_captures == 0) return CUDA_SUCCESS;
     std::lock_guard lock(capture_mutex());
-    CUresult result = CUDA_SUCCESS;
-    for (const auto& capture : captures()) {
-        for (const auto& [member, position] : capture->streams) {
-            if (&member->context != &context || !member->blocking()) continue;
-            capture->invalidated = true;
-            result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-        }
-    }
-    return result;
+    const auto concerned = blocking_captures(context);
+    for (GraphCapture* capture : concerned) capture->invalidated = true;
+    return concerned.empty() ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
+bool legacy_stream_is_barred(const Context& context) {
+    if (g_captures == 0) return false;
+    std::lock_guard lock(capture_mutex());
+    return !blocking_captures(context).empty();
+}
+
+void capture_forget(const Stream& stream) {
+    forget_if([&](const Stream& origin) { return &origin == &stream; });
+}
+
+void capture_forget(const Context& context) {
+    forget_if([&](const Stream& origin) { return &origin.context == &context; });
 }
 
 CUresult capture_check_query(Stream& stream) {

@@ -34,6 +34,13 @@ CUresult capture_check_unsafe_call();
 // invalidated).
 CUresult capture_check_legacy_stream(Context& context);
 
+// The same question without the use: whether one is. Nothing is invalidated.
+bool legacy_stream_is_barred(const Context& context);
+
+// The stream, or all of the context's, are gone: captures begun in them end, and nothing is left of them.
+void capture_forget(const Stream& stream);
+void capture_forget(const Context& context);
+
 // The call waits for or asks about this stream or event: CUDA_SUCCESS, or
 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED / CUDA_ERROR_CAPTURED_EVENT when it is part of a capture (that
 // capture is invalidated).

@@ -25,12 +25,26 @@ bool on_device(const CopyEnd& end) {
     return end.place == Place::Device;
 }
 
+// Extents and pitches are the program's: nothing of them may wrap.
+std::uint64_t product(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t result = 0;
+    require(!__builtin_mul_overflow(a, b, &result), CUDA_ERROR_INVALID_VALUE);
+    return result;
+}
+
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t result = 0;
+    require(!__builtin_add_overflow(a, b, &result), CUDA_ERROR_INVALID_VALUE);
+    return result;
+}
+
 std::uint64_t total(const CopyOp& copy) {
     return copy.width * copy.height * copy.depth;
 }
 
 std::uint64_t span_of(const CopyOp& copy, const CopyEnd& end) {
-    return ((copy.depth - 1) * end.slice_rows + copy.height - 1) * end.pitch + copy.width;
+    const std::uint64_t rows = sum(product(copy.depth - 1, end.slice_rows), copy.height);
+    return pitched_span(copy.width, 1, rows, end.pitch);
 }
 
 bool asks_sync_memops(const CopyEnd& end) {
@@ -38,6 +52,9 @@ bool asks_sync_memops(const CopyEnd& end) {
     const RegionPtr region = memory_map().find(end.address);
     return region != nullptr && region->sync_memops;
 }
+
+// What CU_DEVICE_ATTRIBUTE_MAX_PITCH answers. A pitch stays below it.
+constexpr std::uint64_t kMaxPitch = 0x7FFF'FFFF;
 
 // One side of a CUDA_MEMCPY3D.
 struct Side {
@@ -66,12 +83,18 @@ CopyEnd side_end(const Context& context, const Side& side, const CopyOp& copy) {
     require(side.lod == 0, CUDA_ERROR_INVALID_VALUE);
     if (side.type == CU_MEMORYTYPE_ARRAY) return array_side(side, copy);
     CopyEnd end;
-    end.pitch = side.pitch != 0 ? side.pitch : side.x + copy.width;
-    end.slice_rows = side.height != 0 ? side.height : side.y + copy.height;
-    require(end.pitch >= side.x + copy.width && end.pitch <= 0x7FFF'FFFF, CUDA_ERROR_INVALID_VALUE);
-    require(end.slice_rows >= side.y + copy.height, CUDA_ERROR_INVALID_VALUE);
-    const std::uint64_t offset = (side.z * end.slice_rows + side.y) * end.pitch + side.x;
+    const std::uint64_t columns = sum(side.x, copy.width), rows = sum(side.y, copy.height);
+    end.pitch = side.pitch != 0 ? side.pitch : columns;
+    end.slice_rows = side.height != 0 ? side.height : rows;
+    const bool one_row = rows == 1 && side.z == 0 && copy.depth == 1;  // of which the pitch says nothing
+    require(end.pitch >= columns && (one_row || end.pitch < kMaxPitch), CUDA_ERROR_INVALID_VALUE);
+    require(end.slice_rows >= rows, CUDA_ERROR_INVALID_VALUE);
+    const std::uint64_t offset =
+        sum(product(sum(product(side.z, end.slice_rows), side.y), end.pitch), side.x);
     const std::uint64_t span = span_of(copy, end);
+    const auto base =
+        side.type == CU_MEMORYTYPE_HOST ? reinterpret_cast<std::uint64_t>(side.host) : side.device;
+    sum(sum(base, offset), span);  // ends where addresses do, or before
     CopyEnd found;
     switch (side.type) {
         case CU_MEMORYTYPE_HOST:
@@ -93,6 +116,11 @@ CopyEnd side_end(const Context& context, const Side& side, const CopyOp& copy) {
 
 }  // namespace
 
+std::uint64_t pitched_span(std::uint64_t width, unsigned element_bytes, std::uint64_t rows,
+                           std::uint64_t pitch) {
+    return sum(product(rows - 1, pitch), product(width, element_bytes));
+}
+
 CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t span) {
     bool host = false;
     const bool covered = memory_map().covers(address, span, [&](const Region& region) {
@@ -108,15 +136,12 @@ CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t sp
 CopyEnd host_end(const Context& context, const void* pointer, std::uint64_t span) {
     const auto address = reinterpret_cast<std::uint64_t>(pointer);
     require(address != 0, CUDA_ERROR_INVALID_VALUE);
-    if (in_device_window(address)) {
-        const bool readable = memory_map().covers(address, span, [](const Region& region) {
-            return region.host_access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-        });
-        require(readable, CUDA_ERROR_INVALID_VALUE);
-        return device_end(context, address, span);
-    }
+    // Addresses are unified: what is called the host's may be a device's.
+    if (in_device_window(address)) return device_end(context, address, span);
+    if (memory_map().find(address) == nullptr) return {Place::Pageable, address};
     const bool locked = memory_map().covers(address, span, [](const Region&) { return true; });
-    return {locked ? Place::Pinned : Place::Pageable, address};
+    require(locked, CUDA_ERROR_INVALID_VALUE);  // runs out of what is page-locked
+    return {Place::Pinned, address};
 }
 
 CopyEnd any_end(const Context& context, CUdeviceptr address, std::uint64_t span) {
@@ -164,7 +189,7 @@ CopyOp pitched_copy(const Context& to, const Context& from, const CUDA_MEMCPY3D&
     copy.width = p.WidthInBytes;
     copy.height = p.Height;
     copy.depth = p.Depth;
-    if (total(copy) == 0) return copy;
+    if (product(product(copy.width, copy.height), copy.depth) == 0) return copy;
     if (p.srcMemoryType == CU_MEMORYTYPE_ARRAY && p.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
         require(checked_array(p.srcArray)->element_bytes == checked_array(p.dstArray)->element_bytes,
                 CUDA_ERROR_INVALID_VALUE);

@@ -17,6 +17,11 @@ CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t sp
 CopyEnd host_end(const Context& context, const void* address, std::uint64_t span);
 CopyEnd any_end(const Context& context, CUdeviceptr address, std::uint64_t span);  // by what lies there
 
+// Bytes from the first to the last of rows `pitch` bytes apart. Throws Failure with CUDA_ERROR_INVALID_VALUE
+// if there are more than addresses.
+std::uint64_t pitched_span(std::uint64_t width, unsigned element_bytes, std::uint64_t rows,
+                           std::uint64_t pitch);
+
 CopyOp linear_copy(const CopyEnd& to, const CopyEnd& from, std::size_t bytes);
 
 // Pitched copies, and those of arrays. Throw Failure: CUDA_ERROR_INVALID_VALUE for bad geometry,

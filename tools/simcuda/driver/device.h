@@ -36,6 +36,10 @@ bool initialised();
 std::span<Device> devices();               // empty before initialise()
 Device& checked_device(CUdevice ordinal);  // throws Failure with CUDA_ERROR_INVALID_DEVICE
 
+// The device a location names. Throws Failure: CUDA_ERROR_NOT_SUPPORTED for the host,
+// CUDA_ERROR_INVALID_VALUE for a place there is not.
+Device& device_at(const CUmemLocation& location);
+
 PhysicalPool& host_pool();  // page-locked and host-located memory
 
 // cuDeviceGetAttribute. Throws Failure with CUDA_ERROR_INVALID_VALUE for an attribute that does not exist.

@@ -74,6 +74,10 @@ std::shared_ptr<Event> checked_event(CUevent handle) {
     return event;
 }
 
+bool is_event(CUevent handle) {
+    return handles().find(handle) != nullptr;
+}
+
 void record_event(Stream& stream, Event& event) {
     require(event.context.lock().get() == &stream.context, CUDA_ERROR_INVALID_HANDLE);
     if (event.shared != nullptr) return record_shared(stream, event.shared);

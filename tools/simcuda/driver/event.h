@@ -41,5 +41,6 @@ CUresult synchronize(Context& context, Event& event);
 
 // Throws Failure with CUDA_ERROR_INVALID_HANDLE for anything that is not a live event.
 std::shared_ptr<Event> checked_event(CUevent handle);
+bool is_event(CUevent handle);
 
 }  // namespace simcuda::driver

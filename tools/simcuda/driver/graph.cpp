@@ -73,15 +73,25 @@ std::vector<Node*> Graph::in_order() const {
     for (const auto& node : nodes_) missing[node.get()] = node->dependencies.size();
     std::vector<Node*> order;
     std::vector<bool> taken(nodes_.size());
-    while (order.size() < nodes_.size()) {
+    for (bool progress = true; progress;) {
+        progress = false;
         for (std::size_t i = 0; i < nodes_.size(); ++i) {
             if (taken[i] || missing[nodes_[i].get()] != 0) continue;
-            taken[i] = true;
+            taken[i] = progress = true;
             order.push_back(nodes_[i].get());
             for (Node* dependent : dependents(*nodes_[i])) --missing[dependent];
         }
     }
     return order;
+}
+
+bool Graph::has_circle() const {
+    return in_order().size() < nodes_.size() ||
+           std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+               const auto inner = inner_graphs(*node);
+               return std::any_of(inner.begin(), inner.end(),
+                                  [](const auto& graph) { return graph->has_circle(); });
+           });
 }
 
 bool Graph::restricted() const {
@@ -136,18 +146,19 @@ Node& Graph::add(NodeWork work, std::span<const CUgraphNode> dependencies, const
 
 void Graph::add_dependency(Node& from, Node& to, const CUgraphEdgeData& data) {
     require(from.graph == this && to.graph == this, CUDA_ERROR_INVALID_VALUE);
-    require(!depends(to, from) && !reaches(to, from), CUDA_ERROR_INVALID_VALUE);
+    require(!depends(to, from) && &from != &to, CUDA_ERROR_INVALID_VALUE);
     to.dependencies.push_back({&from, data});
 }
 
 void Graph::remove_dependency(Node& from, Node& to) {
-    require(from.graph == this && to.graph == this && depends(to, from) && !restricted(),
-            CUDA_ERROR_INVALID_VALUE);
+    require(from.graph == this && to.graph == this && depends(to, from), CUDA_ERROR_INVALID_VALUE);
+    require(!restricted(), CUDA_ERROR_NOT_SUPPORTED);
     std::erase_if(to.dependencies, [&](const Edge& edge) { return edge.from == &from; });
 }
 
 void Graph::remove(Node& node) {
-    require(!restricted(), CUDA_ERROR_INVALID_VALUE);
+    require(!restricted(), CUDA_ERROR_NOT_SUPPORTED);
+    *node.removed = true;
     for (const auto& other : nodes_) {
         std::erase_if(other->dependencies, [&](const Edge& edge) { return edge.from == &node; });
     }
@@ -163,24 +174,20 @@ std::vector<Node*> Graph::dependents(const Node& node) const {
     return found;
 }
 
-bool Graph::reaches(const Node& from, const Node& to) const {
-    if (&from == &to) return true;
-    return std::any_of(to.dependencies.begin(), to.dependencies.end(),
-                       [&](const Edge& edge) { return reaches(from, *edge.from); });
-}
-
 std::shared_ptr<Graph> Graph::clone() const {
-    require(!restricted(), CUDA_ERROR_INVALID_VALUE);
+    require(!restricted(), CUDA_ERROR_NOT_SUPPORTED);
     auto copy = std::make_shared<Graph>();
     std::map<const Node*, Node*> twins;
-    for (Node* node : in_order()) {
+    for (const auto& node : nodes_) {
         NodeWork work = node->work;
         if (auto* child = std::get_if<ChildNode>(&work)) *child = as_child(*child->graph);
         Node& twin = copy->add(std::move(work), {});
-        twin.original = node;
+        twin.original = node.get();
+        twins[node.get()] = &twin;
+    }
+    for (const auto& node : nodes_) {
         for (const Edge& edge : node->dependencies)
-            twin.dependencies.push_back({twins.at(edge.from), edge.data});
-        twins[node] = &twin;
+            twins.at(node.get())->dependencies.push_back({twins.at(edge.from), edge.data});
     }
     copy->user_objects = user_objects;
     for (const auto& [object, references] : user_objects) object->retain(references);

@@ -88,7 +88,8 @@ struct Node {
     Graph* graph = nullptr;
     NodeWork work;
     std::vector<Edge> dependencies;
-    Node* original = nullptr;  // in the graph this one was cloned from
+    Node* original = nullptr;                                       // in the graph this one was cloned from
+    std::shared_ptr<bool> removed = std::make_shared<bool>(false);  // for executable graphs to see
 
     CUgraphNode handle() { return reinterpret_cast<CUgraphNode>(this); }
 
@@ -110,7 +111,9 @@ class Graph {
     const std::vector<std::shared_ptr<Node>>& nodes() const { return nodes_; }
 
     // Every node after all it depends on; among those that are free to run, in the order they were added.
+    // Without those of a circle and what depends on them.
     std::vector<Node*> in_order() const;
+    bool has_circle() const;  // at any depth
 
     // It, or a child, allocates, frees or branches: then nothing can be taken out, it cannot be cloned, and
     // at most one executable graph of it exists.
@@ -118,8 +121,9 @@ class Graph {
     bool has_conditional() const;  // at any depth
 
     // `edges` may be null: plain dependencies. Throw Failure with CUDA_ERROR_INVALID_VALUE: nodes of other
-    // graphs, dependencies twice over or none to remove, a circle, what restricted() and the nodes' own rules
-    // forbid.
+    // graphs, a node that depends on itself, dependencies twice over or none to remove, what the nodes' own
+    // rules forbid; with CUDA_ERROR_NOT_SUPPORTED for what restricted() does. Other circles can be built, but
+    // not instantiated.
     Node& add(NodeWork work, std::span<const CUgraphNode> dependencies,
               const CUgraphEdgeData* edges = nullptr);
     void add_dependency(Node& from, Node& to, const CUgraphEdgeData& data);
@@ -143,7 +147,6 @@ class Graph {
 
   private:
     void adopt(Node& node);
-    bool reaches(const Node& from, const Node& to) const;
 
     std::vector<std::shared_ptr<Node>> nodes_;
 };

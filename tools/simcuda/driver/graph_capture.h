@@ -48,6 +48,7 @@ class GraphCapture final : public Capture, public std::enable_shared_from_this<G
     // Guarded by capture_mutex().
     bool invalidated = false;
     std::map<std::shared_ptr<Stream>, Position> streams;  // that take part
+    std::vector<CUgraphNode> dropped;  // that the program took out of a position: they need not be joined
 
     Position& position(Stream& stream);
     void append(Stream& stream, NodeWork work);

@@ -49,9 +49,13 @@ Operand operand(const CopyEnd& end, const CopyOp& copy) {
     return operand(address, rows * end.pitch + copy.width);
 }
 
+bool empty(const CopyOp& copy) {
+    return copy.width * copy.height * copy.depth == 0;
+}
+
 std::vector<Operand> operands_of(const Op& op) {
     if (const auto* copy = std::get_if<CopyOp>(&op)) {
-        if (copy->width * copy->height * copy->depth == 0) return {};
+        if (empty(*copy)) return {};
         return {operand(copy->from, *copy), operand(copy->to, *copy)};
     }
     if (const auto* memset = std::get_if<MemsetOp>(&op)) {
@@ -73,6 +77,26 @@ void require_unchanged(const ExecNode& node) {
 bool linear(const Op& op) {
     const auto* copy = std::get_if<CopyOp>(&op);
     return !copy || (copy->height == 1 && copy->depth == 1);
+}
+
+bool of_one_shape(const MemsetOp& a, const MemsetOp& b) {
+    return a.width == b.width && a.height == b.height && a.pitch == b.pitch &&
+           a.element_bytes == b.element_bytes;
+}
+
+// An executable graph's copy keeps its kinds of memory, its fill the rows it has; one of several rows keeps
+// all but its address and value.
+bool can_become(const Op& before, const Op& after) {
+    const auto* copy = std::get_if<CopyOp>(&before);
+    const auto* other_copy = std::get_if<CopyOp>(&after);
+    if (copy != nullptr && other_copy != nullptr && !empty(*copy) && !empty(*other_copy)) {
+        return memory_type(copy->from) == memory_type(other_copy->from) &&
+               memory_type(copy->to) == memory_type(other_copy->to);
+    }
+    const auto* fill = std::get_if<MemsetOp>(&before);
+    const auto* other_fill = std::get_if<MemsetOp>(&after);
+    if (fill == nullptr || other_fill == nullptr) return true;
+    return (fill->height == 1 && other_fill->height == 1) || of_one_shape(*fill, *other_fill);
 }
 
 // Everything of the node but its place in the graph and the bodies.
@@ -163,10 +187,13 @@ CUgraphExecUpdateResult compare(const std::vector<ExecNode>& before, const std::
     if (before.size() != after.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     for (std::size_t i = 0; i < before.size(); ++i) {
         at = after[i].source;
-        if (before[i].type != after[i].type) return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-        if (before[i].after != after[i].after) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        const bool removed = before[i].removed != nullptr && *before[i].removed;
+        // NVIDIA's driver finds no pair for a node of another type, and does not speak of the type.
+        if (removed || before[i].type != after[i].type || before[i].after != after[i].after)
+            return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         const bool changeable = linear(before[i].op) && linear(after[i].op);
-        if (!changeable && before[i].operands != after[i].operands)
+        if ((!changeable && before[i].operands != after[i].operands) ||
+            !can_become(before[i].op, after[i].op))
             return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
         if (before[i].allocates != after[i].allocates || before[i].frees != after[i].frees ||
             before[i].branch != after[i].branch || before[i].bodies.size() != after[i].bodies.size())
@@ -204,11 +231,13 @@ std::vector<ExecNode> GraphExec::lay_out(const Graph& graph, CUgraphNode* failed
 
 void GraphExec::lay_out(const Graph& graph, std::vector<std::size_t> after, std::vector<ExecNode>& into,
                         CUgraphNode* failed) const {
+    require(!graph.has_circle(), CUDA_ERROR_INVALID_VALUE);
     std::map<const Node*, std::size_t> ends;  // where a node's work is complete
     for (Node* node : graph.in_order()) {
         ExecNode made{node->handle(), type_of(node->work), MarkerOp{}, {}};
         for (const Edge& edge : node->dependencies) made.after.push_back(ends.at(edge.from));
         if (made.after.empty()) made.after = after;
+        made.removed = node->removed;
         try {
             fill(made, *context_, node->work);
         } catch (const Failure&) {
@@ -338,7 +367,7 @@ ExecNode& GraphExec::node(CUgraphNode source) {
     for_each(nodes_, [&](ExecNode& node) {
         if (source && node.source == source) found = &node;
     });
-    require(found != nullptr, CUDA_ERROR_INVALID_VALUE);
+    require(found != nullptr && !*found->removed, CUDA_ERROR_INVALID_VALUE);
     return *found;
 }
 
@@ -349,7 +378,9 @@ void GraphExec::set(ExecNode& node, const NodeWork& work) {
     if (node.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
         require_unchanged(node);
         require(linear(node.op) && linear(changed.op), CUDA_ERROR_INVALID_VALUE);
+        require(!empty(std::get<CopyOp>(changed.op)), CUDA_ERROR_INVALID_VALUE);
     }
+    require(can_become(node.op, changed.op), CUDA_ERROR_INVALID_VALUE);
     take_parameters(node, changed);
 }
 
@@ -387,7 +418,7 @@ void GraphExec::update(const Graph& graph, CUgraphExecUpdateResultInfo& info) {
 std::shared_ptr<GraphExec> instantiate(const std::shared_ptr<Context>& context, const Graph& graph,
                                        std::uint64_t flags, CUgraphNode* failed) {
     require(graph.parent == nullptr || !graph.moved, CUDA_ERROR_INVALID_VALUE);
-    require(!graph.restricted() || graph.instance.expired(), CUDA_ERROR_INVALID_VALUE);
+    require(!graph.restricted() || graph.instance.expired(), CUDA_ERROR_NOT_SUPPORTED);
     auto exec = std::make_shared<GraphExec>(context, graph, flags, failed);
     graph.instance = exec;
     handles().add(exec);

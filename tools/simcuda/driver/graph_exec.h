@@ -18,8 +18,9 @@ struct ExecNode {
     Op op;
     std::vector<std::size_t> after;
     bool enabled = true;
-    std::shared_ptr<Event> record;  // event record nodes
-    std::shared_ptr<Event> wait;    // event wait nodes
+    std::shared_ptr<const bool> removed;  // the source, from its graph; null: there is none
+    std::shared_ptr<Event> record;        // event record nodes
+    std::shared_ptr<Event> wait;          // event wait nodes
 
     // Copies and fills work on the memory that was mapped at their operands when they were instantiated or
     // updated; it must still be there at launch.
@@ -63,7 +64,8 @@ class GraphExec {
     // Failure with CUDA_ERROR_NOT_SUPPORTED for graphs that allocate, branch or wait for values.
     ChildNode as_child() const;
 
-    // Throws Failure with CUDA_ERROR_INVALID_VALUE for a node the graph was not made of.
+    // Throws Failure with CUDA_ERROR_INVALID_VALUE for a node the graph was not made of, or that was removed
+    // from it since.
     ExecNode& node(CUgraphNode source);
 
     // Gives the node other work of the same type. Throws Failure with CUDA_ERROR_INVALID_VALUE, also where

@@ -102,6 +102,7 @@ void GraphMemory::map(Context& context) {
 }
 
 std::shared_ptr<GraphMemory> create_graph_memory(Device& device, std::uint64_t bytes) {
+    require(bytes < kDeviceWindowEnd - kDeviceWindowBegin, CUDA_ERROR_OUT_OF_MEMORY);
     auto memory = std::make_shared<GraphMemory>(device, bytes);
     std::lock_guard lock(registry().mutex);
     registry().by_address.emplace(memory->address(), memory);

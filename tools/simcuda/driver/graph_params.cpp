@@ -101,7 +101,25 @@ CUDA_MEM_ALLOC_NODE_PARAMS version_1(const CUDA_MEM_ALLOC_NODE_PARAMS_v2& p) {
     return {p.poolProps, p.accessDescs, p.accessDescCount, p.bytesize, p.dptr};
 }
 
+// What there is no event for: a graph calls it a bad value, not a bad handle.
+std::shared_ptr<Event> node_event(CUevent handle) {
+    require(is_event(handle), CUDA_ERROR_INVALID_VALUE);
+    return checked_event(handle);
+}
+
 }  // namespace
+
+CUmemorytype memory_type(const CopyEnd& end) {
+    return api_end(end).type;
+}
+
+EventRecordNode record_work(CUevent event) {
+    return {node_event(event)};
+}
+
+EventWaitNode wait_work(CUevent event) {
+    return {node_event(event)};
+}
 
 KernelNode kernel_work(Context& context, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
     KernelNode node;
@@ -123,16 +141,15 @@ MemcpyNode memcpy_work(Context& context, const CUDA_MEMCPY3D& copy) {
 MemsetNode memset_work(Context& context, const CUDA_MEMSET_NODE_PARAMS& p) {
     const bool element = p.elementSize == 1 || p.elementSize == 2 || p.elementSize == 4;
     require(element && p.width != 0 && p.height != 0, CUDA_ERROR_INVALID_VALUE);
-    require(p.dst % p.elementSize == 0 && (p.height == 1 || p.pitch >= p.width * p.elementSize),
+    require(p.dst % p.elementSize == 0 && (p.height == 1 || p.pitch / p.elementSize >= p.width),
             CUDA_ERROR_INVALID_VALUE);
-    const std::size_t pitch = p.height == 1 ? 0 : p.pitch;
-    device_end(context, p.dst, (p.height - 1) * pitch + p.width * p.elementSize);
-    return {MemsetOp{p.dst, pitch, p.width, p.height, p.value, p.elementSize}};
+    device_end(context, p.dst, pitched_span(p.width, p.elementSize, p.height, p.pitch));
+    return {MemsetOp{p.dst, p.pitch, p.width, p.height, p.value, p.elementSize}};
 }
 
-HostNode host_work(CUhostFn function, void* data) {
-    require(function != nullptr, CUDA_ERROR_INVALID_VALUE);
-    return {function, data};
+HostNode host_work(const CUDA_HOST_NODE_PARAMS& p) {
+    require(p.fn != nullptr, CUDA_ERROR_INVALID_VALUE);
+    return {p.fn, p.userData};
 }
 
 MemAllocNode alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS& p) {
@@ -140,12 +157,12 @@ MemAllocNode alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS& p) {
     require(properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
                 properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE && p.bytesize != 0,
             CUDA_ERROR_INVALID_VALUE);
-    require(properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
+    Device& device = device_at(properties.location);
     require(p.accessDescCount <= devices().size() && (p.accessDescs != nullptr || p.accessDescCount == 0),
             CUDA_ERROR_INVALID_VALUE);
-    MemAllocNode node{create_graph_memory(checked_device(properties.location.id), p.bytesize), properties};
+    MemAllocNode node{create_graph_memory(device, p.bytesize), properties};
     if (p.accessDescCount != 0) node.access.assign(p.accessDescs, p.accessDescs + p.accessDescCount);
-    for (const CUmemAccessDesc& access : node.access) checked_device(access.location.id);
+    for (const CUmemAccessDesc& access : node.access) device_at(access.location);
     return node;
 }
 
@@ -191,7 +208,7 @@ NodeWork node_work(Context& context, CUgraphNodeParams& p) {
             return memset_work(context, {p.memset.dst, p.memset.pitch, p.memset.value, p.memset.elementSize,
                                          p.memset.width, p.memset.height});
         case CU_GRAPH_NODE_TYPE_HOST:
-            return host_work(p.host.fn, p.host.userData);
+            return host_work({p.host.fn, p.host.userData});
         case CU_GRAPH_NODE_TYPE_GRAPH:
             require(p.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ||
                         p.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE,
@@ -200,9 +217,9 @@ NodeWork node_work(Context& context, CUgraphNodeParams& p) {
                 return as_moved_child(checked_graph(p.graph.graph));
             return as_child(*checked_graph(p.graph.graph));
         case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-            return EventRecordNode{checked_event(p.eventRecord.event)};
+            return record_work(p.eventRecord.event);
         case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-            return EventWaitNode{checked_event(p.eventWait.event)};
+            return wait_work(p.eventWait.event);
         case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
             MemAllocNode node = alloc_work(version_1(p.alloc));
             p.alloc.dptr = node.memory->address();

@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
-#include <cerrno>
+#include <array>
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +13,7 @@
 #include "tools/simcuda/address.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/exec/fiber.h"
 
 namespace simcuda::driver {
 namespace {
@@ -28,6 +31,42 @@ std::mutex mutex;
 std::map<std::uint64_t, Run>& runs() {  // guarded by mutex; by address
     static auto& runs = *new std::map<std::uint64_t, Run>;
     return runs;
+}
+
+// The pages may be the caller's own stack, where nothing may be written between the copy of a page and its
+// exchange: both are done on a stack apart.
+alignas(16) std::array<std::byte, 256 << 10> stack_apart;  // guarded by mutex
+
+struct Detour {
+    const std::function<void()>& body;
+    std::exception_ptr thrown = nullptr;
+    exec::StackPointer caller = nullptr, apart = nullptr;
+};
+
+void take(void* argument) {
+    auto& detour = *static_cast<Detour*>(argument);
+    try {
+        detour.body();
+    } catch (...) {
+        detour.thrown = std::current_exception();
+    }
+    exec::simcuda_switch_stack(&detour.apart, detour.caller);
+}
+
+// A stack grows by the page below its lowest, which must not become another mapping.
+[[gnu::noinline]] void grow_stack() {
+    [[maybe_unused]] volatile std::byte below[2 * kPage];
+    below[0] = std::byte{};
+}
+
+// mutex is held.
+void on_stack_apart(const std::function<void()>& body) {
+    grow_stack();
+    Detour detour{body};
+    const auto top = reinterpret_cast<std::uint64_t>(stack_apart.data() + stack_apart.size());
+    detour.apart = exec::prepare_stack(top, take, &detour);
+    exec::simcuda_switch_stack(&detour.caller, detour.apart);
+    if (detour.thrown != nullptr) std::rethrow_exception(detour.thrown);
 }
 
 struct Piece {
@@ -108,18 +147,22 @@ void share_pages(std::uint64_t address, std::uint64_t bytes) {
     require(all_mapped(parts.front().address, parts.back().address + kPage - parts.front().address),
             CUDA_ERROR_INVALID_VALUE);
     std::lock_guard lock(mutex);
-    std::size_t done = 0;
-    try {
-        for (; done < parts.size(); ++done) add(parts[done]);
-    } catch (...) {
-        while (done != 0) drop(parts[--done].address);
-        throw;
-    }
+    on_stack_apart([&parts] {
+        std::size_t done = 0;
+        try {
+            for (; done < parts.size(); ++done) add(parts[done]);
+        } catch (...) {
+            while (done != 0) drop(parts[--done].address);
+            throw;
+        }
+    });
 }
 
 void unshare_pages(std::uint64_t address, std::uint64_t bytes) {
     std::lock_guard lock(mutex);
-    for (const Piece& piece : pieces(address, bytes)) drop(piece.address);
+    on_stack_apart([&] {
+        for (const Piece& piece : pieces(address, bytes)) drop(piece.address);
+    });
 }
 
 }  // namespace simcuda::driver

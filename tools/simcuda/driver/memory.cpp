@@ -91,6 +91,7 @@ bool MemoryMap::covers(std::uint64_t address, std::uint64_t bytes,
     auto it = regions_.upper_bound(address);
     if (it == regions_.begin()) return false;
     const std::uint64_t end = address + bytes;
+    if (end < address) return false;
     for (--it; it != regions_.end(); ++it) {
         const Region& region = *it->second;
         if (address < region.address || address >= region.end() || !condition(region)) return false;

@@ -174,6 +174,7 @@ void destroy_stream(CUstream handle) {
             CUDA_ERROR_INVALID_HANDLE);
     const auto stream = handles().remove(handle);
     require(stream != nullptr, CUDA_ERROR_INVALID_HANDLE);
+    capture_forget(*stream);
     stream->context.refund(knobs().stream_bytes);
     std::lock_guard lock(work_mutex());
     stream->destroyed = true;
@@ -181,6 +182,7 @@ void destroy_stream(CUstream handle) {
 }
 
 void forget_streams(Context& context) {
+    capture_forget(context);
     handles().remove_if([&](const Stream& stream) { return &stream.context == &context; });
 }
 

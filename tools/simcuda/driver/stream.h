@@ -54,6 +54,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
     std::map<CUstreamAttrID, CUstreamAttrValue> attributes_;
 };
 
+// What a stream or a kernel may say of the cache. Throws Failure with CUDA_ERROR_INVALID_VALUE.
+void check_access_window(const CUaccessPolicyWindow& window);
+
 // The stream a handle means: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD or a created one, which may be another
 // context's: all but kernels can be given to those. Throws Failure with CUDA_ERROR_INVALID_HANDLE.
 std::shared_ptr<Stream> resolve(Context& context, CUstream handle, bool per_thread);

@@ -20,6 +20,14 @@ void check(CUstreamAttrID which) {
 
 }  // namespace
 
+void check_access_window(const CUaccessPolicyWindow& window) {
+    require(window.hitRatio >= 0.0f && window.hitRatio <= 1.0f, CUDA_ERROR_INVALID_VALUE);
+    require(window.hitProp >= CU_ACCESS_PROPERTY_NORMAL && window.hitProp <= CU_ACCESS_PROPERTY_PERSISTING,
+            CUDA_ERROR_INVALID_VALUE);
+    require(window.missProp == CU_ACCESS_PROPERTY_NORMAL || window.missProp == CU_ACCESS_PROPERTY_STREAMING,
+            CUDA_ERROR_INVALID_VALUE);
+}
+
 CUstreamAttrValue Stream::attribute(CUstreamAttrID which) const {
     check(which);
     std::lock_guard lock(attributes_mutex_);
@@ -33,6 +41,7 @@ CUstreamAttrValue Stream::attribute(CUstreamAttrID which) const {
 
 void Stream::set_attribute(CUstreamAttrID which, const CUstreamAttrValue& value) {
     check(which);
+    if (which == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) check_access_window(value.accessPolicyWindow);
     std::lock_guard lock(attributes_mutex_);
     attributes_[which] = value;
 }

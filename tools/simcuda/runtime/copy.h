@@ -15,7 +15,7 @@ MemoryTypes memory_types(cudaMemcpyKind kind);
 CUDA_MEMCPY3D to_driver(const Driver& cu, const cudaMemcpy3DParms& copy);
 cudaMemcpy3DParms to_runtime(const Driver& cu, const CUDA_MEMCPY3D& copy);
 
-// A 1D copy as graph nodes hold it.
+// A 1D copy as graph nodes hold it, which is of some bytes. Throws Failure.
 CUDA_MEMCPY3D linear_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 
 // A 2D copy between pointers; then its ends may be put into arrays, at column `x` (in bytes) of row `y`.
@@ -27,6 +27,10 @@ CUDA_MEMCPY2D from_array(CUDA_MEMCPY2D copy, cudaArray_const_t array, std::size_
 
 // Bytes of an array's element. Throws Failure.
 std::size_t element_bytes(const Driver& cu, CUarray array);
+
+// A copy to or from a variable can be of this kind, between devices, or of the default one. Throws
+// cudaErrorInvalidMemcpyDirection.
+void require_device_end(cudaMemcpyKind kind, cudaMemcpyKind with_host);
 
 // Where `offset` bytes into a registered variable are, for an access to `bytes` of it. Throws Failure.
 void* within_symbol(const Driver& cu, const void* stand_in, std::size_t offset, std::size_t bytes);

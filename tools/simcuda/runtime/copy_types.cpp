@@ -10,6 +10,11 @@ void* pointer(CUmemorytype type, const void* host, CUdeviceptr device) {
     return type == CU_MEMORYTYPE_HOST ? const_cast<void*>(host) : reinterpret_cast<void*>(device);
 }
 
+// A pitch of 0 leaves it to the driver.
+void require_wide_enough(const cudaPitchedPtr& side, const cudaExtent& extent) {
+    require(side.ptr == nullptr || side.pitch == 0 || extent.width <= side.pitch, cudaErrorInvalidPitchValue);
+}
+
 cudaMemcpyKind kind(CUmemorytype from, CUmemorytype to) {
     if (from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED) return cudaMemcpyDefault;
     if (from == CU_MEMORYTYPE_HOST)
@@ -82,6 +87,8 @@ CUDA_MEMCPY3D to_driver(const Driver& cu, const cudaMemcpy3DParms& copy) {
     auto to_array = reinterpret_cast<CUarray>(copy.dstArray);
     require((from_array != nullptr) != (copy.srcPtr.ptr != nullptr), cudaErrorInvalidValue);
     require((to_array != nullptr) != (copy.dstPtr.ptr != nullptr), cudaErrorInvalidValue);
+    require_wide_enough(copy.srcPtr, copy.extent);
+    require_wide_enough(copy.dstPtr, copy.extent);
     // With an array at either end, widths are in its elements; so are offsets into an array.
     std::size_t from_element = from_array ? element_bytes(cu, from_array) : 1;
     std::size_t to_element = to_array ? element_bytes(cu, to_array) : 1;
@@ -130,6 +137,7 @@ cudaMemcpy3DParms to_runtime(const Driver& cu, const CUDA_MEMCPY3D& copy) {
 
 CUDA_MEMCPY3D linear_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
     auto [from_type, to_type] = memory_types(kind);
+    require(bytes != 0, cudaErrorInvalidValue);
     CUDA_MEMCPY3D out{};
     out.srcMemoryType = from_type;
     out.srcHost = from;

@@ -70,11 +70,13 @@ Status set_copy(const Driver& cu, cudaGraphExec_t exec, cudaGraphNode_t node, co
 
 CUDA_MEMCPY3D copy_to_symbol(const Driver& cu, const void* symbol, const void* from, std::size_t bytes,
                              std::size_t offset, cudaMemcpyKind kind) {
+    require_device_end(kind, cudaMemcpyHostToDevice);
     return linear_copy(within_symbol(cu, symbol, offset, bytes), from, bytes, kind);
 }
 
 CUDA_MEMCPY3D copy_from_symbol(const Driver& cu, void* to, const void* symbol, std::size_t bytes,
                                std::size_t offset, cudaMemcpyKind kind) {
+    require_device_end(kind, cudaMemcpyDeviceToHost);
     return linear_copy(to, within_symbol(cu, symbol, offset, bytes), bytes, kind);
 }
 

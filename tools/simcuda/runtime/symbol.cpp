@@ -10,12 +10,12 @@ void* within_symbol(const Driver& cu, const void* stand_in, std::size_t offset, 
     return static_cast<char*>(symbol.address) + offset;
 }
 
-namespace {
-
 void require_device_end(cudaMemcpyKind kind, cudaMemcpyKind with_host) {
     require(kind == with_host || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault,
             cudaErrorInvalidMemcpyDirection);
 }
+
+namespace {
 
 template <Form form>
 cudaError_t memcpy_to_symbol(const void* symbol, const void* from, std::size_t bytes, std::size_t offset,
