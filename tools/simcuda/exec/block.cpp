@@ -13,7 +13,8 @@ namespace simcuda::exec {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
+constexpr std::uint64_t kWindowReach = (std::uint64_t{1} << 31) + kWindowSlack + kPage;
+constexpr std::uint64_t kWindowBytes = 2 * kWindowReach;
 // Stacks a multiple of 4 KiB apart would fall on the same cache sets.
 constexpr std::uint64_t kStackSkew = 5 * 64;
 constexpr int kSharedPoison = 0xcd;
@@ -41,6 +42,7 @@ bool Block::map(std::uint32_t threads, std::uint64_t stack_bytes) {
     stacks_ = static_cast<std::uint8_t*>(reserve(stacks_bytes_, PROT_READ | PROT_WRITE));
     window_ = static_cast<std::uint8_t*>(reserve(kWindowBytes, PROT_NONE));
     if (!stacks_ || !window_) return false;
+    shared_ = window_ + kWindowReach;
     mprotect(stacks_, kPage, PROT_NONE);
     fibers_ = std::make_unique<Fiber[]>(threads);
     return true;
@@ -52,12 +54,12 @@ Block::~Block() {
 }
 
 bool Block::provide_shared(std::uint64_t bytes) {
-    if (bytes > window_open_) {
+    if (bytes > shared_open_) {
         const std::uint64_t open = round_up(bytes, kPage);
-        if (mprotect(window_, open, PROT_READ | PROT_WRITE) != 0) return false;
-        window_open_ = open;
+        if (mprotect(shared_, open, PROT_READ | PROT_WRITE) != 0) return false;
+        shared_open_ = open;
     }
-    std::memset(window_, kSharedPoison, bytes);
+    std::memset(shared_, kSharedPoison, bytes);
     return true;
 }
 
@@ -70,7 +72,7 @@ bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* en
     if (!provide_shared(std::uint64_t{abi.static_shared_bytes} + abi.dynamic_shared_bytes)) return false;
     abi_ = abi;
     abi_.executor = this;
-    abi_.shared = reinterpret_cast<std::uint64_t>(window_);
+    abi_.shared = reinterpret_cast<std::uint64_t>(shared_);
     guard_ = &guard;
     children_ = &children;
     entry_ = entry;

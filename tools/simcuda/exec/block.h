@@ -144,8 +144,9 @@ class Block {
     std::uint64_t stacks_bytes_ = 0;  // the whole mapping, with a guard page at its low end
     std::uint32_t stack_count_ = 0;
     std::uint64_t stack_bytes_ = 0;
-    std::uint8_t* window_ = nullptr;  // 4 GiB of addresses, so that none of 32 bits leaves it
-    std::uint64_t window_open_ = 0;   // accessible bytes at its start
+    std::uint8_t* window_ = nullptr;  // addresses enough that none of 32 bits leaves it
+    std::uint8_t* shared_ = nullptr;  // shared address 0, amid them
+    std::uint64_t shared_open_ = 0;   // accessible bytes from there
 };
 
 // The next lane of the warp is the usual successor, and this the path every barrier and shuffle takes.

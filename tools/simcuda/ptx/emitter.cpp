@@ -162,6 +162,13 @@ void FunctionEmitter::emit_prologue() {
         if (variable.space == Space::Local)
             line("    __builtin_memset({}, 0xcb, {});", variable.c_name, variable.bytes);
     }
+    // gcc aligns the frame of a leaf for what it sees the stack pointer used for (its bug 109780), and may
+    // have aligned accesses to variables by other registers: this is one for it to see.
+    if (out_.local_bytes) {
+        line("    u8 aligned[64] __attribute__((aligned(64)));");
+        line("    __asm__ volatile(\"\" : : \"m\"(*(sc_64_bytes*)aligned));");
+        out_.frame_bytes += 128;
+    }
     // Room for this frame, which the compiler may make twice as large, and for what is called beside
     // functions.
     if (!function_.entry)
