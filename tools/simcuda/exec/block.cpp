@@ -79,6 +79,8 @@ bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* en
     loop_ = kernel.mode == ptx::NativeKernel::Mode::Loop;
     threads_ = abi.ntid[0] * abi.ntid[1] * abi.ntid[2];
     yields_ = 0;
+    meetings_ = 0;
+    leaving_ = false;
     active_barriers_ = 0;
     if (loop_)
         start_loop();
@@ -135,12 +137,14 @@ Block::State Block::run() {
     for (;;) {
         if (Fiber* next = next_ready(last_)) simcuda_switch_stack(&scheduler_, next->stack);
         if (live_ == 0) return State::Done;
-        if (release_converged()) continue;
-        if (ready_warps_) {
+        const bool released = release_converged();
+        if (leaving_) {
+            leaving_ = false;
             yields_ = 0;
+            meetings_ = 0;
             return State::Stalled;
         }
-        if (!force_warps()) return State::Stuck;
+        if (!released && !force_warps()) return State::Stuck;
     }
 }
 
@@ -177,13 +181,19 @@ void Block::make_ready(std::uint32_t warp, std::uint32_t lanes) {
 
 void Block::yield(Fiber& fiber) {
     fiber.thread.budget = kSpinBudget;
-    // Everybody has had a turn or two and nobody got further: whatever they wait for is not in this block.
-    if (++yields_ > 2 * live_) {
-        last_ = index_of(fiber);
-        simcuda_switch_stack(&fiber.stack, scheduler_);
-        return;
-    }
-    switch_to_next(fiber);
+    // Everybody has had a turn or two: whatever they wait for may not be in this block. That they met at
+    // barriers meanwhile says nothing, for a loop that waits may have one in it.
+    if (++yields_ > 2 * live_)
+        leave_block(fiber);
+    else
+        switch_to_next(fiber);
+}
+
+// Back to the scheduler, ready to go on.
+void Block::leave_block(Fiber& fiber) {
+    leaving_ = true;
+    last_ = index_of(fiber);
+    simcuda_switch_stack(&fiber.stack, scheduler_);
 }
 
 void Block::exit(Fiber& fiber) {

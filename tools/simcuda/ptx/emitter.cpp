@@ -298,14 +298,18 @@ bool FunctionEmitter::may_observe(const Instruction& instruction) {
 }
 
 // A loop is what lies between a label and a branch back to it. One that looks at what others may change could
-// go round until they have; it must let them run.
+// go round until they have; it must let them run. A fence makes a plain load such a look.
 void FunctionEmitter::find_waiting_loops() {
     std::vector<std::size_t> label_at(function_.labels.size(), SIZE_MAX);
     for (std::size_t i = 0; i < function_.body.size(); ++i)
         if (function_.body[i].label >= 0) label_at[static_cast<std::size_t>(function_.body[i].label)] = i;
     std::vector<std::size_t> observed{0};  // running count of observing instructions
+    std::vector<std::size_t> loaded{0}, fenced{0};
     for (const Statement& statement : function_.body) {
+        const std::string_view opcode = statement.label < 0 ? statement.instruction.opcode : "";
         observed.push_back(observed.back() + (statement.label < 0 && may_observe(statement.instruction)));
+        loaded.push_back(loaded.back() + (opcode == "ld"));
+        fenced.push_back(fenced.back() + (opcode == "membar" || opcode == "fence"));
     }
     for (std::size_t i = 0; i < function_.body.size(); ++i) {
         const Statement& statement = function_.body[i];
@@ -315,7 +319,9 @@ void FunctionEmitter::find_waiting_loops() {
         const int label = statement.instruction.operands[0].label;
         if (label < 0) continue;
         const std::size_t target = label_at[static_cast<std::size_t>(label)];
-        if (target <= i && observed[i] > observed[target]) waiting_branches_.insert(i);
+        if (target > i) continue;
+        const bool looks = loaded[i] > loaded[target] && fenced[i] > fenced[target];
+        if (observed[i] > observed[target] || looks) waiting_branches_.insert(i);
     }
 }
 
