@@ -6,9 +6,9 @@
 //   address its stack may reach; `budget` counts the passes a loop that may wait for others makes before it
 //   yields.
 // sc_block: one block. `parameters` is the parameter block, `variables` the device addresses of
-//   Program::variables(), `shared` the host address that shared address 0 stands for, `workspace` the device
-//   address of the zeroed words cooperative groups synchronises a grid with.
-//   `executor` is the exec::Block behind it.
+//   Program::variables(), `shared` the host address that shared address 0 stands for (addresses wrap at 32
+//   bits: 2 GiB to each side are the block's own), `workspace` the device address of the zeroed words
+//   cooperative groups synchronises a grid with. `executor` is the exec::Block behind it.
 // sc_access: how an instruction addresses a texture or surface (exec::Access), and what it does out of
 //   bounds. Coordinates are x, y, z and the layer, in 32 bits each.
 // sc_runtime: what a kernel may call. `surface` gives the host address of so many bytes, 0 where there are
@@ -20,6 +20,9 @@
     inline constexpr char name[] = #__VA_ARGS__;
 
 namespace simcuda::exec {
+
+// An access may end up this far beyond the 4 GiB that a space of 32 bits spans.
+inline constexpr long kWindowSlack = 64 << 20;
 
 // clang-format off
 SIMCUDA_C_TEXT(kAbiText,

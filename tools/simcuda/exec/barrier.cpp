@@ -14,8 +14,12 @@ std::uint32_t Block::barrier(Fiber& fiber, std::uint32_t id, std::uint32_t threa
         ++barrier.votes;
         barrier.yes += value != 0;
     }
-    // The last to come goes on at once.
-    if (join(barrier, fiber, threads)) return complete(barrier, id);
+    // The last to come goes on at once, unless it is time for another block.
+    if (join(barrier, fiber, threads)) {
+        const std::uint32_t result = complete(barrier, id);
+        if (++meetings_ >= kMeetings) leave_block(fiber);
+        return result;
+    }
     active_barriers_ |= 1u << id;
     barrier.waiting[fiber.thread.warp] |= 1u << fiber.thread.lane;
     suspend(fiber);
@@ -78,7 +82,6 @@ std::uint32_t Block::complete(Barrier& barrier, std::uint32_t id) {
     }
     barrier = {};
     active_barriers_ &= ~(1u << id);
-    yields_ = 0;
     return result;
 }
 

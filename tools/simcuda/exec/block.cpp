@@ -13,7 +13,8 @@ namespace simcuda::exec {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
+constexpr std::uint64_t kWindowReach = (std::uint64_t{1} << 31) + kWindowSlack + kPage;
+constexpr std::uint64_t kWindowBytes = 2 * kWindowReach;
 // Stacks a multiple of 4 KiB apart would fall on the same cache sets.
 constexpr std::uint64_t kStackSkew = 5 * 64;
 constexpr int kSharedPoison = 0xcd;
@@ -41,6 +42,7 @@ bool Block::map(std::uint32_t threads, std::uint64_t stack_bytes) {
     stacks_ = static_cast<std::uint8_t*>(reserve(stacks_bytes_, PROT_READ | PROT_WRITE));
     window_ = static_cast<std::uint8_t*>(reserve(kWindowBytes, PROT_NONE));
     if (!stacks_ || !window_) return false;
+    shared_ = window_ + kWindowReach;
     mprotect(stacks_, kPage, PROT_NONE);
     fibers_ = std::make_unique<Fiber[]>(threads);
     return true;
@@ -52,12 +54,12 @@ Block::~Block() {
 }
 
 bool Block::provide_shared(std::uint64_t bytes) {
-    if (bytes > window_open_) {
+    if (bytes > shared_open_) {
         const std::uint64_t open = round_up(bytes, kPage);
-        if (mprotect(window_, open, PROT_READ | PROT_WRITE) != 0) return false;
-        window_open_ = open;
+        if (mprotect(shared_, open, PROT_READ | PROT_WRITE) != 0) return false;
+        shared_open_ = open;
     }
-    std::memset(window_, kSharedPoison, bytes);
+    std::memset(shared_, kSharedPoison, bytes);
     return true;
 }
 
@@ -70,13 +72,15 @@ bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* en
     if (!provide_shared(std::uint64_t{abi.static_shared_bytes} + abi.dynamic_shared_bytes)) return false;
     abi_ = abi;
     abi_.executor = this;
-    abi_.shared = reinterpret_cast<std::uint64_t>(window_);
+    abi_.shared = reinterpret_cast<std::uint64_t>(shared_);
     guard_ = &guard;
     children_ = &children;
     entry_ = entry;
     loop_ = kernel.mode == ptx::NativeKernel::Mode::Loop;
     threads_ = abi.ntid[0] * abi.ntid[1] * abi.ntid[2];
     yields_ = 0;
+    meetings_ = 0;
+    leaving_ = false;
     active_barriers_ = 0;
     if (loop_)
         start_loop();
@@ -133,12 +137,14 @@ Block::State Block::run() {
     for (;;) {
         if (Fiber* next = next_ready(last_)) simcuda_switch_stack(&scheduler_, next->stack);
         if (live_ == 0) return State::Done;
-        if (release_converged()) continue;
-        if (ready_warps_) {
+        const bool released = release_converged();
+        if (leaving_) {
+            leaving_ = false;
             yields_ = 0;
+            meetings_ = 0;
             return State::Stalled;
         }
-        if (!force_warps()) return State::Stuck;
+        if (!released && !force_warps()) return State::Stuck;
     }
 }
 
@@ -175,13 +181,19 @@ void Block::make_ready(std::uint32_t warp, std::uint32_t lanes) {
 
 void Block::yield(Fiber& fiber) {
     fiber.thread.budget = kSpinBudget;
-    // Everybody has had a turn or two and nobody got further: whatever they wait for is not in this block.
-    if (++yields_ > 2 * live_) {
-        last_ = index_of(fiber);
-        simcuda_switch_stack(&fiber.stack, scheduler_);
-        return;
-    }
-    switch_to_next(fiber);
+    // Everybody has had a turn or two: whatever they wait for may not be in this block. That they met at
+    // barriers meanwhile says nothing, for a loop that waits may have one in it.
+    if (++yields_ > 2 * live_)
+        leave_block(fiber);
+    else
+        switch_to_next(fiber);
+}
+
+// Back to the scheduler, ready to go on.
+void Block::leave_block(Fiber& fiber) {
+    leaving_ = true;
+    last_ = index_of(fiber);
+    simcuda_switch_stack(&fiber.stack, scheduler_);
 }
 
 void Block::exit(Fiber& fiber) {

@@ -18,6 +18,8 @@ inline constexpr std::uint32_t kMaxWarps = 32;
 inline constexpr std::uint32_t kMaxThreads = kWarpSize * kMaxWarps;
 inline constexpr std::uint32_t kBarriers = 16;
 inline constexpr std::uint32_t kSpinBudget = 32;  // passes of a waiting loop between two yields
+// Barriers passed before others have a turn: a loop may wait at them with nothing else to tell it by.
+inline constexpr std::uint32_t kMeetings = 1024;
 
 class Block;
 class Children;
@@ -57,7 +59,7 @@ class Block {
   public:
     enum class State {
         Done,     // all threads have ended
-        Stalled,  // threads go round waiting for something outside the block
+        Stalled,  // threads go round, perhaps waiting for something outside the block
         Stuck,    // no thread can ever run again
     };
 
@@ -104,6 +106,7 @@ class Block {
     // it back and its turn has come.
     void suspend(Fiber& fiber);
     void switch_to_next(Fiber& from);
+    void leave_block(Fiber& fiber);
     Fiber* next_ready(std::uint32_t after) const;
     void make_ready(std::uint32_t warp, std::uint32_t lanes);
     bool release_converged();
@@ -132,7 +135,9 @@ class Block {
     std::uint32_t threads_ = 0;
     std::uint32_t live_ = 0;
     std::uint32_t ready_warps_ = 0;  // that have a ready lane
-    std::uint32_t yields_ = 0;       // since the block last left or made progress
+    std::uint32_t yields_ = 0;       // since the block was last left, or a thread of it ended
+    std::uint32_t meetings_ = 0;     // barriers complete since it was last left
+    bool leaving_ = false;           // others have a turn now
     std::uint32_t last_ = 0;         // index of the fiber the scheduler was entered from
     std::uint32_t active_barriers_ = 0;
     std::array<Warp, kMaxWarps> warps_{};
@@ -144,8 +149,9 @@ class Block {
     std::uint64_t stacks_bytes_ = 0;  // the whole mapping, with a guard page at its low end
     std::uint32_t stack_count_ = 0;
     std::uint64_t stack_bytes_ = 0;
-    std::uint8_t* window_ = nullptr;  // 4 GiB of addresses, so that none of 32 bits leaves it
-    std::uint64_t window_open_ = 0;   // accessible bytes at its start
+    std::uint8_t* window_ = nullptr;  // addresses enough that none of 32 bits leaves it
+    std::uint8_t* shared_ = nullptr;  // shared address 0, amid them
+    std::uint64_t shared_open_ = 0;   // accessible bytes from there
 };
 
 // The next lane of the warp is the usual successor, and this the path every barrier and shuffle takes.

@@ -104,7 +104,6 @@ void Block::complete(std::uint32_t warp, std::uint32_t lanes) {
     }
     warps_[warp].waiting &= ~lanes;
     make_ready(warp, lanes);
-    yields_ = 0;
 }
 
 // A lane has ended: what others wait at may be complete without it.

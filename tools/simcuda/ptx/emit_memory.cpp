@@ -221,15 +221,15 @@ void FunctionEmitter::emit_convert_address(const Instruction& instruction) {
     allow(instruction, "to global shared shared::cta shared::cluster local const param param::entry");
     expect_operands(instruction, 2, 2);
     const Space space = space_of(instruction);
-    std::string between;  // what a generic address has more
-    if (space == Space::Shared)
-        between = fmt::format("(shared + {:#x}ul)", kDeviceToHost);
-    else if (space == Space::Local || space == Space::Param)
-        between = fmt::format("{:#x}ul", kDeviceToHost);
-    const Operand& from = instruction.operands[1];
-    std::string value = read(from, instruction.type());
-    if (!between.empty()) value += (instruction.has("to") ? " - " : " + ") + between;
-    write(instruction.operands[0], instruction.type(), value);
+    const std::string value = read(instruction.operands[1], instruction.type());
+    std::string result = value;
+    if (space == Space::Shared && instruction.has("to"))
+        result = fmt::format("(u32)({} - (u32)(shared + {:#x}ul))", value, kDeviceToHost);
+    else if ((space == Space::Local || space == Space::Param) && instruction.has("to"))
+        result = fmt::format("{} - {:#x}ul", value, kDeviceToHost);
+    else if (space == Space::Shared || space == Space::Local || space == Space::Param)
+        result = fmt::format("{} + {:#x}ul", within(space, value), kDeviceToHost);
+    write(instruction.operands[0], instruction.type(), result);
 }
 
 void FunctionEmitter::emit_is_space(const Instruction& instruction) {
@@ -237,7 +237,7 @@ void FunctionEmitter::emit_is_space(const Instruction& instruction) {
     expect_operands(instruction, 2, 2);
     const std::string host =
         fmt::format("({} - {:#x}ul)", read(instruction.operands[1], Type::U64), kDeviceToHost);
-    const std::string in_shared = fmt::format("{} - shared < 0x100000000ul", host);
+    const std::string in_shared = fmt::format("{} - shared + 0x80000000ul < 0x100000000ul", host);
     // A fiber's stack lies within 64 MiB above its limit; so does the part of a worker's that a kernel uses.
     const std::string in_local = fmt::format("{} - t->stack_limit < 0x4000000ul", host);
     switch (space_of(instruction)) {

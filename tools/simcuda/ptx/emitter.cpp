@@ -162,6 +162,13 @@ void FunctionEmitter::emit_prologue() {
         if (variable.space == Space::Local)
             line("    __builtin_memset({}, 0xcb, {});", variable.c_name, variable.bytes);
     }
+    // gcc aligns the frame of a leaf for what it sees the stack pointer used for (its bug 109780), and may
+    // have aligned accesses to variables by other registers: this is one for it to see.
+    if (out_.local_bytes) {
+        line("    u8 aligned[64] __attribute__((aligned(64)));");
+        line("    __asm__ volatile(\"\" : : \"m\"(*(sc_64_bytes*)aligned));");
+        out_.frame_bytes += 128;
+    }
     // Room for this frame, which the compiler may make twice as large, and for what is called beside
     // functions.
     if (!function_.entry)
@@ -291,14 +298,18 @@ bool FunctionEmitter::may_observe(const Instruction& instruction) {
 }
 
 // A loop is what lies between a label and a branch back to it. One that looks at what others may change could
-// go round until they have; it must let them run.
+// go round until they have; it must let them run. A fence makes a plain load such a look.
 void FunctionEmitter::find_waiting_loops() {
     std::vector<std::size_t> label_at(function_.labels.size(), SIZE_MAX);
     for (std::size_t i = 0; i < function_.body.size(); ++i)
         if (function_.body[i].label >= 0) label_at[static_cast<std::size_t>(function_.body[i].label)] = i;
     std::vector<std::size_t> observed{0};  // running count of observing instructions
+    std::vector<std::size_t> loaded{0}, fenced{0};
     for (const Statement& statement : function_.body) {
+        const std::string_view opcode = statement.label < 0 ? statement.instruction.opcode : "";
         observed.push_back(observed.back() + (statement.label < 0 && may_observe(statement.instruction)));
+        loaded.push_back(loaded.back() + (opcode == "ld"));
+        fenced.push_back(fenced.back() + (opcode == "membar" || opcode == "fence"));
     }
     for (std::size_t i = 0; i < function_.body.size(); ++i) {
         const Statement& statement = function_.body[i];
@@ -308,7 +319,9 @@ void FunctionEmitter::find_waiting_loops() {
         const int label = statement.instruction.operands[0].label;
         if (label < 0) continue;
         const std::size_t target = label_at[static_cast<std::size_t>(label)];
-        if (target <= i && observed[i] > observed[target]) waiting_branches_.insert(i);
+        if (target > i) continue;
+        const bool looks = loaded[i] > loaded[target] && fenced[i] > fenced[target];
+        if (observed[i] > observed[target] || looks) waiting_branches_.insert(i);
     }
 }
 

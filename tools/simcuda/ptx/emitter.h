@@ -74,6 +74,9 @@ class FunctionEmitter {
     // The host address an instruction on `space` reaches by `operand`; narrows `space` if the operand tells
     // it.
     std::string host_address(const Operand& operand, Space& space);
+    // The host address of `address` in a space of 32 bits, or its device address in constant space.
+    std::string within(Space space, const std::string& address);
+    std::string window(Space space);
     const Register& register_of(const Operand& operand) const;
     // The bits of a register, or a f32 value about to be looked at: a NaN that arithmetic made is the GPU's.
     std::string bits_of(const Operand& operand) const;

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "tools/simcuda/address.h"
+#include "tools/simcuda/exec/abi.h"
 #include "tools/simcuda/ptx/emit_line.h"
 
 namespace simcuda::ptx {
@@ -220,6 +221,26 @@ void FunctionEmitter::write(const Operand& operand, Type type, const std::string
     }
 }
 
+// A byte within 2 GiB of all that the space holds.
+std::string FunctionEmitter::window(Space space) {
+    const auto first_in = [this, space](const auto& declarations) -> std::string {
+        for (const Declaration& declaration : declarations)
+            if (declaration.space == space && !declaration.external) return variable_address(declaration);
+        return {};
+    };
+    std::string first;
+    if (space == Space::Const) first = first_in(module_.variables);
+    // Of a variable's own address the compiler sees that what is counted from it stays in the variable.
+    if (space == Space::Local) first = first_in(function_.declarations);
+    if (!first.empty()) return first;
+    return space == Space::Param && function_.entry ? "(u64)t->block->parameters" : "t->stack_limit";
+}
+
+std::string FunctionEmitter::within(Space space, const std::string& address) {
+    if (space == Space::Shared) return fmt::format("shared + (s32)({})", address);
+    return fmt::format("sc_near({}, {})", window(space), address);
+}
+
 std::string FunctionEmitter::host_address(const Operand& operand, Space& space) {
     if (operand.kind != Operand::Kind::Address && operand.kind != Operand::Kind::Name) refuse(*current_);
     std::string base;
@@ -233,16 +254,19 @@ std::string FunctionEmitter::host_address(const Operand& operand, Space& space) 
     } else {
         throw Unsupported(std::string(operand.name));
     }
-    if (operand.offset) base += fmt::format(" + {}l", operand.offset);
-    switch (space) {
-        case Space::Shared:
-            return fmt::format("shared + ({})", base);
-        case Space::Local:
-        case Space::Param:
-            return base;
-        default:
-            return base + to_host_text();
-    }
+    // Shared, local, constant and parameter addresses have 32 bits, and the sum of a register and an offset
+    // wraps. Small offsets are added to the result: then accesses by one register share the rest. A pointer
+    // of 64 bits to constants may come from the host, and lead anywhere.
+    const bool whole = operand.reg >= 0 && bytes_of(register_of(operand).type) == 8;
+    const bool wraps =
+        space == Space::Shared || (operand.reg >= 0 && (space == Space::Local || space == Space::Param ||
+                                                        (space == Space::Const && !whole)));
+    const bool small = operand.offset > -exec::kWindowSlack && operand.offset < exec::kWindowSlack;
+    if (operand.offset && !small) base += fmt::format(" + {}l", operand.offset);
+    if (wraps) base = within(space, base);
+    if (operand.offset && small) base += fmt::format(" + {}l", operand.offset);
+    const bool on_device = space == Space::Generic || space == Space::Global || space == Space::Const;
+    return on_device ? base + to_host_text() : base;
 }
 
 }  // namespace simcuda::ptx

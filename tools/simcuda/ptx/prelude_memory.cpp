@@ -5,6 +5,10 @@ namespace simcuda::ptx {
 
 const char kPreludeMemory[] = R"C(
 typedef u8 sc_16_bytes __attribute__((vector_size(16)));
+typedef u8 sc_64_bytes __attribute__((vector_size(64)));
+
+/* The address nearest to `window` that has the low 32 bits of `address`. */
+INLINE u64 sc_near(u64 window, u64 address) { return window + (u64)(s64)(s32)((u32)address - (u32)window); }
 
 /* A block's threads take turns on one host thread, so what only they can reach needs no lock. */
 #define LOCKED(NAME, T, U, NEW) \
