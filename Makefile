@@ -181,7 +181,7 @@ $(BUILD)/bench/%: tests/bench/%.cu
 
 $(call obj,$(wildcard tests/simrt/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"'
 
-include tests/gpu/rules.mk tests/families/rules.mk tests/unit/rules.mk
+include tests/gpu/rules.mk tests/families/rules.mk tests/unit/rules.mk tests/random/rules.mk
 
 .SECONDEXPANSION:
 $(BUILD)/tests/simrt: | $(SIM) $(APPS) $(BUILD)/asan/reduce
