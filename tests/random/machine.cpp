@@ -96,7 +96,10 @@ void Machine::set_up() {
     ok(CU(cuMemAddressReserve)(&nowhere_, 2 << 20, 0, 0, 0), "cuMemAddressReserve");
     void* pinned = nullptr;
     ok(CU(cuMemHostAlloc)(&pinned, (kThreads * kFlags + 1) * sizeof(std::uint32_t), 0), "cuMemHostAlloc");
-    flags_ = static_cast<std::uint32_t*>(pinned);
+    {
+        const std::lock_guard lock(flags_mutex_);
+        flags_ = static_cast<std::uint32_t*>(pinned);
+    }
     for (Hand& hand : hands_) {
         ok(CU(cuMemHostAlloc)(&pinned, kScratch, 0), "cuMemHostAlloc");
         hand.scratch = static_cast<std::uint8_t*>(pinned);
@@ -110,6 +113,10 @@ void Machine::set_up() {
 
 // The context takes everything with it.
 void Machine::tear_down() {
+    {
+        const std::lock_guard lock(flags_mutex_);
+        flags_ = nullptr;
+    }
     ok(CU(cuDevicePrimaryCtxRelease_v2)(device_), "cuDevicePrimaryCtxRelease");
     if (nowhere_) CU(cuMemAddressFree)(nowhere_, 2 << 20);
 }
@@ -146,7 +153,8 @@ std::string Machine::standing_at() const {
 }
 
 void Machine::open_gates() {
-    std::atomic_ref(flags_[0]).store(gates_.load());
+    const std::lock_guard lock(flags_mutex_);
+    if (flags_) std::atomic_ref(flags_[0]).store(gates_.load());
 }
 
 std::string Machine::run(const Program& program, std::vector<std::uint32_t>& codes) {

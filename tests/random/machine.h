@@ -168,6 +168,7 @@ class Machine {
     std::array<std::uint32_t, kLanes> count_{};
     std::atomic<std::uint64_t> born_{0};
     std::atomic<std::uint32_t> gates_{0};
+    std::mutex flags_mutex_;  // one that watches opens gates too
     std::mutex adding_;
     std::mutex capturing_;
 

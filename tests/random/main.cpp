@@ -20,6 +20,7 @@ struct Arguments {
     bool print = false;
     bool all_codes = false;
     bool hidden = true;
+    std::string without;
     unsigned patience_ms = 10;  // then gates open by themselves
     unsigned hang_s = 30;
 };
@@ -41,6 +42,8 @@ bool read_arguments(int argc, char** argv, Arguments& arguments) {
             arguments.all_codes = true;
         } else if (name == "--no-hidden") {
             arguments.hidden = false;
+        } else if (name == "--without") {
+            arguments.without = std::string(",") + argv[++i] + ",";
         } else if (name == "--hang") {
             arguments.hang_s = static_cast<unsigned>(std::atoi(argv[++i]));
         } else {
@@ -97,6 +100,15 @@ int run(Machine& machine, const Program& program, const std::string& name, bool 
     return 1;
 }
 
+// The program of a seed, without the kinds of operations that are to be left out.
+Program program_of(std::uint64_t seed, const Arguments& arguments) {
+    Program program = generate(seed, arguments.count);
+    std::erase_if(program, [&](const Op& op) {
+        return arguments.without.find("," + std::string(name_of(op.verb)) + ",") != std::string::npos;
+    });
+    return program;
+}
+
 int print_program(const Program& program) {
     for (const Op& op : program) std::printf("%s\n", print(op).c_str());
     return 0;
@@ -122,14 +134,14 @@ int main(int argc, char** argv) {
         }
     }
     if (arguments.print) {
-        return print_program(arguments.file.empty() ? generate(arguments.first, arguments.count) : program);
+        return print_program(arguments.file.empty() ? program_of(arguments.first, arguments) : program);
     }
     Machine machine({arguments.hidden});
     std::thread([&] { watch(machine, arguments); }).detach();
     int status = 0;
     if (!arguments.file.empty()) status = run(machine, program, arguments.file, arguments.all_codes);
     for (std::uint64_t seed = arguments.first; seed <= arguments.last && status == 0; ++seed) {
-        status = run(machine, generate(seed, arguments.count), std::to_string(seed), arguments.all_codes);
+        status = run(machine, program_of(seed, arguments), std::to_string(seed), arguments.all_codes);
     }
     std::fflush(stdout);
     std::_Exit(status);

@@ -26,6 +26,10 @@ constexpr Form kForms[] = {
 
 }  // namespace
 
+const char* name_of(Verb verb) {
+    return kForms[static_cast<unsigned>(verb)].name;
+}
+
 std::string print(const Op& op) {
     const Form& form = kForms[static_cast<unsigned>(op.verb)];
     std::string line = std::to_string(op.thread) + " " + form.name;

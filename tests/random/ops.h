@@ -32,6 +32,8 @@ struct Op {
 
 using Program = std::vector<Op>;
 
+const char* name_of(Verb verb);
+
 // "1 mix 2 40 3 7 0 512 99": the thread, the verb, its arguments.
 std::string print(const Op& op);
 // False if the line is none. Comments (#) and empty lines are no operations: `parse_program` leaves them out.

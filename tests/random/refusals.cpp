@@ -155,8 +155,6 @@ std::uint32_t Machine::refuse(Hand& hand, const Op& op) {
                                 ? kCalls[which](buffer, nowhere_, stream)
                                 : bad_launch(functions_.at("add"), which - std::size(kCalls), buffer, stream);
     progress_.fetch_add(1, std::memory_order_relaxed);
-    // What was not refused, only of nothing, is work.
-    submitted(hand, slot, uses);
     return static_cast<std::uint32_t>(result) + 1;
 }
 

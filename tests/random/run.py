@@ -25,8 +25,9 @@ BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(ROOT, "build")))
 PROGRAM = os.path.join(BUILD, "random", "program")
 SEEDS = os.path.join(ROOT, "tests", "random", "seeds")
 # What the buffers of an average program come to, and what the simulated driver takes beside them.
-FOOTPRINT = 640 << 10
-OVERHEAD = 320 << 10
+FOOTPRINT = 512 << 10
+OVERHEAD = 192 << 10
+LEAST = 1 << 20  # of what the simulated driver can be given; its context takes what is too much
 
 SAFETY = ("opaque", "args", "strict")
 TIMES = ("1.2", "2", "4", "8")
@@ -39,7 +40,7 @@ def environment(setting, seed):
     """What a run of a setting finds in its environment, and its options."""
     kept = {k: v for k, v in os.environ.items() if not re.match("LMS_|SIMCUDA_|LD_", k) or k == "SIMCUDA_CACHE"}
     env = dict(kept, LD_LIBRARY_PATH=os.path.join(BUILD, "sim"), SIMCUDA_GRANULARITY="4K", SIMCUDA_SEED=str(seed),
-               SIMCUDA_CONTEXT_BYTES="64K", SIMCUDA_MODULE_BYTES="4K", SIMCUDA_STREAM_BYTES="512",
+               SIMCUDA_MODULE_BYTES="4K", SIMCUDA_STREAM_BYTES="512",
                SIMCUDA_GRAPH_BYTES="512", SIMCUDA_DELAY_US=str((0, 5, 50)[seed % 3]))
     if setting == "none":
         return dict(env, SIMCUDA_MEMORY="64M"), []
@@ -47,7 +48,7 @@ def environment(setting, seed):
     memory = int(FOOTPRINT / float(times)) + OVERHEAD
     env.update(LD_PRELOAD=os.path.join(BUILD, "liblmsshim.so"), LMS_DRIVER=os.path.join(BUILD, "sim", "libcuda.so.1"),
                LMS_THRESHOLD="8K", LMS_HOST_LIMIT="64M", LMS_LOG="off", LMS_SAFETY=safety,
-               SIMCUDA_MEMORY=str(memory), SIMCUDA_HOST_VMM="1" if host == "map" else "0",
+               SIMCUDA_MEMORY=str(LEAST), LMS_RESERVE="16K", SIMCUDA_CONTEXT_BYTES=str(LEAST - memory), SIMCUDA_HOST_VMM="1" if host == "map" else "0",
                SIMCUDA_UNMAP_DRAINS="1" if drains == "drain" else "0")
     # What nobody can see is promised to work only where it is waited for and stays reachable.
     hidden = safety != "args" and host == "map"
@@ -92,12 +93,12 @@ def execute(setting, seed, arguments, seconds):
 
 def run_block(block):
     """One block of seeds without the shim and with it. Returns (operations with the shim, failures)."""
-    first, last, settings, count, hang = block
+    first, last, settings, count, hang, more = block
     failures, operations, answers = [], 0, {}
     for setting in ["none"] + [setting for setting in settings if setting != "none"]:
         at = first
         while at <= last:
-            result = execute(setting, at, ["--seeds", f"{at}-{last}", "--ops", str(count), "--hang", str(hang)], 600)
+            result = execute(setting, at, ["--seeds", f"{at}-{last}", "--ops", str(count), "--hang", str(hang)] + more, 600)
             if setting != "none":
                 operations += result.operations
             for name, answer in result.lines.items():
@@ -118,13 +119,17 @@ def tell(failure, count):
     print(f"FAILS seed {seed} (from {first}) in {setting}, {count} operations: {what}", flush=True)
 
 
+def without(options):
+    return ["--without", options.without] if options.without else []
+
+
 def blocks(options):
     first, last = map(int, options.seeds.split("-"))
     size = options.block
     settings = options.setting.split(",") if options.setting else SETTINGS
     for index, at in enumerate(range(first, last + 1, size)):
         chosen = [settings[(index * options.each + i) % len(settings)] for i in range(min(options.each, len(settings)))]
-        yield at, min(at + size - 1, last), chosen, options.ops, options.hang
+        yield at, min(at + size - 1, last), chosen, options.ops, options.hang, without(options)
 
 
 def command_run(options):
@@ -232,7 +237,7 @@ class Shrinker:
 
 def command_shrink(options):
     arguments = ["--file", options.file] if options.file else ["--seeds", f"{options.seed}-{options.seed}", "--ops",
-                                                               str(options.ops)]
+                                                               str(options.ops)] + without(options)
     lines = program_lines(arguments)
     shrinker = Shrinker(options.setting, options)
     what = shrinker.fails(lines)
@@ -285,6 +290,7 @@ def main():
     parser.add_argument("--sim-seed", type=int, help="the SIMCUDA_SEED that failed: the first seed of the block")
     parser.add_argument("--match", default="", help="only failures that this expression finds count")
     parser.add_argument("--log")
+    parser.add_argument("--without", help="kinds of operations to leave out, with commas")
     options = parser.parse_args()
     return {"run": command_run, "shrink": command_shrink, "check": command_check}[options.command](options)
 
