@@ -55,6 +55,7 @@ UseList named(const Op& op) {
                 {op.a[1], Mode::Write}, {op.a[2], Mode::Read}, {op.a[3], Mode::Read}, {op.a[7], Mode::Write}};
         case Verb::through:
         case Verb::check:
+        case Verb::overrun:
         case Verb::refuse:
             return {{op.a[1], Mode::Read}};
         case Verb::add:

@@ -7,10 +7,10 @@ namespace rnd {
 
 void* driver_function(const char* name);
 
-#define CU(name)                                                                                         \
-    ([] {                                                                                                \
+#define CU(name)                                                                                             \
+    ([] {                                                                                                    \
         static const auto driver_call_ = reinterpret_cast<decltype(&::name)>(::rnd::driver_function(#name)); \
-        return driver_call_;                                                                               \
+        return driver_call_;                                                                                 \
     }())
 
 }  // namespace rnd

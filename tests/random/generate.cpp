@@ -82,7 +82,9 @@ class Generator {
         if (is(graphs_)) return graph(thread);
         if (is(churn_)) return churn(thread);
         if (is(frees_)) return renew(thread);
-        if (is(refusals_)) return add(thread, Verb::refuse, {any_stream(), any_buffer(), below(64)});
+        if (is(refusals_))
+            return add(thread, one_in(6) ? Verb::overrun : Verb::refuse,
+                       {any_stream(), any_buffer(), below(64)});
         if (is(tables_)) return table(thread);
         if (is(checks_)) return check(thread);
         if (is(notes_)) return add(thread, Verb::note, {any_stream()});

@@ -24,6 +24,7 @@ bool Machine::fits_capture(Capture& capture, const Op& op, const UseList& uses) 
     for (const auto& [buffer, bytes] : kept) sum += bytes;
     if (sum > kKeptLimit) return false;
     capture.kept = std::move(kept);
+    kept_bytes_ += kKeptLimit;
     return true;
 }
 
@@ -149,7 +150,7 @@ void Machine::launch(Hand& hand, const Op& op) {
     for (const auto& [buffer, mode] : modes) uses.push_back({buffer, mode});
     if (!may_use(hand, uses)) return;
     if (!names_what_lives(graph.steps) || !prepare(hand, op, slot, uses)) return;
-    if (!ok(CU(cuGraphLaunch)(graph.exec, streams_[slot].handle), "cuGraphLaunch")) return;
+    if (!taken(CU(cuGraphLaunch)(graph.exec, streams_[slot].handle), "cuGraphLaunch", uses)) return;
     submitted(hand, slot, uses);
     for (const Step& step : graph.steps) apply(step.op);
 }

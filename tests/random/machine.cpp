@@ -136,6 +136,16 @@ bool Machine::ok(CUresult result, const char* what) {
     return false;
 }
 
+// Whether work was submitted. It may run out of memory where it needs more at once than there can be.
+bool Machine::taken(CUresult result, const char* what, const UseList& uses) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && options_.room > 0) {
+        std::uint32_t sum = kept_bytes_;
+        for (const Use& use : uses) sum += (buffers_[use.buffer].bytes + 4095) / 4096 * 4096;
+        if (sum > options_.room) return false;
+    }
+    return ok(result, what);
+}
+
 void Machine::on_thread(unsigned thread, const std::function<void()>& body) {
     if (thread == 0) return body();
     workers_[thread - 1]->give(body);
@@ -188,6 +198,7 @@ void Machine::start(bool fresh) {
     }
     shared_ = {};
     count_ = {};
+    kept_bytes_ = 0;
     gates_ = 0;
     for (unsigned i = 0; i <= kThreads * kFlags; ++i) flags_[i] = 0;
     for (Hand& hand : hands_) {
@@ -303,6 +314,7 @@ void Machine::run_op(Hand& hand, std::size_t index) {
         case Verb::unmake:
             if (op.a[0] < kGraphs) unmake(graphs_[op.a[0]]);
             break;
+        case Verb::overrun:
         case Verb::refuse:
             (*codes_)[index] = refuse(hand, op);
             break;

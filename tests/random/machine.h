@@ -13,7 +13,8 @@
 namespace rnd {
 
 struct Options {
-    bool hidden = true;  // kernels may reach what neither their arguments nor an upload tell
+    bool hidden = true;      // kernels may reach what neither their arguments nor an upload tell
+    std::uint32_t room = 0;  // bytes: work that names more than this may run out of memory; 0: none may
 };
 
 // The host functions a thread gave to one stream, which run in that order.
@@ -66,6 +67,7 @@ class Machine {
     void finish();
     void fail(const std::string& what);
     bool ok(CUresult result, const char* what);
+    bool taken(CUresult result, const char* what, const UseList& uses);
 
     // claims.cpp: which thread may use what while all run
     bool may_run_together() const;
@@ -168,7 +170,8 @@ class Machine {
     std::array<std::uint32_t, kLanes> count_{};
     std::atomic<std::uint64_t> born_{0};
     std::atomic<std::uint32_t> gates_{0};
-    std::mutex flags_mutex_;  // one that watches opens gates too
+    std::mutex flags_mutex_;                    // one that watches opens gates too
+    std::atomic<std::uint32_t> kept_bytes_{0};  // that graphs keep on the GPU, at the most
     std::mutex adding_;
     std::mutex capturing_;
 

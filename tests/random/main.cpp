@@ -19,7 +19,7 @@ struct Arguments {
     std::string file;
     bool print = false;
     bool all_codes = false;
-    bool hidden = true;
+    Options options;
     std::string without;
     unsigned patience_ms = 10;  // then gates open by themselves
     unsigned hang_s = 30;
@@ -41,9 +41,11 @@ bool read_arguments(int argc, char** argv, Arguments& arguments) {
         } else if (name == "--codes") {
             arguments.all_codes = true;
         } else if (name == "--no-hidden") {
-            arguments.hidden = false;
+            arguments.options.hidden = false;
         } else if (name == "--without") {
             arguments.without = std::string(",") + argv[++i] + ",";
+        } else if (name == "--room") {
+            arguments.options.room = static_cast<std::uint32_t>(std::atoi(argv[++i]));
         } else if (name == "--hang") {
             arguments.hang_s = static_cast<unsigned>(std::atoi(argv[++i]));
         } else {
@@ -136,7 +138,7 @@ int main(int argc, char** argv) {
     if (arguments.print) {
         return print_program(arguments.file.empty() ? program_of(arguments.first, arguments) : program);
     }
-    Machine machine({arguments.hidden});
+    Machine machine(arguments.options);
     std::thread([&] { watch(machine, arguments); }).detach();
     int status = 0;
     if (!arguments.file.empty()) status = run(machine, program, arguments.file, arguments.all_codes);

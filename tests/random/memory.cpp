@@ -224,7 +224,7 @@ void Machine::launch_by_table(Hand& hand, Op& op, std::uint32_t table, unsigned 
     uses.push_back({table, Mode::Read});
     if (!prepare(hand, op, slot, uses)) return;
     void* arguments[] = {&buffers_[table].address, &op.a[4], &op.a[5], &op.a[6]};
-    if (!ok(launch_kernel(kernel, op.a[5], streams_[slot].handle, arguments), kernel)) return;
+    if (!taken(launch_kernel(kernel, op.a[5], streams_[slot].handle, arguments), kernel, uses)) return;
     submitted(hand, slot, uses);
     apply(op);
 }

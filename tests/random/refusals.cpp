@@ -10,8 +10,8 @@ using Call = CUresult (*)(const Buffer& buffer, CUdeviceptr nowhere, CUstream st
 
 std::uint8_t some_bytes[256];
 
-const Call kCalls[] = {
-    // Past the end.
+// Past the end of a buffer, and before its start.
+const Call kOverruns[] = {
     [](const Buffer& b, CUdeviceptr, CUstream s) {
         return CU(cuMemsetD8Async)(b.address + b.bytes - 8, 1, 64, s);
     },
@@ -27,8 +27,10 @@ const Call kCalls[] = {
     [](const Buffer& b, CUdeviceptr, CUstream s) {
         return CU(cuMemcpyDtoHAsync_v2)(some_bytes, b.address + b.bytes - 4, sizeof some_bytes, s);
     },
-    // Before the start.
     [](const Buffer& b, CUdeviceptr, CUstream s) { return CU(cuMemsetD8Async)(b.address - 4, 1, 12, s); },
+};
+
+const Call kCalls[] = {
     // From and to where there is nothing.
     [](const Buffer& b, CUdeviceptr n, CUstream s) {
         return CU(cuMemcpyDtoDAsync_v2)(b.address, n, b.bytes, s);
@@ -148,14 +150,18 @@ std::uint32_t Machine::refuse(Hand& hand, const Op& op) {
     if (!may_use(hand, uses) || !buffer.alive() || buffer.of_host() || !usable(hand, slot)) return 0;
     if (forbidden(hand) || (slot == kLegacy && legacy_forbidden()) || !prepare(hand, op, slot, uses))
         return 0;
-    const unsigned which = op.a[2] % (std::size(kCalls) + 3);
     const CUstream stream = streams_[slot].handle;
     open_gates();
+    progress_.fetch_add(1, std::memory_order_relaxed);
+    if (op.verb == Verb::overrun) {
+        return 1 + static_cast<std::uint32_t>(
+                       kOverruns[op.a[2] % std::size(kOverruns)](buffer, nowhere_, stream));
+    }
+    const unsigned which = op.a[2] % (std::size(kCalls) + 3);
     const CUresult result = which < std::size(kCalls)
                                 ? kCalls[which](buffer, nowhere_, stream)
                                 : bad_launch(functions_.at("add"), which - std::size(kCalls), buffer, stream);
-    progress_.fetch_add(1, std::memory_order_relaxed);
-    return static_cast<std::uint32_t>(result) + 1;
+    return 1 + static_cast<std::uint32_t>(result);
 }
 
 }  // namespace rnd

@@ -52,7 +52,8 @@ def environment(setting, seed):
                SIMCUDA_UNMAP_DRAINS="1" if drains == "drain" else "0")
     # What nobody can see is promised to work only where it is waited for and stays reachable.
     hidden = safety != "args" and host == "map"
-    return env, [] if hidden else ["--no-hidden"]
+    # Where host memory cannot be mapped, what one launch names has to fit (docs/limits.md).
+    return env, ([] if hidden else ["--no-hidden"]) + (["--room", str(memory - OVERHEAD)] if host == "unmap" else [])
 
 
 class Result:

@@ -68,7 +68,8 @@ void Machine::drop_stream(Hand& hand, const Op& op) {
     if (how == 1 && !forbidden(hand) && !synchronize(hand, slot)) return;
     ok(CU(cuStreamDestroy_v2)(streams_[slot].handle), "cuStreamDestroy");
     streams_[slot] = {};
-    for (unsigned thread = 0; thread < kThreads; ++thread) streams_[slot].last[thread] = count_[lane(slot, thread)];
+    for (unsigned thread = 0; thread < kThreads; ++thread)
+        streams_[slot].last[thread] = count_[lane(slot, thread)];
 }
 
 void Machine::note(Hand& hand, const Op& op) {

@@ -119,7 +119,7 @@ void Machine::work(Hand& hand, const Op& asked) {
     const CUstream stream = streams_[slot].handle;
     if (op.verb == Verb::up) {
         upload_noise(hand, op, stream);
-    } else if (!ok(submit(op, stream), "work")) {
+    } else if (!taken(submit(op, stream), "work", uses)) {
         return;
     }
     if (streams_[slot].capture) return captured(op, slot, uses);

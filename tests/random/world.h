@@ -59,7 +59,7 @@ struct Stream {
     bool blocking = true;
     CUstream handle = nullptr;
     Capture* capture = nullptr;
-    std::uint64_t life = 0;  // which of all that had this number
+    std::uint64_t life = 0;                      // which of all that had this number
     std::array<std::uint32_t, kThreads> last{};  // what had been given to the one before
 };
 
