@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""Runs random programs with the shim over the simulated GPU and without it, and compares.
+
+    run.py run --seeds 1-1000             each in one setting, chosen by its number
+    run.py run --minutes 60 --log FILE    as many as there is time for; FILE keeps what was run
+    run.py check                          the programs of seeds/, in the settings that their first lines name
+    run.py shrink --seed 17 --setting S   the shortest program found that still fails
+
+A setting is `safety-times-host-drains`: args-2-map-free is LMS_SAFETY=args, twice what the GPU holds, host memory
+mapped, unmaps that do not wait; `none` is the driver alone. Python's standard library only.
+"""
+
+import argparse
+import concurrent.futures
+import itertools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(ROOT, "build")))
+PROGRAM = os.path.join(BUILD, "random", "program")
+SEEDS = os.path.join(ROOT, "tests", "random", "seeds")
+# What the buffers of an average program come to, and what the simulated driver takes beside them.
+FOOTPRINT = 512 << 10
+OVERHEAD = 192 << 10
+LEAST = 1 << 20  # of what the simulated driver can be given; its context takes what is too much
+
+SAFETY = ("opaque", "args", "strict")
+TIMES = ("1.2", "2", "4", "8")
+HOST = ("map", "unmap")
+DRAINS = ("free", "drain")
+SETTINGS = ["-".join(parts) for parts in itertools.product(SAFETY, TIMES, HOST, DRAINS)]
+
+
+def environment(setting, seed):
+    """What a run of a setting finds in its environment, and its options."""
+    kept = {k: v for k, v in os.environ.items() if not re.match("LMS_|SIMCUDA_|LD_", k) or k == "SIMCUDA_CACHE"}
+    env = dict(kept, LD_LIBRARY_PATH=os.path.join(BUILD, "sim"), SIMCUDA_GRANULARITY="4K", SIMCUDA_SEED=str(seed),
+               SIMCUDA_MODULE_BYTES="4K", SIMCUDA_STREAM_BYTES="512",
+               SIMCUDA_GRAPH_BYTES="512", SIMCUDA_DELAY_US=str((0, 5, 50)[seed % 3]))
+    if setting == "none":
+        return dict(env, SIMCUDA_MEMORY="64M"), []
+    safety, times, host, drains = setting.split("-")
+    memory = int(FOOTPRINT / float(times)) + OVERHEAD
+    env.update(LD_PRELOAD=os.path.join(BUILD, "liblmsshim.so"), LMS_DRIVER=os.path.join(BUILD, "sim", "libcuda.so.1"),
+               LMS_THRESHOLD="8K", LMS_HOST_LIMIT="64M", LMS_LOG="off", LMS_SAFETY=safety,
+               SIMCUDA_MEMORY=str(LEAST), LMS_RESERVE="16K", SIMCUDA_CONTEXT_BYTES=str(LEAST - memory), SIMCUDA_HOST_VMM="1" if host == "map" else "0",
+               SIMCUDA_UNMAP_DRAINS="1" if drains == "drain" else "0")
+    # What nobody can see is promised to work only where it is waited for and stays reachable.
+    hidden = safety != "args" and host == "map"
+    # Where host memory cannot be mapped, what one launch names has to fit (docs/limits.md).
+    return env, ([] if hidden else ["--no-hidden"]) + (["--room", str(memory - OVERHEAD)] if host == "unmap" else [])
+
+
+class Result:
+    """What one process said: the line of each program, and how it ended."""
+
+    def __init__(self, lines, trouble, operations):
+        self.lines = lines  # name: digest of what the driver answered
+        self.trouble = trouble  # (name, what) of the program that went wrong, or None
+        self.operations = operations
+
+
+def execute(setting, seed, arguments, seconds):
+    env, options = environment(setting, seed)
+    process = subprocess.Popen([PROGRAM] + arguments + options, env=env, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        err += f"stopped after {seconds} s"
+    lines, operations, last = {}, 0, None
+    for line in out.splitlines():
+        found = re.match(r"(\S+) ([0-9a-f]{16}) (\d+)$", line)
+        if found:
+            lines[found[1]] = found[2]
+            operations += int(found[3])
+        elif not line.startswith("  "):
+            last = line
+    if process.returncode == 0:
+        return Result(lines, None, operations)
+    name, _, what = (last or "? ").partition(" ")
+    what = out[out.rfind(last or ""):].partition(" ")[2].strip() if last else ""
+    if process.returncode not in (1, 3):
+        what += f" ended with status {process.returncode}: {err.strip()[-500:]}"
+    return Result(lines, (name, what), operations)
+
+
+def run_block(block):
+    """One block of seeds without the shim and with it. Returns (operations with the shim, failures)."""
+    first, last, settings, count, hang, more = block
+    failures, operations, answers = [], 0, {}
+    for setting in ["none"] + [setting for setting in settings if setting != "none"]:
+        at = first
+        while at <= last:
+            result = execute(setting, at, ["--seeds", f"{at}-{last}", "--ops", str(count), "--hang", str(hang)] + more, 600)
+            if setting != "none":
+                operations += result.operations
+            for name, answer in result.lines.items():
+                if setting == "none":
+                    answers[name] = answer
+                elif name in answers and answers[name] != answer:
+                    failures.append((setting, int(name), at, "other answers than without the shim"))
+            if result.trouble is None:
+                break
+            name, what = result.trouble
+            failures.append((setting, int(name) if name.isdigit() else at, at, what))
+            at = int(name) + 1 if name.isdigit() else last + 1
+    return operations, failures
+
+
+def tell(failure, count):
+    setting, seed, first, what = failure
+    print(f"FAILS seed {seed} (from {first}) in {setting}, {count} operations: {what}", flush=True)
+
+
+def without(options):
+    return ["--without", options.without] if options.without else []
+
+
+def blocks(options):
+    first, last = map(int, options.seeds.split("-"))
+    size = options.block
+    settings = options.setting.split(",") if options.setting else SETTINGS
+    for index, at in enumerate(range(first, last + 1, size)):
+        chosen = [settings[(index * options.each + i) % len(settings)] for i in range(min(options.each, len(settings)))]
+        yield at, min(at + size - 1, last), chosen, options.ops, options.hang, without(options)
+
+
+def command_run(options):
+    deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
+    operations, failed, last, begun = 0, [], 0, time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        waiting = set()
+        todo = blocks(options)
+        while True:
+            while len(waiting) < options.jobs and not (deadline and time.monotonic() > deadline):
+                block = next(todo, None)
+                if block is None:
+                    break
+                last = max(last, block[1])
+                waiting.add(pool.submit(run_block, block))
+            if not waiting:
+                break
+            done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+            for one in done:
+                count, failures = one.result()
+                operations += count
+                failed += failures
+                for failure in failures:
+                    tell(failure, options.ops)
+    seconds = time.monotonic() - begun
+    summary = (f"seeds {options.seeds.split('-')[0]}-{last}, {options.ops} operations each: {operations} operations "
+               f"with the shim in {seconds:.0f} s, {len(failed)} failures")
+    print(summary)
+    if options.log:
+        with open(options.log, "a", encoding="utf-8") as log:
+            log.write(summary + "\n")
+    return 1 if failed else 0
+
+
+def program_lines(arguments):
+    text = subprocess.run([PROGRAM, "--print"] + arguments, capture_output=True, text=True, check=True).stdout
+    return text.splitlines()
+
+
+class Shrinker:
+    """Deletes operations as long as what is left still fails in one of `tries` runs."""
+
+    def __init__(self, setting, options):
+        self.setting, self.tries, self.hang = setting, options.tries, options.hang
+        self.jobs = options.jobs
+        self.sim_seed = options.sim_seed
+        self.wanted = options.match
+        self.runs = 0
+        self.folder = tempfile.mkdtemp(prefix="random-")
+
+    def once(self, lines, seed):
+        with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".txt", delete=False) as file:
+            file.write("\n".join(lines) + "\n")
+        path = file.name
+        arguments = ["--file", path, "--hang", str(self.hang)]
+        result = execute(self.setting, seed, arguments, self.hang + 30)
+        if result.trouble is None and self.setting != "none":
+            alone = execute("none", seed, arguments, self.hang + 30)
+            if alone.trouble is None and alone.lines != result.lines:
+                return "other answers than without the shim"
+        os.unlink(path)
+        return result.trouble and result.trouble[1]
+
+    def fails(self, lines):
+        """What goes wrong, or None."""
+        self.runs += 1
+        seeds = [self.sim_seed] * 2 + list(range(1, self.tries - 1)) if self.sim_seed else range(1, self.tries + 1)
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            for what in pool.map(lambda seed: self.once(lines, seed), seeds):
+                if what and re.search(self.wanted, what):
+                    pool.shutdown(cancel_futures=True)
+                    return what
+        return None
+
+    def shrink(self, lines):
+        size = max(1, len(lines) // 2)
+        while size >= 1:
+            at, shrunk = 0, False
+            while at < len(lines):
+                fewer = lines[:at] + lines[at + size:]
+                if fewer and self.fails(fewer):
+                    lines, shrunk = fewer, True
+                else:
+                    at += size
+            print(f"{len(lines)} operations, by {size}", file=sys.stderr, flush=True)
+            if size == 1 and not shrunk:
+                break
+            size = max(1, size // 2) if not shrunk or size > 1 else 1
+        return self.simplify(lines)
+
+    def simplify(self, lines):
+        """Smaller numbers where they do as well."""
+        for at in range(len(lines)):
+            words = lines[at].split()
+            for i in [0] + list(range(2, len(words))):
+                for value in ("0", "1", "49151"):
+                    if words[i] == value or (words[i].isdigit() and int(words[i]) < int(value)):
+                        continue
+                    tried = lines[:at] + [" ".join(words[:i] + [value] + words[i + 1:])] + lines[at + 1:]
+                    if self.fails(tried):
+                        lines, words = tried, tried[at].split()
+                        break
+        return lines
+
+
+def command_shrink(options):
+    arguments = ["--file", options.file] if options.file else ["--seeds", f"{options.seed}-{options.seed}", "--ops",
+                                                               str(options.ops)] + without(options)
+    lines = program_lines(arguments)
+    shrinker = Shrinker(options.setting, options)
+    what = shrinker.fails(lines)
+    if not what:
+        print("does not fail", file=sys.stderr)
+        return 1
+    print(what, file=sys.stderr, flush=True)
+    lines = shrinker.shrink(lines)
+    print(f"# {options.setting}: {(shrinker.fails(lines) or what).splitlines()[0]}")
+    print("\n".join(lines))
+    return 0
+
+
+def command_check(options):
+    """The programs of seeds/: each in the settings of its first line (`# settings: ...`), several times."""
+    failed = 0
+    for name in sorted(os.listdir(SEEDS)):
+        path = os.path.join(SEEDS, name)
+        with open(path, encoding="utf-8") as file:
+            found = re.search(r"^# settings: (.*)$", file.read(), re.MULTILINE)
+        for setting in (found[1].split() if found else ["opaque-2-map-free"]):
+            for seed in range(1, options.tries + 1):
+                arguments = ["--file", path, "--hang", str(options.hang)]
+                alone, result = execute("none", seed, arguments, 60), execute(setting, seed, arguments, 60)
+                what = (alone.trouble or result.trouble or ("", ""))[1]
+                if not what and alone.lines != result.lines:
+                    what = "other answers than without the shim"
+                if what:
+                    failed += 1
+                    print(f"FAILS {name} in {setting}: {what}", flush=True)
+                    break
+    print(f"{failed} of the kept programs fail")
+    return 1 if failed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("run", "shrink", "check"))
+    parser.add_argument("--seeds", default="1-1000000000")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--file")
+    parser.add_argument("--ops", type=int, default=200)
+    parser.add_argument("--setting", help="one, or several with commas; all in turn if not given")
+    parser.add_argument("--each", type=int, default=3, help="settings that each block of seeds is run in")
+    parser.add_argument("--block", type=int, default=40, help="programs that one process runs")
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--tries", type=int, default=6)
+    parser.add_argument("--hang", type=int, default=20, help="seconds without progress that count as hanging")
+    parser.add_argument("--sim-seed", type=int, help="the SIMCUDA_SEED that failed: the first seed of the block")
+    parser.add_argument("--match", default="", help="only failures that this expression finds count")
+    parser.add_argument("--log")
+    parser.add_argument("--without", help="kinds of operations to leave out, with commas")
+    options = parser.parse_args()
+    return {"run": command_run, "shrink": command_shrink, "check": command_check}[options.command](options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

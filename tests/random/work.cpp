@@ -1,0 +1,248 @@
+// Kernels, sets and copies: what they name, how they are submitted, what they do to the model.
+#include <cstring>
+
+#include "tests/random/kernels.h"
+#include "tests/random/machine.h"
+
+namespace rnd {
+
+namespace {
+
+bool is_synchronous(const Op& op) {
+    if (op.verb == Verb::set) return op.a[6] == 1;
+    if (op.verb == Verb::copy) return op.a[6] >= 2;
+    return op.verb == Verb::up && op.a[5] == 0;
+}
+
+// What a graph may hold.
+bool can_be_captured(const Op& op) {
+    return op.verb != Verb::up && !is_synchronous(op);
+}
+
+std::uint32_t source_pitch(const Op& op) {
+    return std::max(op.a[5], op.a[7] / 2);
+}
+
+}  // namespace
+
+// Clips the arguments to the buffers they name; false if nothing is left.
+bool Machine::resolve(Op& op, UseList& uses) const {
+    const auto clip = [](std::uint32_t& at, std::uint32_t& length, std::uint32_t of) {
+        at %= of;
+        length = std::min(std::max(length % (kLargest + 1), 1u), of - at);
+    };
+    for (unsigned i = 1; i < (op.verb == Verb::mix || op.verb == Verb::packed  ? 4u
+                              : op.verb == Verb::copy || op.verb == Verb::rect ? 3u
+                                                                               : 2u);
+         ++i) {
+        op.a[i] %= kBuffers;
+        if (!buffers_[op.a[i]].alive()) return false;
+    }
+    const Buffer& to = buffers_[op.a[1]];
+    uses = {{op.a[1], Mode::Write}};
+    switch (op.verb) {
+        case Verb::mix:
+        case Verb::packed: {
+            const std::uint32_t count =
+                std::min({to.count(), buffers_[op.a[2]].count(), buffers_[op.a[3]].count()});
+            clip(op.a[4], op.a[5], count);
+            uses.push_back({op.a[2], Mode::Read});
+            uses.push_back({op.a[3], Mode::Read});
+            return true;
+        }
+        case Verb::add:
+            clip(op.a[2], op.a[3], to.count());
+            uses[0].mode = Mode::Add;
+            return true;
+        case Verb::set:
+            op.a[6] %= 2;
+            op.a[4] = op.a[4] == 0 || op.a[4] == 4 ? op.a[4] : op.a[4] == 2 ? 2 : 1;
+            clip(op.a[2], op.a[3], to.bytes);
+            if (op.a[4] != 1) {
+                const std::uint32_t unit = op.a[4] == 2 ? 2 : 4;
+                op.a[2] = op.a[4] == 0 ? 0 : op.a[2] / unit * unit;
+                op.a[3] = op.a[3] / unit * unit;
+                op.a[3] = std::min(std::max(op.a[3], unit), to.bytes - op.a[2]);
+            }
+            return true;
+        case Verb::up:
+            op.a[5] %= 3;
+            clip(op.a[2], op.a[3], to.bytes);
+            return true;
+        case Verb::copy:
+            uses.push_back({op.a[2], Mode::Read});
+            return resolve_copy(op);
+        case Verb::rect:
+            uses.push_back({op.a[2], Mode::Read});
+            return resolve_rect(op);
+        default:
+            return false;
+    }
+}
+
+bool Machine::resolve_copy(Op& op) const {
+    const Buffer& to = buffers_[op.a[1]];
+    const Buffer& from = buffers_[op.a[2]];
+    op.a[3] %= to.bytes;
+    op.a[4] %= from.bytes;
+    op.a[5] = std::min({op.a[5] % kLargest + 1, to.bytes - op.a[3], from.bytes - op.a[4]});
+    op.a[6] %= 4;
+    if (op.a[6] % 2 == 0 && (to.of_host() || from.of_host())) ++op.a[6];
+    const bool overlaps = op.a[3] < op.a[4] + op.a[5] && op.a[4] < op.a[3] + op.a[5];
+    return op.a[1] != op.a[2] || !overlaps;
+}
+
+bool Machine::resolve_rect(Op& op) const {
+    const Buffer& to = buffers_[op.a[1]];
+    const Buffer& from = buffers_[op.a[2]];
+    if (op.a[1] == op.a[2]) return false;
+    op.a[3] %= to.bytes;
+    op.a[4] %= from.bytes;
+    op.a[5] = std::min({op.a[5] % 2048 + 1, to.bytes - op.a[3], from.bytes - op.a[4]});
+    op.a[7] = std::max(op.a[7] % 4096, op.a[5]);
+    const std::uint32_t fit_to = (to.bytes - op.a[3] - op.a[5]) / op.a[7] + 1;
+    const std::uint32_t fit_from = (from.bytes - op.a[4] - op.a[5]) / source_pitch(op) + 1;
+    op.a[6] = std::min({op.a[6] % 64 + 1, fit_to, fit_from});
+    return true;
+}
+
+void Machine::work(Hand& hand, const Op& asked) {
+    Op op = asked;
+    UseList uses;
+    if (!resolve(op, uses)) return;
+    const bool waits = is_synchronous(op);
+    const unsigned slot = waits ? kLegacy : slot_of(hand, op.a[0]);
+    if (waits && forbidden(hand)) return;
+    if (streams_[slot].capture && (!can_be_captured(op) || !fits_capture(*streams_[slot].capture, op, uses)))
+        return;
+    if (!prepare(hand, op, slot, uses)) return;
+    const CUstream stream = streams_[slot].handle;
+    if (op.verb == Verb::up) {
+        upload_noise(hand, op, stream);
+    } else if (!taken(submit(op, stream), "work", uses)) {
+        return;
+    }
+    if (streams_[slot].capture) return captured(op, slot, uses);
+    submitted(hand, slot, uses);
+    if (op.verb != Verb::up) apply(op);
+}
+
+CUresult Machine::launch_kernel(const char* name, std::uint32_t words, CUstream stream, void** arguments) {
+    return CU(cuLaunchKernel)(functions_.at(name), (words + 127) / 128, 1, 1, 128, 1, 1, 0, stream, arguments,
+                              nullptr);
+}
+
+CUresult Machine::submit(const Op& op, CUstream stream) {
+    CUdeviceptr to = buffers_[op.a[1]].address;
+    CUdeviceptr a = buffers_[op.a[2] % kBuffers].address;
+    CUdeviceptr b = buffers_[op.a[3] % kBuffers].address;
+    std::uint32_t at = op.a[4];
+    std::uint32_t words = op.a[5];
+    std::uint32_t k = op.a[6];
+    switch (op.verb) {
+        case Verb::mix: {
+            void* arguments[] = {&to, &a, &b, &at, &words, &k};
+            return launch_kernel("mix", words, stream, arguments);
+        }
+        case Verb::packed: {
+            Packed all{at, words, k, 0, to, {~0ull, 1}, a, b};
+            void* arguments[] = {&all};
+            return launch_kernel("packed", words, stream, arguments);
+        }
+        case Verb::add: {
+            std::uint32_t counts[] = {op.a[2], op.a[3], op.a[4]};
+            void* arguments[] = {&to, &counts[0], &counts[1], &counts[2]};
+            return launch_kernel("add", op.a[3], stream, arguments);
+        }
+        case Verb::set:
+            return submit_set(op, stream);
+        case Verb::rect:
+            return submit_rect(op, stream);
+        default:
+            return submit_copy(op, stream);
+    }
+}
+
+CUresult Machine::submit_copy(const Op& op, CUstream stream) {
+    const CUdeviceptr to = buffers_[op.a[1]].address + op.a[3];
+    const CUdeviceptr from = buffers_[op.a[2]].address + op.a[4];
+    if (op.a[6] >= 2) open_gates();
+    if (op.a[6] == 0) return CU(cuMemcpyDtoDAsync_v2)(to, from, op.a[5], stream);
+    if (op.a[6] == 1) return CU(cuMemcpyAsync)(to, from, op.a[5], stream);
+    return op.a[6] == 2 ? CU(cuMemcpyDtoD_v2)(to, from, op.a[5]) : CU(cuMemcpy)(to, from, op.a[5]);
+}
+
+CUresult Machine::submit_set(const Op& op, CUstream stream) {
+    const CUdeviceptr to = buffers_[op.a[1]].address + op.a[2];
+    const std::uint32_t value = op.a[5];
+    const bool now = op.a[6] == 1;
+    if (now) open_gates();
+    switch (op.a[4]) {
+        case 0: {
+            CUdeviceptr start = to;
+            std::uint32_t counts[] = {0, op.a[3] / 4, value};
+            void* arguments[] = {&start, &counts[0], &counts[1], &counts[2]};
+            return launch_kernel("fill", counts[1], now ? nullptr : stream, arguments);
+        }
+        case 4:
+            return now ? CU(cuMemsetD32_v2)(to, value, op.a[3] / 4)
+                       : CU(cuMemsetD32Async)(to, value, op.a[3] / 4, stream);
+        case 2:
+            return now ? CU(cuMemsetD16_v2)(to, static_cast<unsigned short>(value), op.a[3] / 2)
+                       : CU(cuMemsetD16Async)(to, static_cast<unsigned short>(value), op.a[3] / 2, stream);
+        default:
+            return now ? CU(cuMemsetD8_v2)(to, static_cast<unsigned char>(value), op.a[3])
+                       : CU(cuMemsetD8Async)(to, static_cast<unsigned char>(value), op.a[3], stream);
+    }
+}
+
+CUresult Machine::submit_rect(const Op& op, CUstream stream) {
+    CUDA_MEMCPY2D copy{};
+    const Buffer& to = buffers_[op.a[1]];
+    const Buffer& from = buffers_[op.a[2]];
+    copy.dstMemoryType = copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy.dstDevice = to.address + op.a[3];
+    copy.srcDevice = from.address + op.a[4];
+    copy.WidthInBytes = op.a[5];
+    copy.Height = op.a[6];
+    copy.dstPitch = op.a[7];
+    copy.srcPitch = source_pitch(op);
+    return CU(cuMemcpy2DAsync_v2)(&copy, stream);
+}
+
+void Machine::apply(const Op& op) {
+    Buffer& to = buffers_[op.a[1]];
+    std::uint8_t* const bytes = to.expected.data();
+    switch (op.verb) {
+        case Verb::mix:
+        case Verb::packed: {
+            const std::uint32_t* const a = buffers_[op.a[2]].words();
+            const std::uint32_t* const b = buffers_[op.a[3]].words();
+            for (std::uint32_t i = op.a[4]; i < op.a[4] + op.a[5]; ++i)
+                to.words()[i] = mixed(to.words()[i], a[i], b[i], i, op.a[6]);
+            break;
+        }
+        case Verb::add: {
+            const std::lock_guard lock(adding_);
+            for (std::uint32_t i = 0; i < op.a[3]; ++i) to.words()[op.a[2] + i] += op.a[4];
+            break;
+        }
+        case Verb::set:
+            for (std::uint32_t i = 0; i < op.a[3]; ++i) {
+                const std::uint32_t value = op.a[4] == 0 ? filled(i / 4, op.a[5]) : op.a[5];
+                bytes[op.a[2] + i] =
+                    static_cast<std::uint8_t>(value >> (op.a[4] == 1 ? 0 : i % (op.a[4] == 2 ? 2 : 4) * 8));
+            }
+            break;
+        case Verb::rect:
+            for (std::uint32_t row = 0; row < op.a[6]; ++row) {
+                std::memcpy(bytes + op.a[3] + row * op.a[7],
+                            buffers_[op.a[2]].expected.data() + op.a[4] + row * source_pitch(op), op.a[5]);
+            }
+            break;
+        default:
+            std::memcpy(bytes + op.a[3], buffers_[op.a[2]].expected.data() + op.a[4], op.a[5]);
+    }
+}
+
+}  // namespace rnd
