@@ -1,5 +1,6 @@
 // Work from before the first move, which nobody looked at: nothing of it is lost, and turning to it holds up
 // nobody and breaks no capture.
+#include <algorithm>
 #include <chrono>
 #include <thread>
 

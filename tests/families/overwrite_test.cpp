@@ -41,7 +41,7 @@ FAMILY_TEST("overwriting: other streams read what was there until it happens") {
     const Gpu gpu;
     const CUstream writer = new_stream();
     const CUstream reader = new_stream();
-    const Buffer a(kBuffer, 1);
+    Buffer a(kBuffer, 1);
     const Buffer seen(kBuffer, 2);
     const Fives fives;
     Crowd crowd;
