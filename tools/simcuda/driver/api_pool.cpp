@@ -81,10 +81,10 @@ CUresult give_pool(CUmemoryPool* out, Find find) {
 
 SIMCUDA_STREAM_API(cuMemAllocAsync, _ptsz, (CUdeviceptr * address, std::size_t bytes, CUstream handle),
                    (address, bytes, handle)) {
-    return call(site.entry, [&](Context& context) {
+    return call(site.entry, [&] {
         require(address != nullptr, CUDA_ERROR_INVALID_VALUE);
-        const auto stream = resolve(context, handle, site.per_thread);
-        *address = allocate_async(context, *stream, current_pool(context.device()), bytes);
+        const auto stream = resolve_anywhere(handle, site.per_thread);
+        *address = allocate_async(*stream, current_pool(stream->context.device()), bytes);
         return CUDA_SUCCESS;
     });
 }
@@ -92,17 +92,17 @@ SIMCUDA_STREAM_API(cuMemAllocAsync, _ptsz, (CUdeviceptr * address, std::size_t b
 SIMCUDA_STREAM_API(cuMemAllocFromPoolAsync, _ptsz,
                    (CUdeviceptr * address, std::size_t bytes, CUmemoryPool pool, CUstream handle),
                    (address, bytes, pool, handle)) {
-    return call(site.entry, [&](Context& context) {
+    return call(site.entry, [&] {
         require(address != nullptr, CUDA_ERROR_INVALID_VALUE);
-        const auto stream = resolve(context, handle, site.per_thread);
-        *address = allocate_async(context, *stream, checked_pool(pool), bytes);
+        const auto stream = resolve_anywhere(handle, site.per_thread);
+        *address = allocate_async(*stream, checked_pool(pool), bytes);
         return CUDA_SUCCESS;
     });
 }
 
 SIMCUDA_STREAM_API(cuMemFreeAsync, _ptsz, (CUdeviceptr address, CUstream handle), (address, handle)) {
-    return call(site.entry, [&](Context& context) {
-        const auto stream = resolve(context, handle, site.per_thread);
+    return call(site.entry, [&] {
+        const auto stream = resolve_anywhere(handle, site.per_thread);
         if (address != 0) free_async(*stream, address);
         return CUDA_SUCCESS;
     });
