@@ -156,7 +156,7 @@ SIMCUDA_API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* descrip
         require(descriptions != nullptr, CUDA_ERROR_INVALID_VALUE);
         const auto found = checked_pool(pool);
         for (std::size_t i = 0; i < count; ++i) {
-            const Device& device = device_of(&descriptions[i].location);
+            const Device& device = device_at(descriptions[i].location, CUDA_ERROR_INVALID_DEVICE);
             const CUmemAccess_flags flags = descriptions[i].flags;
             require(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
                     CUDA_ERROR_INVALID_VALUE);
