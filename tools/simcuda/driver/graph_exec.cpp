@@ -337,7 +337,9 @@ void GraphExec::set_child(ExecNode& node, const Graph& graph) {
     lay_out(graph, {}, changed, nullptr);
     require(changed.size() == node.end - 1 - first, CUDA_ERROR_INVALID_VALUE);
     for (std::size_t i = 0; i < changed.size(); ++i) {
-        require(changed[i].type == nodes_[first + i].type, CUDA_ERROR_INVALID_VALUE);
+        const ExecNode& before = nodes_[first + i];
+        require(changed[i].type == before.type && can_become(before.op, changed[i].op),
+                CUDA_ERROR_INVALID_VALUE);
     }
     for (std::size_t i = 0; i < changed.size(); ++i) take_parameters(nodes_[first + i], changed[i]);
 }
