@@ -1,4 +1,6 @@
 // Page-locking memory of the calling thread's own stack.
+#include <alloca.h>
+
 #include <cstring>
 #include <thread>
 
@@ -55,6 +57,28 @@ SIM_TEST("host memory: a thread may register memory of its own stack", {}) {
         OK(cuCtxSetCurrent, gpu.context);
         register_frames();
     }).join();
+}
+
+// Registers what lies at the top of the lowest page that the stack has: one never used before, far below.
+[[gnu::noinline]] void register_lowest_page() {
+    const auto register_memory = CU(cuMemHostRegister);
+    const auto unregister_memory = CU(cuMemHostUnregister);
+    constexpr std::size_t kFromTop = 64;
+    const auto far = reinterpret_cast<std::uint64_t>(alloca(4 << 20));
+    auto* data = static_cast<std::uint8_t*>(alloca(kPage + (far + kFromTop) % kPage));
+    std::memset(data, 7, kFromTop);
+    EXPECT(register_memory(data, kFromTop, 0) == CUDA_SUCCESS);
+    EXPECT(descend(300) == 300);
+    EXPECT(unregister_memory(data) == CUDA_SUCCESS);
+    EXPECT(data[0] == 7);
+}
+
+SIM_TEST("host memory: the stack still grows when its lowest page is registered", {}) {
+    const Gpu gpu;
+    std::vector<std::uint8_t> heap(kPage);
+    OK(cuMemHostRegister, heap.data(), heap.size(), 0);
+    OK(cuMemHostUnregister, heap.data());
+    register_lowest_page();
 }
 
 SIM_TEST("host memory: no room to register one's own stack", {{"SIMCUDA_HOST_MEMORY", "1M"}}) {

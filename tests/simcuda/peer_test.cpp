@@ -1,4 +1,8 @@
 // Two devices: peer access by its rules, and copies from one to the other.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "tests/simcuda/sim.h"
 
 namespace {
@@ -86,6 +90,56 @@ SIM_TEST("peer: copies in a stream, and of boxes", {{"SIMCUDA_DEVICES", "2"}}) {
         EXPECT(copied[i] == (i % 100 < 50 ? data[(i / 100 + 2) * 100 + 10 + i % 100] : 0));
     box.Height = 4000;
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpy3DPeer, &box);
+}
+
+// Work of a stream that takes until it is let go; of itself after a while, for a call that waits for it.
+class Held {
+  public:
+    explicit Held(CUstream stream) { OK(cuLaunchHostFunc, stream, hold, this); }
+    bool let_go() { return !open_.exchange(true); }
+
+  private:
+    static void hold(void* self) {
+        auto& open = static_cast<Held*>(self)->open_;
+        for (int i = 0; i < 5000 && !open; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        open = true;
+    }
+    std::atomic<bool> open_{false};
+};
+
+SIM_TEST("peer: a copy of linear memory returns at once, between what is before and after it",
+         {{"SIMCUDA_DEVICES", "2"}}) {
+    constexpr std::size_t kBytes = 100'000;
+    const Two gpus;
+    const CUdeviceptr there = Two::allocate(kBytes);
+    CUstream first = nullptr, second = nullptr;
+    OK(cuStreamCreate, &second, CU_STREAM_NON_BLOCKING);
+    OK(cuMemsetD8, there, 9, kBytes);
+    OK(cuCtxSynchronize);
+    OK(cuCtxSetCurrent, gpus.first.context);
+    const CUdeviceptr here = Two::allocate(kBytes);
+    OK(cuStreamCreate, &first, CU_STREAM_NON_BLOCKING);
+    for (const CUstream busy : {first, second}) {
+        OK(cuMemsetD8, here, 1, kBytes);
+        OK(cuCtxSynchronize);
+        Held held(busy);
+        if (busy == first) OK(cuMemsetD8Async, here, 2, kBytes, first);
+        OK(cuMemcpyPeer, there, gpus.second, here, gpus.first.context, kBytes);
+        // Later work of both.
+        OK(cuMemsetD8Async, here, 3, kBytes, first);
+        std::vector<std::uint8_t> copied(kBytes);
+        void* pinned = nullptr;
+        OK(cuMemHostAlloc, &pinned, kBytes, CU_MEMHOSTALLOC_PORTABLE);
+        OK(cuCtxSetCurrent, gpus.second);
+        OK(cuMemcpyDtoHAsync, pinned, there, kBytes, second);
+        EXPECT(held.let_go());
+        OK(cuStreamSynchronize, second);
+        const auto* bytes = static_cast<const std::uint8_t*>(pinned);
+        copied.assign(bytes, bytes + kBytes);
+        EXPECT(copied == std::vector<std::uint8_t>(kBytes, busy == first ? 2 : 1));
+        OK(cuCtxSetCurrent, gpus.first.context);
+        OK(cuCtxSynchronize);
+    }
 }
 
 }  // namespace

@@ -41,6 +41,20 @@ SIM_TEST("graph: an executable copy keeps its direction", {}) {
     }
 }
 
+SIM_TEST("graph: an executable child graph keeps the directions of its copies", {}) {
+    const Gpu gpu;
+    Memory memory;
+    cudaGraphNode_t node = nullptr, child = nullptr;
+    const cudaGraph_t up = copying(memory.device, memory.host, cudaMemcpyHostToDevice, &node);
+    const cudaGraph_t other = copying(memory.other, memory.host, cudaMemcpyHostToDevice, &node);
+    const cudaGraph_t down = copying(memory.host, memory.device, cudaMemcpyDeviceToHost, &node);
+    const cudaGraph_t parent = create_graph();
+    RT_ANSWERS(cudaSuccess, cudaGraphAddChildGraphNode, &child, parent, nullptr, 0, up);
+    const cudaGraphExec_t exec = instantiate(parent);
+    RT_ANSWERS(cudaSuccess, cudaGraphExecChildGraphNodeSetParams, exec, child, other);
+    RT_ANSWERS(cudaErrorInvalidValue, cudaGraphExecChildGraphNodeSetParams, exec, child, down);
+}
+
 SIM_TEST("graph: an executable fill of several rows keeps its shape, of one row the row", {}) {
     const Gpu gpu;
     const Memory memory;

@@ -1,6 +1,7 @@
 // What the calls on graphs refuse, and with which error.
 #include "tests/simcuda/kernels.h"
 #include "tests/simrt/graph_make.h"
+#include "tests/support/process.h"
 
 namespace {
 
@@ -279,6 +280,25 @@ SIM_TEST("graph: copies to and from variables have a direction", {}) {
     }
     RT_ANSWERS(cudaErrorInvalidSymbol, cudaGraphAddMemcpyNodeToSymbol, &node, graph, nullptr, 0, &symbol,
                memory.host, 4, 0, cudaMemcpyHostToDevice);
+}
+
+SIM_TEST("graph: a drawing names its nodes", {}) {
+    const Gpu gpu;
+    Memory memory;
+    const cudaGraph_t graph = create_graph();
+    add_empty(graph);
+    cudaGraphNode_t node = nullptr;
+    const cudaMemsetParams fill{memory.device, 0, 1, 1, 16, 1};
+    RT_ANSWERS(cudaSuccess, cudaGraphAddMemsetNode, &node, graph, nullptr, 0, &fill);
+    RT_ANSWERS(cudaSuccess, cudaGraphAddMemcpyNode1D, &node, graph, &node, 1, memory.other, memory.host, 16,
+               cudaMemcpyHostToDevice);
+    RT_ANSWERS(cudaSuccess, cudaGraphAddMemcpyNode1D, &node, graph, &node, 1, memory.host, memory.other, 16,
+               cudaMemcpyDeviceToHost);
+    const std::string path = support::scratch_file("graph.dot");
+    RT_ANSWERS(cudaSuccess, cudaGraphDebugDotPrint, graph, path.c_str(), 0);
+    const std::string text = support::read_file(path);
+    for (const char* word : {"digraph", "EMPTY", "MEMSET", "MEMCPY HtoD", "MEMCPY DtoH", "->"})
+        EXPECT(text.find(word) != std::string::npos);
 }
 
 cudaMemAllocNodeParams allocation(std::size_t bytes) {

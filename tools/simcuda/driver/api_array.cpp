@@ -57,7 +57,7 @@ SIMCUDA_API cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* descriptor, CUarr
 }
 
 SIMCUDA_API cuArrayDestroy(CUarray array) {
-    return call(Entry::cuArrayDestroy, kUnsafeInCapture, [&](Context&) {
+    return call(Entry::cuArrayDestroy, kUnsafeInCapture | kNotAfterFailure, [&] {
         destroy_array(array);
         return CUDA_SUCCESS;
     });

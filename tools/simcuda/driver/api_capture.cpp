@@ -14,9 +14,9 @@ void check_mode(CUstreamCaptureMode mode) {
 }
 
 CUresult begin(Site site, CUstream handle, CUstreamCaptureMode mode) {
-    return call(site.entry, [&](Context& context) {
+    return call(site.entry, [&] {
         check_mode(mode);
-        begin_capture(*resolve(context, handle, site.per_thread), mode);
+        begin_capture(*resolve_anywhere(handle, site.per_thread), mode);
         return CUDA_SUCCESS;
     });
 }
@@ -32,9 +32,9 @@ struct Wanted {
 };
 
 CUresult information(Site site, CUstream handle, const Wanted& wanted) {
-    return call(site.entry, [&](Context& context) {
+    return call(site.entry, [&] {
         require(wanted.status != nullptr, CUDA_ERROR_INVALID_VALUE);
-        const auto stream = resolve(context, handle, site.per_thread);
+        const auto stream = resolve_anywhere(handle, site.per_thread);
         const bool legacy = stream->kind == Stream::Kind::Legacy;
         require(!legacy || !legacy_stream_is_barred(stream->context), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
         const auto capture = capture_of(*stream);
@@ -68,9 +68,9 @@ GraphCapture::Position position_of(const CUgraphNode* nodes, const CUgraphEdgeDa
 
 CUresult update_dependencies(Site site, CUstream handle, const CUgraphNode* nodes,
                              const CUgraphEdgeData* edges, std::size_t count, unsigned flags) {
-    return call(site.entry, [&](Context& context) {
+    return call(site.entry, [&] {
         require(flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES, CUDA_ERROR_INVALID_VALUE);
-        const auto stream = resolve(context, handle, site.per_thread);
+        const auto stream = resolve_anywhere(handle, site.per_thread);
         const auto capture = capture_of(*stream);
         require(capture != nullptr, CUDA_ERROR_ILLEGAL_STATE);
         std::lock_guard lock(capture_mutex());
@@ -102,18 +102,18 @@ SIMCUDA_STREAM_API(cuStreamBeginCaptureToGraph, _ptsz,
                    (CUstream handle, CUgraph graph, const CUgraphNode* nodes, const CUgraphEdgeData* edges,
                     std::size_t count, CUstreamCaptureMode mode),
                    (handle, graph, nodes, edges, count, mode)) {
-    return call(site.entry, [&](Context& context) {
+    return call(site.entry, [&] {
         check_mode(mode);
         auto into = checked_graph(graph);
         auto position = position_of(nodes, edges, count, *into);
-        begin_capture(*resolve(context, handle, site.per_thread), mode, into, std::move(position));
+        begin_capture(*resolve_anywhere(handle, site.per_thread), mode, into, std::move(position));
         return CUDA_SUCCESS;
     });
 }
 
 SIMCUDA_STREAM_API(cuStreamEndCapture, _ptsz, (CUstream handle, CUgraph* graph), (handle, graph)) {
-    return call(site.entry, [&](Context& context) {
-        const auto stream = resolve(context, handle, site.per_thread);
+    return call(site.entry, [&] {
+        const auto stream = resolve_anywhere(handle, site.per_thread);
         const auto capture = capture_of(*stream);
         // Whoever captures into a graph of their own has it already.
         require(graph != nullptr || (capture != nullptr && !capture->owns_graph), CUDA_ERROR_INVALID_VALUE);

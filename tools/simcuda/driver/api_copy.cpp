@@ -181,9 +181,9 @@ SIMCUDA_STREAM_API(cuMemcpyPeer, _ptds,
                     std::size_t bytes),
                    (to, to_context, from, from_context, bytes)) {
     return call(site.entry, [&](Context& context) {
-        after_both(to_context, from_context);
         const auto stream = resolve(context, nullptr, site.per_thread);
-        return wait(context, submit(*stream, linear(to_context, to, from_context, from, bytes)));
+        const CopyOp copy = linear(to_context, to, from_context, from, bytes);
+        return copy_between(*stream, copy, {checked_context(to_context), checked_context(from_context)});
     });
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <string>
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
@@ -117,6 +118,28 @@ CUresult remove_dependencies(Entry entry, CUgraph handle, const CUgraphNode* fro
             graph->remove_dependency(*checked_node(from[i]), *checked_node(to[i]));
         return CUDA_SUCCESS;
     });
+}
+
+constexpr const char* kTypeNames[] = {
+    "KERNEL",       "MEMCPY",       "MEMSET",           "HOST",           "GRAPH",     "EMPTY",
+    "EVENT_WAIT",   "EVENT_RECORD", "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC", "MEM_FREE",
+    "BATCH_MEM_OP", "CONDITIONAL"};
+static_assert(CU_GRAPH_NODE_TYPE_CONDITIONAL + 1 == std::size(kTypeNames));
+
+const char* direction_of(const CUDA_MEMCPY3D& copy) {
+    if (copy.srcMemoryType == CU_MEMORYTYPE_UNIFIED || copy.dstMemoryType == CU_MEMORYTYPE_UNIFIED)
+        return "Default";
+    if (copy.srcMemoryType == CU_MEMORYTYPE_HOST)
+        return copy.dstMemoryType == CU_MEMORYTYPE_HOST ? "HtoH" : "HtoD";
+    return copy.dstMemoryType == CU_MEMORYTYPE_HOST ? "DtoH" : "DtoD";
+}
+
+// A node's line of a drawing.
+std::string label_of(const NodeWork& work) {
+    std::string label = kTypeNames[type_of(work)];
+    if (const auto* memcpy = std::get_if<MemcpyNode>(&work))
+        label += std::string(" ") + direction_of(memcpy->copy);
+    return label;
 }
 
 }  // namespace
@@ -241,8 +264,8 @@ SIMCUDA_API cuGraphDebugDotPrint(CUgraph handle, const char* path, unsigned) {
         require(file != nullptr, CUDA_ERROR_OPERATING_SYSTEM);
         std::fputs("digraph graph_1 {\n", file);
         for (const auto& node : graph->nodes()) {
-            std::fprintf(file, "  \"%p\" [label=\"type %d\"];\n", static_cast<void*>(node.get()),
-                         type_of(node->work));
+            std::fprintf(file, "  \"%p\" [label=\"%s\"];\n", static_cast<void*>(node.get()),
+                         label_of(node->work).c_str());
             for (const Edge& edge : node->dependencies) {
                 std::fprintf(file, "  \"%p\" -> \"%p\";\n", static_cast<void*>(edge.from),
                              static_cast<void*>(node.get()));

@@ -81,10 +81,10 @@ CUresult give_pool(CUmemoryPool* out, Find find) {
 
 SIMCUDA_STREAM_API(cuMemAllocAsync, _ptsz, (CUdeviceptr * address, std::size_t bytes, CUstream handle),
                    (address, bytes, handle)) {
-    return call(site.entry, [&](Context& context) {
+    return call(site.entry, [&] {
         require(address != nullptr, CUDA_ERROR_INVALID_VALUE);
-        const auto stream = resolve(context, handle, site.per_thread);
-        *address = allocate_async(context, *stream, current_pool(context.device()), bytes);
+        const auto stream = resolve_anywhere(handle, site.per_thread);
+        *address = allocate_async(*stream, current_pool(stream->context.device()), bytes);
         return CUDA_SUCCESS;
     });
 }
@@ -92,17 +92,17 @@ SIMCUDA_STREAM_API(cuMemAllocAsync, _ptsz, (CUdeviceptr * address, std::size_t b
 SIMCUDA_STREAM_API(cuMemAllocFromPoolAsync, _ptsz,
                    (CUdeviceptr * address, std::size_t bytes, CUmemoryPool pool, CUstream handle),
                    (address, bytes, pool, handle)) {
-    return call(site.entry, [&](Context& context) {
+    return call(site.entry, [&] {
         require(address != nullptr, CUDA_ERROR_INVALID_VALUE);
-        const auto stream = resolve(context, handle, site.per_thread);
-        *address = allocate_async(context, *stream, checked_pool(pool), bytes);
+        const auto stream = resolve_anywhere(handle, site.per_thread);
+        *address = allocate_async(*stream, checked_pool(pool), bytes);
         return CUDA_SUCCESS;
     });
 }
 
 SIMCUDA_STREAM_API(cuMemFreeAsync, _ptsz, (CUdeviceptr address, CUstream handle), (address, handle)) {
-    return call(site.entry, [&](Context& context) {
-        const auto stream = resolve(context, handle, site.per_thread);
+    return call(site.entry, [&] {
+        const auto stream = resolve_anywhere(handle, site.per_thread);
         if (address != 0) free_async(*stream, address);
         return CUDA_SUCCESS;
     });
@@ -156,7 +156,7 @@ SIMCUDA_API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* descrip
         require(descriptions != nullptr, CUDA_ERROR_INVALID_VALUE);
         const auto found = checked_pool(pool);
         for (std::size_t i = 0; i < count; ++i) {
-            const Device& device = device_of(&descriptions[i].location);
+            const Device& device = device_at(descriptions[i].location, CUDA_ERROR_INVALID_DEVICE);
             const CUmemAccess_flags flags = descriptions[i].flags;
             require(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
                     CUDA_ERROR_INVALID_VALUE);

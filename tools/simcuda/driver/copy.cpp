@@ -232,6 +232,18 @@ CUresult copy_async(Context& context, Stream& stream, CopyOp copy) {
     return blocks ? wait(context, work) : CUDA_SUCCESS;
 }
 
+CUresult copy_between(Stream& stream, CopyOp copy, std::set<std::shared_ptr<Context>> contexts) {
+    contexts.insert(stream.context.shared_from_this());
+    for (const auto& context : contexts) {
+        const CUresult allowed = capture_check_legacy_stream(*context);
+        require(allowed == CUDA_SUCCESS, allowed);
+    }
+    if (total(copy) == 0) return CUDA_SUCCESS;
+    const bool in_full = asks_sync_memops(copy.from) || asks_sync_memops(copy.to);
+    const WorkPtr work = submit_between(stream, std::move(copy), contexts);
+    return in_full ? wait(stream.context, work) : CUDA_SUCCESS;
+}
+
 CUresult copy_and_wait(Context& context, Stream& stream, CopyOp copy) {
     const CUresult allowed = capture_check_query(stream);
     require(allowed == CUDA_SUCCESS, allowed);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <set>
 
 #include "tools/simcuda/driver/cuda_api.h"
 #include "tools/simcuda/driver/work.h"
@@ -39,5 +41,8 @@ void stage_host_source(CopyOp& copy);
 // blocks for copies from host to host and into pageable memory, and reads pageable sources before it returns.
 CUresult copy_and_wait(Context& context, Stream& stream, CopyOp copy);
 CUresult copy_async(Context& context, Stream& stream, CopyOp copy);
+
+// cuMemcpyPeer: returns at once, and is in order with all work of the contexts and of the stream's.
+CUresult copy_between(Stream& stream, CopyOp copy, std::set<std::shared_ptr<Context>> contexts);
 
 }  // namespace simcuda::driver

@@ -75,15 +75,14 @@ Device& checked_device(CUdevice ordinal) {
     return devices()[static_cast<std::size_t>(ordinal)];
 }
 
-Device& device_at(const CUmemLocation& location) {
+Device& device_at(const CUmemLocation& location, CUresult no_such_device) {
     const bool host = location.type == CU_MEM_LOCATION_TYPE_HOST ||
                       location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
                       location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
     require(!host, CUDA_ERROR_NOT_SUPPORTED);
-    const bool there = location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id >= 0 &&
-                       static_cast<std::size_t>(location.id) < devices().size();
-    require(there, CUDA_ERROR_INVALID_VALUE);
-    return checked_device(location.id);
+    require(location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_INVALID_VALUE);
+    require(location.id >= 0 && static_cast<std::size_t>(location.id) < devices().size(), no_such_device);
+    return devices()[static_cast<std::size_t>(location.id)];
 }
 
 PhysicalPool& host_pool() {

@@ -37,8 +37,8 @@ std::span<Device> devices();               // empty before initialise()
 Device& checked_device(CUdevice ordinal);  // throws Failure with CUDA_ERROR_INVALID_DEVICE
 
 // The device a location names. Throws Failure: CUDA_ERROR_NOT_SUPPORTED for the host,
-// CUDA_ERROR_INVALID_VALUE for a place there is not.
-Device& device_at(const CUmemLocation& location);
+// CUDA_ERROR_INVALID_VALUE for a kind of place there is not, `no_such_device` for a number.
+Device& device_at(const CUmemLocation& location, CUresult no_such_device = CUDA_ERROR_INVALID_VALUE);
 
 PhysicalPool& host_pool();  // page-locked and host-located memory
 

@@ -9,6 +9,7 @@
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/event.h"
+#include "tools/simcuda/driver/graph_change.h"
 #include "tools/simcuda/driver/graph_memory.h"
 #include "tools/simcuda/driver/graph_params.h"
 #include "tools/simcuda/driver/handles.h"
@@ -49,10 +50,6 @@ Operand operand(const CopyEnd& end, const CopyOp& copy) {
     return operand(address, rows * end.pitch + copy.width);
 }
 
-bool empty(const CopyOp& copy) {
-    return copy.width * copy.height * copy.depth == 0;
-}
-
 std::vector<Operand> operands_of(const Op& op) {
     if (const auto* copy = std::get_if<CopyOp>(&op)) {
         if (empty(*copy)) return {};
@@ -72,31 +69,6 @@ void require_unchanged(const ExecNode& node) {
             "the memory a graph's copy or fill works on was mapped anew after the graph was instantiated");
         throw Failure{CUDA_ERROR_INVALID_VALUE};
     }
-}
-
-bool linear(const Op& op) {
-    const auto* copy = std::get_if<CopyOp>(&op);
-    return !copy || (copy->height == 1 && copy->depth == 1);
-}
-
-bool of_one_shape(const MemsetOp& a, const MemsetOp& b) {
-    return a.width == b.width && a.height == b.height && a.pitch == b.pitch &&
-           a.element_bytes == b.element_bytes;
-}
-
-// An executable graph's copy keeps its kinds of memory, its fill the rows it has; one of several rows keeps
-// all but its address and value.
-bool can_become(const Op& before, const Op& after) {
-    const auto* copy = std::get_if<CopyOp>(&before);
-    const auto* other_copy = std::get_if<CopyOp>(&after);
-    if (copy != nullptr && other_copy != nullptr && !empty(*copy) && !empty(*other_copy)) {
-        return memory_type(copy->from) == memory_type(other_copy->from) &&
-               memory_type(copy->to) == memory_type(other_copy->to);
-    }
-    const auto* fill = std::get_if<MemsetOp>(&before);
-    const auto* other_fill = std::get_if<MemsetOp>(&after);
-    if (fill == nullptr || other_fill == nullptr) return true;
-    return (fill->height == 1 && other_fill->height == 1) || of_one_shape(*fill, *other_fill);
 }
 
 // Everything of the node but its place in the graph and the bodies.
@@ -179,32 +151,6 @@ NodeWork work_of(const ExecNode& node) {
     if (node.record != nullptr) return EventRecordNode{node.record};
     if (node.wait != nullptr) return EventWaitNode{node.wait};
     return captured_work(node.op);
-}
-
-// Why one may not take over the parameters of the other; `at` is told which node.
-CUgraphExecUpdateResult compare(const std::vector<ExecNode>& before, const std::vector<ExecNode>& after,
-                                CUgraphNode& at) {
-    if (before.size() != after.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    for (std::size_t i = 0; i < before.size(); ++i) {
-        at = after[i].source;
-        const bool removed = before[i].removed != nullptr && *before[i].removed;
-        // NVIDIA's driver finds no pair for a node of another type, and does not speak of the type.
-        if (removed || before[i].type != after[i].type || before[i].after != after[i].after)
-            return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-        const bool changeable = linear(before[i].op) && linear(after[i].op);
-        if ((!changeable && before[i].operands != after[i].operands) ||
-            !can_become(before[i].op, after[i].op))
-            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-        if (before[i].allocates != after[i].allocates || before[i].frees != after[i].frees ||
-            before[i].branch != after[i].branch || before[i].bodies.size() != after[i].bodies.size())
-            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-        for (std::size_t body = 0; body < before[i].bodies.size(); ++body) {
-            const auto result = compare(before[i].bodies[body], after[i].bodies[body], at);
-            if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
-        }
-    }
-    at = nullptr;
-    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
 }  // namespace
@@ -391,7 +337,9 @@ void GraphExec::set_child(ExecNode& node, const Graph& graph) {
     lay_out(graph, {}, changed, nullptr);
     require(changed.size() == node.end - 1 - first, CUDA_ERROR_INVALID_VALUE);
     for (std::size_t i = 0; i < changed.size(); ++i) {
-        require(changed[i].type == nodes_[first + i].type, CUDA_ERROR_INVALID_VALUE);
+        const ExecNode& before = nodes_[first + i];
+        require(changed[i].type == before.type && can_become(before.op, changed[i].op),
+                CUDA_ERROR_INVALID_VALUE);
     }
     for (std::size_t i = 0; i < changed.size(); ++i) take_parameters(nodes_[first + i], changed[i]);
 }

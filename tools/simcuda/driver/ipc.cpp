@@ -73,7 +73,6 @@ RegionPtr map_shared(Context& context, const SharedMemory& memory, Region::Kind 
     require(memory.mark == SharedMemory::kMark && memory.extents != 0 &&
                 memory.extents <= SharedMemory::kExtents && memory.device < devices().size(),
             CUDA_ERROR_INVALID_HANDLE);
-    require(memory.process != ::getpid(), CUDA_ERROR_INVALID_CONTEXT);
     const auto region = new_region(kind, memory.bytes, devices()[memory.device], context);
     region->pool = std::move(pool);
     region->physical = Physical::of_file(open_file(memory.process, memory.file),
@@ -90,6 +89,7 @@ RegionPtr map_shared(Context& context, const SharedMemory& memory, Region::Kind 
 }
 
 CUdeviceptr open_shared(Context& context, const SharedMemory& memory) {
+    require(memory.process != ::getpid(), CUDA_ERROR_INVALID_CONTEXT);
     std::lock_guard lock(state().mutex);
     const Key key{context.id(), memory.process, memory.file, memory.extent[0].offset};
     Opened& opened = state().opened[key];
@@ -141,6 +141,7 @@ std::shared_ptr<SharedEvent> SharedEvent::open(const CUipcEventHandle& handle) {
     } from;
     std::memcpy(&from, &handle, sizeof from);
     require(from.mark == kEventMark, CUDA_ERROR_INVALID_HANDLE);
+    require(from.process != ::getpid(), CUDA_ERROR_INVALID_CONTEXT);
     auto event = std::shared_ptr<SharedEvent>(new SharedEvent(open_file(from.process, from.file)));
     require(event->page_->mark == kEventMark, CUDA_ERROR_INVALID_HANDLE);
     return event;

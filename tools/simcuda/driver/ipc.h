@@ -33,13 +33,13 @@ struct SharedMemory {
 // Describes an allocation. Throws Failure with CUDA_ERROR_OUT_OF_MEMORY if its memory is in too many pieces.
 SharedMemory describe(const Region& region);
 
-// Maps memory of another process; the region is in the map already. Throw Failure: CUDA_ERROR_INVALID_HANDLE
-// for what is no description, CUDA_ERROR_INVALID_CONTEXT for one of this process, CUDA_ERROR_MAP_FAILED (and
-// say why on stderr).
+// Maps memory of a process; the region is in the map already. Throw Failure: CUDA_ERROR_INVALID_HANDLE for
+// what is no description, CUDA_ERROR_MAP_FAILED (and say why on stderr).
 RegionPtr map_shared(Context& context, const SharedMemory& memory, Region::Kind kind,
                      std::shared_ptr<MemoryPool> pool = nullptr);
 
-// cuIpcOpenMemHandle and cuIpcCloseMemHandle: one mapping per context and allocation, counted. Throw Failure.
+// cuIpcOpenMemHandle and cuIpcCloseMemHandle: one mapping per context and allocation, counted. Throw Failure;
+// with CUDA_ERROR_INVALID_CONTEXT for memory of this process, as for its events.
 CUdeviceptr open_shared(Context& context, const SharedMemory& memory);
 void close_shared(Context& context, CUdeviceptr address);
 void forget_shared(const Context& context);  // its mappings end with it

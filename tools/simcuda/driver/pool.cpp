@@ -70,8 +70,8 @@ void set_current_pool(Device& device, std::shared_ptr<MemoryPool> pool) {
     device.current_pool = std::move(pool);
 }
 
-CUdeviceptr allocate_async(Context& context, Stream& stream, const std::shared_ptr<MemoryPool>& pool,
-                           std::uint64_t bytes) {
+CUdeviceptr allocate_async(Stream& stream, const std::shared_ptr<MemoryPool>& pool, std::uint64_t bytes) {
+    Context& context = stream.context;
     require(bytes != 0, CUDA_ERROR_INVALID_VALUE);
     require(&pool->device == &context.device() && !pool->imported, CUDA_ERROR_INVALID_VALUE);
     if (stream.capture != nullptr) {

@@ -48,8 +48,7 @@ std::shared_ptr<MemoryPool> current_pool(Device& device);
 void set_current_pool(Device& device, std::shared_ptr<MemoryPool> pool);
 
 // Throw Failure.
-CUdeviceptr allocate_async(Context& context, Stream& stream, const std::shared_ptr<MemoryPool>& pool,
-                           std::uint64_t bytes);
+CUdeviceptr allocate_async(Stream& stream, const std::shared_ptr<MemoryPool>& pool, std::uint64_t bytes);
 void free_async(Stream& stream, CUdeviceptr address);
 
 // Between processes. A pool's file says only what device it is of; each allocation is shared by itself. Throw

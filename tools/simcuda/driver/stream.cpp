@@ -79,6 +79,22 @@ std::shared_ptr<Stream> resolve(Context& context, CUstream handle, bool per_thre
     return stream;
 }
 
+std::shared_ptr<Stream> resolve_anywhere(CUstream handle, bool per_thread) {
+    auto stream = handles().find(handle);
+    if (stream == nullptr) {
+        const bool of_context =
+            handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+        require(of_context, CUDA_ERROR_INVALID_HANDLE);
+        Context* context = current_context();
+        require(context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
+        require(is_live(context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        stream = resolve(*context, handle, per_thread);
+    }
+    const CUresult error = stream->context.error();
+    require(error == CUDA_SUCCESS, error);
+    return stream;
+}
+
 WorkPtr submit(Stream& stream, Op op, const std::vector<WorkPtr>& after) {
     if (Capture* capture = stream.capture.load(); capture != nullptr) {
         capture->record(stream, std::move(op));
@@ -88,6 +104,25 @@ WorkPtr submit(Stream& stream, Op op, const std::vector<WorkPtr>& after) {
     work->op = std::move(op);
     const auto lock = lock_with_room(stream);
     append(stream, work, after);
+    return work;
+}
+
+WorkPtr submit_between(Stream& stream, Op op, const std::set<std::shared_ptr<Context>>& contexts) {
+    std::vector<std::shared_ptr<Stream>> others;
+    std::vector<WorkPtr> before;
+    {
+        std::lock_guard lock(work_mutex());
+        for (const auto& context : contexts) {
+            for (const auto& other : context->streams) {
+                before.push_back(other->tail);
+                if (other.get() != &stream && !other->destroyed) others.push_back(other);
+            }
+        }
+    }
+    const WorkPtr work = submit(stream, std::move(op), before);
+    for (const auto& other : others) {
+        if (other->capture == nullptr) submit(*other, MarkerOp{}, {work});
+    }
     return work;
 }
 

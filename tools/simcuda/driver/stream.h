@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "tools/simcuda/driver/capture.h"
@@ -61,11 +62,18 @@ void check_access_window(const CUaccessPolicyWindow& window);
 // context's: all but kernels can be given to those. Throws Failure with CUDA_ERROR_INVALID_HANDLE.
 std::shared_ptr<Stream> resolve(Context& context, CUstream handle, bool per_thread);
 
+// For calls that need a current context only where the handle means a default stream. Throws Failure:
+// CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT, or the error of the stream's context.
+std::shared_ptr<Stream> resolve_anywhere(CUstream handle, bool per_thread);
+
 // Puts `op` behind what the stream has (and, by the legacy stream's rules, what other streams have) and
 // behind `after`. Blocks while the stream's launch queue is full. On a capturing stream it is recorded
 // instead and null is returned. The only door: every API call that gives work to a stream comes through here.
 // Throws Failure.
 WorkPtr submit(Stream& stream, Op op, const std::vector<WorkPtr>& after = {});
+
+// The same, behind all that the contexts' streams have and before all that they are given later.
+WorkPtr submit_between(Stream& stream, Op op, const std::set<std::shared_ptr<Context>>& contexts);
 
 // Submits a graph as one step of the stream: node i starts after the stream's earlier work, `earlier`, the
 // nodes named in nodes[i].after (indices below i) and nodes[i].waits_for; the stream goes on when all have
