@@ -291,6 +291,35 @@ FAMILY_TEST("graph changes: again and again, each fits that fits beside the one 
     launch_and_wait(nested.exec, stream);
 }
 
+FAMILY_TEST("graph changes: a node in the body of a conditional one") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const CUgraph graph = new_graph();
+    CUgraphNodeParams branch{};
+    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    branch.conditional.size = 1;
+    branch.conditional.ctx = gpu.context;
+    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, 1,
+       CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraphNode conditional = nullptr;
+    OK(cuGraphAddNode_v2, &conditional, graph, nullptr, nullptr, 0, &branch);
+    const CUgraphNode node = add_set(branch.conditional.phGraph_out[0], set_of(a.at(), 7), gpu);
+    const CUgraphExec exec = instantiate(graph);
+    Crowd crowd;
+    crowd.press();
+    EXPECT(a.resident());
+    const CUDA_MEMSET_NODE_PARAMS set = set_of(b.at(), 7);
+    OK(cuGraphExecMemsetNodeSetParams, exec, node, &set, gpu.context);
+    crowd.evict(a);
+    EXPECT(b.resident());
+    launch_and_wait(exec, stream);
+    EXPECT(a.holds(1));
+    EXPECT(b.read() == std::vector<std::uint8_t>(kBuffer, 7));
+}
+
 // Which node is which is told by what comes after what.
 FAMILY_TEST("graph changes: nodes of an update made in another order") {
     const Gpu gpu;
