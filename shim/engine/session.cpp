@@ -112,6 +112,7 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
     std::unique_lock lock(state.mutex);
     const std::uint64_t rounded = round_up(bytes, state.granularity);
+    if (rounded != bytes) padded_ = true;
     if (rounded < bytes || !await_capacity(rounded, lock)) {
         announce_no_capacity(state, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -223,6 +224,7 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
         State& state = *state_;
         const std::uint64_t rounded = round_up(bytes, state.granularity);
         const StreamKey key = state.fences.key_of(stream);
+        if (rounded != bytes) padded_ = true;
         const std::lock_guard lock(state.mutex);
         const auto it = std::find_if(state.dying.begin(), state.dying.end(), [&](const Dying& buffer) {
             return buffer.stream == key && buffer.bytes == rounded;

@@ -92,7 +92,9 @@ class Session {
     std::uint64_t granularity() const { return state_->granularity; }
     // The buffer that holds `address`.
     std::optional<Buffer> buffer_at(core::Address address);
-    // Whether [address, address + bytes) lies within one buffer as the app knows it.
+    // False where [address, address + bytes) does not lie within one buffer as the app knows it, and the
+    // driver might not see it. No lock while nothing moves and every buffer is mapped to its end and no
+    // further.
     bool holds(core::Address address, std::uint64_t bytes);
     // The buffer that name() takes `address` to mean: the one that holds it, and in the gap beside a
     // buffer that one, between two the nearer, for pointers past the end and to before the start. `bytes` is
@@ -172,7 +174,8 @@ class Session {
     void give_host_memory(const Need& need, std::unique_lock<std::mutex>& lock);
     CUresult announce(const Work& work, const Hold& hold, std::unique_lock<std::mutex>& lock);
 
-    std::atomic<CUcontext> context_;  // worked through; null: it rests
+    std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
+    std::atomic<CUcontext> context_;   // worked through; null: it rests
     std::unique_ptr<device::Port> port_;
     std::unique_ptr<core::Ranking> ranking_;
     std::unique_ptr<State> state_;

@@ -31,6 +31,7 @@ std::optional<Buffer> Session::buffer_at(core::Address address) {
 }
 
 bool Session::holds(core::Address address, std::uint64_t bytes) {
+    if (!padded_.load() && !state_->under_pressure.load()) return true;
     const std::lock_guard lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return false;

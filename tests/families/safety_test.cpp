@@ -24,6 +24,8 @@ void beside_endless_work(int device_updatable, bool moves) {
     value.deviceUpdatableKernelNode.deviceUpdatable = device_updatable;
     OK(cuGraphKernelNodeSetAttribute, node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value);
     const CUgraphExec exec = instantiate(graph);
+    // Changed from here, it is what it was.
+    OK(cuGraphExecKernelNodeSetParams_v2, exec, node, &sum.params);
     crowd.evict(c);
     OK(cuGraphLaunch, exec, stream);
     EXPECT(launch("add", kWords, other, c.at(), c.at(), 1u, kWords) == CUDA_SUCCESS);
