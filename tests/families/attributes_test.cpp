@@ -82,3 +82,16 @@ FAMILY_TEST("attributes: a buffer in another's place has an identity of its own"
         for (std::size_t j = 0; j < i; ++j) EXPECT(ids[i] != ids[j]);
     }
 }
+
+FAMILY_TEST("attributes: memory info of one kind alone is that of both") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    std::size_t free = 0, total = 0, free_alone = 1, total_alone = 1;
+    OK(cuMemGetInfo_v2, &free, &total);
+    OK(cuMemGetInfo_v2, &free_alone, nullptr);
+    OK(cuMemGetInfo_v2, nullptr, &total_alone);
+    EXPECT(free_alone == free);
+    EXPECT(total_alone == total);
+}
