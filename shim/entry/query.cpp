@@ -90,12 +90,13 @@ using device::driver;
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
     return entry::guarded([&]() -> CUresult {
         const CUresult status = driver().cuMemGetInfo_v2(free, total);
-        if (status != CUDA_SUCCESS || !free || !total) return status;
+        if (status != CUDA_SUCCESS) return status;
         engine::Session* session = engine::current_session();
         device::MemoryInfo info{};
         if (!session || session->visible_memory(info) != CUDA_SUCCESS) return status;
-        *free = info.free_bytes;
-        *total = info.total_bytes;
+        // The driver lets a program ask for one alone.
+        if (free) *free = info.free_bytes;
+        if (total) *total = info.total_bytes;
         return status;
     });
 }

@@ -71,6 +71,14 @@ int main(int argc, char** argv) {
     CHECK_EQUAL(static_cast<int>(cudaMemoryTypeHost), static_cast<int>(pointer.type));
     CHECK(cudaFreeHost(memory));
 
+    // Nothing to free; more than there are addresses; flags that exclude each other.
+    CHECK(cudaFreeHost(nullptr));
+    cudaPitchedPtr pitched;
+    for (const cudaExtent extent :
+         {cudaExtent{SIZE_MAX, 1, 1}, cudaExtent{1, SIZE_MAX, 1}, cudaExtent{1, 4, SIZE_MAX}})
+        CHECK_ERROR(cudaErrorInvalidValue, cudaMalloc3D(&pitched, extent));
+    CHECK_ERROR(cudaErrorInvalidValue, cudaSetDeviceFlags(cudaDeviceScheduleSpin | cudaDeviceScheduleYield));
+
     // A kernel that touches what is not there: every later call answers it, until the device is reset.
     touch<<<1, 1>>>(reinterpret_cast<int*>(0x10));
     CHECK_LAUNCH();

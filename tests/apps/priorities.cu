@@ -36,7 +36,7 @@ void occupancy() {
     CHECK_EQUAL(128, attributes.maxThreadsPerBlock);
     const Buffer<unsigned> values(std::vector<unsigned>(256, 5));
     bounded<<<1, 256>>>(values.get());
-    CHECK_ERROR(cudaErrorLaunchOutOfResources, cudaPeekAtLastError());
+    CHECK_ERROR(cudaErrorInvalidValue, cudaPeekAtLastError());
     bounded<<<1, 128>>>(values.get());
     CHECK_LAUNCH();
     values.expect(std::vector<unsigned>(256, 5), "reversed");

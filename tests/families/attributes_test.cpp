@@ -98,3 +98,16 @@ BODY(memory_under_a_limit) {
 TEST_CASE("attributes: free memory under LMS_LIMIT, of a GPU that is much larger") {
     run_both("memory_under_a_limit", Driver::Simulated, {{"SIMCUDA_MEMORY", "1G"}, {"LMS_LIMIT", "16M"}});
 }
+
+FAMILY_TEST("attributes: memory info of one kind alone is that of both") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    std::size_t free = 0, total = 0, free_alone = 1, total_alone = 1;
+    OK(cuMemGetInfo_v2, &free, &total);
+    OK(cuMemGetInfo_v2, &free_alone, nullptr);
+    OK(cuMemGetInfo_v2, nullptr, &total_alone);
+    EXPECT(free_alone == free);
+    EXPECT(total_alone == total);
+}

@@ -82,7 +82,7 @@ SIM_TEST("contexts are pushed and popped", {}) {
     const Kernels kernels;
     CUdeviceptr p = 0;
     OK(cuMemAlloc, &p, 4);
-    EXPECT(launch(kernels["store"], 1, 1, stream, p, 1u) == CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT(launch(kernels["store"], 1, 1, stream, p, 1u) == CUDA_ERROR_INVALID_HANDLE);
     OK(cuMemsetD8Async, p, 5, 4, stream);
     OK(cuStreamSynchronize, stream);
     EXPECT(read_back(p, 4) == std::vector<std::uint8_t>(4, 5));

@@ -76,7 +76,7 @@ SIM_TEST("shapes the device does not have are refused", {}) {
     EXPECT(launch(store, 0, 1, nullptr, out, 1) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(launch(store, 1, 0, nullptr, out, 1) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(launch(store, 1, 1025, nullptr, out, 1) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(launch(kernels["bounded"], 1, 65, nullptr, out) == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    EXPECT(launch(kernels["bounded"], 1, 65, nullptr, out) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(launch(kernels["bounded"], 1, 64, nullptr, out) == CUDA_SUCCESS);
     std::uint32_t value = 1;
     void* parameters[] = {const_cast<CUdeviceptr*>(&out), &value};

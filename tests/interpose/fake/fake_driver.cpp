@@ -157,7 +157,7 @@ int get_proc_address_v2(const char* symbol, void** function, int version, std::u
     if (status != nullptr) *status = best != nullptr ? 0 : known ? 2 : 1;
     if (best == nullptr) {
         *function = nullptr;
-        return kNotFound;
+        return status != nullptr ? 0 : kNotFound;  // as NVIDIA's
     }
     const fake::Address& address = fake_addresses[best - kRows];
     *function = internal ? address.internal : address.exported;

@@ -8,11 +8,8 @@
 namespace simcuda::driver {
 namespace {
 
-constexpr unsigned kContextFlags =
-    CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS;
-
 CUresult create(CUcontext* out, unsigned flags, CUdevice device) {
-    require(out != nullptr && (flags & ~kContextFlags) == 0, CUDA_ERROR_INVALID_VALUE);
+    require(out != nullptr && are_context_flags(flags), CUDA_ERROR_INVALID_VALUE);
     auto context = create_context(checked_device(device), flags, false);
     *out = context->handle();
     push_context(std::move(context));
@@ -141,7 +138,7 @@ SIMCUDA_API cuCtxGetFlags(unsigned* flags) {
 
 SIMCUDA_API cuCtxSetFlags(unsigned flags) {
     return call(Entry::cuCtxSetFlags, [&](Context& context) {
-        require((flags & ~kContextFlags) == 0, CUDA_ERROR_INVALID_VALUE);
+        require(are_context_flags(flags), CUDA_ERROR_INVALID_VALUE);
         context.flags = flags;
         return CUDA_SUCCESS;
     });
@@ -201,6 +198,7 @@ SIMCUDA_API cuCtxGetCacheConfig(CUfunc_cache* config) {
 
 SIMCUDA_API cuCtxSetCacheConfig(CUfunc_cache config) {
     return call(Entry::cuCtxSetCacheConfig, [&](Context& context) {
+        require(is_cache_config(config), CUDA_ERROR_INVALID_VALUE);
         context.cache_config = config;
         return CUDA_SUCCESS;
     });
@@ -216,6 +214,7 @@ SIMCUDA_API cuCtxGetSharedMemConfig(CUsharedconfig* config) {
 
 SIMCUDA_API cuCtxSetSharedMemConfig(CUsharedconfig config) {
     return call(Entry::cuCtxSetSharedMemConfig, [&](Context& context) {
+        require(is_shared_config(config), CUDA_ERROR_INVALID_VALUE);
         context.shared_config = config;
         return CUDA_SUCCESS;
     });

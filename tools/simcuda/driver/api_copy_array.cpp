@@ -15,15 +15,20 @@ CUDA_MEMCPY3D row(std::size_t bytes) {
     return copy;
 }
 
+// One row is one, whether its array has a height of 1 or none.
+void check_row(CUarray array) {
+    require(array != nullptr && checked_array(array)->one_row(), CUDA_ERROR_INVALID_VALUE);
+}
+
 void to_array(CUDA_MEMCPY3D& copy, CUarray array, std::size_t offset) {
-    require(checked_array(array)->one_dimensional(), CUDA_ERROR_INVALID_VALUE);
+    check_row(array);
     copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
     copy.dstArray = array;
     copy.dstXInBytes = offset;
 }
 
 void from_array(CUDA_MEMCPY3D& copy, CUarray array, std::size_t offset) {
-    require(checked_array(array)->one_dimensional(), CUDA_ERROR_INVALID_VALUE);
+    check_row(array);
     copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
     copy.srcArray = array;
     copy.srcXInBytes = offset;

@@ -111,8 +111,11 @@ SIMCUDA_API cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
 }
 
 SIMCUDA_API cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
-    return call(Entry::cuDeviceGetPCIBusId,
-                [&] { return copy_text(pci_id(checked_device(device)), id, length); });
+    return call(Entry::cuDeviceGetPCIBusId, [&] {
+        const std::string full = pci_id(checked_device(device));
+        require(length > static_cast<int>(full.size()), CUDA_ERROR_INVALID_VALUE);
+        return copy_text(full, id, length);
+    });
 }
 
 SIMCUDA_API cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
@@ -142,7 +145,9 @@ SIMCUDA_API cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
 
 SIMCUDA_API cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to) {
     return call(Entry::cuDeviceGetP2PAttribute, [&] {
-        require(value != nullptr, CUDA_ERROR_INVALID_VALUE);
+        require(value != nullptr && attribute >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK &&
+                    attribute <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED,
+                CUDA_ERROR_INVALID_VALUE);
         require(checked_device(from).ordinal != checked_device(to).ordinal, CUDA_ERROR_INVALID_DEVICE);
         *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED;
         return CUDA_SUCCESS;

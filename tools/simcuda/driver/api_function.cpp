@@ -33,6 +33,7 @@ SIMCUDA_API cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribu
 
 SIMCUDA_API cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) {
     return call(Entry::cuFuncSetCacheConfig, [&](Context& context) {
+        require(is_cache_config(config), CUDA_ERROR_INVALID_VALUE);
         find_launchable(function)->bind(context).cache_config = config;
         return CUDA_SUCCESS;
     });

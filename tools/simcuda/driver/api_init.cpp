@@ -41,7 +41,8 @@ CUresult find(const char* name, void** address, int version, cuuint64_t flags,
     }
     if (best == nullptr) {
         if (newer) found(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-        return CUDA_ERROR_NOT_FOUND;
+        // Who asks for the status is told there, by NVIDIA's drivers too.
+        return status != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
     }
     *address = best->address;
     found(CU_GET_PROC_ADDRESS_SUCCESS);

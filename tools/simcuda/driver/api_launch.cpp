@@ -56,6 +56,10 @@ Wishes wishes(const CUlaunchConfig& config) {
     return wishes;
 }
 
+bool are_occupancy_flags(unsigned flags) {
+    return flags == CU_OCCUPANCY_DEFAULT || flags == CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE;
+}
+
 CUresult occupancy(int* blocks, Context& context, CUfunction function, int threads,
                    std::size_t shared_bytes) {
     require(blocks != nullptr && threads > 0, CUDA_ERROR_INVALID_VALUE);
@@ -140,8 +144,9 @@ SIMCUDA_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction 
 
 SIMCUDA_API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction function,
                                                                  int threads, std::size_t shared_bytes,
-                                                                 unsigned) {
+                                                                 unsigned flags) {
     return call(Entry::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, [&](Context& context) {
+        require(are_occupancy_flags(flags), CUDA_ERROR_INVALID_VALUE);
         return occupancy(blocks, context, function, threads, shared_bytes);
     });
 }
@@ -156,8 +161,9 @@ SIMCUDA_API cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction f
 
 SIMCUDA_API cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUfunction function,
                                                       CUoccupancyB2DSize shared_for, std::size_t shared_bytes,
-                                                      int limit, unsigned) {
+                                                      int limit, unsigned flags) {
     return call(Entry::cuOccupancyMaxPotentialBlockSizeWithFlags, [&](Context& context) {
+        require(are_occupancy_flags(flags), CUDA_ERROR_INVALID_VALUE);
         return best_block(context, grid, block, function, shared_for, shared_bytes, limit);
     });
 }

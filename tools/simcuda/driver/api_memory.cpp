@@ -59,10 +59,9 @@ RegionPtr page_locked(void* pointer) {
 
 SIMCUDA_API cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
     return call(Entry::cuMemGetInfo_v2, [&](Context& context) {
-        require(free != nullptr && total != nullptr, CUDA_ERROR_INVALID_VALUE);
         const PhysicalPool& memory = context.device().memory;
-        *total = memory.capacity();
-        *free = memory.capacity() - memory.used();
+        if (total != nullptr) *total = memory.capacity();
+        if (free != nullptr) *free = memory.capacity() - memory.used();
         return CUDA_SUCCESS;
     });
 }
@@ -82,7 +81,9 @@ SIMCUDA_API cuMemAllocPitch_v2(CUdeviceptr* address, std::size_t* pitch, std::si
                 CUDA_ERROR_INVALID_VALUE);
         require(element_bytes == 4 || element_bytes == 8 || element_bytes == 16, CUDA_ERROR_INVALID_VALUE);
         *pitch = round_up(width, kPitchUnit);
-        *address = allocate_device(context, *pitch * height)->address;
+        std::size_t bytes = 0;
+        require(*pitch >= width && !__builtin_mul_overflow(*pitch, height, &bytes), CUDA_ERROR_INVALID_VALUE);
+        *address = allocate_device(context, bytes)->address;
         return CUDA_SUCCESS;
     });
 }
@@ -135,6 +136,7 @@ SIMCUDA_API cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned flag
 
 SIMCUDA_API cuMemHostUnregister(void* pointer) {
     return call(Entry::cuMemHostUnregister, kUnsafeInCapture, [&](Context&) {
+        require(pointer != nullptr, CUDA_ERROR_INVALID_VALUE);
         const auto address = reinterpret_cast<std::uint64_t>(pointer);
         if (const RegionPtr region = memory_map().find(address); region != nullptr) finish_work_on(*region);
         unregister_host(address);
@@ -154,7 +156,7 @@ SIMCUDA_API cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* pointer, un
 SIMCUDA_API cuMemHostGetFlags(unsigned* flags, void* pointer) {
     return call(Entry::cuMemHostGetFlags, [&](Context&) {
         require(flags != nullptr, CUDA_ERROR_INVALID_VALUE);
-        *flags = page_locked(pointer)->flags;
+        *flags = page_locked(pointer)->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // by unified addressing
         return CUDA_SUCCESS;
     });
 }

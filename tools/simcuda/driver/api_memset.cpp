@@ -15,8 +15,13 @@ MemsetOp fill(const Context& context, CUdeviceptr to, std::size_t pitch, std::ui
     require(to % element_bytes == 0 && pitch % element_bytes == 0, CUDA_ERROR_INVALID_VALUE);
     require(height <= 1 || pitch >= width * element_bytes, CUDA_ERROR_INVALID_VALUE);
     MemsetOp op{to, pitch, width, height, value, element_bytes};
-    if (width * height == 0) return op;
-    into_host = device_end(context, to, (height - 1) * pitch + width * element_bytes).place != Place::Device;
+    if (width == 0 || height == 0) return op;
+    std::size_t last = 0, row = 0, bytes = 0;
+    const bool overflows = __builtin_mul_overflow(height - 1, pitch, &last) ||
+                           __builtin_mul_overflow(width, std::size_t{element_bytes}, &row) ||
+                           __builtin_add_overflow(last, row, &bytes);
+    require(!overflows, CUDA_ERROR_INVALID_VALUE);
+    into_host = device_end(context, to, bytes).place != Place::Device;
     return op;
 }
 

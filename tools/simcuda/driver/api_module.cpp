@@ -56,7 +56,7 @@ SIMCUDA_API cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 
 SIMCUDA_API cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
     return call(Entry::cuModuleGetFunction, [&](Context&) {
-        require(function != nullptr && name != nullptr, CUDA_ERROR_INVALID_VALUE);
+        require(function != nullptr && name != nullptr && *name != '\0', CUDA_ERROR_INVALID_VALUE);
         for (const auto& candidate : checked_module(module)->functions()) {
             if (candidate->function().kernel->name == name) {
                 *function = candidate->handle();
@@ -87,7 +87,8 @@ SIMCUDA_API cuModuleEnumerateFunctions(CUfunction* functions, unsigned int room,
 SIMCUDA_API cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes, CUmodule module,
                                  const char* name) {
     return call(Entry::cuModuleGetGlobal_v2, [&](Context&) {
-        require((address != nullptr || bytes != nullptr) && name != nullptr, CUDA_ERROR_INVALID_VALUE);
+        require((address != nullptr || bytes != nullptr) && name != nullptr && *name != '\0',
+                CUDA_ERROR_INVALID_VALUE);
         Module::Global global = checked_module(module)->global(name);
         if (address) *address = global.address;
         if (bytes) *bytes = global.bytes;

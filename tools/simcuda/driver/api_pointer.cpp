@@ -155,7 +155,9 @@ SIMCUDA_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUde
 SIMCUDA_API cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** out,
                                    CUdeviceptr pointer) {
     return call(Entry::cuPointerGetAttributes, [&](Context& context) {
-        require(count != 0 && attributes != nullptr && out != nullptr, CUDA_ERROR_INVALID_VALUE);
+        require(count != 0 && count <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE &&
+                    attributes != nullptr && out != nullptr,
+                CUDA_ERROR_INVALID_VALUE);
         const RegionPtr region = memory_map().find(pointer);
         for (unsigned i = 0; i < count; ++i) {
             check(attributes[i], out[i]);

@@ -32,6 +32,7 @@ CUresult release(CUdevice ordinal, bool all) {
 }
 
 CUresult set_flags(CUdevice ordinal, unsigned flags) {
+    require(are_context_flags(flags), CUDA_ERROR_INVALID_VALUE);
     Device& device = checked_device(ordinal);
     std::lock_guard lock(device.mutex);
     device.primary_flags = flags;

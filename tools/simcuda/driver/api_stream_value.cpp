@@ -14,9 +14,10 @@ ValueOp value_op(const Context& context, bool wait, CUdeviceptr address, std::ui
                  unsigned flags) {
     const unsigned known = wait ? kConditions : unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER};
     require(address % bytes == 0, CUDA_ERROR_INVALID_VALUE);
+    const unsigned flush = wait ? unsigned{CU_STREAM_WAIT_VALUE_FLUSH} : 0;
+    require((flags & ~(known | flush)) == 0, CUDA_ERROR_INVALID_VALUE);
     // Flushing remote writes needs a device that has CAN_FLUSH_REMOTE_WRITES.
-    require((flags & CU_STREAM_WAIT_VALUE_FLUSH) == 0 || !wait, CUDA_ERROR_NOT_SUPPORTED);
-    require((flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
+    require((flags & flush) == 0, CUDA_ERROR_NOT_SUPPORTED);
     device_end(context, address, bytes);
     return {wait, address, value, bytes, flags & kConditions};
 }

@@ -29,6 +29,7 @@ SIMCUDA_API cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* res
 
 SIMCUDA_API cuTexObjectDestroy(CUtexObject object) {
     return call(Entry::cuTexObjectDestroy, [&](Context& context) {
+        if (object == 0) return CUDA_SUCCESS;
         destroy_texture(context, object);
         return CUDA_SUCCESS;
     });
@@ -62,6 +63,7 @@ SIMCUDA_API cuSurfObjectCreate(CUsurfObject* object, const CUDA_RESOURCE_DESC* r
 
 SIMCUDA_API cuSurfObjectDestroy(CUsurfObject object) {
     return call(Entry::cuSurfObjectDestroy, [&](Context& context) {
+        if (object == 0) return CUDA_SUCCESS;
         destroy_surface(context, object);
         return CUDA_SUCCESS;
     });

@@ -62,8 +62,8 @@ void check(const Device& device, const CUDA_ARRAY3D_DESCRIPTOR& d) {
     constexpr unsigned kKnown = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
                                 CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_COLOR_ATTACHMENT |
                                 CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+    require((d.Flags & ~(kKnown | kNotSimulated)) == 0, CUDA_ERROR_INVALID_VALUE);
     require((d.Flags & kNotSimulated) == 0, CUDA_ERROR_NOT_SUPPORTED);
-    require((d.Flags & ~kKnown) == 0, CUDA_ERROR_INVALID_VALUE);
     checked_channel_bytes(d.Format);
     require(d.NumChannels == 1 || d.NumChannels == 2 || d.NumChannels == 4, CUDA_ERROR_INVALID_VALUE);
     require(d.Width != 0, CUDA_ERROR_INVALID_VALUE);

@@ -32,7 +32,7 @@ struct Array {
     std::size_t rows() const { return descriptor.Height != 0 ? descriptor.Height : 1; }
     std::size_t slices() const { return descriptor.Depth != 0 ? descriptor.Depth : 1; }
     bool has(unsigned flag) const { return (descriptor.Flags & flag) != 0; }
-    bool one_dimensional() const { return descriptor.Height == 0 && descriptor.Depth == 0; }
+    bool one_row() const { return descriptor.Height <= 1 && descriptor.Depth == 0; }
 };
 
 struct MipmappedArray {

@@ -19,6 +19,22 @@ namespace simcuda::driver {
 struct Device;
 class Stream;
 
+// Of cuCtxCreate and cuCtxSetFlags: at most one way to wait.
+constexpr bool are_context_flags(unsigned flags) {
+    constexpr unsigned kOthers = CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS;
+    const unsigned schedule = flags & CU_CTX_SCHED_MASK;
+    return (flags & ~(CU_CTX_SCHED_MASK | kOthers)) == 0 && (schedule & (schedule - 1)) == 0;
+}
+
+constexpr bool is_cache_config(CUfunc_cache config) {
+    return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
+}
+
+constexpr bool is_shared_config(CUsharedconfig config) {
+    return config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE &&
+           config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE;
+}
+
 inline constexpr int kLeastPriority = 0, kGreatestPriority = -5;  // of streams
 
 class Context : public std::enable_shared_from_this<Context> {

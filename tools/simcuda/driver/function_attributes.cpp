@@ -15,6 +15,16 @@ int most_dynamic_shared(const Device& device, const ptx::Kernel& kernel) {
            static_cast<int>(kernel.static_shared_bytes);
 }
 
+// A module's constants lie in one bank, which all its functions have.
+int constant_bytes(const ptx::Program& program) {
+    std::uint64_t bytes = 0;
+    for (const ptx::Variable& variable : program.variables()) {
+        if (variable.space != ptx::Variable::Space::Constant) continue;
+        bytes = round_up(bytes, variable.alignment) + variable.bytes;
+    }
+    return static_cast<int>(bytes);
+}
+
 }  // namespace
 
 unsigned architecture(const Device& device) {
@@ -41,6 +51,7 @@ int function_attribute(const Device& device, const Function& function, CUfunctio
         case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
             return function.preferred_carveout;
         case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+            return constant_bytes(*function.image->program);
         case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
         case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
         case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:

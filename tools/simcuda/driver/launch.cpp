@@ -42,16 +42,17 @@ void check_shape(const Context& context, const Function& function, const LaunchS
                 CUDA_ERROR_INVALID_VALUE);
     }
     const std::uint64_t threads = std::uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
-    require(threads <= attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+    require(threads <= attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
+                threads <= kernel.max_threads,
             CUDA_ERROR_INVALID_VALUE);
-    require(threads <= kernel.max_threads, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     const auto opted_in = static_cast<unsigned>(function.max_dynamic_shared_bytes.load());
-    require(shape.dynamic_shared_bytes <= opted_in, CUDA_ERROR_INVALID_VALUE);
     const unsigned shared_limit =
         attribute(device, opted_in > 48 * 1024 ? CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
                                                : CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
-    require(kernel.static_shared_bytes + shape.dynamic_shared_bytes <= shared_limit,
-            CUDA_ERROR_INVALID_VALUE);
+    const bool fits = shape.dynamic_shared_bytes <= opted_in &&
+                      kernel.static_shared_bytes + shape.dynamic_shared_bytes <= shared_limit;
+    // Of a cooperative kernel no block is there at once.
+    require(fits, shape.cooperative ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_ERROR_INVALID_VALUE);
     if (shape.cooperative) {
         const std::uint64_t at_once =
             std::uint64_t{blocks_per_multiprocessor(function, static_cast<unsigned>(threads),
@@ -93,7 +94,7 @@ std::vector<std::byte> pack_buffer(const ptx::Kernel& kernel, void* const* extra
 
 std::shared_ptr<Stream> launch_stream(Context& context, CUstream handle, bool per_thread) {
     auto stream = resolve(context, handle, per_thread);
-    require(&stream->context == &context, CUDA_ERROR_INVALID_CONTEXT);
+    require(&stream->context == &context, CUDA_ERROR_INVALID_HANDLE);
     return stream;
 }
 

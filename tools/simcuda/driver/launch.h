@@ -19,7 +19,7 @@ struct LaunchShape {
 
 // Checks the launch against what the kernel and the device allow and packs the parameters, from `parameters`
 // (one pointer each) or `extra` (a buffer). Throws Failure: CUDA_ERROR_INVALID_VALUE,
-// CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_OUT_OF_MEMORY
+// CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_OUT_OF_MEMORY
 // (local memory), or CUDA_ERROR_NOT_SUPPORTED for a kernel with an instruction that is not simulated, which
 // is named on stderr.
 KernelOp make_launch(Context& context, CUfunction function, const LaunchShape& shape, void* const* parameters,

@@ -12,6 +12,7 @@
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/host_pages.h"
 #include "tools/simcuda/driver/managed_hints.h"
+#include "tools/simcuda/driver/pool.h"
 #include "tools/simcuda/driver/stream.h"
 #include "tools/simcuda/driver/vmm.h"
 
@@ -132,9 +133,10 @@ std::shared_ptr<Region> new_region(Region::Kind kind, std::uint64_t bytes, Devic
 
 RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind kind,
                           std::shared_ptr<MemoryPool> pool) {
-    const auto region = new_region(kind, bytes, context.device(), context);
+    Device& device = pool != nullptr ? pool->device : context.device();
+    const auto region = new_region(kind, bytes, device, context);
     region->pool = std::move(pool);
-    region->physical = Physical::create(context.device().memory, bytes);
+    region->physical = Physical::create(device.memory, bytes);
     require(region->physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
     // A page stays free behind each allocation, so that running over its end faults.
     const std::uint64_t span = region->physical->bytes() + kPage;

@@ -227,7 +227,7 @@ void unload_module(CUmodule handle) {
 }
 
 std::string read_image(const char* path) {
-    require(path != nullptr, CUDA_ERROR_INVALID_VALUE);
+    require(path != nullptr && *path != '\0', CUDA_ERROR_INVALID_VALUE);
     std::ifstream file(path, std::ios::binary);
     require(static_cast<bool>(file), CUDA_ERROR_FILE_NOT_FOUND);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

@@ -73,7 +73,7 @@ void set_current_pool(Device& device, std::shared_ptr<MemoryPool> pool) {
 CUdeviceptr allocate_async(Stream& stream, const std::shared_ptr<MemoryPool>& pool, std::uint64_t bytes) {
     Context& context = stream.context;
     require(bytes != 0, CUDA_ERROR_INVALID_VALUE);
-    require(&pool->device == &context.device() && !pool->imported, CUDA_ERROR_INVALID_VALUE);
+    require(!pool->imported, CUDA_ERROR_INVALID_VALUE);
     if (stream.capture != nullptr) {
         const auto memory = create_graph_memory(pool->device, bytes);
         submit(stream, ActionOp{nullptr, memory});

@@ -18,7 +18,7 @@ struct Description {
 
 constexpr Description kDescriptions[] = {
 #define RT_ERROR(name, text) {name, #name, text},
-#include "tools/simcuda/runtime/errors.def"
+#include "tools/simcuda/errors.def"
 };
 
 const Description* describe(int error) {

@@ -58,8 +58,10 @@ cudaError_t cudaFuncSetCacheConfig(const void* entry, cudaFuncCache config) {
 }
 
 // There are no banks to size: the kernel is checked and that is all, as on every device since Volta.
-cudaError_t cudaFuncSetSharedMemConfig(const void* entry, cudaSharedMemConfig) {
+cudaError_t cudaFuncSetSharedMemConfig(const void* entry, cudaSharedMemConfig config) {
     return run([&](const Driver& cu) {
+        require(config >= cudaSharedMemBankSizeDefault && config <= cudaSharedMemBankSizeEightByte,
+                cudaErrorInvalidValue);
         Registry::instance().kernel(cu, entry);
         return cudaSuccess;
     });

@@ -75,8 +75,10 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* memory, cudaExtent extent) {
         require(memory != nullptr, cudaErrorInvalidValue);
         *memory = {nullptr, 0, extent.width, extent.height};
         if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
-        return cu.cuMemAllocPitch_v2(device(&memory->ptr), &memory->pitch, extent.width,
-                                     extent.height * extent.depth, kPitchAccessBytes);
+        std::size_t rows = 0;
+        require(!__builtin_mul_overflow(extent.height, extent.depth, &rows), cudaErrorInvalidValue);
+        return cu.cuMemAllocPitch_v2(device(&memory->ptr), &memory->pitch, extent.width, rows,
+                                     kPitchAccessBytes);
     });
 }
 
@@ -84,6 +86,10 @@ cudaError_t cudaFree(void* pointer) {
     return run([&](const Driver& cu) {
         return pointer ? cu.cuMemFree_v2(reinterpret_cast<CUdeviceptr>(pointer)) : CUDA_SUCCESS;
     });
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+    return run([&](const Driver& cu) { return pointer ? cu.cuMemFreeHost(pointer) : CUDA_SUCCESS; });
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
