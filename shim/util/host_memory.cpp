@@ -8,6 +8,8 @@
 #include <optional>
 #include <sstream>
 
+#include "shim/util/keep_errno.h"
+
 namespace lms::util {
 namespace {
 
@@ -128,6 +130,7 @@ std::uint64_t host_limit_bytes(std::optional<std::uint64_t> setting) {
 }
 
 std::uint64_t HostMemory::spare_bytes(std::chrono::milliseconds age) {
+    const KeepErrno keep;
     const std::lock_guard lock(mutex_);
     if (const auto now = Clock::now(); !looked_ || now - when_ >= age) {
         spare_bytes_ = host_spare_bytes(root_);

@@ -1,6 +1,7 @@
 #include "shim/util/settings.h"
 
 #include <doctest/doctest.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include <map>
@@ -256,7 +257,11 @@ TEST_CASE("host memory: a look is as old as is asked for") {
     const Scratch root;
     lms::util::HostMemory memory;
     memory.look_below(root.path());
+    errno = 7;
+    memory.spare_bytes(0ms);  // finds none of the files
+    CHECK(errno == 7);
     root.put("proc/meminfo", "MemAvailable: 4000 kB\n");
+    memory.look_below(root.path());
     CHECK(memory.spare_bytes(24h) == 4000 * 1024);
     root.put("proc/meminfo", "MemAvailable: 3000 kB\n");
     CHECK(memory.spare_bytes(24h) == 4000 * 1024);
