@@ -293,6 +293,9 @@ void Machine::run_op(Hand& hand, std::size_t index) {
         case Verb::open:
             open_gates();
             break;
+        case Verb::behind:
+            behind(hand, op);
+            break;
         case Verb::sync:
             sync(hand, op);
             break;
@@ -315,6 +318,7 @@ void Machine::run_op(Hand& hand, std::size_t index) {
             if (op.a[0] < kGraphs) unmake(graphs_[op.a[0]]);
             break;
         case Verb::overrun:
+        case Verb::misuse:
         case Verb::refuse:
             (*codes_)[index] = refuse(hand, op);
             break;

@@ -14,6 +14,7 @@ namespace rnd {
 
 struct Options {
     bool hidden = true;      // kernels may reach what neither their arguments nor an upload tell
+    bool behind = true;      // work may wait for work that is submitted later
     std::uint32_t room = 0;  // bytes: work that names more than this may run out of memory; 0: none may
 };
 
@@ -124,6 +125,7 @@ class Machine {
     void drop_stream(Hand& hand, const Op& op);
     void note(Hand& hand, const Op& op);
     void gate(Hand& hand, const Op& op);
+    void behind(Hand& hand, const Op& op);
     void sync(Hand& hand, const Op& op);
 
     // graphs.cpp

@@ -103,6 +103,42 @@ void Machine::gate(Hand& hand, const Op& op) {
     if (done) submitted(hand, slot, {});
 }
 
+// Work that is submitted first and runs last: a set of a whole buffer stands behind a gate, which opens once
+// a kernel that reads the buffer, submitted later to another stream, has run.
+void Machine::behind(Hand& hand, const Op& op) {
+    const unsigned slot = slot_of(hand, op.a[0]);
+    const unsigned other = slot_of(hand, op.a[1]);
+    const auto apart = [&](unsigned one) { return usable(hand, one) && !streams_[one].blocking; };
+    Op reader{op.thread, Verb::mix, {op.a[1], op.a[2], op.a[3], op.a[3], op.a[4], op.a[5], op.a[6]}};
+    Op set{op.thread, Verb::set, {op.a[0], op.a[3], 0, kLargest, 1, op.a[6], 0}};
+    UseList reads, writes;
+    // Another thread could make the reader wait for the set.
+    if (slot == other || !apart(slot) || !apart(other) || !options_.behind || together_) return;
+    if (op.a[2] % kBuffers == op.a[3] % kBuffers || hand.next_flag == kFlags) return;
+    if (!resolve(reader, reads) || !resolve(set, writes)) return;
+    if (!prepare(hand, set, slot, writes) || !prepare(hand, reader, other, reads)) return;
+    std::uint32_t* const flag = flags_ + 1 + hand.thread * kFlags + hand.next_flag++;
+    const auto address = reinterpret_cast<CUdeviceptr>(flag);
+    const CUstream first = streams_[slot].handle;
+    const CUstream second = streams_[other].handle;
+    // No host function: one that waits would hold up those that the reader stands behind.
+    if (!ok(CU(cuStreamWaitValue32_v2)(first, address, 1, CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue32") ||
+        !ok(submit(set, first), "set"))
+        return;
+    submitted(hand, slot, {});
+    if (!ok(submit(reader, second), "reader")) return;
+    submitted(hand, other, reads);
+    apply(reader);
+    if (!ok(CU(cuStreamWriteValue32_v2)(second, address, 1, 0), "cuStreamWriteValue32")) return;
+    View& view = *hand.view;
+    view.streams[slot].join(view.streams[other]);
+    view.done[slot].join(view.streams[other]);
+    for (const Use& use : writes) {
+        buffers_[use.buffer].uses.note(use.mode, lane(slot, hand.thread), count_[lane(slot, hand.thread)]);
+    }
+    apply(set);
+}
+
 void Machine::sync(Hand& hand, const Op& op) {
     const unsigned slot = slot_of(hand, op.a[0]);
     if (!usable(hand, slot) || forbidden(hand)) return;
