@@ -24,6 +24,7 @@ unsigned stream_arguments(Verb verb) {
         case Verb::behind:
             return 3;
         case Verb::fresh:
+        case Verb::pair:
         case Verb::turns:
         case Verb::together:
         case Verb::write:

@@ -153,9 +153,8 @@ std::uint32_t Machine::refuse(Hand& hand, const Op& op) {
     const UseList uses = {{number, Mode::Read}};
     // A capture may be spoilt by what is refused; the legacy stream must not be used beside some.
     if (!may_use(hand, uses) || !buffer.alive() || buffer.of_host() || !usable(hand, slot)) return 0;
-    if (forbidden(hand) || (slot == kLegacy && legacy_forbidden()) || !prepare(hand, op, slot, uses))
-        return 0;
-    const CUstream stream = streams_[slot].handle;
+    if (buffer.device != device_of(slot) || forbidden(hand) || !prepare(hand, op, slot, uses)) return 0;
+    const CUstream stream = stream_of(slot);
     open_gates();
     progress_.fetch_add(1, std::memory_order_relaxed);
     if (op.verb == Verb::overrun) {
@@ -169,7 +168,8 @@ std::uint32_t Machine::refuse(Hand& hand, const Op& op) {
     const unsigned which = op.a[2] % (std::size(kCalls) + 3);
     const CUresult result = which < std::size(kCalls)
                                 ? kCalls[which](buffer, nowhere_, stream)
-                                : bad_launch(functions_.at("add"), which - std::size(kCalls), buffer, stream);
+                                : bad_launch(devices_[device_of(slot)].functions.at("add"),
+                                             which - std::size(kCalls), buffer, stream);
     return 1 + static_cast<std::uint32_t>(result);
 }
 

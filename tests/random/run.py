@@ -39,7 +39,7 @@ SETTINGS = ["-".join(parts) for parts in itertools.product(SAFETY, TIMES, HOST, 
 def environment(setting, seed):
     """What a run of a setting finds in its environment, and its options."""
     kept = {k: v for k, v in os.environ.items() if not re.match("LMS_|SIMCUDA_|LD_", k) or k == "SIMCUDA_CACHE"}
-    env = dict(kept, LD_LIBRARY_PATH=os.path.join(BUILD, "sim"), SIMCUDA_GRANULARITY="4K", SIMCUDA_SEED=str(seed),
+    env = dict(kept, LD_LIBRARY_PATH=os.path.join(BUILD, "sim"), SIMCUDA_GRANULARITY="4K", SIMCUDA_DEVICES="2", SIMCUDA_SEED=str(seed),
                SIMCUDA_MODULE_BYTES="4K", SIMCUDA_STREAM_BYTES="512",
                SIMCUDA_GRAPH_BYTES="512", SIMCUDA_DELAY_US=str((0, 5, 50)[seed % 3]), SIMCUDA_KERNEL_US=str((0, 0, 0, 0, 60)[seed % 5]))
     if setting == "none":
