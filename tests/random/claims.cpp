@@ -21,8 +21,10 @@ unsigned stream_arguments(Verb verb) {
         case Verb::free:
             return 1 << 2;
         case Verb::fork:
+        case Verb::behind:
             return 3;
         case Verb::fresh:
+        case Verb::pair:
         case Verb::turns:
         case Verb::together:
         case Verb::write:
@@ -56,8 +58,11 @@ UseList named(const Op& op) {
         case Verb::through:
         case Verb::check:
         case Verb::overrun:
+        case Verb::misuse:
         case Verb::refuse:
             return {{op.a[1], Mode::Read}};
+        case Verb::behind:
+            return {{op.a[2], Mode::Write}, {op.a[3], Mode::Write}};
         case Verb::add:
             return {{op.a[1], Mode::Add}};
         case Verb::set:

@@ -24,15 +24,26 @@ class Generator {
         checks_ = 1 + below(8);
         notes_ = one_in(2) ? 0 : 1 + below(4);
         fresh_ = one_in(8);
+        // A few crowds: all threads at once in one or two streams.
+        crowd_ = one_in(6);
+        if (crowd_) {
+            threads_ = kThreads;
+            streams_ = 1 + below(2);
+            graphs_ = 0;
+        }
     }
 
     Program make() {
         if (fresh_) add(0, Verb::fresh);
+        if (one_in(5)) add(0, Verb::pair);
         for (unsigned stream = 0; stream < streams_; ++stream)
             add(any_thread(), Verb::stream, {stream, below(6)});
-        for (unsigned buffer = 0; buffer < buffers_; ++buffer) allocate(buffer);
+        // Pressure begins while these are made, or later.
+        const unsigned at_once = one_in(3) ? below(buffers_) : buffers_;
+        for (unsigned buffer = 0; buffer < at_once; ++buffer) allocate(buffer);
+        if (crowd_) add(0, Verb::together);
         while (program_.size() < count_) {
-            if (threads_ > 1 && one_in(40)) add(0, one_in(2) ? Verb::turns : Verb::together);
+            if (threads_ > 1 && one_in(crowd_ ? 150 : 40)) add(0, one_in(2) ? Verb::turns : Verb::together);
             step();
         }
         return std::move(program_);
@@ -77,14 +88,16 @@ class Generator {
             pick -= weight;
             return false;
         };
+        if (gates_ && one_in(20)) {
+            return add(thread, Verb::behind,
+                       {any_stream(), any_stream(), any_buffer(), any_buffer(), start(), length(), any()});
+        }
         if (is(2 * gates_)) return add(thread, Verb::gate, {any_stream(), below(2)});
         if (is(gates_)) return add(thread, Verb::open);
         if (is(graphs_)) return graph(thread);
         if (is(churn_)) return churn(thread);
         if (is(frees_)) return renew(thread);
-        if (is(refusals_))
-            return add(thread, one_in(6) ? Verb::overrun : Verb::refuse,
-                       {any_stream(), any_buffer(), below(64)});
+        if (is(refusals_)) return refuse(thread);
         if (is(tables_)) return table(thread);
         if (is(checks_)) return check(thread);
         if (is(notes_)) return add(thread, Verb::note, {any_stream()});
@@ -118,6 +131,11 @@ class Generator {
                 return add(thread, Verb::mix,
                            {stream, any_buffer(), any_buffer(), any_buffer(), start(), length(), any()});
         }
+    }
+
+    void refuse(unsigned thread) {
+        static constexpr Verb kVerbs[] = {Verb::overrun, Verb::misuse, Verb::refuse, Verb::refuse};
+        add(thread, kVerbs[below(4)], {any_stream(), any_buffer(), below(64)});
     }
 
     void table(unsigned thread) {
@@ -169,7 +187,7 @@ class Generator {
     unsigned count_;
     unsigned threads_, buffers_, large_, streams_, gates_, graphs_, churn_, frees_, refusals_, tables_,
         checks_, notes_;
-    bool fresh_;
+    bool fresh_, crowd_;
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ void Machine::begin(Hand& hand, const Op& op) {
     if (together_ && mode == CU_STREAM_CAPTURE_MODE_GLOBAL) mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     if (!bury(hand, slot)) return;
     const auto how = static_cast<CUstreamCaptureMode>(mode);
-    if (!ok(CU(cuStreamBeginCapture_v2)(streams_[slot].handle, how), "cuStreamBeginCapture")) return;
+    if (!ok(CU(cuStreamBeginCapture_v2)(stream_of(slot), how), "cuStreamBeginCapture")) return;
     auto capture = std::make_unique<Capture>();
     capture->origin = slot;
     capture->thread = hand.thread;
@@ -60,6 +60,7 @@ void Machine::fork(Hand& hand, const Op& op) {
     const unsigned slot = slot_of(hand, op.a[1]);
     Capture* const capture = streams_[from].capture;
     if (!capture || capture->thread != hand.thread || slot == kLegacy || !usable(hand, slot)) return;
+    if (device_of(from) != device_of(slot)) return;
     if ((together_ && streams_[slot].blocking) || !bury(hand, slot)) return;
     if (!wait_by_event(hand, from, slot)) return;
     streams_[slot].capture = capture;
@@ -81,7 +82,7 @@ void Machine::captured(const Op& op, unsigned slot, const UseList& uses) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     const CUgraphNode* last = nullptr;
     std::size_t count = 0;
-    if (!ok(CU(cuStreamGetCaptureInfo_v2)(streams_[slot].handle, &status, nullptr, nullptr, &last, &count),
+    if (!ok(CU(cuStreamGetCaptureInfo_v2)(stream_of(slot), &status, nullptr, nullptr, &last, &count),
             "cuStreamGetCaptureInfo"))
         return;
     if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || count != 1) return fail("the capture has no last node");
@@ -94,7 +95,7 @@ void Machine::end_capture(Hand& hand, Capture& capture, CUgraph& graph) {
     for (const unsigned member : capture.members) {
         if (member != capture.origin && !wait_by_event(hand, member, capture.origin)) return;
     }
-    if (!ok(CU(cuStreamEndCapture)(streams_[capture.origin].handle, &graph), "cuStreamEndCapture")) return;
+    if (!ok(CU(cuStreamEndCapture)(stream_of(capture.origin), &graph), "cuStreamEndCapture")) return;
     const std::lock_guard lock(capturing_);
     for (const unsigned member : capture.members) streams_[member].capture = nullptr;
     std::erase_if(captures_, [&](const auto& one) { return one.get() == &capture; });
@@ -109,7 +110,8 @@ void Machine::end(Hand& hand, const Op& op) {
     end_capture(hand, *capture, made);
     if (failed_) return;
     Graph& graph = graphs_[op.a[1] % kGraphs];
-    if (graph.alive && op.a[2] % 2 && names_what_lives(steps)) {
+    enter(device_of(slot));
+    if (graph.alive && op.a[2] % 2 && graph.device == device_of(slot) && names_what_lives(steps)) {
         CUgraphExecUpdateResultInfo info{};
         const CUresult updated = CU(cuGraphExecUpdate_v2)(graph.exec, made, &info);
         if (updated == CUDA_SUCCESS) {
@@ -131,6 +133,7 @@ void Machine::end(Hand& hand, const Op& op) {
     unmake(graph);
     if (!ok(CU(cuGraphInstantiateWithFlags)(&graph.exec, made, 0), "cuGraphInstantiate")) return;
     graph.alive = true;
+    graph.device = device_of(slot);
     graph.graph = made;
     graph.steps = std::move(steps);
 }
@@ -138,7 +141,8 @@ void Machine::end(Hand& hand, const Op& op) {
 void Machine::launch(Hand& hand, const Op& op) {
     Graph& graph = graphs_[op.a[1] % kGraphs];
     const unsigned slot = slot_of(hand, op.a[0]);
-    if (!graph.alive || graph.steps.empty() || streams_[slot].capture) return;
+    if (!graph.alive || graph.steps.empty() || streams_[slot].capture || graph.device != device_of(slot))
+        return;
     std::map<std::uint32_t, Mode> modes;
     for (const Step& step : graph.steps) {
         for (const Use& use : step.uses) {
@@ -150,7 +154,7 @@ void Machine::launch(Hand& hand, const Op& op) {
     for (const auto& [buffer, mode] : modes) uses.push_back({buffer, mode});
     if (!may_use(hand, uses)) return;
     if (!names_what_lives(graph.steps) || !prepare(hand, op, slot, uses)) return;
-    if (!taken(CU(cuGraphLaunch)(graph.exec, streams_[slot].handle), "cuGraphLaunch", uses)) return;
+    if (!taken(CU(cuGraphLaunch)(graph.exec, stream_of(slot)), "cuGraphLaunch", uses)) return;
     submitted(hand, slot, uses);
     for (const Step& step : graph.steps) apply(step.op);
 }
@@ -169,7 +173,7 @@ void Machine::retune(Hand&, const Op& op) {
                          &kernel.a[4],  &kernel.a[5],  &kernel.a[6]};
     kernel.a[6] = op.a[2];
     CUDA_KERNEL_NODE_PARAMS params{};
-    params.func = functions_.at("mix");
+    params.func = devices_[device_of(kernel.a[0] % (kPerThread + 1))].functions.at("mix");
     params.gridDimX = (kernel.a[5] + 127) / 128;
     params.gridDimY = params.gridDimZ = params.blockDimY = params.blockDimZ = 1;
     params.blockDimX = 128;

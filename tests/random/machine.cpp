@@ -67,7 +67,6 @@ struct Machine::Worker {
 
 Machine::Machine(Options options) : options_(options) {
     ok(CU(cuInit)(0), "cuInit");
-    ok(CU(cuDeviceGet)(&device_, 0), "cuDeviceGet");
     for (unsigned thread = 0; thread < kThreads; ++thread) {
         hands_[thread].thread = thread;
         hands_[thread].view = &shared_;
@@ -81,44 +80,81 @@ Machine::~Machine() {
 }
 
 void Machine::set_up() {
-    ok(CU(cuDevicePrimaryCtxRetain)(&context_, device_), "cuDevicePrimaryCtxRetain");
-    for (unsigned thread = 0; thread < kThreads; ++thread) {
-        on_thread(thread, [&] { ok(CU(cuCtxSetCurrent)(context_), "cuCtxSetCurrent"); });
+    for (unsigned i = kDevices; i-- > 0;) {
+        ok(CU(cuDeviceGet)(&devices_[i].device, static_cast<int>(i)), "cuDeviceGet");
+        set_up(devices_[i]);
     }
-    ok(CU(cuModuleLoadData)(&module_, kernel_text().c_str()), "cuModuleLoadData");
-    for (const char* name : {"mix", "packed", "table", "hidden", "add", "fill"}) {
-        ok(CU(cuModuleGetFunction)(&functions_[name], module_, name), name);
-    }
-    CUmemPoolProps props{};
-    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
-    ok(CU(cuMemPoolCreate)(&pool_, &props), "cuMemPoolCreate");
     ok(CU(cuMemAddressReserve)(&nowhere_, 2 << 20, 0, 0, 0), "cuMemAddressReserve");
     void* pinned = nullptr;
-    ok(CU(cuMemHostAlloc)(&pinned, (kThreads * kFlags + 1) * sizeof(std::uint32_t), 0), "cuMemHostAlloc");
+    ok(CU(cuMemHostAlloc)(&pinned, (kThreads * kFlags + 1) * sizeof(std::uint32_t), CU_MEMHOSTALLOC_PORTABLE),
+       "cuMemHostAlloc");
     {
         const std::lock_guard lock(flags_mutex_);
         flags_ = static_cast<std::uint32_t*>(pinned);
     }
     for (Hand& hand : hands_) {
-        ok(CU(cuMemHostAlloc)(&pinned, kScratch, 0), "cuMemHostAlloc");
+        ok(CU(cuMemHostAlloc)(&pinned, kScratch, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
         hand.scratch = static_cast<std::uint8_t*>(pinned);
-        hand.events.resize(16);
-        for (CUevent& one : hand.events) {
-            ok(CU(cuEventCreate)(&one, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+        for (unsigned device = kDevices; device-- > 0;) {
+            enter(device);
+            hand.events[device].resize(16);
+            for (CUevent& one : hand.events[device]) {
+                ok(CU(cuEventCreate)(&one, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+            }
         }
         ok(CU(cuEventCreate)(&hand.last_own, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
     }
 }
 
-// The context takes everything with it.
+void Machine::set_up(Device& device) {
+    ok(CU(cuDevicePrimaryCtxRetain)(&device.context, device.device), "cuDevicePrimaryCtxRetain");
+    device.life = ++born_;
+    for (unsigned thread = 0; thread < kThreads; ++thread) {
+        on_thread(thread, [&] { enter(static_cast<unsigned>(&device - devices_.data())); });
+    }
+    CUmodule module = nullptr;
+    ok(CU(cuModuleLoadData)(&module, kernel_text().c_str()), "cuModuleLoadData");
+    for (const char* name : {"mix", "packed", "table", "hidden", "add", "fill"}) {
+        ok(CU(cuModuleGetFunction)(&device.functions[name], module, name), name);
+    }
+    CUmemPoolProps props{};
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.device}};
+    ok(CU(cuMemPoolCreate)(&device.pool, &props), "cuMemPoolCreate");
+}
+
+// Makes the device's context the thread's.
+bool Machine::enter(unsigned device) {
+    static thread_local CUcontext current = nullptr;
+    static thread_local std::uint64_t life = 0;  // a new context may look like an old one
+    if (current == devices_[device].context && life == devices_[device].life) return true;
+    current = devices_[device].context;
+    life = devices_[device].life;
+    return ok(CU(cuCtxSetCurrent)(current), "cuCtxSetCurrent");
+}
+
+bool Machine::synchronize_all() {
+    bool done = true;
+    for (unsigned device = pair_ ? kDevices : 1; device-- > 0;) {
+        done = enter(device) && ok(CU(cuCtxSynchronize)(), "cuCtxSynchronize") && done;
+    }
+    return done;
+}
+
+bool Machine::has(Verb verb) const {
+    return std::any_of(program_->begin(), program_->end(), [&](const Op& op) { return op.verb == verb; });
+}
+
+// The contexts take everything with them.
 void Machine::tear_down() {
     {
         const std::lock_guard lock(flags_mutex_);
         flags_ = nullptr;
     }
-    ok(CU(cuDevicePrimaryCtxRelease_v2)(device_), "cuDevicePrimaryCtxRelease");
     if (nowhere_) CU(cuMemAddressFree)(nowhere_, 2 << 20);
+    for (const Device& device : devices_) {
+        ok(CU(cuDevicePrimaryCtxRelease_v2)(device.device), "cuDevicePrimaryCtxRelease");
+    }
 }
 
 void Machine::fail(const std::string& what) {
@@ -171,7 +207,8 @@ std::string Machine::run(const Program& program, std::vector<std::uint32_t>& cod
     program_ = &program;
     codes.assign(program.size(), 0);
     codes_ = &codes;
-    start(!program.empty() && program[0].verb == Verb::fresh);
+    pair_ = has(Verb::pair);
+    start(has(Verb::fresh));
     bool together = false;
     for (std::size_t from = 0; from < program.size() && !failed_;) {
         if (program[from].verb == Verb::turns) together = false;
@@ -213,8 +250,9 @@ void Machine::start(bool fresh) {
     }
     // So that what waits for a thread's own stream finds an event that was recorded.
     for (Hand& hand : hands_) {
-        on_thread(hand.thread,
-                  [&] { ok(CU(cuEventRecord)(hand.last_own, CU_STREAM_PER_THREAD), "cuEventRecord"); });
+        on_thread(hand.thread, [&] {
+            ok(CU(cuEventRecord)(hand.last_own, stream_of(kPerThread + hand.thread)), "cuEventRecord");
+        });
     }
 }
 
@@ -254,8 +292,10 @@ void Machine::run_together(std::size_t from, std::size_t to) {
 void Machine::run_op(Hand& hand, std::size_t index) {
     const Op& op = (*program_)[index];
     hand.at = index;
+    enter(0);
     switch (op.verb) {
         case Verb::fresh:
+        case Verb::pair:
         case Verb::turns:
         case Verb::together:
             break;
@@ -293,6 +333,9 @@ void Machine::run_op(Hand& hand, std::size_t index) {
         case Verb::open:
             open_gates();
             break;
+        case Verb::behind:
+            behind(hand, op);
+            break;
         case Verb::sync:
             sync(hand, op);
             break;
@@ -315,6 +358,7 @@ void Machine::run_op(Hand& hand, std::size_t index) {
             if (op.a[0] < kGraphs) unmake(graphs_[op.a[0]]);
             break;
         case Verb::overrun:
+        case Verb::misuse:
         case Verb::refuse:
             (*codes_)[index] = refuse(hand, op);
             break;
@@ -340,7 +384,7 @@ void Machine::finish() {
             if (graph) CU(cuGraphDestroy)(graph);
         });
     }
-    ok(CU(cuCtxSynchronize)(), "cuCtxSynchronize at the end");
+    synchronize_all();
     for (const Hand& hand : hands_) {
         for (const Note& note : hand.notes) {
             if (note.seen->load() != note.last) fail("a host function has not run");
@@ -351,6 +395,7 @@ void Machine::finish() {
         Buffer& buffer = buffers_[i];
         if (!buffer.alive()) continue;
         std::vector<std::uint8_t> bytes(buffer.bytes);
+        enter(buffer.device);
         if (buffer.of_host()) {
             std::memcpy(bytes.data(), reinterpret_cast<void*>(buffer.address), buffer.bytes);
         } else {
@@ -368,7 +413,7 @@ void Machine::finish() {
     }
     for (const Grave& grave : shared_.graves) ok(CU(cuEventDestroy_v2)(grave.event), "cuEventDestroy");
     // Frees in the order of streams.
-    ok(CU(cuCtxSynchronize)(), "cuCtxSynchronize at the end");
+    synchronize_all();
 }
 
 }  // namespace rnd

@@ -14,6 +14,7 @@ namespace rnd {
 
 struct Options {
     bool hidden = true;      // kernels may reach what neither their arguments nor an upload tell
+    bool behind = true;      // work may wait for work that is submitted later
     std::uint32_t room = 0;  // bytes: work that names more than this may run out of memory; 0: none may
 };
 
@@ -32,7 +33,7 @@ std::atomic<bool>& order_broken();
 struct Hand {
     unsigned thread = 0;
     View* view = nullptr;
-    std::vector<CUevent> events;  // used in turn
+    std::array<std::vector<CUevent>, kDevices> events;  // used in turn
     std::size_t next_event = 0;
     std::uint32_t next_flag = 0;
     std::uint8_t* scratch = nullptr;  // page-locked
@@ -56,13 +57,23 @@ class Machine {
     void open_gates();
 
   private:
+    struct Device {
+        CUdevice device = 0;
+        CUcontext context = nullptr;
+        std::uint64_t life = 0;
+        std::map<std::string, CUfunction> functions;
+        CUmemoryPool pool = nullptr;
+    };
+
     // machine.cpp: the course of a program
     void set_up();
+    void set_up(Device& device);
     void tear_down();
     void start(bool fresh);
     void run_in_turn(std::size_t from, std::size_t to);
     void run_together(std::size_t from, std::size_t to);
     void on_thread(unsigned thread, const std::function<void()>& body);
+    bool has(Verb verb) const;
     void run_op(Hand& hand, std::size_t index);
     void finish();
     void fail(const std::string& what);
@@ -77,8 +88,12 @@ class Machine {
     bool may_use(const Hand& hand, const UseList& uses) const;
 
     // waits.cpp
-    CUevent event(Hand& hand);
+    CUevent event(Hand& hand, unsigned slot);
+    unsigned device_of(unsigned slot) const { return pair_ && slot < kOwnStreams ? slot % kDevices : 0; }
+    bool enter(unsigned device);
+    bool synchronize_all();
     unsigned slot_of(const Hand& hand, std::uint32_t stream) const;
+    CUstream stream_of(unsigned slot);
     bool usable(const Hand& hand, unsigned slot);
     bool forbidden(const Hand& hand);
     bool legacy_forbidden();
@@ -95,7 +110,7 @@ class Machine {
     // memory.cpp
     void allocate(Hand& hand, const Op& op);
     CUresult allocate_as(Buffer& buffer, CUstream stream);
-    CUresult give_back(Buffer& buffer);
+    void give_back(Buffer& buffer);
     void free_buffer(Hand& hand, const Op& op);
     void write(Hand& hand, const Op& op);
     void check(Hand& hand, const Op& op);
@@ -116,7 +131,9 @@ class Machine {
     CUresult submit_set(const Op& op, CUstream stream);
     CUresult submit_copy(const Op& op, CUstream stream);
     CUresult submit_rect(const Op& op, CUstream stream);
-    CUresult launch_kernel(const char* name, std::uint32_t words, CUstream stream, void** arguments);
+    bool reaches(unsigned slot, const Op& op, const UseList& uses) const;
+    CUresult launch_kernel(unsigned device, const char* name, std::uint32_t words, CUstream stream,
+                           void** arguments);
     void apply(const Op& op);
 
     // streams.cpp
@@ -124,6 +141,7 @@ class Machine {
     void drop_stream(Hand& hand, const Op& op);
     void note(Hand& hand, const Op& op);
     void gate(Hand& hand, const Op& op);
+    void behind(Hand& hand, const Op& op);
     void sync(Hand& hand, const Op& op);
 
     // graphs.cpp
@@ -153,11 +171,8 @@ class Machine {
     };
 
     Options options_;
-    CUdevice device_ = 0;
-    CUcontext context_ = nullptr;
-    CUmodule module_ = nullptr;
-    std::map<std::string, CUfunction> functions_;
-    CUmemoryPool pool_ = nullptr;
+    std::array<Device, kDevices> devices_;
+    bool pair_ = false;               // whether every other stream is the second device's
     CUdeviceptr nowhere_ = 0;         // reserved, never mapped
     std::uint32_t* flags_ = nullptr;  // page-locked; the first says how many gates are open
 

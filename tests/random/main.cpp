@@ -44,6 +44,8 @@ bool read_arguments(int argc, char** argv, Arguments& arguments) {
             arguments.options.hidden = false;
         } else if (name == "--without") {
             arguments.without = std::string(",") + argv[++i] + ",";
+        } else if (name == "--no-behind") {
+            arguments.options.behind = false;
         } else if (name == "--room") {
             arguments.options.room = static_cast<std::uint32_t>(std::atoi(argv[++i]));
         } else if (name == "--hang") {

@@ -28,7 +28,8 @@ CUresult Machine::allocate_as(Buffer& buffer, CUstream stream) {
         case Async:
             return CU(cuMemAllocAsync)(&buffer.address, buffer.bytes, stream);
         case FromPool:
-            return CU(cuMemAllocFromPoolAsync)(&buffer.address, buffer.bytes, pool_, stream);
+            return CU(cuMemAllocFromPoolAsync)(&buffer.address, buffer.bytes, devices_[buffer.device].pool,
+                                               stream);
         case Pitched:
             result = CU(cuMemAllocPitch_v2)(&buffer.address, &pitch, kRow, buffer.bytes / kRow, 4);
             if (result == CUDA_SUCCESS && pitch != kRow) fail("pitch " + std::to_string(pitch));
@@ -54,8 +55,9 @@ void Machine::allocate(Hand& hand, const Op& op) {
     if (!in_stream && forbidden(hand)) return;
     Buffer made;
     made.kind = kind;
+    made.device = device_of(slot);
     made.bytes = kind == Pitched ? (op.a[2] % kLargest / kRow + 1) * kRow : (op.a[2] % kLargest / 4 + 1) * 4;
-    if (!ok(allocate_as(made, streams_[slot].handle), "allocation")) return;
+    if (!ok(allocate_as(made, stream_of(slot)), "allocation")) return;
     made.born = ++born_;
     made.expected.assign(made.bytes, 0);
     buffer = std::move(made);
@@ -78,12 +80,12 @@ void Machine::allocate(Hand& hand, const Op& op) {
     work(hand, fill);
 }
 
-CUresult Machine::give_back(Buffer& buffer) {
+void Machine::give_back(Buffer& buffer) {
+    enter(buffer.device);
     const CUresult result = buffer.kind == Pinned ? CU(cuMemFreeHost)(reinterpret_cast<void*>(buffer.address))
                                                   : CU(cuMemFree_v2)(buffer.address);
     ok(result, "free");
     buffer = {};
-    return result;
 }
 
 void Machine::free_buffer(Hand& hand, const Op& op) {
@@ -94,8 +96,8 @@ void Machine::free_buffer(Hand& hand, const Op& op) {
     const bool in_stream = buffer.kind == Async || buffer.kind == FromPool;
     if (in_stream && op.a[1] % 3 != 0) {
         const unsigned slot = slot_of(hand, op.a[2]);
-        if (!usable(hand, slot) || !prepare(hand, op, slot, uses)) return;
-        if (!ok(CU(cuMemFreeAsync)(buffer.address, streams_[slot].handle), "cuMemFreeAsync")) return;
+        if (device_of(slot) != buffer.device || !usable(hand, slot) || !prepare(hand, op, slot, uses)) return;
+        if (!ok(CU(cuMemFreeAsync)(buffer.address, stream_of(slot)), "cuMemFreeAsync")) return;
         submitted(hand, slot, {});
         buffer = {};
         return;
@@ -148,13 +150,13 @@ void Machine::check(Hand& hand, const Op& op) {
     }
     const unsigned how = op.a[4] % 3;
     const unsigned slot = how == 0 ? kLegacy : slot_of(hand, op.a[0]);
-    if (!usable(hand, slot) || !prepare(hand, op, slot, uses)) return;
+    if (!reaches(slot, op, uses) || !usable(hand, slot) || !prepare(hand, op, slot, uses)) return;
     open_gates();
     std::vector<std::uint8_t> pageable(how == 1 ? 0 : bytes);
     std::uint8_t* const to = how == 1 ? hand.scratch : pageable.data();
     if (how == 0) {
         if (!ok(CU(cuMemcpyDtoH_v2)(to, buffer.address + at, bytes), "cuMemcpyDtoH")) return;
-    } else if (!ok(CU(cuMemcpyDtoHAsync_v2)(to, buffer.address + at, bytes, streams_[slot].handle),
+    } else if (!ok(CU(cuMemcpyDtoHAsync_v2)(to, buffer.address + at, bytes, stream_of(slot)),
                    "cuMemcpyDtoHAsync")) {
         return;
     }
@@ -212,8 +214,10 @@ void Machine::table(Hand& hand, const Op& op) {
     std::memcpy(data.data(), addresses, sizeof addresses);
     const Op up{op.thread, Verb::up, {op.a[0], number, 0, 24, 0, 1 + hash(op, 3) % 2}};
     const UseList written = {{number, Mode::Write}};
-    if (!prepare(hand, up, slot, written)) return;
-    if (!ok(upload(hand, up, data, streams_[slot].handle), "cuMemcpyHtoDAsync")) return;
+    uses.push_back({number, Mode::Read});
+    if (!reaches(slot, kernel, uses) || !prepare(hand, up, slot, written)) return;
+    uses.pop_back();
+    if (!ok(upload(hand, up, data, stream_of(slot)), "cuMemcpyHtoDAsync")) return;
     submitted(hand, slot, written);
     std::memcpy(buffer.expected.data(), data.data(), data.size());
     launch_by_table(hand, kernel, number, slot, uses, is_hidden ? "hidden" : "table");
@@ -222,9 +226,10 @@ void Machine::table(Hand& hand, const Op& op) {
 void Machine::launch_by_table(Hand& hand, Op& op, std::uint32_t table, unsigned slot, UseList& uses,
                               const char* kernel) {
     uses.push_back({table, Mode::Read});
-    if (!prepare(hand, op, slot, uses)) return;
+    if (!reaches(slot, op, uses) || !prepare(hand, op, slot, uses)) return;
     void* arguments[] = {&buffers_[table].address, &op.a[4], &op.a[5], &op.a[6]};
-    if (!taken(launch_kernel(kernel, op.a[5], streams_[slot].handle, arguments), kernel, uses)) return;
+    if (!taken(launch_kernel(device_of(slot), kernel, op.a[5], stream_of(slot), arguments), kernel, uses))
+        return;
     submitted(hand, slot, uses);
     apply(op);
 }

@@ -19,6 +19,7 @@ enum class Verb : std::uint8_t {
 constexpr unsigned kThreads = 3;
 constexpr unsigned kBuffers = 96;
 constexpr unsigned kGraphs = 6;
+constexpr unsigned kDevices = 2;
 // Streams: the first are made and destroyed by programs, then the legacy one and that of the thread itself.
 constexpr unsigned kOwnStreams = 8;
 constexpr unsigned kLegacy = 8;

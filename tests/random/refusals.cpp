@@ -30,13 +30,11 @@ const Call kOverruns[] = {
     [](const Buffer& b, CUdeviceptr, CUstream s) { return CU(cuMemsetD8Async)(b.address - 4, 1, 12, s); },
 };
 
-const Call kCalls[] = {
-    // From and to where there is nothing.
+// Copies to a buffer from where nothing can be copied.
+const Call kMisuses[] = {
+    // From where there is nothing.
     [](const Buffer& b, CUdeviceptr n, CUstream s) {
         return CU(cuMemcpyDtoDAsync_v2)(b.address, n, b.bytes, s);
-    },
-    [](const Buffer& b, CUdeviceptr n, CUstream s) {
-        return CU(cuMemcpyDtoDAsync_v2)(n, b.address, b.bytes, s);
     },
     [](const Buffer& b, CUdeviceptr, CUstream s) {
         return CU(cuMemcpyDtoDAsync_v2)(b.address, 0, b.bytes, s);
@@ -66,6 +64,13 @@ const Call kCalls[] = {
         copy.WidthInBytes = copy.srcPitch = copy.dstPitch = b.bytes;
         copy.Height = 1;
         return CU(cuMemcpy2DAsync_v2)(&copy, s);
+    },
+};
+
+const Call kCalls[] = {
+    // To where there is nothing.
+    [](const Buffer& b, CUdeviceptr n, CUstream s) {
+        return CU(cuMemcpyDtoDAsync_v2)(n, b.address, b.bytes, s);
     },
     // Not aligned.
     [](const Buffer& b, CUdeviceptr, CUstream s) { return CU(cuMemsetD32Async)(b.address + 2, 1, 1, s); },
@@ -148,19 +153,23 @@ std::uint32_t Machine::refuse(Hand& hand, const Op& op) {
     const UseList uses = {{number, Mode::Read}};
     // A capture may be spoilt by what is refused; the legacy stream must not be used beside some.
     if (!may_use(hand, uses) || !buffer.alive() || buffer.of_host() || !usable(hand, slot)) return 0;
-    if (forbidden(hand) || (slot == kLegacy && legacy_forbidden()) || !prepare(hand, op, slot, uses))
-        return 0;
-    const CUstream stream = streams_[slot].handle;
+    if (buffer.device != device_of(slot) || forbidden(hand) || !prepare(hand, op, slot, uses)) return 0;
+    const CUstream stream = stream_of(slot);
     open_gates();
     progress_.fetch_add(1, std::memory_order_relaxed);
     if (op.verb == Verb::overrun) {
         return 1 + static_cast<std::uint32_t>(
                        kOverruns[op.a[2] % std::size(kOverruns)](buffer, nowhere_, stream));
     }
+    if (op.verb == Verb::misuse) {
+        return 1 +
+               static_cast<std::uint32_t>(kMisuses[op.a[2] % std::size(kMisuses)](buffer, nowhere_, stream));
+    }
     const unsigned which = op.a[2] % (std::size(kCalls) + 3);
     const CUresult result = which < std::size(kCalls)
                                 ? kCalls[which](buffer, nowhere_, stream)
-                                : bad_launch(functions_.at("add"), which - std::size(kCalls), buffer, stream);
+                                : bad_launch(devices_[device_of(slot)].functions.at("add"),
+                                             which - std::size(kCalls), buffer, stream);
     return 1 + static_cast<std::uint32_t>(result);
 }
 

@@ -39,9 +39,9 @@ SETTINGS = ["-".join(parts) for parts in itertools.product(SAFETY, TIMES, HOST, 
 def environment(setting, seed):
     """What a run of a setting finds in its environment, and its options."""
     kept = {k: v for k, v in os.environ.items() if not re.match("LMS_|SIMCUDA_|LD_", k) or k == "SIMCUDA_CACHE"}
-    env = dict(kept, LD_LIBRARY_PATH=os.path.join(BUILD, "sim"), SIMCUDA_GRANULARITY="4K", SIMCUDA_SEED=str(seed),
+    env = dict(kept, LD_LIBRARY_PATH=os.path.join(BUILD, "sim"), SIMCUDA_GRANULARITY="4K", SIMCUDA_DEVICES="2", SIMCUDA_SEED=str(seed),
                SIMCUDA_MODULE_BYTES="4K", SIMCUDA_STREAM_BYTES="512",
-               SIMCUDA_GRAPH_BYTES="512", SIMCUDA_DELAY_US=str((0, 5, 50)[seed % 3]))
+               SIMCUDA_GRAPH_BYTES="512", SIMCUDA_DELAY_US=str((0, 5, 50)[seed % 3]), SIMCUDA_KERNEL_US=str((0, 0, 0, 0, 60)[seed % 5]))
     if setting == "none":
         return dict(env, SIMCUDA_MEMORY="64M"), []
     safety, times, host, drains = setting.split("-")
@@ -52,8 +52,11 @@ def environment(setting, seed):
                SIMCUDA_UNMAP_DRAINS="1" if drains == "drain" else "0")
     # What nobody can see is promised to work only where it is waited for and stays reachable.
     hidden = safety != "args" and host == "map"
-    # Where host memory cannot be mapped, what one launch names has to fit (docs/limits.md).
-    return env, ([] if hidden else ["--no-hidden"]) + (["--room", str(memory - OVERHEAD)] if host == "unmap" else [])
+    # Where host memory cannot be mapped, what one launch names has to fit (docs/limits.md). There, and where unmapping
+    # waits for all work, what stands behind later work may stand for ever.
+    options = [] if hidden else ["--no-hidden"]
+    options += [] if (host, drains) == ("map", "free") else ["--no-behind"]
+    return env, options + (["--room", str((memory - OVERHEAD) * 6 // 10)] if host == "unmap" else [])
 
 
 class Result:

@@ -43,6 +43,7 @@ void Machine::make_stream(Hand& hand, const Op& op) {
     const bool blocking = op.a[1] % 3 == 0;
     const unsigned flags = blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
     stream = {.last = stream.last};
+    if (!enter(device_of(slot))) return;
     if (op.a[1] % 2
             ? !ok(CU(cuStreamCreate)(&stream.handle, flags), "cuStreamCreate")
             : !ok(CU(cuStreamCreateWithPriority)(&stream.handle, flags, 0), "cuStreamCreateWithPriority"))
@@ -66,7 +67,7 @@ void Machine::drop_stream(Hand& hand, const Op& op) {
     const unsigned how = op.a[1] % 3;
     if (how == 0 && !bury(hand, slot)) return;
     if (how == 1 && !forbidden(hand) && !synchronize(hand, slot)) return;
-    ok(CU(cuStreamDestroy_v2)(streams_[slot].handle), "cuStreamDestroy");
+    ok(CU(cuStreamDestroy_v2)(stream_of(slot)), "cuStreamDestroy");
     streams_[slot] = {};
     for (unsigned thread = 0; thread < kThreads; ++thread)
         streams_[slot].last[thread] = count_[lane(slot, thread)];
@@ -84,7 +85,7 @@ void Machine::note(Hand& hand, const Op& op) {
         found = notes.end() - 1;
     }
     ++found->last;
-    if (ok(CU(cuLaunchHostFunc)(streams_[slot].handle, noted, new Noted{found->seen, found->last}),
+    if (ok(CU(cuLaunchHostFunc)(stream_of(slot), noted, new Noted{found->seen, found->last}),
            "cuLaunchHostFunc"))
         submitted(hand, slot, {});
 }
@@ -95,12 +96,50 @@ void Machine::gate(Hand& hand, const Op& op) {
     const std::uint32_t number = ++gates_;
     const bool by_value = op.a[1] % 2;
     const bool done =
-        by_value ? ok(CU(cuStreamWaitValue32_v2)(streams_[slot].handle, reinterpret_cast<CUdeviceptr>(flags_),
+        by_value ? ok(CU(cuStreamWaitValue32_v2)(stream_of(slot), reinterpret_cast<CUdeviceptr>(flags_),
                                                  number, CU_STREAM_WAIT_VALUE_GEQ),
                       "cuStreamWaitValue32")
-                 : ok(CU(cuLaunchHostFunc)(streams_[slot].handle, wait_at, new Gate{flags_, number}),
+                 : ok(CU(cuLaunchHostFunc)(stream_of(slot), wait_at, new Gate{flags_, number}),
                       "cuLaunchHostFunc");
     if (done) submitted(hand, slot, {});
+}
+
+// Work that is submitted first and runs last: a set of a whole buffer stands behind a gate, which opens once
+// a kernel that reads the buffer, submitted later to another stream, has run.
+void Machine::behind(Hand& hand, const Op& op) {
+    const unsigned slot = slot_of(hand, op.a[0]);
+    const unsigned other = slot_of(hand, op.a[1]);
+    const auto apart = [&](unsigned one) { return usable(hand, one) && !streams_[one].blocking; };
+    Op reader{op.thread, Verb::mix, {op.a[1], op.a[2], op.a[3], op.a[3], op.a[4], op.a[5], op.a[6]}};
+    Op set{op.thread, Verb::set, {op.a[0], op.a[3], 0, kLargest, 1, op.a[6], 0}};
+    UseList reads, writes;
+    // Another thread could make the reader wait for the set.
+    if (slot == other || !apart(slot) || !apart(other) || !options_.behind || together_) return;
+    if (device_of(slot) != device_of(other)) return;
+    if (op.a[2] % kBuffers == op.a[3] % kBuffers || hand.next_flag == kFlags) return;
+    if (!resolve(reader, reads) || !resolve(set, writes)) return;
+    if (!reaches(slot, set, writes) || !reaches(slot, reader, reads)) return;
+    if (!prepare(hand, set, slot, writes) || !prepare(hand, reader, other, reads)) return;
+    std::uint32_t* const flag = flags_ + 1 + hand.thread * kFlags + hand.next_flag++;
+    const auto address = reinterpret_cast<CUdeviceptr>(flag);
+    const CUstream first = stream_of(slot);
+    const CUstream second = stream_of(other);
+    // No host function: one that waits would hold up those that the reader stands behind.
+    if (!ok(CU(cuStreamWaitValue32_v2)(first, address, 1, CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue32") ||
+        !ok(submit(set, first), "set"))
+        return;
+    submitted(hand, slot, {});
+    if (!taken(submit(reader, second), "reader", reads)) return fail("the reader runs out of memory");
+    submitted(hand, other, reads);
+    apply(reader);
+    if (!ok(CU(cuStreamWriteValue32_v2)(second, address, 1, 0), "cuStreamWriteValue32")) return;
+    View& view = *hand.view;
+    view.streams[slot].join(view.streams[other]);
+    view.done[slot].join(view.streams[other]);
+    for (const Use& use : writes) {
+        buffers_[use.buffer].uses.note(use.mode, lane(slot, hand.thread), count_[lane(slot, hand.thread)]);
+    }
+    apply(set);
 }
 
 void Machine::sync(Hand& hand, const Op& op) {
@@ -110,19 +149,19 @@ void Machine::sync(Hand& hand, const Op& op) {
     if (how == 0) {
         synchronize(hand, slot);
     } else if (how == 1) {
-        const CUevent marker = event(hand);
+        const CUevent marker = event(hand, slot);
         open_gates();
-        if (ok(CU(cuEventRecord)(marker, streams_[slot].handle), "cuEventRecord") &&
+        if (ok(CU(cuEventRecord)(marker, stream_of(slot)), "cuEventRecord") &&
             ok(CU(cuEventSynchronize)(marker), "cuEventSynchronize"))
             hand.view->host.join(hand.view->streams[slot]);
     } else if (how == 2) {
         open_gates();
-        ok(CU(cuCtxSynchronize)(), "cuCtxSynchronize");
+        synchronize_all();
         for (unsigned one = 0; one < kSlots; ++one) {
             if (usable(hand, one)) hand.view->host.join(hand.view->streams[one]);
         }
     } else {
-        const CUresult result = CU(cuStreamQuery)(streams_[slot].handle);
+        const CUresult result = CU(cuStreamQuery)(stream_of(slot));
         if (result != CUDA_ERROR_NOT_READY) ok(result, "cuStreamQuery");
     }
 }

@@ -8,8 +8,15 @@ unsigned Machine::slot_of(const Hand& hand, std::uint32_t stream) const {
     return stream == kPerThread ? kPerThread + hand.thread : stream;
 }
 
-CUevent Machine::event(Hand& hand) {
-    return hand.events[hand.next_event++ % hand.events.size()];
+CUevent Machine::event(Hand& hand, unsigned slot) {
+    const std::vector<CUevent>& events = hand.events[device_of(slot)];
+    return events[hand.next_event++ % events.size()];
+}
+
+// The handle, which for default streams means something in their context only.
+CUstream Machine::stream_of(unsigned slot) {
+    if (slot >= kLegacy) enter(0);
+    return streams_[slot].handle;
 }
 
 // Whether the thread may give the stream's handle to the driver now, and not into a capture.
@@ -46,17 +53,19 @@ bool Machine::legacy_forbidden() {
 bool Machine::prepare(Hand& hand, const Op& op, unsigned slot, const UseList& uses) {
     Stream& stream = streams_[slot];
     if (!stream.alive || !may_use(hand, uses)) return false;
-    if (stream.capture) return prepare_captured(hand, *stream.capture, slot, uses);
+    if (stream.capture) {
+        return prepare_captured(hand, *stream.capture, slot, uses) && enter(device_of(slot));
+    }
     if (!usable(hand, slot)) return false;
     View& view = *hand.view;
     Clock& clock = view.streams[slot];
     clock.join(view.host);
     if (slot == kLegacy) {
         for (unsigned other = 0; other < kSlots; ++other) {
-            if (other != kLegacy && streams_[other].blocking && usable(hand, other))
+            if (other != kLegacy && streams_[other].blocking && device_of(other) == 0 && usable(hand, other))
                 clock.join(view.done[other]);
         }
-    } else if (stream.blocking) {
+    } else if (stream.blocking && device_of(slot) == 0) {
         clock.join(view.done[kLegacy]);
     }
     for (const Use& use : uses) {
@@ -65,7 +74,7 @@ bool Machine::prepare(Hand& hand, const Op& op, unsigned slot, const UseList& us
             if (need.at[in] > clock.at[in] && !wait_for(hand, op, in, need.at[in], slot)) return false;
         }
     }
-    return true;
+    return enter(device_of(slot));
 }
 
 bool Machine::prepare_captured(Hand& hand, Capture& capture, unsigned slot, const UseList& uses) {
@@ -91,28 +100,28 @@ void Machine::submitted(Hand& hand, unsigned slot, const UseList& uses) {
     view.done[slot] = view.streams[slot];
     for (const Use& use : uses) buffers_[use.buffer].uses.note(use.mode, in, number);
     if (slot == kPerThread + hand.thread) {
-        ok(CU(cuEventRecord)(hand.last_own, CU_STREAM_PER_THREAD), "cuEventRecord");
+        ok(CU(cuEventRecord)(hand.last_own, stream_of(slot)), "cuEventRecord");
     }
 }
 
 bool Machine::wait_by_event(Hand& hand, unsigned from, unsigned slot) {
-    const CUevent marker = event(hand);
-    return ok(CU(cuEventRecord)(marker, streams_[from].handle), "cuEventRecord") &&
-           ok(CU(cuStreamWaitEvent)(streams_[slot].handle, marker, 0), "cuStreamWaitEvent");
+    const CUevent marker = event(hand, from);
+    return ok(CU(cuEventRecord)(marker, stream_of(from)), "cuEventRecord") &&
+           ok(CU(cuStreamWaitEvent)(stream_of(slot), marker, 0), "cuStreamWaitEvent");
 }
 
 // One stream writes a word, the other waits for it.
 bool Machine::wait_by_value(Hand& hand, unsigned from, unsigned slot) {
     if (hand.next_flag == kFlags) return wait_by_event(hand, from, slot);
     const auto flag = reinterpret_cast<CUdeviceptr>(flags_ + 1 + hand.thread * kFlags + hand.next_flag++);
-    return ok(CU(cuStreamWriteValue32_v2)(streams_[from].handle, flag, 1, 0), "cuStreamWriteValue32") &&
-           ok(CU(cuStreamWaitValue32_v2)(streams_[slot].handle, flag, 1, CU_STREAM_WAIT_VALUE_GEQ),
+    return ok(CU(cuStreamWriteValue32_v2)(stream_of(from), flag, 1, 0), "cuStreamWriteValue32") &&
+           ok(CU(cuStreamWaitValue32_v2)(stream_of(slot), flag, 1, CU_STREAM_WAIT_VALUE_GEQ),
               "cuStreamWaitValue32");
 }
 
 bool Machine::synchronize(Hand& hand, unsigned slot) {
     open_gates();
-    if (!ok(CU(cuStreamSynchronize)(streams_[slot].handle), "cuStreamSynchronize")) return false;
+    if (!ok(CU(cuStreamSynchronize)(stream_of(slot)), "cuStreamSynchronize")) return false;
     hand.view->host.join(hand.view->streams[slot]);
     return true;
 }
@@ -134,17 +143,17 @@ bool Machine::wait_for(Hand& hand, const Op& op, unsigned in, std::uint32_t numb
     }
     if (from >= kPerThread && from != kPerThread + hand.thread && !streams_[from].capture) {
         clock.join(view.done[from]);
-        return ok(CU(cuStreamWaitEvent)(streams_[slot].handle, hands_[from - kPerThread].last_own, 0),
+        return ok(CU(cuStreamWaitEvent)(stream_of(slot), hands_[from - kPerThread].last_own, 0),
                   "cuStreamWaitEvent");
     }
     for (const Grave& grave : view.graves) {
         if (grave.slot != from || grave.clock.at[in] < number) continue;
         clock.join(grave.clock);
-        return ok(CU(cuStreamWaitEvent)(streams_[slot].handle, grave.event, 0), "cuStreamWaitEvent");
+        return ok(CU(cuStreamWaitEvent)(stream_of(slot), grave.event, 0), "cuStreamWaitEvent");
     }
     if (forbidden(hand)) return false;
     open_gates();
-    if (!ok(CU(cuCtxSynchronize)(), "cuCtxSynchronize")) return false;
+    if (!synchronize_all() || !enter(device_of(slot))) return false;
     clock.at[in] = view.host.at[in] = number;
     return true;
 }
@@ -163,7 +172,7 @@ bool Machine::host_waits(Hand& hand, const UseList& uses) {
                 if (!synchronize(hand, from)) return false;
             } else {
                 open_gates();
-                if (!ok(CU(cuCtxSynchronize)(), "cuCtxSynchronize")) return false;
+                if (!synchronize_all()) return false;
                 view.host.at[in] = need.at[in];
             }
         }
@@ -174,9 +183,10 @@ bool Machine::host_waits(Hand& hand, const UseList& uses) {
 // Before a stream is lost sight of: an event stands for what it has been given.
 bool Machine::bury(Hand& hand, unsigned slot) {
     CUevent marker = nullptr;
-    if (!ok(CU(cuEventCreate)(&marker, CU_EVENT_DISABLE_TIMING), "cuEventCreate")) return false;
+    if (!enter(device_of(slot)) || !ok(CU(cuEventCreate)(&marker, CU_EVENT_DISABLE_TIMING), "cuEventCreate"))
+        return false;
     hand.view->graves.push_back({marker, slot, hand.view->streams[slot]});
-    return ok(CU(cuEventRecord)(marker, streams_[slot].handle), "cuEventRecord");
+    return ok(CU(cuEventRecord)(marker, stream_of(slot)), "cuEventRecord");
 }
 
 }  // namespace rnd

@@ -106,17 +106,25 @@ bool Machine::resolve_rect(Op& op) const {
     return true;
 }
 
+// Whether the stream's device reaches what is used: memory of its own, or of the host; copies any.
+bool Machine::reaches(unsigned slot, const Op& op, const UseList& uses) const {
+    return (op.verb == Verb::copy && op.a[6] % 2) ||
+           std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+               return buffers_[use.buffer].of_host() || buffers_[use.buffer].device == device_of(slot);
+           });
+}
+
 void Machine::work(Hand& hand, const Op& asked) {
     Op op = asked;
     UseList uses;
     if (!resolve(op, uses)) return;
     const bool waits = is_synchronous(op);
     const unsigned slot = waits ? kLegacy : slot_of(hand, op.a[0]);
-    if (waits && forbidden(hand)) return;
+    if ((waits && forbidden(hand)) || !reaches(slot, op, uses)) return;
     if (streams_[slot].capture && (!can_be_captured(op) || !fits_capture(*streams_[slot].capture, op, uses)))
         return;
     if (!prepare(hand, op, slot, uses)) return;
-    const CUstream stream = streams_[slot].handle;
+    const CUstream stream = stream_of(slot);
     if (op.verb == Verb::up) {
         upload_noise(hand, op, stream);
     } else if (!taken(submit(op, stream), "work", uses)) {
@@ -127,9 +135,10 @@ void Machine::work(Hand& hand, const Op& asked) {
     if (op.verb != Verb::up) apply(op);
 }
 
-CUresult Machine::launch_kernel(const char* name, std::uint32_t words, CUstream stream, void** arguments) {
-    return CU(cuLaunchKernel)(functions_.at(name), (words + 127) / 128, 1, 1, 128, 1, 1, 0, stream, arguments,
-                              nullptr);
+CUresult Machine::launch_kernel(unsigned device, const char* name, std::uint32_t words, CUstream stream,
+                                void** arguments) {
+    return CU(cuLaunchKernel)(devices_[device].functions.at(name), (words + 127) / 128, 1, 1, 128, 1, 1, 0,
+                              stream, arguments, nullptr);
 }
 
 CUresult Machine::submit(const Op& op, CUstream stream) {
@@ -142,17 +151,17 @@ CUresult Machine::submit(const Op& op, CUstream stream) {
     switch (op.verb) {
         case Verb::mix: {
             void* arguments[] = {&to, &a, &b, &at, &words, &k};
-            return launch_kernel("mix", words, stream, arguments);
+            return launch_kernel(device_of(op.a[0] % (kPerThread + 1)), "mix", words, stream, arguments);
         }
         case Verb::packed: {
             Packed all{at, words, k, 0, to, {~0ull, 1}, a, b};
             void* arguments[] = {&all};
-            return launch_kernel("packed", words, stream, arguments);
+            return launch_kernel(device_of(op.a[0] % (kPerThread + 1)), "packed", words, stream, arguments);
         }
         case Verb::add: {
             std::uint32_t counts[] = {op.a[2], op.a[3], op.a[4]};
             void* arguments[] = {&to, &counts[0], &counts[1], &counts[2]};
-            return launch_kernel("add", op.a[3], stream, arguments);
+            return launch_kernel(device_of(op.a[0] % (kPerThread + 1)), "add", op.a[3], stream, arguments);
         }
         case Verb::set:
             return submit_set(op, stream);
@@ -182,7 +191,8 @@ CUresult Machine::submit_set(const Op& op, CUstream stream) {
             CUdeviceptr start = to;
             std::uint32_t counts[] = {0, op.a[3] / 4, value};
             void* arguments[] = {&start, &counts[0], &counts[1], &counts[2]};
-            return launch_kernel("fill", counts[1], now ? nullptr : stream, arguments);
+            return launch_kernel(now ? 0 : device_of(op.a[0] % (kPerThread + 1)), "fill", counts[1],
+                                 now ? nullptr : stream, arguments);
         }
         case 4:
             return now ? CU(cuMemsetD32_v2)(to, value, op.a[3] / 4)

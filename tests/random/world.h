@@ -17,6 +17,7 @@ enum Kind : std::uint32_t { Plain, Async, Pitched, Managed, Pinned, FromPool, kK
 struct Buffer {
     std::uint64_t born = 0;  // 0: there is none; else which of all buffers that had this number
     std::uint32_t kind = Plain;
+    unsigned device = 0;
     CUdeviceptr address = 0;
     std::uint32_t bytes = 0;
     std::vector<std::uint8_t> expected;
@@ -67,6 +68,7 @@ struct Graph {
     bool alive = false;
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
+    unsigned device = 0;
     std::vector<Step> steps;
 };
 
