@@ -55,7 +55,7 @@ LIBS_unit := -lzstd -llz4
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_engine := $(CORE_SRC) $(patsubst %,shim/engine/%.cpp,blocks budget capture contexts fences leaving mover moves \
-               notices observe pressure release room session session_contexts session_names session_work streams) \
+               notices observe pending_frees pressure release room session session_contexts session_names session_work streams) \
                tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_cli := tests/support/process.cpp
 LINK_e2e := tests/support/process.cpp

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "shim/core/chunk.h"
 
@@ -17,8 +19,8 @@ class Arena {
     // buffer.
     Arena(Address begin, std::uint64_t bytes, std::uint64_t granularity, std::uint64_t guard_bytes);
 
-    // The lowest free range of `bytes` (rounded up to granularity), aligned to granularity; nothing when none
-    // is left.
+    // The beginning of the smallest free range that holds `bytes` (rounded up to granularity), of equals the
+    // lowest; aligned to granularity; nothing when none is left. Takes the logarithm of how many there are.
     std::optional<Address> take(std::uint64_t bytes);
     // Gives back a range that take() returned, of the same size.
     void give_back(Address address, std::uint64_t bytes);
@@ -29,13 +31,18 @@ class Arena {
     std::uint64_t free_bytes() const;
 
   private:
+    using Free = std::map<Address, std::uint64_t>;  // address -> bytes
+
     std::uint64_t padded(std::uint64_t bytes) const;
+    void add(Address address, std::uint64_t bytes);
+    void remove(Free::iterator it);
 
     Address begin_;
     Address end_;
     std::uint64_t granularity_;
     std::uint64_t guard_bytes_;
-    std::map<Address, std::uint64_t> free_;  // address -> bytes; neighbours are merged
+    Free free_;  // neighbours are merged
+    std::set<std::pair<std::uint64_t, Address>> by_size_;
 };
 
 }  // namespace lms::core

@@ -323,7 +323,7 @@ Mover::Step Mover::await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>&
         wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
         return Step::Waited;
     }
-    if (!state_.dying.empty()) return await({state_.dying.front().free}, lock);
+    if (!state_.pending_frees.empty()) return await({state_.pending_frees.oldest().free}, lock);
     if (state_.holders > 0) {
         wait_for_change(lock);
         return Step::Waited;

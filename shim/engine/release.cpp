@@ -111,15 +111,9 @@ void settle(State& state, std::unique_lock<std::mutex>& lock) {
 }
 
 void reap(State& state, std::unique_lock<std::mutex>& lock) {
-    for (;;) {
-        const auto it = std::find_if(state.dying.begin(), state.dying.end(), [&](const Dying& buffer) {
-            return state.residency.timelines.finished(buffer.free) && !held(state.residency, buffer.id);
-        });
-        if (it == state.dying.end()) return;
-        const core::AllocationId id = it->id;
-        state.dying.erase(it);
-        release(state, id, lock);
-    }
+    const auto unheld = [&](core::AllocationId id) { return !held(state.residency, id); };
+    while (const auto id = state.pending_frees.take_finished(state.residency.timelines, unheld))
+        release(state, *id, lock);
 }
 
 }  // namespace lms::engine

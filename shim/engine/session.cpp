@@ -94,7 +94,7 @@ bool Session::asks_to_collect(std::uint64_t bytes) {
     const std::uint64_t rounded = round_up(bytes, state.granularity);
     // What cannot be served fails anyway.
     if (rounded < bytes || rounded > capacity_bytes(state)) return false;
-    if (!state.dying.empty()) settle(state, lock);
+    if (!state.pending_frees.empty()) settle(state, lock);
     reap(state, lock);
     if (!state.soft_limit.refuses(state.residency.allocated_bytes(), rounded, std::this_thread::get_id()))
         return false;
@@ -142,11 +142,11 @@ bool Session::await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& 
     State& state = *state_;
     if (bytes > capacity_bytes(state)) return false;
     for (const auto deadline = Clock::now() + kBound;;) {
-        if (!state.dying.empty()) settle(state, lock);
+        if (!state.pending_frees.empty()) settle(state, lock);
         reap(state, lock);
         if (has_capacity(state, bytes)) return true;
-        if (state.dying.empty() || Clock::now() >= deadline) return false;
-        const FencePtr fence = state.fences.fence_of(state.dying.front().free);
+        if (state.pending_frees.empty() || Clock::now() >= deadline) return false;
+        const FencePtr fence = state.fences.fence_of(state.pending_frees.oldest().free);
         lock.unlock();
         if (fence) wait_until(*fence, deadline);
         lock.lock();
@@ -226,16 +226,11 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
         const StreamKey key = state.fences.key_of(stream);
         if (rounded != bytes) padded_ = true;
         const std::lock_guard lock(state.mutex);
-        const auto it = std::find_if(state.dying.begin(), state.dying.end(), [&](const Dying& buffer) {
-            return buffer.stream == key && buffer.bytes == rounded;
-        });
-        if (it != state.dying.end()) {
-            const core::AllocationId id = it->id;
-            state.dying.erase(it);
-            note_free(state, id);
-            state.residency.revive(id, bytes);
-            note_allocation(state, id, caller);
-            address = state.residency.allocation(id).address;
+        if (const auto id = state.pending_frees.take(key, rounded)) {
+            note_free(state, *id);
+            state.residency.revive(*id, bytes);
+            note_allocation(state, *id, caller);
+            address = state.residency.allocation(*id).address;
             return CUDA_SUCCESS;
         }
     }
@@ -266,7 +261,7 @@ CUresult Session::free_on(CUstream stream, core::Address address) {
     }
     state.residency.kill(*id);
     const StreamKey key = fence->stream();
-    state.dying.push_back(
+    state.pending_frees.add(
         {*id, state.fences.add(std::move(fence)), key, state.residency.allocation(*id).bytes});
     settle(state, lock);
     return CUDA_SUCCESS;
@@ -329,9 +324,7 @@ void Session::stream_ends(CUstream stream, bool captured) {
     fence_earlier(stream, captured);
     const std::lock_guard lock(state.mutex);
     state.fences.forget(key);
-    for (Dying& buffer : state.dying) {
-        if (buffer.stream == key) buffer.stream = 0;
-    }
+    state.pending_frees.stream_gone(key);
 }
 
 }  // namespace lms::engine

@@ -11,6 +11,7 @@
 #include "shim/core/ranking.h"
 #include "shim/device/port.h"
 #include "shim/engine/mover.h"
+#include "shim/engine/reach.h"
 #include "shim/engine/state.h"
 #include "shim/util/settings.h"
 
@@ -23,6 +24,7 @@ struct Work {
     std::pmr::vector<Need> needs;
     CUstream stream = CU_STREAM_LEGACY;  // never null: legacy or per-thread is spelt out
     bool opaque = false;
+    bool elsewhere = false;      // runs on another GPU, which reaches nothing here but what it names
     std::string_view label;      // of a kernel, where a trace is written
     std::uint64_t begin_ns = 0;  // likewise
 };
@@ -101,11 +103,10 @@ class Session {
     // of its chunks.
     std::optional<Buffer> buffer_near(core::Address address);
 
-    // Appends what the addresses, or the bytes of a range, belong to. Each buffer is named whole.
-    void name(std::span<const core::Address> addresses, std::pmr::vector<Need>& needs);
-    // The chunks of [address, address + bytes); those wholly inside are `overwritten` if the range is.
-    void name_range(core::Address address, std::uint64_t bytes, bool overwritten,
-                    std::pmr::vector<Need>& needs, bool may_stay = false);
+    // Appends to `needs`, which are empty, the chunks of the buffers that the addresses lie in, whole, and
+    // those that the ranges touch; each once. Takes time in proportion to what is named.
+    void name(std::span<const core::Address> addresses, std::span<const Range> ranges,
+              std::pmr::vector<Need>& needs);
 
     // Brings in what `work` names and makes its stream wait for it. After success submit the work, then call
     // submitted(), whether the driver took it or not.

@@ -130,7 +130,7 @@ void Session::context_gone(CUcontext context) {
     settle(state, lock);
     for (const core::AllocationId id : state.residency.allocations()) {
         if (!last && state.owners[id] != context) continue;
-        std::erase_if(state.dying, [&](const Dying& buffer) { return buffer.id == id; });
+        state.pending_frees.remove(id);
         state.residency.kill(id);
         release(state, id, lock);
     }

@@ -48,41 +48,69 @@ std::optional<Buffer> Session::buffer_near(core::Address address) {
                   state_->owners[*id]};
 }
 
-void Session::name(std::span<const core::Address> addresses, std::pmr::vector<Need>& needs) {
-    const std::lock_guard lock(state_->mutex);
-    const core::Residency& residency = state_->residency;
-    std::pmr::vector<core::AllocationId> named(needs.get_allocator());
-    named.reserve(addresses.size());
-    for (const core::Address address : addresses) {
-        const auto id = allocation_near(*state_, address);
-        if (!id || std::find(named.begin(), named.end(), *id) != named.end()) continue;
-        named.push_back(*id);
-        const core::Allocation& buffer = residency.allocation(*id);
-        // Nothing submitted after a buffer's free uses it; the address was left over.
-        if (buffer.dead) continue;
-        needs.reserve(needs.size() + buffer.chunks.size());
-        for (const ChunkId chunk : buffer.chunks) needs.push_back({chunk, residency.chunk(chunk).serial});
-    }
-}
+namespace {
 
-void Session::name_range(core::Address address, std::uint64_t bytes, bool overwritten,
-                         std::pmr::vector<Need>& needs, bool may_stay) {
-    const std::lock_guard lock(state_->mutex);
-    const core::Residency& residency = state_->residency;
-    std::vector<ChunkId> chunks;
-    residency.chunks_in(address, bytes, chunks);
-    for (const ChunkId id : chunks) {
-        const core::Chunk& chunk = residency.chunk(id);
-        if (residency.allocation(chunk.allocation).dead) continue;
-        const bool whole = address <= chunk.address && chunk.address + chunk.bytes <= address + bytes;
-        const auto it =
-            std::find_if(needs.begin(), needs.end(), [&](const Need& need) { return need.chunk == id; });
-        if (it == needs.end()) {
-            needs.push_back({id, chunk.serial, overwritten && whole, may_stay});
-        } else {
-            it->overwritten = false;  // named twice: once it is read
-            it->may_stay &= may_stay;
+// Collects needs, each chunk once. Needs the session's lock all the while.
+class Naming {
+  public:
+    Naming(State& state, std::pmr::vector<Need>& needs) : state_(state), needs_(needs) {
+        ++state.namings;
+        state.named.resize(state.backing.size());
+    }
+
+    void whole_buffer(core::Address address) {
+        const core::Residency& residency = state_.residency;
+        const auto id = allocation_near(state_, address);
+        // Nothing submitted after a buffer's free uses it; the address was left over.
+        if (!id || residency.allocation(*id).dead) return;
+        const std::vector<ChunkId>& chunks = residency.allocation(*id).chunks;
+        if (known(chunks.front())) return;
+        for (const ChunkId chunk : chunks) add(chunk, false, false);
+    }
+
+    // Whole buffers are named before.
+    void range(const Range& range) {
+        const core::Residency& residency = state_.residency;
+        std::vector<ChunkId> chunks;
+        residency.chunks_in(range.address, range.bytes, chunks);
+        for (const ChunkId id : chunks) {
+            const core::Chunk& chunk = residency.chunk(id);
+            if (residency.allocation(chunk.allocation).dead) continue;
+            const bool whole =
+                range.address <= chunk.address && chunk.address + chunk.bytes <= range.address + range.bytes;
+            if (const State::Named* const before = known(id)) {
+                Need& need = needs_[before->index];
+                need.overwritten = false;  // named twice: once it is read
+                need.may_stay &= range.may_stay;
+            } else {
+                add(id, range.overwritten && whole, range.may_stay);
+            }
         }
+    }
+
+  private:
+    const State::Named* known(ChunkId id) const {
+        const State::Named& named = state_.named[id];
+        return named.naming == state_.namings ? &named : nullptr;
+    }
+    void add(ChunkId id, bool overwritten, bool may_stay) {
+        state_.named[id] = {state_.namings, needs_.size()};
+        needs_.push_back({id, state_.residency.chunk(id).serial, overwritten, may_stay});
+    }
+
+    State& state_;
+    std::pmr::vector<Need>& needs_;
+};
+
+}  // namespace
+
+void Session::name(std::span<const core::Address> addresses, std::span<const Range> ranges,
+                   std::pmr::vector<Need>& needs) {
+    const std::lock_guard lock(state_->mutex);
+    Naming naming(*state_, needs);
+    for (const core::Address address : addresses) naming.whole_buffer(address);
+    for (const Range& range : ranges) {
+        if (spans(range.address)) naming.range(range);
     }
 }
 

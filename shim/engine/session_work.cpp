@@ -35,7 +35,7 @@ CUresult Session::acquire(Work& work, Hold& hold) {
     State& state = *state_;
     std::unique_lock lock(state.mutex);
     const bool opaque = work.opaque || state.settings.safety == Safety::Strict;
-    hold.opaque = opaque && state.settings.safety != Safety::Args;
+    hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
     if (!port_->maps_host_memory()) {
         for (const Need& need : work.needs) give_host_memory(need, lock);
     }

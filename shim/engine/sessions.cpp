@@ -10,10 +10,7 @@
 #include "shim/device/driver_port.h"
 #include "shim/device/scope.h"
 #include "shim/engine/contexts.h"
-#include "shim/engine/layouts.h"
-#include "shim/engine/pools.h"
 #include "shim/engine/streams.h"
-#include "shim/engine/tables.h"
 #include "shim/trace/stats.h"
 #include "shim/util/log.h"
 #include "shim/util/settings.h"
@@ -117,15 +114,19 @@ void context_ending(CUcontext context) {
     session->context_ending(context, next);
 }
 
+std::vector<Buffer> buffers_of(CUcontext context) {
+    std::vector<Buffer> all;
+    for (Session* session : sessions()) {
+        const std::vector<Buffer> some = session->buffers_of(context);
+        all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+}
+
 void context_gone(CUcontext context) {
     forget_context(context);
     streams_destroyed_with(context);
-    forget_layouts();
     for (Session* session : sessions()) {
-        for (const Buffer& buffer : session->buffers_of(context)) {
-            note_freed(buffer.address, buffer.bytes);
-            note_given_back(buffer.address);
-        }
         if (session->works_through(context)) {
             // The caller's current context may be the one that is gone: memory is given back without any.
             std::thread([&] { session->context_gone(context); }).join();

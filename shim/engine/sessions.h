@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <span>
+#include <vector>
 
 #include "shim/device/cuda_api.h"
 #include "shim/engine/session.h"
@@ -41,7 +42,8 @@ CUresult admit_peer(CUdevice owner, CUdevice device);
 // Before a call that may destroy `context`: if its GPU has another, the session works through that from now
 // on, and the work in this one is waited for.
 void context_ending(CUcontext context);
-// After it: the context is gone, and its buffers with it.
+// After it: the context is gone, and its buffers with it, which are these until that is said.
+std::vector<Buffer> buffers_of(CUcontext context);
 void context_gone(CUcontext context);
 
 // A range of addresses that holds all spans; empty where there is none.

@@ -13,6 +13,7 @@
 #include "shim/device/port.h"
 #include "shim/engine/blocks.h"
 #include "shim/engine/fences.h"
+#include "shim/engine/pending_frees.h"
 #include "shim/engine/pressure.h"
 #include "shim/engine/soft_limit.h"
 #include "shim/util/host_memory.h"
@@ -47,14 +48,6 @@ struct Leaving {
     core::Use copied{};        // the same, once it is enqueued
     bool enqueued = false;
     bool orphan = false;  // the chunk's buffer is gone; `device` is nobody's
-};
-
-// A buffer freed in stream order whose stream has not reached the free yet.
-struct Dying {
-    core::AllocationId id;
-    core::Use free;
-    StreamKey stream;  // 0 once that is gone
-    std::uint64_t bytes;
 };
 
 // The address space a session reserves: the app's buffers, then the aliases of the blocks.
@@ -96,8 +89,15 @@ struct State {
     Fences fences;
     BlockPool device_blocks;
     BlockPool host_blocks;
-    std::vector<CUcontext> owners;       // by AllocationId; null: the GPU's
-    std::vector<Backing> backing;        // by ChunkId
+    std::vector<CUcontext> owners;  // by AllocationId; null: the GPU's
+    std::vector<Backing> backing;   // by ChunkId
+    // Where a chunk stands among the needs of the work that was named last, and which that was; by ChunkId.
+    struct Named {
+        std::uint64_t naming = 0;
+        std::size_t index = 0;
+    };
+    std::vector<Named> named;
+    std::uint64_t namings = 0;           // ever begun
     std::deque<Leaving> leaving;         // in the order of their copies
     std::uint64_t evictions = 0;         // ever begun
     std::uint64_t disturbed = 0;         // the latest one when opaque work last ended some
@@ -108,8 +108,8 @@ struct State {
     EarlierWork earlier;                 // such work too
     std::uint64_t opaque_works = 0;      // ever announced
     std::uint64_t works = 0;             // ever submitted
-    std::uint32_t holders = 0;       // threads that hold chunks or memory, for a moment, waiting for nobody
-    std::vector<Dying> dying;        // oldest first
+    std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
+    PendingFrees pending_frees;
     std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look
 
     // Objects by which work may reach kept chunks that it does not name: while there are any, all work leaves

@@ -2,25 +2,34 @@
 
 #include <algorithm>
 
+#include "shim/engine/contexts.h"
 #include "shim/trace/events.h"
 
 namespace lms::engine {
 
+namespace {
+
+CUcontext context_of(CUstream stream) {
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) return context_of_known(stream);
+    CUcontext context = nullptr;
+    return device::driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+}  // namespace
+
 Admission::Admission(const Reach& reach) {
     held_.reserve(sessions().size());
+    const CUcontext context = sessions().size() > 1 ? context_of(reach.stream) : nullptr;
     for (Session* session : sessions()) {
         Work work(&scratch_);
         work.stream = reach.stream;
         work.opaque = reach.opaque;
+        // Kernels of GPUs may wait for one another: those that one cannot reach do not hold up its moves.
+        work.elsewhere = context && !may_reach(context, session->device());
         work.label = reach.label;
         work.begin_ns = reach.label.empty() ? 0 : trace::now_ns();
-        session->name(reach.addresses, work.needs);
-        for (const Range& range : reach.ranges) {
-            if (session->spans(range.address)) {
-                session->name_range(range.address, range.bytes, range.overwritten, work.needs,
-                                    range.may_stay);
-            }
-        }
+        session->name(reach.addresses, reach.ranges, work.needs);
+        if (work.elsewhere && work.needs.empty()) continue;
         held_.push_back({session, std::move(work), Hold(&scratch_)});
         Held& held = held_.back();
         status_ = session->acquire(held.work, held.hold);
@@ -77,12 +86,11 @@ void room_taken() {
 }
 
 CUresult keep(std::span<const Range> ranges, std::vector<KeptIn>& kept) {
+    std::vector<Range> whole(ranges.begin(), ranges.end());
+    for (Range& range : whole) range.overwritten = range.may_stay = false;
     for (Session* session : sessions()) {
         Work work;
-        for (const Range& range : ranges) {
-            if (session->spans(range.address))
-                session->name_range(range.address, range.bytes, false, work.needs);
-        }
+        session->name({}, whole, work.needs);
         if (work.needs.empty()) continue;
         KeptIn one{session, {}};
         const CUresult status = session->keep(work.needs, one.kept);

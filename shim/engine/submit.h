@@ -5,40 +5,17 @@
 #include <cstddef>
 #include <memory_resource>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "shim/device/cuda_api.h"
 #include "shim/engine/calm.h"
 #include "shim/engine/capture.h"
+#include "shim/engine/reach.h"
 #include "shim/engine/sessions.h"
 #include "shim/engine/streams.h"
 
 namespace lms::engine {
-
-// A range of device addresses, or of anything else, that work reads or writes.
-struct Range {
-    core::Address address;
-    std::uint64_t bytes;
-    bool overwritten = false;  // every byte is written and none is read
-    bool may_stay = false;     // what of it is in host memory may be used there
-};
-
-// What a piece of work reaches, before it is known whose buffers those are.
-struct Reach {
-    Reach() = default;
-    // With `memory`, which outlives it, for what a kernel's arguments name.
-    explicit Reach(std::pmr::memory_resource* memory) : addresses(memory), owners(memory) {}
-
-    std::pmr::vector<core::Address> addresses;  // each names the whole buffer it lies in
-    std::vector<Range> ranges;
-    std::pmr::vector<const void*> owners;  // modules and libraries whose variables it reaches
-    bool opaque = false;                   // reaches what it does not name
-    bool unseen = false;                   // may do so: its code cannot be seen
-    CUstream stream = CU_STREAM_LEGACY;    // never null
-    std::string label;                     // the kernel's name, where a trace is written
-};
 
 // Memory for what is noted down of one launch: on the stack, and beyond that wherever there is some.
 class Scratch : public std::pmr::monotonic_buffer_resource {

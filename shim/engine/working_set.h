@@ -6,19 +6,9 @@
 #include <memory_resource>
 #include <vector>
 
-#include "shim/core/chunk.h"
+#include "shim/engine/reach.h"
 
 namespace lms::engine {
-
-// Where addresses of managed memory lie: [begin, end).
-struct Bounds {
-    core::Address begin = 0;
-    core::Address end = 0;
-};
-
-inline bool in(Bounds bounds, core::Address address) {
-    return address - bounds.begin < bounds.end - bounds.begin;
-}
 
 // One parameter of a kernel in its parameter block.
 struct Parameter {

@@ -2,7 +2,10 @@
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/engine/contexts.h"
+#include "shim/engine/layouts.h"
+#include "shim/engine/pools.h"
 #include "shim/engine/submit.h"
+#include "shim/engine/tables.h"
 #include "shim/entry/guard.h"
 
 namespace lms::entry {
@@ -26,13 +29,23 @@ CUresult make(CUcontext* context, Call&& call) {
     });
 }
 
+// What the rooms know of the context and of its buffers goes with it.
+void gone(CUcontext context) {
+    engine::forget_layouts();
+    for (const engine::Buffer& buffer : engine::buffers_of(context)) {
+        engine::note_freed(buffer.address, buffer.bytes);
+        engine::note_given_back(buffer.address);
+    }
+    engine::context_gone(context);
+}
+
 // `call` may destroy `context`; `is_gone()` says whether it did.
 template <typename Call, typename Gone>
 CUresult end(CUcontext context, Call&& call, Gone&& is_gone) {
     return guarded([&] {
         engine::context_ending(context);
         const CUresult status = call();
-        if (is_gone(status)) engine::context_gone(context);
+        if (is_gone(status)) gone(context);
         return status;
     });
 }

@@ -116,7 +116,8 @@ TEST_CASE("what is kept stays on the device, until it is let go or freed") {
         }
         const auto need = [&](const Region& region) {
             std::pmr::vector<engine::Need> needs;
-            rig.session().name_range(region.address, region.bytes, false, needs);
+            const engine::Range range{region.address, region.bytes};
+            rig.session().name({}, {&range, 1}, needs);
             return needs;
         };
         const auto use_others = [&] {

@@ -182,7 +182,7 @@ TEST_CASE("a buffer that another thread frees between the look at a launch's arg
         engine::Work work;
         work.stream = stream;
         const Address names[] = {stale.address};
-        rig.session().name(names, work.needs);
+        rig.session().name(names, {}, work.needs);
         REQUIRE(rig.session().free(stale.address) == CUDA_SUCCESS);
         Region next{};
         SUBCASE("nothing takes its place") {}

@@ -56,10 +56,7 @@ CUresult Rig::submit(Job job) {
     engine::Work work;
     work.stream = job.stream;
     work.opaque = job.opaque;
-    session_->name(job.names, work.needs);
-    for (const Named& range : job.ranges) {
-        session_->name_range(range.address, range.bytes, range.overwritten, work.needs);
-    }
+    session_->name(job.names, job.ranges, work.needs);
     engine::Hold hold;
     const CUresult status = session_->acquire(work, hold);
     if (status != CUDA_SUCCESS) return status;

@@ -26,17 +26,10 @@ struct RigOptions {
     std::uint64_t address_granules = UINT32_MAX;  // the most that the driver has
 };
 
-// A range that work names, as a copy does.
-struct Named {
-    Address address;
-    std::uint64_t bytes;
-    bool overwritten = false;
-};
-
 struct Job {
     CUstream stream;
     std::vector<Address> names;  // as arguments of a kernel
-    std::vector<Named> ranges;
+    std::vector<engine::Range> ranges;
     bool opaque = false;
     Kernel kernel;
 };

@@ -52,6 +52,32 @@ TEST_CASE("work from before the first move counts, though nobody looked at it") 
     }
 }
 
+TEST_CASE("work from before the first move counts, though its stream is destroyed while it is asked for") {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Opaque, seed));
+        const std::size_t cold = scene.make(60);
+        const Gate gate_ = closed();
+        const CUstream other = scene.rig.stream();
+        REQUIRE(scene.rig.submit(scene.late_write(other, cold, gate_, false)) == CUDA_SUCCESS);
+        scene.changed(cold);
+        scene.open_before_remap(cold, gate_);
+        std::thread ending;
+        scene.rig.gpu().at(Call::Query, 1 + seed % 3,
+                           [&] { ending = std::thread([&] { scene.rig.destroy(other); }); });
+        std::size_t next = 0;
+        next = scene.make(60);
+        std::thread opening([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            *gate_ = true;
+        });
+        CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        opening.join();
+        if (ending.joinable()) ending.join();
+        scene.check();
+    }
+}
+
 TEST_CASE("opaque work that comes while a mover looks for memory stops it") {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         CAPTURE(seed);

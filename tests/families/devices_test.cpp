@@ -2,7 +2,7 @@
 #include <cstring>
 #include <tuple>
 
-#include "tests/families/rig.h"
+#include "tests/families/gate.h"
 
 using namespace rig;
 
@@ -47,6 +47,40 @@ bool reached_by_1(const Buffer& buffer) {
 const Environment kTwo = {{"SIMCUDA_DEVICES", "2"}};
 
 }  // namespace
+
+// Under `strict` nothing moves on a GPU while work of its own is unfinished; another's does not count.
+BODY(devices_apart) {
+    const Pair pair;
+    std::vector<std::unique_ptr<Buffer>> buffers[2];
+    for (int device = 0; device < 2; ++device) {
+        pair.use(device);
+        for (std::uint32_t i = 0; i < 12; ++i)
+            buffers[device].push_back(std::make_unique<Buffer>(kBuffer, i));
+    }
+    const CUfunction add = add_of(pair, 1);
+    pair.use(0);
+    CUstream held = nullptr;
+    OK(cuStreamCreate, &held, CU_STREAM_NON_BLOCKING);
+    Gate gate;
+    gate.hold_up(held);
+    OK(cuMemsetD8Async, buffers[0].back()->at(), 5, kBuffer, held);
+    pair.use(1);
+    for (std::uint32_t i = 0; i + 1 < 12; ++i) {
+        EXPECT(launch_add(add, buffers[1][i]->at(), buffers[1][i + 1]->at()) == CUDA_SUCCESS);
+        EXPECT(buffers[1][i]->resident());
+    }
+    OK(cuCtxSynchronize);
+    gate.open();
+    for (std::uint32_t i = 0; i + 1 < 12; ++i) EXPECT(buffers[1][i]->holds(i + 1));
+    pair.use(0);
+    OK(cuStreamSynchronize, held);
+    EXPECT(buffers[0].back()->read() == std::vector<std::uint8_t>(kBuffer, 5));
+    for (auto& mine : buffers) mine.clear();
+}
+
+TEST_CASE("devices: work that waits on one GPU does not hold up moves on another") {
+    run_both("devices_apart", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}, {"LMS_SAFETY", "strict"}});
+}
 
 BODY(devices_budgets) {
     const Pair pair;

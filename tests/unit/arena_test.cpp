@@ -22,18 +22,25 @@ std::uint64_t rounded(std::uint64_t bytes) {
     return (bytes + kGranule - 1) / kGranule * kGranule;
 }
 
-// The lowest address at which `bytes` fit among the taken ranges with a guard on both sides; 0 when there is
-// none.
-Address lowest_fit(const std::vector<Range>& taken, std::uint64_t span, std::uint64_t guard,
-                   std::uint64_t bytes) {
-    const std::uint64_t need = rounded(bytes) + guard;
-    for (Address at = kBegin + guard; at + need <= kBegin + span; at += kGranule) {
-        const bool free = std::none_of(taken.begin(), taken.end(), [&](const Range& range) {
-            return at < range.address + rounded(range.bytes) + guard && range.address < at + need;
-        });
-        if (free) return at;
+// Where `bytes` go with a guard on both sides: the lowest of the smallest gaps that hold them; 0 when there
+// is none.
+Address smallest_fit(const std::vector<Range>& taken, std::uint64_t span, std::uint64_t guard,
+                     std::uint64_t bytes) {
+    std::vector<std::pair<Address, Address>> ends{
+        {kBegin, kBegin + guard}};  // of what is taken, guard and all
+    for (const Range& range : taken)
+        ends.emplace_back(range.address, range.address + rounded(range.bytes) + guard);
+    ends.emplace_back(kBegin + span, kBegin + span);
+    std::sort(ends.begin(), ends.end());
+    Address best = 0;
+    std::uint64_t smallest = ~std::uint64_t{0};
+    for (std::size_t i = 1; i < ends.size(); ++i) {
+        const std::uint64_t gap = ends[i].first - ends[i - 1].second;
+        if (gap < rounded(bytes) + guard || gap >= smallest) continue;
+        smallest = gap;
+        best = ends[i - 1].second;
     }
-    return 0;
+    return best;
 }
 
 TEST_CASE("arena: random takes and returns agree with a naive search") {
@@ -48,7 +55,7 @@ TEST_CASE("arena: random takes and returns agree with a naive search") {
             for (int step = 0; step < 1000; ++step) {
                 if (taken.empty() || random() % 2 == 0) {
                     const std::uint64_t bytes = 1 + random() % (20 * kGranule);
-                    const Address expected = lowest_fit(taken, kSpan, guard, bytes);
+                    const Address expected = smallest_fit(taken, kSpan, guard, bytes);
                     const auto address = arena.take(bytes);
                     REQUIRE(address.value_or(0) == expected);
                     if (!address) continue;
