@@ -28,6 +28,6 @@ test-ubsan: needed $(POLICIES) $(SIM) ## test: the same with UndefinedBehaviorSa
 	$(call sanitize,undefined,$(or $(T),$(SANITIZED)),$(C))
 
 # What threads share, and what reads files and code; without the simulated driver, which would be built first.
-sanitize-slice: needed $(POLICIES) ## test: a part of these for every change, below four minutes on two cores
+sanitize-slice: needed $(POLICIES) ## test: a part of these, for every change
 	$(call sanitize,thread,engine,*three threads*)
 	$(call sanitize,address,unit)
