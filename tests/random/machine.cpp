@@ -177,7 +177,8 @@ bool Machine::taken(CUresult result, const char* what, const UseList& uses) {
     if (result == CUDA_ERROR_OUT_OF_MEMORY && options_.room > 0) {
         std::uint32_t sum = kept_bytes_;
         for (const Use& use : uses) sum += (buffers_[use.buffer].bytes + 4095) / 4096 * 4096;
-        if (sum > options_.room) return false;
+        // A buffer that holds addresses names what they lead to.
+        if (sum > options_.room || has(Verb::table)) return false;
     }
     return ok(result, what);
 }
