@@ -24,12 +24,14 @@ class Generator {
         checks_ = 1 + below(8);
         notes_ = one_in(2) ? 0 : 1 + below(4);
         fresh_ = one_in(8);
-        // A few crowds: all threads at once in one or two streams.
+        // A few crowds: all threads at once in one or two streams, and little that opens gates.
         crowd_ = one_in(6);
         if (crowd_) {
             threads_ = kThreads;
             streams_ = 1 + below(2);
-            graphs_ = 0;
+            gates_ = 1 + below(3);
+            checks_ = frees_ = one_in(2);
+            graphs_ = refusals_ = notes_ = 0;
         }
     }
 
@@ -109,19 +111,22 @@ class Generator {
         switch (below(12)) {
             case 0:
             case 1:
-                return add(thread, Verb::set,
-                           {stream, any_buffer(), start(), length(), 1u << below(3), any(), one_in(4)});
+                return add(
+                    thread, Verb::set,
+                    {stream, any_buffer(), start(), length(), 1u << below(3), any(), !crowd_ && one_in(4)});
             case 2:
             case 3:
-                return add(thread, Verb::copy,
-                           {stream, any_buffer(), any_buffer(), start(), start(), length(), below(4)});
+                return add(
+                    thread, Verb::copy,
+                    {stream, any_buffer(), any_buffer(), start(), start(), length(), below(crowd_ ? 2 : 4)});
             case 4:
                 return add(thread, Verb::rect,
                            {stream, any_buffer(), any_buffer(), start(), start(), below(2048), below(64),
                             below(4096)});
             case 5:
             case 6:
-                return add(thread, Verb::up, {stream, any_buffer(), start(), length(), any(), below(3)});
+                return add(thread, Verb::up,
+                           {stream, any_buffer(), start(), length(), any(), crowd_ ? 2 : below(3)});
             case 7:
                 return add(thread, Verb::add, {stream, any_buffer(), start(), length(), any()});
             case 8:

@@ -2,12 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-
-#include "tests/random/kernels.h"
 
 namespace rnd {
 
@@ -21,50 +18,6 @@ void* driver_function(const char* name) {
     return found;
 }
 
-// A thread that does what it is given, one thing after another.
-struct Machine::Worker {
-    std::mutex mutex;
-    std::condition_variable changed;
-    const std::function<void()>* body = nullptr;
-    bool over = false;
-    std::thread thread;
-
-    Worker() {
-        thread = std::thread([this] { serve(); });
-    }
-    ~Worker() {
-        {
-            const std::lock_guard lock(mutex);
-            over = true;
-        }
-        changed.notify_all();
-        thread.join();
-    }
-    void serve() {
-        std::unique_lock lock(mutex);
-        while (true) {
-            changed.wait(lock, [&] { return body || over; });
-            if (over) return;
-            lock.unlock();
-            (*body)();
-            lock.lock();
-            body = nullptr;
-            changed.notify_all();
-        }
-    }
-    void give(const std::function<void()>& what) {
-        {
-            const std::lock_guard lock(mutex);
-            body = &what;
-        }
-        changed.notify_all();
-    }
-    void wait() {
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return !body; });
-    }
-};
-
 Machine::Machine(Options options) : options_(options) {
     ok(CU(cuInit)(0), "cuInit");
     for (unsigned thread = 0; thread < kThreads; ++thread) {
@@ -77,84 +30,6 @@ Machine::Machine(Options options) : options_(options) {
 
 Machine::~Machine() {
     tear_down();
-}
-
-void Machine::set_up() {
-    for (unsigned i = kDevices; i-- > 0;) {
-        ok(CU(cuDeviceGet)(&devices_[i].device, static_cast<int>(i)), "cuDeviceGet");
-        set_up(devices_[i]);
-    }
-    ok(CU(cuMemAddressReserve)(&nowhere_, 2 << 20, 0, 0, 0), "cuMemAddressReserve");
-    void* pinned = nullptr;
-    ok(CU(cuMemHostAlloc)(&pinned, (kThreads * kFlags + 1) * sizeof(std::uint32_t), CU_MEMHOSTALLOC_PORTABLE),
-       "cuMemHostAlloc");
-    {
-        const std::lock_guard lock(flags_mutex_);
-        flags_ = static_cast<std::uint32_t*>(pinned);
-    }
-    for (Hand& hand : hands_) {
-        ok(CU(cuMemHostAlloc)(&pinned, kScratch, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
-        hand.scratch = static_cast<std::uint8_t*>(pinned);
-        for (unsigned device = kDevices; device-- > 0;) {
-            enter(device);
-            hand.events[device].resize(16);
-            for (CUevent& one : hand.events[device]) {
-                ok(CU(cuEventCreate)(&one, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-            }
-        }
-        ok(CU(cuEventCreate)(&hand.last_own, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-    }
-}
-
-void Machine::set_up(Device& device) {
-    ok(CU(cuDevicePrimaryCtxRetain)(&device.context, device.device), "cuDevicePrimaryCtxRetain");
-    device.life = ++born_;
-    for (unsigned thread = 0; thread < kThreads; ++thread) {
-        on_thread(thread, [&] { enter(static_cast<unsigned>(&device - devices_.data())); });
-    }
-    CUmodule module = nullptr;
-    ok(CU(cuModuleLoadData)(&module, kernel_text().c_str()), "cuModuleLoadData");
-    for (const char* name : {"mix", "packed", "table", "hidden", "add", "fill"}) {
-        ok(CU(cuModuleGetFunction)(&device.functions[name], module, name), name);
-    }
-    CUmemPoolProps props{};
-    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.device}};
-    ok(CU(cuMemPoolCreate)(&device.pool, &props), "cuMemPoolCreate");
-}
-
-// Makes the device's context the thread's.
-bool Machine::enter(unsigned device) {
-    static thread_local CUcontext current = nullptr;
-    static thread_local std::uint64_t life = 0;  // a new context may look like an old one
-    if (current == devices_[device].context && life == devices_[device].life) return true;
-    current = devices_[device].context;
-    life = devices_[device].life;
-    return ok(CU(cuCtxSetCurrent)(current), "cuCtxSetCurrent");
-}
-
-bool Machine::synchronize_all() {
-    bool done = true;
-    for (unsigned device = pair_ ? kDevices : 1; device-- > 0;) {
-        done = enter(device) && ok(CU(cuCtxSynchronize)(), "cuCtxSynchronize") && done;
-    }
-    return done;
-}
-
-bool Machine::has(Verb verb) const {
-    return std::any_of(program_->begin(), program_->end(), [&](const Op& op) { return op.verb == verb; });
-}
-
-// The contexts take everything with them.
-void Machine::tear_down() {
-    {
-        const std::lock_guard lock(flags_mutex_);
-        flags_ = nullptr;
-    }
-    if (nowhere_) CU(cuMemAddressFree)(nowhere_, 2 << 20);
-    for (const Device& device : devices_) {
-        ok(CU(cuDevicePrimaryCtxRelease_v2)(device.device), "cuDevicePrimaryCtxRelease");
-    }
 }
 
 void Machine::fail(const std::string& what) {
@@ -177,7 +52,8 @@ bool Machine::taken(CUresult result, const char* what, const UseList& uses) {
     if (result == CUDA_ERROR_OUT_OF_MEMORY && options_.room > 0) {
         std::uint32_t sum = kept_bytes_;
         for (const Use& use : uses) sum += (buffers_[use.buffer].bytes + 4095) / 4096 * 4096;
-        if (sum > options_.room) return false;
+        // A buffer that holds addresses names what they lead to.
+        if (sum > options_.room || has(Verb::table)) return false;
     }
     return ok(result, what);
 }

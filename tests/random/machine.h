@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/random/worker.h"
 #include "tests/random/world.h"
 
 namespace rnd {
@@ -205,7 +206,6 @@ class Machine {
     std::mutex problem_mutex_;
     std::string problem_;
 
-    struct Worker;
     std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -103,8 +103,8 @@ void Machine::free_buffer(Hand& hand, const Op& op) {
         return;
     }
     if (forbidden(hand)) return;
-    // The other kinds wait for what uses them.
-    if ((in_stream || buffer.kind == Pinned) && !host_waits(hand, uses)) return;
+    // The driver waits for what uses the other kinds, on their device.
+    if ((in_stream || buffer.kind == Pinned || pair_) && !host_waits(hand, uses)) return;
     open_gates();
     give_back(buffer);
 }

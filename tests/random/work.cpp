@@ -106,12 +106,14 @@ bool Machine::resolve_rect(Op& op) const {
     return true;
 }
 
-// Whether the stream's device reaches what is used: memory of its own, or of the host; copies any.
+// Whether the stream's device reaches what is used: memory of its own and of the host, and, where both are
+// memory of some device, what is copied (docs/limits.md tells why no more).
 bool Machine::reaches(unsigned slot, const Op& op, const UseList& uses) const {
-    return (op.verb == Verb::copy && op.a[6] % 2) ||
-           std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
-               return buffers_[use.buffer].of_host() || buffers_[use.buffer].device == device_of(slot);
-           });
+    const auto of_host = [&](const Use& use) { return buffers_[use.buffer].of_host(); };
+    if (op.verb == Verb::copy && op.a[6] % 2 && std::none_of(uses.begin(), uses.end(), of_host)) return true;
+    return std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+        return of_host(use) || buffers_[use.buffer].device == device_of(slot);
+    });
 }
 
 void Machine::work(Hand& hand, const Op& asked) {

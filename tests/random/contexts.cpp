@@ -1,0 +1,85 @@
+// The contexts of both GPUs, and what every program finds in them.
+#include "tests/random/kernels.h"
+#include "tests/random/machine.h"
+
+namespace rnd {
+
+void Machine::set_up() {
+    for (unsigned i = kDevices; i-- > 0;) {
+        ok(CU(cuDeviceGet)(&devices_[i].device, static_cast<int>(i)), "cuDeviceGet");
+        set_up(devices_[i]);
+    }
+    ok(CU(cuMemAddressReserve)(&nowhere_, 2 << 20, 0, 0, 0), "cuMemAddressReserve");
+    void* pinned = nullptr;
+    ok(CU(cuMemHostAlloc)(&pinned, (kThreads * kFlags + 1) * sizeof(std::uint32_t), CU_MEMHOSTALLOC_PORTABLE),
+       "cuMemHostAlloc");
+    {
+        const std::lock_guard lock(flags_mutex_);
+        flags_ = static_cast<std::uint32_t*>(pinned);
+    }
+    for (Hand& hand : hands_) {
+        ok(CU(cuMemHostAlloc)(&pinned, kScratch, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
+        hand.scratch = static_cast<std::uint8_t*>(pinned);
+        for (unsigned device = kDevices; device-- > 0;) {
+            enter(device);
+            hand.events[device].resize(16);
+            for (CUevent& one : hand.events[device]) {
+                ok(CU(cuEventCreate)(&one, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+            }
+        }
+        ok(CU(cuEventCreate)(&hand.last_own, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    }
+}
+
+void Machine::set_up(Device& device) {
+    ok(CU(cuDevicePrimaryCtxRetain)(&device.context, device.device), "cuDevicePrimaryCtxRetain");
+    device.life = ++born_;
+    for (unsigned thread = 0; thread < kThreads; ++thread) {
+        on_thread(thread, [&] { enter(static_cast<unsigned>(&device - devices_.data())); });
+    }
+    CUmodule module = nullptr;
+    ok(CU(cuModuleLoadData)(&module, kernel_text().c_str()), "cuModuleLoadData");
+    for (const char* name : {"mix", "packed", "table", "hidden", "add", "fill"}) {
+        ok(CU(cuModuleGetFunction)(&device.functions[name], module, name), name);
+    }
+    CUmemPoolProps props{};
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.device}};
+    ok(CU(cuMemPoolCreate)(&device.pool, &props), "cuMemPoolCreate");
+}
+
+// Makes the device's context the thread's.
+bool Machine::enter(unsigned device) {
+    static thread_local CUcontext current = nullptr;
+    static thread_local std::uint64_t life = 0;  // a new context may look like an old one
+    if (current == devices_[device].context && life == devices_[device].life) return true;
+    current = devices_[device].context;
+    life = devices_[device].life;
+    return ok(CU(cuCtxSetCurrent)(current), "cuCtxSetCurrent");
+}
+
+bool Machine::synchronize_all() {
+    bool done = true;
+    for (unsigned device = pair_ ? kDevices : 1; device-- > 0;) {
+        done = enter(device) && ok(CU(cuCtxSynchronize)(), "cuCtxSynchronize") && done;
+    }
+    return done;
+}
+
+bool Machine::has(Verb verb) const {
+    return std::any_of(program_->begin(), program_->end(), [&](const Op& op) { return op.verb == verb; });
+}
+
+// The contexts take everything with them.
+void Machine::tear_down() {
+    {
+        const std::lock_guard lock(flags_mutex_);
+        flags_ = nullptr;
+    }
+    if (nowhere_) CU(cuMemAddressFree)(nowhere_, 2 << 20);
+    for (const Device& device : devices_) {
+        ok(CU(cuDevicePrimaryCtxRelease_v2)(device.device), "cuDevicePrimaryCtxRelease");
+    }
+}
+
+}  // namespace rnd
