@@ -1,5 +1,7 @@
 #include "shim/entry/across.h"
 
+#include "shim/engine/contexts.h"
+
 namespace lms::entry {
 
 namespace {
@@ -16,11 +18,16 @@ CUcontext context_at(core::Address address) {
     if (const engine::Session* session = engine::session_at(address)) return session->context();
     unsigned type = 0;
     CUcontext context = nullptr;
+    int device = 0;
     const device::Driver& driver = device::driver();
-    const bool on_device =
-        driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
-        type == CU_MEMORYTYPE_DEVICE;
-    if (on_device) driver.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, address);
+    const auto is = [&](void* answer, CUpointer_attribute what) {
+        return driver.cuPointerGetAttribute(answer, what, address) == CUDA_SUCCESS;
+    };
+    if (!is(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) || type != CU_MEMORYTYPE_DEVICE) return nullptr;
+    is(&context, CU_POINTER_ATTRIBUTE_CONTEXT);
+    // What is of a pool is of no context.
+    if (!context && is(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL))
+        context = engine::another_context(device, nullptr);
     return context;
 }
 
