@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "shim/engine/nv_info.h"
-#include "shim/engine/working_set.h"
+#include "shim/engine/parameter.h"
 
 namespace lms::engine {
 

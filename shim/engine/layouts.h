@@ -9,7 +9,7 @@
 
 #include "shim/device/cuda_api.h"
 #include "shim/engine/opaque.h"
-#include "shim/engine/working_set.h"
+#include "shim/engine/parameter.h"
 
 namespace lms::engine {
 

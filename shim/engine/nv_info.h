@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "shim/engine/working_set.h"
+#include "shim/engine/parameter.h"
 
 namespace lms::engine {
 

@@ -10,12 +10,6 @@
 
 namespace lms::engine {
 
-// One parameter of a kernel in its parameter block.
-struct Parameter {
-    std::size_t offset;  // bytes from the start of the block
-    std::size_t bytes;
-};
-
 // Appends each word of `data`, one parameter or a block of them, that is an address within `bounds`. The
 // words begin at any byte: in packed structs pointers do too. What is an address by chance names a buffer too
 // many, no more.

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+
+namespace lms::engine {
+
+// One parameter of a kernel in its parameter block.
+struct Parameter {
+    std::size_t offset;  // bytes from the start of the block
+    std::size_t bytes;
+};
+
+}  // namespace lms::engine
