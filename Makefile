@@ -26,7 +26,7 @@ LIBUNWIND_INC := -isystem /usr/include/libunwind
 obj = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 
 # ---------------------------------------------------------------- the shim
-SHIM_SRC := $(sort $(wildcard shim/*/*.cpp))
+SHIM_SRC := $(sort $(wildcard shim/*/*.cpp shim/entry/interpose/*.cpp))
 POLICY_SRC := $(sort $(wildcard policy/*.cpp))
 SHIM := $(BUILD)/liblmsshim.so
 POLICIES := $(patsubst policy/%.cpp,$(BUILD)/policy/%.so,$(filter-out policy/host.cpp,$(POLICY_SRC)))
@@ -49,13 +49,11 @@ TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp)))
 TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
-LINK_unit := $(CORE_SRC) $(patsubst %,shim/engine/%.cpp,code_layouts fat_binary nv_info opaque pointer_words \
-             ptx_taint ptx_text working_set)
+LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_scan.cpp shim/reach/pointer_words.cpp
 LIBS_unit := -lzstd -llz4
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
-LINK_engine := $(CORE_SRC) $(patsubst %,shim/engine/%.cpp,blocks budget capture contexts fences leaving mover moves \
-               notices observe pending_frees pressure release room session session_contexts session_names session_work streams) \
+LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/% shim/session/session.cpp shim/session/session_%,$(SHIM_SRC)) \
                tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_cli := tests/support/process.cpp
 LINK_e2e := tests/support/process.cpp

@@ -126,12 +126,12 @@ void Residency::chunks_in(Address address, std::uint64_t bytes, std::vector<Chun
     }
 }
 
-std::uint64_t Residency::keep(ChunkId id) {
+std::uint64_t Residency::pin_resident(ChunkId id) {
     ++chunks_[id].keeps;
     return chunks_[id].serial;
 }
 
-void Residency::unkeep(ChunkId id, std::uint64_t serial, std::span<const Use> uses) {
+void Residency::unpin_resident(ChunkId id, std::uint64_t serial, std::span<const Use> uses) {
     if (chunks_[id].serial != serial) return;
     --chunks_[id].keeps;
     for (const Use& one : uses) use(id, one);

@@ -46,8 +46,8 @@ class Residency {
     void unpin_in_place(ChunkId id) { --chunks_[id].pins_in_place; }
     // Keeps a chunk from being evicted, but not its buffer from being removed. Returns what unkeep wants;
     // unkeep of a chunk that is gone does nothing, of another it leaves `uses` behind.
-    std::uint64_t keep(ChunkId id);
-    void unkeep(ChunkId id, std::uint64_t serial, std::span<const Use> uses = {});
+    std::uint64_t pin_resident(ChunkId id);
+    void unpin_resident(ChunkId id, std::uint64_t serial, std::span<const Use> uses = {});
     // Work that uses the chunk was submitted; it is finished when `use` is.
     void use(ChunkId id, Use use);
     // The launching thread named the chunk: it is the most recently used now.

@@ -36,7 +36,7 @@ enum class Entry : std::uint16_t {
 // What stream handle 0 means to a function.
 enum class StreamMode : std::uint8_t { NONE, LEGACY, PTDS, PTSZ };
 
-enum class Action : std::uint8_t { HOOK, TRACK, PASS };
+enum class Action : std::uint8_t { HOOK, RETRY, PASS };
 
 // One row of entry_points.def.
 struct Row {

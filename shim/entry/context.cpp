@@ -1,12 +1,12 @@
 // The life of contexts: what is in one goes with it.
+#include "shim/app/contexts.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
-#include "shim/engine/contexts.h"
-#include "shim/engine/layouts.h"
-#include "shim/engine/pools.h"
-#include "shim/engine/submit.h"
-#include "shim/engine/tables.h"
 #include "shim/entry/guard.h"
+#include "shim/reach/layouts.h"
+#include "shim/reach/pointer_tables.h"
+#include "shim/session/pools.h"
+#include "shim/session/submit.h"
 
 namespace lms::entry {
 namespace {
@@ -23,7 +23,7 @@ CUdevice device_of(CUcontext context) {
 template <typename Call>
 CUresult make(CUcontext* context, Call&& call) {
     return guarded([&] {
-        const CUresult status = engine::call_with_room(call);
+        const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) engine::context_seen(*context, device_of(*context));
         return status;
     });

@@ -1,7 +1,7 @@
 // Copies. Every form brings in the parts of managed buffers it names; host pointers, arrays and unmanaged
 // memory are left to the driver.
 #include "shim/device/driver_table.h"
-#include "shim/entry/across.h"
+#include "shim/entry/cross_device_copy.h"
 #include "shim/entry/in_place.h"
 #include "shim/entry/transfer.h"
 
@@ -11,8 +11,8 @@ namespace {
 using device::driver;
 using engine::destination_of;
 using engine::Range;
+using engine::resolve_stream;
 using engine::source_of;
-using engine::spelt_out;
 
 core::Address address_of(const void* pointer) {
     return reinterpret_cast<core::Address>(pointer);
@@ -52,7 +52,7 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
         });
     };
     CUresult status = CUDA_SUCCESS;
-    if (lms::engine::let_through(stream, pass, status)) return status;
+    if (lms::engine::try_fast_path(stream, pass, status)) return status;
     Range source = engine::span_of(source_of(*copy));
     Range destination = engine::span_of(destination_of(*copy));
     if (sizeof...(Rest) == 0 &&
@@ -134,7 +134,8 @@ CUresult copy_in(Real real, CUdeviceptr to, const void* from, std::size_t bytes,
 }
 
 template <typename Real, typename... Rest>
-CUresult copy_out(Real real, void* to, CUdeviceptr from, std::size_t bytes, CUstream stream, Rest... rest) {
+CUresult eviction_copy(Real real, void* to, CUdeviceptr from, std::size_t bytes, CUstream stream,
+                       Rest... rest) {
     return copy_linear(
         address_of(to), from, bytes, stream,
         [=](core::Address target, core::Address source, std::uint64_t n) {
@@ -157,7 +158,7 @@ CUresult copy_peer(Real real, CUdeviceptr to, CUcontext to_context, CUdeviceptr 
 
 using namespace lms::entry;
 using lms::device::driver;
-using lms::engine::spelt_out;
+using lms::engine::resolve_stream;
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
     return copy_any(driver().cuMemcpy, dst, src, ByteCount, CU_STREAM_LEGACY);
@@ -176,11 +177,11 @@ CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void* srcHost, size_t
 }
 
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-    return copy_out(driver().cuMemcpyDtoH_v2, dstHost, srcDevice, ByteCount, CU_STREAM_LEGACY);
+    return eviction_copy(driver().cuMemcpyDtoH_v2, dstHost, srcDevice, ByteCount, CU_STREAM_LEGACY);
 }
 
 CUresult cuMemcpyDtoH_v2_ptds(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-    return copy_out(driver().cuMemcpyDtoH_v2_ptds, dstHost, srcDevice, ByteCount, CU_STREAM_PER_THREAD);
+    return eviction_copy(driver().cuMemcpyDtoH_v2_ptds, dstHost, srcDevice, ByteCount, CU_STREAM_PER_THREAD);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
@@ -236,79 +237,79 @@ CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* pCopy) {
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-    return copy_any(driver().cuMemcpyAsync, dst, src, ByteCount, spelt_out(hStream, false), hStream);
+    return copy_any(driver().cuMemcpyAsync, dst, src, ByteCount, resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-    return copy_any(driver().cuMemcpyAsync_ptsz, dst, src, ByteCount, spelt_out(hStream, true), hStream);
+    return copy_any(driver().cuMemcpyAsync_ptsz, dst, src, ByteCount, resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                               CUstream hStream) {
-    return copy_in(driver().cuMemcpyHtoDAsync_v2, dstDevice, srcHost, ByteCount, spelt_out(hStream, false),
-                   hStream);
+    return copy_in(driver().cuMemcpyHtoDAsync_v2, dstDevice, srcHost, ByteCount,
+                   resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                                    CUstream hStream) {
     return copy_in(driver().cuMemcpyHtoDAsync_v2_ptsz, dstDevice, srcHost, ByteCount,
-                   spelt_out(hStream, true), hStream);
+                   resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-    return copy_out(driver().cuMemcpyDtoHAsync_v2, dstHost, srcDevice, ByteCount, spelt_out(hStream, false),
-                    hStream);
+    return eviction_copy(driver().cuMemcpyDtoHAsync_v2, dstHost, srcDevice, ByteCount,
+                         resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemcpyDtoHAsync_v2_ptsz(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-    return copy_out(driver().cuMemcpyDtoHAsync_v2_ptsz, dstHost, srcDevice, ByteCount,
-                    spelt_out(hStream, true), hStream);
+    return eviction_copy(driver().cuMemcpyDtoHAsync_v2_ptsz, dstHost, srcDevice, ByteCount,
+                         resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) {
     return copy_within(driver().cuMemcpyDtoDAsync_v2, dstDevice, srcDevice, ByteCount,
-                       spelt_out(hStream, false), hStream);
+                       resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                                    CUstream hStream) {
     return copy_within(driver().cuMemcpyDtoDAsync_v2_ptsz, dstDevice, srcDevice, ByteCount,
-                       spelt_out(hStream, true), hStream);
+                       resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                            CUcontext srcContext, size_t ByteCount, CUstream hStream) {
     return copy_peer(driver().cuMemcpyPeerAsync, dstDevice, dstContext, srcDevice, srcContext, ByteCount,
-                     spelt_out(hStream, false), hStream);
+                     resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                                 CUcontext srcContext, size_t ByteCount, CUstream hStream) {
     return copy_peer(driver().cuMemcpyPeerAsync_ptsz, dstDevice, dstContext, srcDevice, srcContext, ByteCount,
-                     spelt_out(hStream, true), hStream);
+                     resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
-    return copy_box(driver().cuMemcpy2DAsync_v2, pCopy, spelt_out(hStream, false), hStream);
+    return copy_box(driver().cuMemcpy2DAsync_v2, pCopy, resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
-    return copy_box(driver().cuMemcpy2DAsync_v2_ptsz, pCopy, spelt_out(hStream, true), hStream);
+    return copy_box(driver().cuMemcpy2DAsync_v2_ptsz, pCopy, resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
-    return copy_box(driver().cuMemcpy3DAsync_v2, pCopy, spelt_out(hStream, false), hStream);
+    return copy_box(driver().cuMemcpy3DAsync_v2, pCopy, resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
-    return copy_box(driver().cuMemcpy3DAsync_v2_ptsz, pCopy, spelt_out(hStream, true), hStream);
+    return copy_box(driver().cuMemcpy3DAsync_v2_ptsz, pCopy, resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
-    return copy_box(driver().cuMemcpy3DPeerAsync, pCopy, spelt_out(hStream, false), hStream);
+    return copy_box(driver().cuMemcpy3DPeerAsync, pCopy, resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
-    return copy_box(driver().cuMemcpy3DPeerAsync_ptsz, pCopy, spelt_out(hStream, true), hStream);
+    return copy_box(driver().cuMemcpy3DPeerAsync_ptsz, pCopy, resolve_stream(hStream, true), hStream);
 }

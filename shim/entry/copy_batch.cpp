@@ -7,9 +7,9 @@ namespace lms::entry {
 namespace {
 
 using device::driver;
-using engine::Box;
 using engine::Range;
-using engine::spelt_out;
+using engine::resolve_stream;
+using engine::StridedRegion;
 
 // Whether sources are read in stream order only.
 template <typename Copy>
@@ -106,7 +106,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std:
             sides.push_back({to[i], bytes[i]});
         }
         CUresult status = each_within_buffers(sides, failed);
-        if (status != CUDA_SUCCESS || engine::let_through(stream, pass, status)) return status;
+        if (status != CUDA_SUCCESS || engine::try_fast_path(stream, pass, status)) return status;
         const bool in_order =
             std::all_of(runs.attributes, runs.attributes + runs.count, reads_in_order<CUmemcpyAttributes>);
         const std::vector<Copy> copies = cut(to, from, bytes, count, stream);
@@ -158,7 +158,7 @@ std::size_t element_bytes(CUarray array) {
     }
 }
 
-Box side_of(const CUmemcpy3DOperand& side, const CUextent3D& extent, std::size_t element) {
+StridedRegion side_of(const CUmemcpy3DOperand& side, const CUextent3D& extent, std::size_t element) {
     if (side.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return {0, 0};
     const std::size_t pitch = (side.op.ptr.rowLength ? side.op.ptr.rowLength : extent.width) * element;
     const std::size_t rows = side.op.ptr.layerHeight ? side.op.ptr.layerHeight : extent.height;
@@ -166,8 +166,8 @@ Box side_of(const CUmemcpy3DOperand& side, const CUextent3D& extent, std::size_t
 }
 
 struct Sides {
-    Box from;
-    Box to;
+    StridedRegion from;
+    StridedRegion to;
 };
 
 Sides sides_of(const CUDA_MEMCPY3D_BATCH_OP& copy) {
@@ -228,7 +228,8 @@ using lms::device::driver;
                     CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,          \
                     CUstream hStream) {                                                                      \
         return copy_batch_noted(                                                                             \
-            dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, failIdx, spelt_out(hStream, per_thread), \
+            dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, failIdx,                                 \
+            resolve_stream(hStream, per_thread),                                                             \
             [&](auto* to, auto* from, auto* bytes, std::size_t n, auto runs, std::size_t* failed) {          \
                 return driver().symbol(to, from, bytes, n, runs.attributes, runs.starts, runs.count, failed, \
                                        hStream);                                                             \
@@ -237,15 +238,16 @@ using lms::device::driver;
 LMS_COPY_BATCH(cuMemcpyBatchAsync, false)
 LMS_COPY_BATCH(cuMemcpyBatchAsync_ptsz, true)
 
-#define LMS_COPY_BATCH_V2(symbol, per_thread)                                                                \
-    CUresult symbol(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,                       \
-                    CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {       \
-        return copy_batch_noted(                                                                             \
-            dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, nullptr, spelt_out(hStream, per_thread), \
-            [&](auto* to, auto* from, auto* bytes, std::size_t n, auto runs, std::size_t*) {                 \
-                return driver().symbol(to, from, bytes, n, runs.attributes, runs.starts, runs.count,         \
-                                       hStream);                                                             \
-            });                                                                                              \
+#define LMS_COPY_BATCH_V2(symbol, per_thread)                                                          \
+    CUresult symbol(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,                 \
+                    CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) { \
+        return copy_batch_noted(                                                                       \
+            dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, nullptr,                           \
+            resolve_stream(hStream, per_thread),                                                       \
+            [&](auto* to, auto* from, auto* bytes, std::size_t n, auto runs, std::size_t*) {           \
+                return driver().symbol(to, from, bytes, n, runs.attributes, runs.starts, runs.count,   \
+                                       hStream);                                                       \
+            });                                                                                        \
     }
 LMS_COPY_BATCH_V2(cuMemcpyBatchAsync_v2, false)
 LMS_COPY_BATCH_V2(cuMemcpyBatchAsync_v2_ptsz, true)
@@ -253,7 +255,7 @@ LMS_COPY_BATCH_V2(cuMemcpyBatchAsync_v2_ptsz, true)
 #define LMS_COPY_BATCH_3D(symbol, per_thread)                                              \
     CUresult symbol(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,        \
                     unsigned long long flags, CUstream hStream) {                          \
-        return copy_batch_3d(numOps, opList, failIdx, spelt_out(hStream, per_thread),      \
+        return copy_batch_3d(numOps, opList, failIdx, resolve_stream(hStream, per_thread), \
                              [&](auto* first, std::size_t n, std::size_t* failed) {        \
                                  return driver().symbol(n, first, failed, flags, hStream); \
                              });                                                           \
@@ -264,7 +266,7 @@ LMS_COPY_BATCH_3D(cuMemcpy3DBatchAsync_ptsz, true)
 #define LMS_COPY_BATCH_3D_V2(symbol, per_thread)                                             \
     CUresult symbol(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags, \
                     CUstream hStream) {                                                      \
-        return copy_batch_3d(numOps, opList, nullptr, spelt_out(hStream, per_thread),        \
+        return copy_batch_3d(numOps, opList, nullptr, resolve_stream(hStream, per_thread),   \
                              [&](auto* first, std::size_t n, std::size_t*) {                 \
                                  return driver().symbol(n, first, flags, hStream);           \
                              });                                                             \

@@ -22,7 +22,7 @@ CUresult decompress(Real real, CUmemDecompressParams* batch, std::size_t count, 
         ranges.push_back(target(address_of(each.dst), each.dstNumBytes));
         ranges.push_back({address_of(each.dstActBytes), sizeof *each.dstActBytes});
     }
-    return over_resident(ranges, engine::spelt_out(stream, per_thread),
+    return over_resident(ranges, engine::resolve_stream(stream, per_thread),
                          [&] { return real(batch, count, flags, failed, stream); });
 }
 

@@ -1,7 +1,7 @@
 // Executable graphs: made, updated as a whole, launched, destroyed; graphs destroyed.
 #include "shim/device/driver_table.h"
-#include "shim/engine/graphs.h"
 #include "shim/entry/guard.h"
+#include "shim/reach/graphs.h"
 #include "shim/trace/stats.h"
 
 namespace lms::entry {
@@ -14,7 +14,7 @@ CUresult instantiate(CUgraphExec* exec, CUgraph graph, Instantiate&& call) {
     return guarded([&]() -> CUresult {
         engine::GraphHold hold(engine::part_of(graph));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
-        const CUresult status = engine::call_with_room(call);
+        const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) hold.give_to(*exec);
         return status;
     });
@@ -35,7 +35,7 @@ template <typename Launch>
 CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& call) {
     return guarded([&] {
         trace::add(trace::counters().launches);
-        const CUstream where = engine::spelt_out(stream, per_thread);
+        const CUstream where = engine::resolve_stream(stream, per_thread);
         // Captured, it is read again with the graph it becomes part of.
         if (!engine::capturing(where)) engine::note_graph_copies(exec);
         return engine::submit(

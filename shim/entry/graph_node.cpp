@@ -1,9 +1,9 @@
 // Nodes of graphs: added, and given other parameters in a graph or in an executable one. The driver looks at
 // what the operands of copies and sets are mapped to, so they are on the GPU meanwhile.
 #include "shim/device/driver_table.h"
-#include "shim/engine/graphs.h"
 #include "shim/entry/guard.h"
 #include "shim/entry/transfer.h"
+#include "shim/reach/graphs.h"
 
 namespace lms::entry {
 namespace {
@@ -23,7 +23,7 @@ CUresult change(CUgraphExec exec, CUgraphNode node, Read&& read, Call&& call) {
         if (const CUresult error = within_buffers(part.own.operands); error != CUDA_SUCCESS) return error;
         engine::GraphHold hold(std::move(part));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
-        const CUresult status = engine::call_with_room(call);
+        const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) hold.change(exec, node);
         return status;
     });
@@ -58,7 +58,7 @@ CUresult with_operands(const Params* params, Call&& call) {
 template <typename Call>
 CUresult add(CUgraphNode* node, const CUgraphNodeParams* params, Call&& call) {
     return guarded([&] {
-        const CUresult status = with_operands(params, [&] { return engine::call_with_room(call); });
+        const CUresult status = with_operands(params, [&] { return engine::call_with_oom_retry(call); });
         if (status == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
             engine::note_bodies(*node, {params->conditional.phGraph_out, params->conditional.size});
         return status;

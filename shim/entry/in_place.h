@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "shim/device/driver_table.h"
-#include "shim/engine/box.h"
-#include "shim/engine/submit.h"
+#include "shim/reach/strided_region.h"
+#include "shim/session/submit.h"
 
 namespace lms::entry {
 

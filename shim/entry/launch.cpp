@@ -2,11 +2,11 @@
 #include <type_traits>
 
 #include "shim/device/driver_table.h"
-#include "shim/engine/arguments.h"
-#include "shim/engine/exempt.h"
-#include "shim/engine/layouts.h"
-#include "shim/engine/tables.h"
 #include "shim/entry/guard.h"
+#include "shim/reach/arguments.h"
+#include "shim/reach/exempt.h"
+#include "shim/reach/layouts.h"
+#include "shim/reach/pointer_tables.h"
 #include "shim/trace/stats.h"
 #include "shim/trace/writer.h"
 
@@ -14,11 +14,11 @@ namespace lms::entry {
 namespace {
 
 using device::driver;
-using engine::Reach;
+using engine::WorkingSet;
 
-Reach look_at(engine::Scratch& scratch, CUfunction function, CUstream stream, void** parameters,
-              void** extra) {
-    Reach reach(&scratch);
+WorkingSet look_at(engine::Scratch& scratch, CUfunction function, CUstream stream, void** parameters,
+                   void** extra) {
+    WorkingSet reach(&scratch);
     reach.stream = stream;
     if (trace::writer()) {
         reach.label = engine::name_of(function);
@@ -50,8 +50,8 @@ template <typename... Arguments>
                                               void** extra, std::type_identity_t<Arguments>... arguments) {
     trace::add(trace::counters().launches);
     CUresult status = CUDA_SUCCESS;
-    const CUstream where = engine::spelt_out(stream, per_thread);
-    if (engine::let_through(
+    const CUstream where = engine::resolve_stream(stream, per_thread);
+    if (engine::try_fast_path(
             where, [&] { return real(arguments...); }, status)) [[likely]]
         return status;
     return launch_after_look(real, function, where, parameters, extra, arguments...);

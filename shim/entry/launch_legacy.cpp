@@ -3,27 +3,27 @@
 #include <deque>
 
 #include "shim/device/driver_table.h"
-#include "shim/engine/arguments.h"
-#include "shim/engine/parameter_blocks.h"
-#include "shim/engine/tables.h"
 #include "shim/entry/guard.h"
+#include "shim/reach/arguments.h"
+#include "shim/reach/legacy_parameters.h"
+#include "shim/reach/pointer_tables.h"
 #include "shim/trace/stats.h"
 
 namespace lms::entry {
 namespace {
 
 using device::driver;
-using engine::Reach;
+using engine::WorkingSet;
 
 template <typename Call>
 CUresult launch(CUfunction function, CUstream stream, Call&& call) {
     return guarded([&] {
         trace::add(trace::counters().launches);
-        const CUstream where = engine::spelt_out(stream, false);
+        const CUstream where = engine::resolve_stream(stream, false);
         return engine::submit(
             where,
             [&] {
-                Reach reach;
+                WorkingSet reach;
                 reach.stream = where;
                 engine::add_parameters(reach, function);
                 engine::follow_tables(reach);
@@ -45,18 +45,18 @@ CUresult set(CUfunction function, int offset, const void* data, std::size_t byte
 
 // Each launch's buffers are held in their own stream; the driver takes all of them in one call.
 CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags) {
-    std::deque<Reach> reaches;
-    std::deque<engine::Admission> held;
+    std::deque<WorkingSet> reaches;
+    std::deque<engine::ResidencyGuard> held;
     for (const CUDA_LAUNCH_PARAMS& each : launches) {
         trace::add(trace::counters().launches);
-        Reach& reach = reaches.emplace_back();
-        reach.stream = engine::spelt_out(each.hStream, false);
+        WorkingSet& reach = reaches.emplace_back();
+        reach.stream = engine::resolve_stream(each.hStream, false);
         engine::add_arguments(reach, each.function, each.kernelParams, nullptr);
         engine::follow_tables(reach);
-        const engine::Admission& admission = held.emplace_back(reach);
+        const engine::ResidencyGuard& admission = held.emplace_back(reach);
         if (admission.status() != CUDA_SUCCESS) return admission.status();
     }
-    return engine::call_with_room(
+    return engine::call_with_oom_retry(
         [&] {
             return driver().cuLaunchCooperativeKernelMultiDevice(
                 launches.data(), static_cast<unsigned>(launches.size()), flags);

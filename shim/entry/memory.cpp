@@ -1,13 +1,13 @@
 // Allocation and free.
+#include "shim/app/capture.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
-#include "shim/engine/capture.h"
-#include "shim/engine/exempt.h"
-#include "shim/engine/pools.h"
-#include "shim/engine/sessions.h"
-#include "shim/engine/submit.h"
-#include "shim/engine/tables.h"
 #include "shim/entry/guard.h"
+#include "shim/reach/exempt.h"
+#include "shim/reach/pointer_tables.h"
+#include "shim/session/pools.h"
+#include "shim/session/sessions.h"
+#include "shim/session/submit.h"
 
 namespace lms::entry {
 namespace {
@@ -32,7 +32,7 @@ CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Re
                 return status;
             }
         }
-        const CUresult status = engine::call_with_room(real);
+        const CUresult status = engine::call_with_oom_retry(real);
         if (status == CUDA_SUCCESS && pointer) engine::note_unmanaged(*pointer, bytes);
         return status;
     });
@@ -81,7 +81,7 @@ CUresult allocate_on(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool,
 
 CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdeviceptr* pointer,
                         std::size_t bytes, CUstream stream, bool per_thread) {
-    const CUstream where = engine::spelt_out(stream, per_thread);
+    const CUstream where = engine::resolve_stream(stream, per_thread);
     const auto pass = [&] { return real(pointer, bytes, stream); };
     // A graph's memory is the graph's.
     if (engine::capturing(where)) return pass();
@@ -95,7 +95,7 @@ CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdevice
 
 CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) real, CUdeviceptr* pointer,
                             std::size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread) {
-    const CUstream where = engine::spelt_out(stream, per_thread);
+    const CUstream where = engine::resolve_stream(stream, per_thread);
     const auto pass = [&] { return real(pointer, bytes, pool, stream); };
     if (engine::capturing(where)) return pass();
     CUdevice device = 0;
@@ -112,7 +112,7 @@ CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr p
             engine::note_freed(pointer, 0);
             return real(pointer, stream);
         }
-        const CUstream where = engine::spelt_out(stream, per_thread);
+        const CUstream where = engine::resolve_stream(stream, per_thread);
         // A graph can free what it allocated itself only.
         if (engine::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
         forget(*session, pointer);

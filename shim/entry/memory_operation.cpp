@@ -1,8 +1,8 @@
 // Stream memory operations. A wait may last for ever, and what ends it may have to be brought in first; so it
 // must hold up no move: the words it looks at stay on the GPU from then on, until their buffer is freed.
 #include "shim/device/driver_table.h"
-#include "shim/engine/memory_operations.h"
 #include "shim/entry/transfer.h"
+#include "shim/reach/memory_operations.h"
 
 namespace lms::entry {
 namespace {
@@ -12,7 +12,7 @@ using engine::Range;
 template <typename Call>
 CUresult operate(const std::vector<Range>& words, bool waits, CUstream stream, Call&& call) {
     return guarded([&]() -> CUresult {
-        if (waits && any_managed(words) && engine::keep_for_good(words) == CUDA_SUCCESS) return call();
+        if (waits && any_managed(words) && engine::pin_for_good(words) == CUDA_SUCCESS) return call();
         return over(words, stream, call);
     });
 }
@@ -23,10 +23,10 @@ CUresult operate(const std::vector<Range>& words, bool waits, CUstream stream, C
 using namespace lms::entry;
 using lms::device::driver;
 
-#define LMS_VALUE(symbol, word, waits, per_thread)                                                \
-    CUresult symbol(CUstream stream, CUdeviceptr addr, word value, unsigned int flags) {          \
-        return operate({{addr, sizeof value}}, waits, lms::engine::spelt_out(stream, per_thread), \
-                       [&] { return driver().symbol(stream, addr, value, flags); });              \
+#define LMS_VALUE(symbol, word, waits, per_thread)                                                     \
+    CUresult symbol(CUstream stream, CUdeviceptr addr, word value, unsigned int flags) {               \
+        return operate({{addr, sizeof value}}, waits, lms::engine::resolve_stream(stream, per_thread), \
+                       [&] { return driver().symbol(stream, addr, value, flags); });                   \
     }
 #define LMS_VALUE_FORMS(symbol, word, waits) \
     LMS_VALUE(symbol, word, waits, false)    \
@@ -45,7 +45,7 @@ LMS_VALUE_VERSIONS(cuStreamWriteValue64, cuuint64_t, false)
                     unsigned int flags) {                                                      \
         const std::span operations(paramArray, paramArray ? count : 0);                        \
         return operate(lms::engine::words_of(operations), lms::engine::any_waits(operations),  \
-                       lms::engine::spelt_out(stream, per_thread),                             \
+                       lms::engine::resolve_stream(stream, per_thread),                        \
                        [&] { return driver().symbol(stream, count, paramArray, flags); });     \
     }
 LMS_VALUE_BATCH(cuStreamBatchMemOp, false)

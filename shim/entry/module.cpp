@@ -1,13 +1,13 @@
 // Code loaded and unloaded, and its variables.
 #include <array>
 
+#include "shim/code/code_layouts.h"
+#include "shim/code/kernel_access.h"
 #include "shim/device/driver_table.h"
-#include "shim/engine/code_layouts.h"
-#include "shim/engine/layouts.h"
-#include "shim/engine/opaque.h"
-#include "shim/engine/submit.h"
-#include "shim/engine/tables.h"
 #include "shim/entry/guard.h"
+#include "shim/reach/layouts.h"
+#include "shim/reach/pointer_tables.h"
+#include "shim/session/submit.h"
 #include "shim/util/settings.h"
 
 namespace lms::entry {
@@ -28,7 +28,7 @@ void noted(Note&& note) {
 template <typename Handle, typename Call, typename Note>
 CUresult load(Handle* handle, Call&& call, Note&& note) {
     return guarded([&] {
-        const CUresult status = engine::call_with_room(call);
+        const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS && handle) noted([&] { note(*handle); });
         return status;
     });
@@ -48,7 +48,7 @@ void note_file(const void* handle, const char* path) {
 template <typename Function, typename Call, typename Note>
 CUresult get_function(Function* function, Call&& call, Note&& note) {
     return guarded([&] {
-        const CUresult status = engine::call_with_room(call);
+        const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS && function && !engine::driver_tells_layouts())
             noted([&] { note(*function); });
         return status;

@@ -1,12 +1,12 @@
 // Memory pools: created, destroyed and asked.
-#include "shim/engine/pools.h"
+#include "shim/session/pools.h"
 
 #include <span>
 
 #include "shim/device/driver_table.h"
-#include "shim/engine/sessions.h"
-#include "shim/engine/submit.h"
 #include "shim/entry/guard.h"
+#include "shim/session/sessions.h"
+#include "shim/session/submit.h"
 
 using namespace lms;
 using device::driver;
@@ -14,7 +14,7 @@ using device::driver;
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
     return entry::guarded([&]() -> CUresult {
         const CUresult status =
-            engine::call_with_room([&] { return driver().cuMemPoolCreate(pool, poolProps); });
+            engine::call_with_oom_retry([&] { return driver().cuMemPoolCreate(pool, poolProps); });
         if (status == CUDA_SUCCESS) engine::note_pool(*pool, *poolProps);
         return status;
     });

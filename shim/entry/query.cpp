@@ -3,11 +3,11 @@
 #include <cstdint>
 
 #include "shim/device/driver_table.h"
-#include "shim/engine/budget.h"
-#include "shim/engine/pools.h"
-#include "shim/engine/sessions.h"
+#include "shim/entry/context_check.h"
 #include "shim/entry/guard.h"
-#include "shim/entry/refusal.h"
+#include "shim/migration/budget.h"
+#include "shim/session/pools.h"
+#include "shim/session/sessions.h"
 
 namespace lms::entry {
 namespace {

@@ -1,6 +1,6 @@
 // Memsets.
 #include "shim/device/driver_table.h"
-#include "shim/entry/across.h"
+#include "shim/entry/cross_device_copy.h"
 #include "shim/entry/transfer.h"
 
 namespace lms::entry {
@@ -28,7 +28,7 @@ CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, st
                            [=] { return real(to, pitch, value, width, height, rest...); });
     };
     CUresult status = CUDA_SUCCESS;
-    if (engine::let_through(stream, pass, status)) return status;
+    if (engine::try_fast_path(stream, pass, status)) return status;
     if (engine::capturing(stream) || !too_large({rows}) || height <= 1) return over({rows}, stream, pass);
     const std::size_t half = height / 2;
     status = set_parts(real, to, pitch, value, width, half, stream, rest...);
@@ -51,7 +51,7 @@ CUresult set_2d(Real real, CUdeviceptr to, std::size_t pitch, Value value, std::
 
 using namespace lms::entry;
 using lms::device::driver;
-using lms::engine::spelt_out;
+using lms::engine::resolve_stream;
 
 CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
     return set(driver().cuMemsetD8_v2, dstDevice, uc, N, CU_STREAM_LEGACY);
@@ -73,23 +73,23 @@ CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned c
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
-    return set(driver().cuMemsetD8Async, dstDevice, uc, N, spelt_out(hStream, false), hStream);
+    return set(driver().cuMemsetD8Async, dstDevice, uc, N, resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                            size_t Height, CUstream hStream) {
     return set_2d(driver().cuMemsetD2D8Async, dstDevice, dstPitch, uc, Width, Height,
-                  spelt_out(hStream, false), hStream);
+                  resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
-    return set(driver().cuMemsetD8Async_ptsz, dstDevice, uc, N, spelt_out(hStream, true), hStream);
+    return set(driver().cuMemsetD8Async_ptsz, dstDevice, uc, N, resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                                 size_t Height, CUstream hStream) {
     return set_2d(driver().cuMemsetD2D8Async_ptsz, dstDevice, dstPitch, uc, Width, Height,
-                  spelt_out(hStream, true), hStream);
+                  resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
@@ -112,23 +112,23 @@ CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned 
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
-    return set(driver().cuMemsetD16Async, dstDevice, us, N, spelt_out(hStream, false), hStream);
+    return set(driver().cuMemsetD16Async, dstDevice, us, N, resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                             size_t Height, CUstream hStream) {
     return set_2d(driver().cuMemsetD2D16Async, dstDevice, dstPitch, us, Width, Height,
-                  spelt_out(hStream, false), hStream);
+                  resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
-    return set(driver().cuMemsetD16Async_ptsz, dstDevice, us, N, spelt_out(hStream, true), hStream);
+    return set(driver().cuMemsetD16Async_ptsz, dstDevice, us, N, resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                                  size_t Height, CUstream hStream) {
     return set_2d(driver().cuMemsetD2D16Async_ptsz, dstDevice, dstPitch, us, Width, Height,
-                  spelt_out(hStream, true), hStream);
+                  resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
@@ -151,21 +151,21 @@ CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned 
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
-    return set(driver().cuMemsetD32Async, dstDevice, ui, N, spelt_out(hStream, false), hStream);
+    return set(driver().cuMemsetD32Async, dstDevice, ui, N, resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                             size_t Height, CUstream hStream) {
     return set_2d(driver().cuMemsetD2D32Async, dstDevice, dstPitch, ui, Width, Height,
-                  spelt_out(hStream, false), hStream);
+                  resolve_stream(hStream, false), hStream);
 }
 
 CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
-    return set(driver().cuMemsetD32Async_ptsz, dstDevice, ui, N, spelt_out(hStream, true), hStream);
+    return set(driver().cuMemsetD32Async_ptsz, dstDevice, ui, N, resolve_stream(hStream, true), hStream);
 }
 
 CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                                  size_t Height, CUstream hStream) {
     return set_2d(driver().cuMemsetD2D32Async_ptsz, dstDevice, dstPitch, ui, Width, Height,
-                  spelt_out(hStream, true), hStream);
+                  resolve_stream(hStream, true), hStream);
 }

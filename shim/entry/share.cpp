@@ -27,11 +27,11 @@ CUresult refuse(std::atomic<bool>& said, std::string_view what, CUresult status)
 template <typename Call>
 CUresult give(std::string_view what, const Range& range, Call&& call) {
     return guarded([&]() -> CUresult {
-        if (!is_managed(range.address)) return engine::call_with_room(call);
-        std::vector<engine::KeptIn> kept;
-        CUresult status = engine::keep(std::span(&range, 1), kept);
+        if (!is_managed(range.address)) return engine::call_with_oom_retry(call);
+        std::vector<engine::PinnedIn> kept;
+        CUresult status = engine::pin_resident(std::span(&range, 1), kept);
         if (status != CUDA_SUCCESS) return status;
-        status = engine::call_with_room(call);
+        status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) return status;
         engine::let_go(kept);
         static std::atomic<bool> said;

@@ -1,10 +1,10 @@
 // The life of streams and captures, which the engine must know of.
+#include "shim/app/capture.h"
+#include "shim/app/streams.h"
 #include "shim/device/driver_table.h"
-#include "shim/engine/capture.h"
-#include "shim/engine/sessions.h"
-#include "shim/engine/streams.h"
-#include "shim/engine/submit.h"
 #include "shim/entry/guard.h"
+#include "shim/session/sessions.h"
+#include "shim/session/submit.h"
 
 namespace lms::entry {
 namespace {
@@ -14,7 +14,7 @@ using device::driver;
 template <typename Create>
 CUresult create(CUstream* stream, Create&& call) {
     return guarded([&] {
-        const CUresult status = engine::call_with_room(call);
+        const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
             CUcontext context = nullptr;
             driver().cuStreamGetCtx(*stream, &context);
@@ -46,7 +46,7 @@ CUresult destroy(CUstream stream, Destroy&& call) {
 template <typename Begin>
 CUresult begin_capture(CUstream handle, bool per_thread, Begin&& call) {
     return guarded([&] {
-        const CUstream stream = engine::spelt_out(handle, per_thread);
+        const CUstream stream = engine::resolve_stream(handle, per_thread);
         // While it is captured its work from before cannot be asked for.
         for (engine::Session* session : engine::sessions()) session->capture_begins(stream);
         // Counted before, so that no launch into the capturing stream is missed.
@@ -63,7 +63,7 @@ CUresult end_capture(CUstream stream, bool per_thread, End&& call) {
     // These mean that nothing was capturing; every other failure ends the capture too.
     const bool none = status == CUDA_ERROR_ILLEGAL_STATE || status == CUDA_ERROR_INVALID_VALUE ||
                       status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    if (!none) engine::capture_ended(engine::spelt_out(stream, per_thread));
+    if (!none) engine::capture_ended(engine::resolve_stream(stream, per_thread));
     return status;
 }
 

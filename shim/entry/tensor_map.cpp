@@ -1,9 +1,9 @@
 // Tensor maps: encoding one needs nothing of the memory it names, using it does.
-#include "shim/engine/tensor_maps.h"
+#include "shim/reach/tensor_maps.h"
 
 #include "shim/device/driver_table.h"
-#include "shim/engine/sessions.h"
 #include "shim/entry/guard.h"
+#include "shim/session/sessions.h"
 
 namespace lms::entry {
 namespace {

@@ -1,8 +1,8 @@
 // Textures over linear memory. The driver notes where that is when it is told, and kernels that use a texture
 // name none of it: it stays on the device until the texture goes. (Surfaces are over arrays only.)
 #include "shim/device/driver_table.h"
-#include "shim/engine/kept_objects.h"
 #include "shim/entry/transfer.h"
+#include "shim/reach/object_pins.h"
 
 namespace lms::entry {
 namespace {
@@ -25,10 +25,10 @@ std::vector<Range> linear_memory(const CUDA_RESOURCE_DESC* resource) {
 template <typename Call, typename Object>
 CUresult name_in(const std::vector<Range>& ranges, Call&& call, Object&& object) {
     return guarded([&]() -> CUresult {
-        std::vector<engine::KeptIn> kept;
-        CUresult status = engine::keep(ranges, kept);
+        std::vector<engine::PinnedIn> kept;
+        CUresult status = engine::pin_resident(ranges, kept);
         if (status != CUDA_SUCCESS) return status;
-        status = engine::call_with_room(call);
+        status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
             engine::object_names(object(), std::move(kept));
         } else {

@@ -6,10 +6,10 @@
 #include <span>
 #include <type_traits>
 
-#include "shim/engine/submit.h"
-#include "shim/engine/tables.h"
+#include "shim/entry/context_check.h"
 #include "shim/entry/guard.h"
-#include "shim/entry/refusal.h"
+#include "shim/reach/pointer_tables.h"
+#include "shim/session/submit.h"
 
 namespace lms::entry {
 
@@ -45,8 +45,8 @@ inline std::uint64_t piece_bytes(core::Address a, core::Address b) {
     return piece;
 }
 
-// What became of a copy or set, once `note` has told engine/tables.h of it if it was submitted. A captured
-// one is noted with its graph.
+// What became of a copy or set, once `note` has told reach/pointer_tables.h of it if it was submitted. A
+// captured one is noted with its graph.
 template <typename Note>
 [[gnu::noinline]] CUresult noted(CUresult status, CUstream stream, Note note) {
     if (status != CUDA_SUCCESS || engine::sessions().empty()) return status;
@@ -67,8 +67,8 @@ inline CUresult noted_if_tables(CUresult status, CUstream stream, Note note) {
 // operands are mapped to.
 template <typename Call>
 CUresult recorded(const std::vector<engine::Range>& ranges, Call&& call) {
-    std::vector<engine::KeptIn> kept;
-    CUresult status = engine::keep(ranges, kept);
+    std::vector<engine::PinnedIn> kept;
+    CUresult status = engine::pin_resident(ranges, kept);
     if (status == CUDA_SUCCESS) status = call();
     engine::let_go(kept);
     return status;
@@ -81,7 +81,7 @@ template <typename Copy, typename MayStay>
                                              MayStay may_stay) {
     return guarded([&]() -> CUresult {
         if (!is_managed(destination) && !is_managed(source))
-            return engine::call_with_room([&] { return copy(0, bytes); });
+            return engine::call_with_oom_retry([&] { return copy(0, bytes); });
         if (engine::capturing(stream)) {
             return recorded({{source, bytes}, {destination, bytes}}, [&] { return copy(0, bytes); });
         }
@@ -94,7 +94,7 @@ template <typename Copy, typename MayStay>
             status = engine::submit(
                 stream,
                 [&] {
-                    engine::Reach reach;
+                    engine::WorkingSet reach;
                     reach.stream = stream;
                     reach.ranges = {{source + offset, n, false, stay}, {destination + offset, n, true, stay}};
                     return reach;
@@ -125,7 +125,8 @@ inline CUresult linear(
         const engine::Range ranges[] = {{destination, bytes}, {source, bytes}};
         CUresult status = within_buffers(ranges);
         if (status != CUDA_SUCCESS) return status;
-        if (engine::let_through(stream, [=] { return copy(0, bytes); }, status)) [[likely]]
+        if (engine::try_fast_path(
+                stream, [=] { return copy(0, bytes); }, status)) [[likely]]
             return status;
     }
     return linear_after_look(destination, source, bytes, stream, copy, may_stay);
@@ -143,12 +144,12 @@ inline bool too_large(const std::vector<engine::Range>& ranges) {
 template <typename Call>
 CUresult over(const std::vector<engine::Range>& ranges, CUstream stream, Call&& call) {
     return guarded([&]() -> CUresult {
-        if (!any_managed(ranges)) return engine::call_with_room(call);
+        if (!any_managed(ranges)) return engine::call_with_oom_retry(call);
         if (engine::capturing(stream)) return recorded(ranges, call);
         return engine::submit(
             stream,
             [&] {
-                engine::Reach reach;
+                engine::WorkingSet reach;
                 reach.stream = stream;
                 reach.ranges = ranges;
                 return reach;
@@ -162,7 +163,7 @@ CUresult over(const std::vector<engine::Range>& ranges, CUstream stream, Call&& 
 template <typename Call>
 CUresult over_resident(const std::vector<engine::Range>& ranges, CUstream stream, Call&& call) {
     return guarded([&]() -> CUresult {
-        if (!any_managed(ranges)) return engine::call_with_room(call);
+        if (!any_managed(ranges)) return engine::call_with_oom_retry(call);
         return recorded(ranges, [&] { return over(ranges, stream, call); });
     });
 }

@@ -85,7 +85,7 @@ TEST_CASE("a buffer copied out ahead of need is freed, and its memory given back
             CAPTURE(seed);
             AheadScene scene(options_of(Safety::Opaque, seed, maps_host));
             REQUIRE(scene.rig.session().free(scene.regions[scene.cold].address) == CUDA_SUCCESS);
-            scene.rig.session().relieve(64 * 64);
+            scene.rig.session().reclaim(64 * 64);
             scene.regions.erase(scene.regions.begin() + static_cast<std::ptrdiff_t>(scene.cold));
             scene.expected.erase(scene.expected.begin() + static_cast<std::ptrdiff_t>(scene.cold));
             scene.check();

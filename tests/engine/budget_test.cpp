@@ -93,7 +93,7 @@ TEST_CASE("what the app is told of its memory") {
         REQUIRE(rig.session().allocate(500 * unit, second) == CUDA_SUCCESS);
         check_free(meminfo == MemInfo::Enlarged ? total - 580 * unit : 0);
         // Where the bytes are makes no difference.
-        REQUIRE(rig.session().relieve(30 * unit));
+        REQUIRE(rig.session().reclaim(30 * unit));
         check_free(meminfo == MemInfo::Enlarged ? total - 580 * unit : 0);
         REQUIRE(rig.session().free(second) == CUDA_SUCCESS);
         check_free(total - 80 * unit);
@@ -115,7 +115,7 @@ TEST_CASE("what is kept stays on the device, until it is let go or freed") {
             REQUIRE(rig.write(stream, region, noise(region.address, region.bytes)) == CUDA_SUCCESS);
         }
         const auto need = [&](const Region& region) {
-            std::pmr::vector<engine::Need> needs;
+            std::pmr::vector<engine::ChunkRequest> needs;
             const engine::Range range{region.address, region.bytes};
             rig.session().name({}, {&range, 1}, needs);
             return needs;
@@ -127,25 +127,25 @@ TEST_CASE("what is kept stays on the device, until it is let go or freed") {
                 CHECK(bytes == noise(region.address, region.bytes));
             }
         };
-        engine::Kept kept;
-        REQUIRE(rig.session().keep(need(regions[0]), kept) == CUDA_SUCCESS);
+        engine::ResidentPins kept;
+        REQUIRE(rig.session().pin_resident(need(regions[0]), kept) == CUDA_SUCCESS);
         use_others();
         CHECK(rig.on_device(regions[0]) == regions[0].bytes);
         // More than there is beside it.
-        std::pmr::vector<engine::Need> much = need(regions[1]);
-        for (const engine::Need& each : need(regions[2])) much.push_back(each);
-        engine::Kept none;
-        CHECK(rig.session().keep(much, none) == CUDA_ERROR_OUT_OF_MEMORY);
+        std::pmr::vector<engine::ChunkRequest> much = need(regions[1]);
+        for (const engine::ChunkRequest& each : need(regions[2])) much.push_back(each);
+        engine::ResidentPins none;
+        CHECK(rig.session().pin_resident(much, none) == CUDA_ERROR_OUT_OF_MEMORY);
         CHECK(none.chunks.empty());
         use_others();
         SUBCASE("let go") {
-            rig.session().unkeep(kept);
+            rig.session().unpin_resident(kept);
         }
         SUBCASE("freed, then let go") {
             rig.drain();
             REQUIRE(rig.session().free(regions[0].address) == CUDA_SUCCESS);
             REQUIRE(rig.session().allocate(regions[0].bytes, regions[0].address) == CUDA_SUCCESS);
-            rig.session().unkeep(kept);
+            rig.session().unpin_resident(kept);
         }
         use_others();
         CHECK(rig.on_device(regions[0]) < regions[0].bytes);

@@ -333,7 +333,7 @@ TEST_CASE("memory that others take is respected, and given to them on demand") {
         const CUstream stream = rig.stream();
         std::vector<Held> buffers;
         for (std::uint64_t i = 0; i < 6; ++i) buffers.push_back(make(rig, stream, 16, i));
-        CHECK(rig.session().relieve(16 * options.granularity));
+        CHECK(rig.session().reclaim(16 * options.granularity));
         const auto free_bytes = [&] {
             return rig.gpu().with_memory(
                 [](const Memory& memory) { return memory.device_bytes() - memory.used_bytes(); });

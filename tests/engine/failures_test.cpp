@@ -47,7 +47,7 @@ void run_failing(bool maps_host, const Failing& failing, std::uint64_t nth) {
     program.finish();
     CHECK(program.problem() == "");
     rig.drain();
-    rig.session().relieve(rig.budget());
+    rig.session().reclaim(rig.budget());
     rig.gpu().with_memory([&](const Memory& memory) {
         if (failing.leaks) return;
         CHECK(memory.handles(Place::Device) == 0);

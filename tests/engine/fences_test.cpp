@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "shim/engine/fences.h"
+#include "shim/migration/fences.h"
 #include "tests/engine/rig.h"
 
 namespace lms::fake {

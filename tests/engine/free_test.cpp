@@ -23,7 +23,7 @@ Region allocate(Rig& rig, std::uint64_t granules) {
 
 // Nothing of the app's is mapped, the device is as good as untouched, and what is kept of the host is idle.
 void check_gone(Rig& rig) {
-    rig.session().relieve(rig.budget());
+    rig.session().reclaim(rig.budget());
     rig.gpu().with_memory([&](const Memory& memory) {
         CHECK(memory.handles(Place::Device) == 0);
         CHECK(memory.used_bytes() == 0);
@@ -192,7 +192,7 @@ TEST_CASE("a buffer that another thread frees between the look at a launch's arg
             Bytes bytes;
             rig.read(stream, kept, bytes);
         }
-        engine::Hold hold;
+        engine::ChunkPins hold;
         REQUIRE(rig.session().acquire(work, hold) == CUDA_SUCCESS);
         rig.session().submitted(work, hold);
         Bytes bytes;

@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "policy/host.h"
+#include "shim/app/streams.h"
 #include "shim/core/chunking.h"
-#include "shim/engine/budget.h"
-#include "shim/engine/streams.h"
+#include "shim/migration/budget.h"
 
 namespace lms::fake {
 
@@ -48,16 +48,16 @@ void Rig::destroy(CUstream stream) {
 }
 
 CUresult Rig::submit(Job job) {
-    if (engine::calm_gate.enter()) {
+    if (engine::fast_path_gate.enter()) {
         gpu_->launch(job.stream, std::move(job.kernel));
-        engine::calm_gate.leave();
+        engine::fast_path_gate.leave();
         return CUDA_SUCCESS;
     }
     engine::Work work;
     work.stream = job.stream;
     work.opaque = job.opaque;
     session_->name(job.names, job.ranges, work.needs);
-    engine::Hold hold;
+    engine::ChunkPins hold;
     const CUresult status = session_->acquire(work, hold);
     if (status != CUDA_SUCCESS) return status;
     gpu_->launch(job.stream, std::move(job.kernel));

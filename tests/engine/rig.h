@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "shim/engine/calm.h"
-#include "shim/engine/session.h"
+#include "shim/app/fast_path.h"
+#include "shim/session/session.h"
 #include "tests/engine/kernels.h"
 #include "tests/support/fake_port.h"
 

@@ -87,10 +87,10 @@ TEST_CASE("opaque work that comes while a mover looks for memory stops it") {
         const std::size_t away = scene.make(40);
         // Room that must be made anew, and that then turns out to be somebody else's.
         scene.rig.drain();
-        REQUIRE(scene.rig.session().relieve(24 * 64));
+        REQUIRE(scene.rig.session().reclaim(24 * 64));
         REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
         REQUIRE(scene.place(cold) == Place::Device);
-        REQUIRE(scene.rig.session().relieve(8 * 64));
+        REQUIRE(scene.rig.session().reclaim(8 * 64));
         scene.rig.drain();
         const Gate gate_ = closed();
         scene.rig.gpu().at(Call::Create, 1, [&] {

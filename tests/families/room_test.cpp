@@ -13,7 +13,7 @@ using namespace rig;
 
 namespace {
 
-enum class Action { HOOK, TRACK, PASS };
+enum class Action { HOOK, RETRY, PASS };
 struct Row {
     const char* symbol;
     Action action;
@@ -47,7 +47,7 @@ OVERLAY_TEST("room: is made for every tracked call that finds none") {
     const Buffer rest(6 * kBuffer);
     int tracked = 0;
     for (const Row& row : kRows) {
-        if (row.action != Action::TRACK) continue;
+        if (row.action != Action::RETRY) continue;
         OK(cuMemsetD8_v2, rest.at(), 2, rest.bytes());
         OK(cuStreamSynchronize, nullptr);
         want_room(row.symbol);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every hook is held by a test: with its row taken out of the shim (unhook.py), that test fails.
 
-  held.py check          held.tsv names a test for every HOOK and TRACK row, which passes, and fails without the row
+  held.py check          held.tsv names a test for every HOOK and RETRY row, which passes, and fails without the row
   held.py map [ROW ...]  finds one for these rows, or for all that held.tsv has none for
 """
 
@@ -90,7 +90,7 @@ def check(table, jobs):
     held = read_map()
     wrong = [f"{symbol}: no test is known to fail without it: write one, then `make hook-map`"
              for symbol in hooked if symbol not in held]
-    wrong += [f"{symbol} is neither HOOK nor TRACK: `make hook-map`" for symbol in held if symbol not in hooked]
+    wrong += [f"{symbol} is neither HOOK nor RETRY: `make hook-map`" for symbol in held if symbol not in hooked]
     shims = Shims(table)
 
     def whole(test):

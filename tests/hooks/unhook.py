@@ -12,7 +12,7 @@ ROW = re.compile(r"^LMS_(?:ENTRY|INTEROP)\((\w+),.*, *(\w+)\)")
 
 
 class Row:
-    """A row of the table: its place there, its exported name, and HOOK, TRACK or PASS."""
+    """A row of the table: its place there, its exported name, and HOOK, RETRY or PASS."""
 
     def __init__(self, index, symbol, action):
         self.index = index
@@ -41,7 +41,7 @@ class Shim:
         self.slots = slots.pop()
 
     def without(self, row):
-        """Its bytes, with that row of kind HOOK or TRACK taken out."""
+        """Its bytes, with that row of kind HOOK or RETRY taken out."""
         start = self.symbols[row.symbol]
         if any(start < other < start + self.JUMP.size for other in self.symbols.values()):
             raise ValueError(f"{row.symbol}: no room for a jump")

@@ -6,7 +6,7 @@
 namespace table {
 
 enum class Stream { NONE, LEGACY, PTDS, PTSZ };
-enum class Action { HOOK, TRACK, PASS };
+enum class Action { HOOK, RETRY, PASS };
 
 struct Row {
     std::string_view symbol;

@@ -30,7 +30,7 @@ using Call = int (*)(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std
 PROBE(tracked_calls_pass_their_arguments_on) {
     int tracked = 0;
     for (const table::Row& row : table::kRows) {
-        if (row.action != table::Action::TRACK) continue;
+        if (row.action != table::Action::RETRY) continue;
         CAPTURE(row.symbol);
         const std::size_t index = &row - std::begin(table::kRows);
         REQUIRE(kArity[index] > 0);

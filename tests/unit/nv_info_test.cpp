@@ -1,6 +1,6 @@
 // Parameter layouts read from code, held against those of the source: native code and PTX as nvcc makes them,
 // and code that is broken off or garbage.
-#include "shim/engine/nv_info.h"
+#include "shim/code/nv_info.h"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "shim/engine/code_layouts.h"
-#include "shim/engine/fat_binary.h"
+#include "shim/code/code_layouts.h"
+#include "shim/code/fat_binary.h"
 #include "tests/unit/kernels/layouts.h"
 
 using namespace lms::engine;

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "shim/engine/fat_binary.h"
-#include "shim/engine/opaque.h"
+#include "shim/code/fat_binary.h"
+#include "shim/code/kernel_access.h"
 
 using namespace lms::engine;
 
@@ -87,27 +87,27 @@ Addresses while_loaded(const void* image, const char* kernel = "k") {
     code_loaded(handle, image);
     const Addresses answer = addresses_of({&handle, 1}, kernel);
     code_unloaded(handle);
-    CHECK(addresses_of({&handle, 1}, kernel) == Addresses::Unseen);
+    CHECK(addresses_of({&handle, 1}, kernel) == Addresses::Unknown);
     return answer;
 }
 
 }  // namespace
 
 TEST_CASE("text") {
-    CHECK(while_loaded(kTold.c_str()) == Addresses::Told);
-    CHECK(while_loaded(kHidden.c_str()) == Addresses::Hidden);
-    CHECK(while_loaded(kTold.c_str(), "another") == Addresses::Unseen);
-    CHECK(while_loaded("") == Addresses::Unseen);
-    CHECK(while_loaded("abc") == Addresses::Unseen);
+    CHECK(while_loaded(kTold.c_str()) == Addresses::Complete);
+    CHECK(while_loaded(kHidden.c_str()) == Addresses::Incomplete);
+    CHECK(while_loaded(kTold.c_str(), "another") == Addresses::Unknown);
+    CHECK(while_loaded("") == Addresses::Unknown);
+    CHECK(while_loaded("abc") == Addresses::Unknown);
 }
 
 TEST_CASE("fat binaries") {
     for (const Packing packing : {Packing::Plain, Packing::Lz4, Packing::Zstd}) {
         for (const std::uint32_t header_bytes : {64u, 80u}) {
             CHECK(while_loaded(fat_binary({entry(kHidden, 75, packing, Kind::Ptx, header_bytes)}).c_str()) ==
-                  Addresses::Hidden);
+                  Addresses::Incomplete);
             CHECK(while_loaded(fat_binary({entry(kTold, 75, packing, Kind::Ptx, header_bytes)}).c_str()) ==
-                  Addresses::Told);
+                  Addresses::Complete);
         }
     }
     SUBCASE("native code beside the text, and several texts: the newest counts") {
@@ -116,21 +116,21 @@ TEST_CASE("fat binaries") {
                                              90, Packing::Plain, Kind::Native),
                                        entry(kTold, 75, Packing::Lz4), entry(kHidden, 90, Packing::Zstd),
                                        entry(kTold, 80, Packing::Plain)})
-                               .c_str()) == Addresses::Hidden);
+                               .c_str()) == Addresses::Incomplete);
     }
     SUBCASE("native code alone") {
         CHECK(while_loaded(fat_binary({entry("\x7f"
                                              "ELF",
                                              90, Packing::Plain, Kind::Native)})
-                               .c_str()) == Addresses::Unseen);
+                               .c_str()) == Addresses::Unknown);
         CHECK(while_loaded("\x7f"
-                           "ELF and so on") == Addresses::Unseen);
+                           "ELF and so on") == Addresses::Unknown);
     }
     SUBCASE("what does not unpack") {
         std::string bytes = fat_binary({entry(kTold, 75, Packing::Zstd)});
         bytes[16 + 64 + 8] ^= 0x55;
         bytes[16 + 64 + 9] ^= 0x55;
-        CHECK(while_loaded(bytes.c_str()) == Addresses::Unseen);
+        CHECK(while_loaded(bytes.c_str()) == Addresses::Unknown);
     }
 }
 
@@ -139,12 +139,12 @@ TEST_CASE("the wrapper that nvcc leaves") {
     const std::string hidden = fat_binary({entry(kHidden, 75, Packing::Zstd)});
     Wrapper wrapper;
     wrapper.fat_binary = hidden.data();
-    CHECK(while_loaded(&wrapper) == Addresses::Hidden);
+    CHECK(while_loaded(&wrapper) == Addresses::Incomplete);
     const char* parts[] = {told.data(), hidden.data(), nullptr};
     wrapper.version = 2;
     wrapper.fat_binary = told.data();
     wrapper.parts = parts;
-    CHECK(while_loaded(&wrapper) == Addresses::Hidden);
+    CHECK(while_loaded(&wrapper) == Addresses::Incomplete);
 }
 
 TEST_CASE("files, whole and cut off") {
@@ -156,30 +156,30 @@ TEST_CASE("files, whole and cut off") {
         std::ofstream(path, std::ios::binary) << bytes;
         code_loaded_from(handle, path.c_str());
         const bool complete = bytes == whole || bytes == kHidden;
-        CHECK(addresses_of({&handle, 1}, "k") == (complete ? Addresses::Hidden : Addresses::Unseen));
+        CHECK(addresses_of({&handle, 1}, "k") == (complete ? Addresses::Incomplete : Addresses::Unknown));
         code_unloaded(handle);
     }
     unlink(path.c_str());
     code_loaded_from(handle, path.c_str());
-    CHECK(addresses_of({&handle, 1}, "k") == Addresses::Unseen);
+    CHECK(addresses_of({&handle, 1}, "k") == Addresses::Unknown);
 }
 
 TEST_CASE("a kernel whose module is not known is looked for in all that is loaded") {
     const void* one = reinterpret_cast<const void*>(1);
     const void* two = reinterpret_cast<const void*>(2);
     code_loaded(one, kTold.c_str());
-    CHECK(addresses_of({}, "k") == Addresses::Told);
+    CHECK(addresses_of({}, "k") == Addresses::Complete);
     code_loaded(two, kHidden.c_str());
-    CHECK(addresses_of({}, "k") == Addresses::Hidden);
-    CHECK(addresses_of({&one, 1}, "k") == Addresses::Told);
+    CHECK(addresses_of({}, "k") == Addresses::Incomplete);
+    CHECK(addresses_of({&one, 1}, "k") == Addresses::Complete);
     code_unloaded(two);
-    CHECK(addresses_of({}, "k") == Addresses::Told);
+    CHECK(addresses_of({}, "k") == Addresses::Complete);
     code_unloaded(one);
 }
 
 TEST_CASE("communication libraries, by name") {
     CHECK(addresses_of({}, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") ==
-          Addresses::Hidden);
-    CHECK(addresses_of({}, "_Z22nvshmemi_barrier_kernel") == Addresses::Hidden);
-    CHECK(addresses_of({}, "ncc") == Addresses::Unseen);
+          Addresses::Incomplete);
+    CHECK(addresses_of({}, "_Z22nvshmemi_barrier_kernel") == Addresses::Incomplete);
+    CHECK(addresses_of({}, "ncc") == Addresses::Unknown);
 }

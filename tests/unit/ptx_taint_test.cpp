@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "shim/engine/ptx_taint.h"
+#include "shim/code/ptx_taint.h"
 
 using lms::engine::PtxModule;
 using Answer = PtxModule::Answer;
@@ -23,7 +23,7 @@ Answer body(const std::string& text, const std::string& before = "") {
         text + "\tret;\n}\n";
     PtxModule module(kHead + before + kernel + ".visible .entry other() { ret; }\n");
     // Else a text that cannot be followed would pass for hidden addresses.
-    REQUIRE(module.addresses_of("other") == Answer::Told);
+    REQUIRE(module.addresses_of("other") == Answer::Complete);
     return module.addresses_of("k");
 }
 
@@ -32,53 +32,54 @@ Answer body(const std::string& text, const std::string& before = "") {
 TEST_CASE("addresses told: arguments, with offsets of any origin") {
     SUBCASE("computed") {
         CHECK(body("mov.u32 %r2, %tid.x; mul.wide.s32 %rd5, %r2, 4; add.s64 %rd6, %rd3, %rd5;"
-                   "ld.global.f32 %f1, [%rd6+8]; st.global.f32 [%rd6], %f1;") == Answer::Told);
+                   "ld.global.f32 %f1, [%rd6+8]; st.global.f32 [%rd6], %f1;") == Answer::Complete);
     }
     SUBCASE("indices of 32 bits that were loaded") {
         CHECK(body("ld.global.u32 %r2, [%rd4]; mul.wide.s32 %rd5, %r2, 4; add.s64 %rd6, %rd3, %rd5;"
-                   "red.global.add.u32 [%rd6], 1;") == Answer::Told);
+                   "red.global.add.u32 [%rd6], 1;") == Answer::Complete);
         CHECK(body("ld.global.s32 %r2, [%rd4]; cvt.s64.s32 %rd5, %r2; add.s64 %rd6, %rd1, %rd5;"
-                   "ld.u8 %rs1, [%rd6];") == Answer::Told);
+                   "ld.u8 %rs1, [%rd6];") == Answer::Complete);
     }
     SUBCASE("indices of 64 bits that were loaded") {
         CHECK(body("ld.global.u64 %rd5, [%rd4]; shl.b64 %rd6, %rd5, 2; add.s64 %rd7, %rd3, %rd6;"
-                   "st.global.u32 [%rd7], %r1;") == Answer::Told);
+                   "st.global.u32 [%rd7], %r1;") == Answer::Complete);
         CHECK(body("ld.global.u64 %rd5, [%rd4]; shl.b64 %rd6, %rd5, %r1; add.s64 %rd7, %rd3, %rd6;"
-                   "st.global.u32 [%rd7], %r1;") == Answer::Told);
+                   "st.global.u32 [%rd7], %r1;") == Answer::Complete);
         CHECK(body("ld.global.u64 %rd5, [%rd4]; add.s64 %rd7, %rd5, %rd3; ld.global.u8 %rs1, [%rd7];") ==
-              Answer::Told);
+              Answer::Complete);
         CHECK(body("ld.global.u64 %rd5, [%rd4]; mad.lo.s64 %rd6, %rd5, 12, %rd3;"
-                   "atom.global.add.u32 %r2, [%rd6], 1;") == Answer::Told);
+                   "atom.global.add.u32 %r2, [%rd6], 1;") == Answer::Complete);
     }
     SUBCASE("one of two arguments, walked along in a loop") {
         CHECK(body("setp.eq.s32 %p1, %r1, 0; selp.b64 %rd5, %rd3, %rd4, %p1;\n$L__BB0_1:\n"
-                   "ld.global.u32 %r2, [%rd5]; add.s64 %rd5, %rd5, 4; @%p1 bra $L__BB0_1;") == Answer::Told);
+                   "ld.global.u32 %r2, [%rd5]; add.s64 %rd5, %rd5, 4; @%p1 bra $L__BB0_1;") ==
+              Answer::Complete);
     }
     SUBCASE("through shared and local memory") {
         CHECK(body(".shared .align 8 .b8 tile[64]; mov.u32 %r2, tile; st.shared.u64 [%r2], %rd3;"
-                   "bar.sync 0; ld.shared.u64 %rd5, [%r2]; ld.global.u32 %r3, [%rd5];") == Answer::Told);
+                   "bar.sync 0; ld.shared.u64 %rd5, [%r2]; ld.global.u32 %r3, [%rd5];") == Answer::Complete);
         CHECK(body(".local .align 8 .b8 __local_depot0[16]; mov.u64 %SPL, __local_depot0;"
                    "cvta.local.u64 %SP, %SPL; add.u64 %rd5, %SP, 8; st.u64 [%rd5], %rd3;"
-                   "ld.u64 %rd6, [%rd5]; st.global.u32 [%rd6], %r1;") == Answer::Told);
+                   "ld.u64 %rd6, [%rd5]; st.global.u32 [%rd6], %r1;") == Answer::Complete);
     }
     SUBCASE("exchanged between threads in halves") {
         CHECK(body("mov.b64 {%r2, %r3}, %rd3; shfl.sync.idx.b32 %r4|%p1, %r2, 0, 31, -1;"
                    "shfl.sync.idx.b32 %r5|%p2, %r3, 0, 31, -1; mov.b64 %rd5, {%r4, %r5};"
-                   "ld.global.u32 %r6, [%rd5];") == Answer::Told);
+                   "ld.global.u32 %r6, [%rd5];") == Answer::Complete);
     }
     SUBCASE("variables of the module, and pointers in its constants, which the host writes") {
         CHECK(body("st.global.u32 [total], %r1; mov.u64 %rd5, total; atom.global.add.u32 %r2, [%rd5], 1;",
-                   ".visible .global .align 4 .u32 total = 5;\n") == Answer::Told);
+                   ".visible .global .align 4 .u32 total = 5;\n") == Answer::Complete);
         CHECK(body("ld.const.u64 %rd5, [rows+8]; cvta.to.global.u64 %rd6, %rd5;"
                    "st.global.u32 [%rd6], %r1;",
-                   ".const .align 8 .b8 rows[32];\n") == Answer::Told);
+                   ".const .align 8 .b8 rows[32];\n") == Answer::Complete);
     }
     SUBCASE("arrays in the arguments") {
         CHECK(PtxModule(std::string(kHead) +
                         ".visible .entry k(.param .align 8 .b8 k_param_0[64]) { mov.b64 %rd1, k_param_0;"
                         "mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 8; add.s64 %rd3, %rd1, %rd2;"
                         "ld.param.u64 %rd4, [%rd3+16]; st.global.u32 [%rd4], %r1; ret; }")
-                  .addresses_of("k") == Answer::Told);
+                  .addresses_of("k") == Answer::Complete);
     }
     SUBCASE("a loaded offset to an argument that says it is a pointer") {
         const auto kernel = [](const std::string& parameter) {
@@ -88,95 +89,95 @@ TEST_CASE("addresses told: arguments, with offsets of any origin") {
                                       "st.global.u8 [%rd3], 1; ret; }"))
                 .addresses_of("k");
         };
-        CHECK(kernel(".ptr .global .align 1 ") == Answer::Told);
+        CHECK(kernel(".ptr .global .align 1 ") == Answer::Complete);
         // What says nothing may be the offset, and the loaded value the pointer.
-        CHECK(kernel("") == Answer::Hidden);
+        CHECK(kernel("") == Answer::Incomplete);
     }
     SUBCASE("nothing global at all") {
-        CHECK(body("bar.sync 0; .shared .align 4 .b8 s[4]; ld.shared.u32 %r2, [s];") == Answer::Told);
+        CHECK(body("bar.sync 0; .shared .align 4 .b8 s[4]; ld.shared.u32 %r2, [s];") == Answer::Complete);
     }
     SUBCASE("functions that touch no memory of the program's") {
         CHECK(body("{ // callseq 0, 0\n.param .b64 param0; st.param.b64 [param0+0], %rd3;"
                    ".param .b32 retval0; call.uni (retval0), vprintf, (param0, param0);"
                    "ld.param.b32 %r5, [retval0+0]; } st.global.u32 [%rd3], %r5;",
                    ".extern .func (.param .b32 func_retval0) vprintf\n(.param .b64 a, .param .b64 b)\n;\n") ==
-              Answer::Told);
+              Answer::Complete);
     }
 }
 
 TEST_CASE("addresses hidden: loaded values, wherever they went since") {
     SUBCASE("as they are, with offsets") {
-        CHECK(body("ld.global.u64 %rd5, [%rd3]; st.global.u32 [%rd5+4], %r1;") == Answer::Hidden);
+        CHECK(body("ld.global.u64 %rd5, [%rd3]; st.global.u32 [%rd5+4], %r1;") == Answer::Incomplete);
         CHECK(body("ld.u64 %rd5, [%rd1]; mul.wide.s32 %rd6, %r1, 8; add.s64 %rd7, %rd5, %rd6;"
-                   "ld.f64 %fd1, [%rd7];") == Answer::Hidden);
-        CHECK(body("ld.global.v2.u64 {%rd5, %rd6}, [%rd3]; red.add.u32 [%rd6], 1;") == Answer::Hidden);
+                   "ld.f64 %fd1, [%rd7];") == Answer::Incomplete);
+        CHECK(body("ld.global.v2.u64 {%rd5, %rd6}, [%rd3]; red.add.u32 [%rd6], 1;") == Answer::Incomplete);
         CHECK(body("ld.global.u64 %rd5, [%rd3]; cvta.to.global.u64 %rd6, %rd5;"
-                   "atom.global.add.u32 %r2, [%rd6], 1;") == Answer::Hidden);
+                   "atom.global.add.u32 %r2, [%rd6], 1;") == Answer::Incomplete);
         CHECK(body("ld.global.u64 %rd5, [%rd3]; add.s64 %rd6, %rd5, %rd2; ld.u8 %rs1, [%rd6];") ==
-              Answer::Hidden);
+              Answer::Incomplete);
     }
     SUBCASE("followed") {
         CHECK(body("$L__BB0_1:\nld.u64 %rd1, [%rd1]; setp.ne.s64 %p1, %rd1, 0; @%p1 bra $L__BB0_1;") ==
-              Answer::Hidden);
+              Answer::Incomplete);
     }
     SUBCASE("chosen") {
         CHECK(body("ld.global.u64 %rd5, [%rd3]; setp.eq.s32 %p1, %r1, 0; selp.b64 %rd6, %rd4, %rd5, %p1;"
-                   "st.global.u32 [%rd6], %r1;") == Answer::Hidden);
+                   "st.global.u32 [%rd6], %r1;") == Answer::Incomplete);
         CHECK(body("mov.u64 %rd6, %rd4; @%p1 ld.global.u64 %rd6, [%rd3]; st.global.u32 [%rd6], %r1;") ==
-              Answer::Hidden);
+              Answer::Incomplete);
     }
     SUBCASE("with bits used for something else") {
         CHECK(body("ld.global.u64 %rd5, [%rd3]; and.b64 %rd6, %rd5, -8; ld.u32 %r2, [%rd6];") ==
-              Answer::Hidden);
+              Answer::Incomplete);
         CHECK(body("ld.global.u64 %rd5, [%rd3]; shr.u64 %rd6, %rd5, 16; ld.u32 %r2, [%rd6];") ==
-              Answer::Hidden);
+              Answer::Incomplete);
     }
     SUBCASE("put together from halves") {
         CHECK(body("ld.global.v2.u32 {%r2, %r3}, [%rd3]; mov.b64 %rd5, {%r2, %r3};"
-                   "st.global.u32 [%rd5], 1;") == Answer::Hidden);
+                   "st.global.u32 [%rd5], 1;") == Answer::Incomplete);
         CHECK(body("ld.global.u32 %r2, [%rd3]; ld.global.u32 %r3, [%rd3+4]; cvt.u64.u32 %rd5, %r2;"
                    "cvt.u64.u32 %rd6, %r3; shl.b64 %rd7, %rd6, 32; or.b64 %rd8, %rd7, %rd5;"
-                   "st.global.u32 [%rd8], 1;") == Answer::Hidden);
+                   "st.global.u32 [%rd8], 1;") == Answer::Incomplete);
     }
     SUBCASE("shifted by what nobody knows") {
         const auto after = [](const std::string& shift) {
             return body("ld.global.u64 %rd5, [%rd3]; ld.global.u32 %r2, [%rd3]; cvt.u64.u32 %rd6, %r2;" +
                         shift + "add.s64 %rd8, %rd7, %rd2; ld.u8 %rs1, [%rd8];");
         };
-        CHECK(after("shl.b64 %rd7, %rd5, %r1;") == Answer::Hidden);
-        CHECK(after("shl.b64 %rd7, %rd6, %r1;") == Answer::Hidden);
-        CHECK(after("shl.b64 %rd7, %rd6, 0x20;") == Answer::Hidden);
-        CHECK(after("shl.b64 %rd7, %rd6, 32;") == Answer::Hidden);
+        CHECK(after("shl.b64 %rd7, %rd5, %r1;") == Answer::Incomplete);
+        CHECK(after("shl.b64 %rd7, %rd6, %r1;") == Answer::Incomplete);
+        CHECK(after("shl.b64 %rd7, %rd6, 0x20;") == Answer::Incomplete);
+        CHECK(after("shl.b64 %rd7, %rd6, 32;") == Answer::Incomplete);
         // A scaled index.
-        CHECK(after("shl.b64 %rd7, %rd6, 3;") == Answer::Told);
+        CHECK(after("shl.b64 %rd7, %rd6, 3;") == Answer::Complete);
         // Of no loaded value.
-        CHECK(after("shl.b64 %rd7, 1, %r1;") == Answer::Told);
+        CHECK(after("shl.b64 %rd7, 1, %r1;") == Answer::Complete);
     }
     SUBCASE("through shared memory") {
         CHECK(body(".shared .align 8 .b8 tile[64]; ld.global.u64 %rd5, [%rd3]; st.shared.u64 [tile], %rd5;"
-                   "ld.shared.u64 %rd6, [tile]; ld.u32 %r2, [%rd6];") == Answer::Hidden);
+                   "ld.shared.u64 %rd6, [tile]; ld.u32 %r2, [%rd6];") == Answer::Incomplete);
         CHECK(body(".shared .align 8 .b8 tile[64]; mov.u32 %r2, tile;"
                    "cp.async.ca.shared.global [%r2], [%rd3], 8; ld.shared.u64 %rd6, [tile];"
-                   "ld.u32 %r3, [%rd6];") == Answer::Hidden);
+                   "ld.u32 %r3, [%rd6];") == Answer::Incomplete);
     }
     SUBCASE("from a variable that kernels may write") {
         CHECK(body("ld.global.u64 %rd5, [head]; ld.u32 %r2, [%rd5];",
-                   ".visible .global .align 8 .u64 head;\n") == Answer::Hidden);
+                   ".visible .global .align 8 .u64 head;\n") == Answer::Incomplete);
     }
     SUBCASE("exchanged") {
-        CHECK(body("atom.global.exch.b64 %rd5, [%rd3], 0; ld.u32 %r2, [%rd5];") == Answer::Hidden);
+        CHECK(body("atom.global.exch.b64 %rd5, [%rd3], 0; ld.u32 %r2, [%rd5];") == Answer::Incomplete);
     }
     SUBCASE("the relation of two pointers put on a loaded one") {
         CHECK(body("ld.global.u64 %rd5, [%rd3]; sub.s64 %rd6, %rd4, %rd3; add.s64 %rd7, %rd5, %rd6;"
-                   "ld.u32 %r2, [%rd7];") == Answer::Hidden);
+                   "ld.u32 %r2, [%rd7];") == Answer::Incomplete);
     }
     SUBCASE("an address from nowhere") {
-        CHECK(body("mov.u64 %rd5, 4096; ld.global.u32 %r2, [%rd5];") == Answer::Hidden);
-        CHECK(body("ld.global.u32 %r2, [%rd77];") == Answer::Hidden);
+        CHECK(body("mov.u64 %rd5, 4096; ld.global.u32 %r2, [%rd5];") == Answer::Incomplete);
+        CHECK(body("ld.global.u32 %r2, [%rd77];") == Answer::Incomplete);
     }
     SUBCASE("asynchronous copies") {
         CHECK(body(".shared .align 8 .b8 tile[64]; mov.u32 %r2, tile; ld.global.u64 %rd5, [%rd3];"
-                   "cp.async.cg.shared.global [%r2], [%rd5], 16;") == Answer::Hidden);
+                   "cp.async.cg.shared.global [%r2], [%rd5], 16;") == Answer::Incomplete);
     }
 }
 
@@ -191,23 +192,23 @@ TEST_CASE("calls") {
                "call.uni (retval0),\n at,\n (\n param0,\n param1\n );\n ld.param.b64 %rd9, [retval0+0]; }";
     };
     SUBCASE("with an argument, and what comes back") {
-        CHECK(body(call("%rd3") + "st.u32 [%rd9], 1;", store) == Answer::Told);
+        CHECK(body(call("%rd3") + "st.u32 [%rd9], 1;", store) == Answer::Complete);
     }
     SUBCASE("with a loaded value") {
-        CHECK(body("ld.global.u64 %rd5, [%rd3];" + call("%rd5"), store) == Answer::Hidden);
+        CHECK(body("ld.global.u64 %rd5, [%rd3];" + call("%rd5"), store) == Answer::Incomplete);
     }
     SUBCASE("that give a loaded value back") {
         const std::string next =
             ".func (.param .b64 func_retval0) at(.param .b64 at_param_0, .param .b32 at_param_1) {"
             "ld.param.u64 %rd1, [at_param_0]; ld.u64 %rd2, [%rd1];"
             "st.param.b64 [func_retval0+0], %rd2; ret; }\n";
-        CHECK(body(call("%rd3"), next) == Answer::Told);
-        CHECK(body(call("%rd3") + "ld.u32 %r2, [%rd9];", next) == Answer::Hidden);
+        CHECK(body(call("%rd3"), next) == Answer::Complete);
+        CHECK(body(call("%rd3") + "ld.u32 %r2, [%rd9];", next) == Answer::Incomplete);
     }
     SUBCASE("of what cannot be seen") {
         CHECK(body(call("%rd3"), ".extern .func (.param .b64 r) at(.param .b64 a, .param .b32 b);\n") ==
-              Answer::Hidden);
-        CHECK(body("call (), %rd3, (), prototype_0;") == Answer::Hidden);
+              Answer::Incomplete);
+        CHECK(body("call (), %rd3, (), prototype_0;") == Answer::Incomplete);
     }
 }
 
@@ -221,14 +222,14 @@ TEST_CASE("modules: several kernels, text around them, what is no PTX") {
                              "{ ld.u64 %rd2, [%rd1]; } ld.u64 %rd3, [%rd2]; ret; }\n"
                              ".section .debug_str { info_string0: .b8 34,0 }\n";
     PtxModule module(text + std::string(1, '\0') + "padding");
-    CHECK(module.addresses_of("told") == Answer::Told);
-    CHECK(module.addresses_of("hidden") == Answer::Hidden);
-    CHECK(module.addresses_of("hidden") == Answer::Hidden);
+    CHECK(module.addresses_of("told") == Answer::Complete);
+    CHECK(module.addresses_of("hidden") == Answer::Incomplete);
+    CHECK(module.addresses_of("hidden") == Answer::Incomplete);
     CHECK(module.addresses_of("absent") == Answer::Absent);
 
-    CHECK(PtxModule("int main() { return 0; }").addresses_of("main") == Answer::Hidden);
+    CHECK(PtxModule("int main() { return 0; }").addresses_of("main") == Answer::Incomplete);
     CHECK(PtxModule("").addresses_of("k") == Answer::Absent);
-    CHECK(PtxModule(text.substr(0, text.find("ld.u64 %rd3"))).addresses_of("hidden") == Answer::Hidden);
+    CHECK(PtxModule(text.substr(0, text.find("ld.u64 %rd3"))).addresses_of("hidden") == Answer::Incomplete);
 }
 
 TEST_CASE("modules: text cut off anywhere, or with a character changed, is looked at without harm") {
@@ -240,7 +241,7 @@ TEST_CASE("modules: text cut off anywhere, or with a character changed, is looke
                              "@!%p1 bra $L1; $L1: { .param .b64 param0; st.param.b64 [param0+0], %rd1;\n"
                              "call.uni (retval0), vprintf, (param0, param0); } mov.b64 {%r1, %r2}, %rd1;\n"
                              "shl.b64 %rd2, %rd1, 32; /* x */ ld.global.v2.u64 {%rd3, %rd4}, [v+8]; ret; }\n";
-    REQUIRE(PtxModule(text).addresses_of("k") == Answer::Told);
+    REQUIRE(PtxModule(text).addresses_of("k") == Answer::Complete);
     for (std::size_t length = 0; length < text.size(); ++length) {
         PtxModule(text.substr(0, length)).addresses_of("k");
         for (const char c : {'{', '}', '"', '[', ';', '.', '\xff'}) {

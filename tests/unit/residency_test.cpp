@@ -133,7 +133,7 @@ TEST_CASE("residency: a buffer goes only when nothing holds it") {
             one.residency.add(kBegin, kGranule, sizes);
             CHECK(one.residency.chunk(0).serial != serial);
             one.residency.keep(0);
-            one.residency.unkeep(0, serial);
+            one.residency.unpin_resident(0, serial);
             one.residency.begin_in(0);
             one.residency.mapped_empty(0);
             CHECK_FALSE(one.residency.begin_out(0));
@@ -154,7 +154,7 @@ TEST_CASE("residency: which chunks may be victims") {
         residency.unpin(0);
         const std::uint64_t serial = residency.keep(0);
         CHECK(residency.next_victim(1, InFlight::Accept) == kNoChunk);
-        residency.unkeep(0, serial);
+        residency.unpin_resident(0, serial);
         residency.kill(0);
         CHECK(residency.next_victim(1, InFlight::Accept) == kNoChunk);
         residency.revive(0, kGranule + 1);

@@ -1,5 +1,5 @@
 // LMS_SOFT_LIMIT: which allocations fail once.
-#include "shim/engine/soft_limit.h"
+#include "shim/migration/soft_limit.h"
 
 #include <doctest/doctest.h>
 

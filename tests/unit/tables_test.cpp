@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "shim/engine/pointer_words.h"
+#include "shim/reach/pointer_words.h"
 
 using lms::core::Address;
 using lms::engine::Extent;

@@ -1,5 +1,5 @@
 // The scanner of launch arguments, against one that looks at each byte.
-#include "shim/engine/working_set.h"
+#include "shim/reach/pointer_scan.h"
 
 #include <doctest/doctest.h>
 

@@ -1,0 +1,86 @@
+#include "shim/app/contexts.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace lms::engine {
+
+namespace {
+
+struct Known {
+    CUcontext context;
+    CUdevice device;
+};
+
+// Never destroyed: contexts are destroyed by other libraries' exit handlers too.
+struct Registry {
+    std::mutex mutex;
+    std::vector<Known> contexts;
+    std::set<std::pair<CUdevice, CUdevice>> peers;  // owner, who may reach it
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+bool seen(CUcontext context) {
+    return std::ranges::any_of(registry().contexts, [&](const Known& k) { return k.context == context; });
+}
+
+}  // namespace
+
+void context_seen(CUcontext context, CUdevice device) {
+    const std::lock_guard lock(registry().mutex);
+    if (!seen(context)) registry().contexts.push_back({context, device});
+}
+
+void forget_context(CUcontext context) {
+    const std::lock_guard lock(registry().mutex);
+    std::erase_if(registry().contexts, [&](const Known& known) { return known.context == context; });
+}
+
+bool is_known(CUcontext context) {
+    const std::lock_guard lock(registry().mutex);
+    return seen(context);
+}
+
+std::vector<CUcontext> known_contexts() {
+    const std::lock_guard lock(registry().mutex);
+    std::vector<CUcontext> contexts;
+    for (const Known& known : registry().contexts) contexts.push_back(known.context);
+    return contexts;
+}
+
+bool may_reach(CUcontext context, CUdevice owner) {
+    const Registry& all = registry();
+    const std::lock_guard lock(registry().mutex);
+    const auto it = std::ranges::find_if(all.contexts, [&](const Known& k) { return k.context == context; });
+    return it == all.contexts.end() || it->device == owner || all.peers.contains({owner, it->device});
+}
+
+void peer_admitted(CUdevice owner, CUdevice device) {
+    const std::lock_guard lock(registry().mutex);
+    registry().peers.emplace(owner, device);
+}
+
+std::vector<CUdevice> peers_of(CUdevice owner) {
+    const std::lock_guard lock(registry().mutex);
+    std::vector<CUdevice> devices;
+    for (const auto& [of, device] : registry().peers) {
+        if (of == owner) devices.push_back(device);
+    }
+    return devices;
+}
+
+CUcontext another_context(CUdevice device, CUcontext other) {
+    const std::lock_guard lock(registry().mutex);
+    for (const Known& known : registry().contexts) {
+        if (known.device == device && known.context != other) return known.context;
+    }
+    return nullptr;
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,87 @@
+#include "shim/app/streams.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <unordered_map>
+
+namespace lms::engine {
+
+struct StreamEntry {
+    CUcontext context;
+    int users = 0;
+};
+
+namespace {
+
+// Never destroyed: streams are destroyed by other libraries' exit handlers too.
+struct Registry {
+    std::mutex mutex;
+    std::condition_variable unused;
+    std::unordered_map<CUstream, std::shared_ptr<StreamEntry>> streams;
+
+    // Needs the mutex; null if it is not known.
+    std::shared_ptr<StreamEntry> find(CUstream stream) const {
+        const auto it = streams.find(stream);
+        return it == streams.end() ? nullptr : it->second;
+    }
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+}  // namespace
+
+void stream_created(CUstream stream, CUcontext context) {
+    const std::lock_guard lock(registry().mutex);
+    registry().streams[stream] = std::make_shared<StreamEntry>(StreamEntry{context});
+}
+
+void streams_destroyed_with(CUcontext context) {
+    const std::lock_guard lock(registry().mutex);
+    std::erase_if(registry().streams, [&](const auto& each) { return each.second->context == context; });
+}
+
+std::vector<KnownStream> known_streams() {
+    const std::lock_guard lock(registry().mutex);
+    std::vector<KnownStream> streams;
+    for (const auto& [stream, entry] : registry().streams) streams.push_back({stream, entry->context});
+    return streams;
+}
+
+CUcontext context_of_known(CUstream stream) {
+    const std::lock_guard lock(registry().mutex);
+    const auto entry = registry().find(stream);
+    return entry ? entry->context : nullptr;
+}
+
+StreamUse::StreamUse(CUstream stream) {
+    const std::lock_guard lock(registry().mutex);
+    entry_ = registry().find(stream);
+    if (entry_) ++entry_->users;
+}
+
+StreamUse::~StreamUse() {
+    if (!entry_) return;
+    const std::lock_guard lock(registry().mutex);
+    --entry_->users;
+    registry().unused.notify_all();
+}
+
+StreamEnd::StreamEnd(CUstream stream) : stream_(stream) {
+    std::unique_lock lock(registry().mutex);
+    entry_ = registry().find(stream);
+    if (!entry_) return;
+    registry().streams.erase(stream);
+    registry().unused.wait_for(lock, std::chrono::seconds(1), [&] { return entry_->users == 0; });
+}
+
+void StreamEnd::refused() {
+    if (!entry_) return;
+    const std::lock_guard lock(registry().mutex);
+    registry().streams.emplace(stream_, entry_);
+}
+
+}  // namespace lms::engine

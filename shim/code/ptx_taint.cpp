@@ -1,0 +1,328 @@
+#include "shim/code/ptx_taint.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "shim/code/ptx_kinds.h"
+#include "shim/code/ptx_opcode.h"
+#include "shim/code/ptx_text.h"
+
+namespace lms::engine {
+
+namespace {
+
+// Functions of the CUDA runtime's device side that touch no memory of the app's.
+bool harmless(std::string_view function) {
+    return one_of(function, {"vprintf", "__assertfail", "malloc", "free"});
+}
+
+// One kernel and the functions it calls, followed until nothing new is learnt.
+class Follower {
+  public:
+    explicit Follower(const PtxModuleText& module) : module_(module) {}
+
+    bool hides(std::string_view kernel) {
+        const std::optional<std::size_t> entry = enter(kernel);
+        if (!entry) return true;
+        for (const PtxParameter& parameter : bodies_[*entry].function.parameters)
+            bodies_[*entry].kinds[parameter.name] = parameter.is_pointer ? kPointer : kArgument;
+        do {
+            grown_ = false;
+            // Calls add bodies on the way.
+            for (std::size_t i = 0; i < bodies_.size() && !hidden_; ++i) pass(i);
+        } while (grown_ && !hidden_);
+        for (std::size_t i = 0; i < bodies_.size() && !hidden_; ++i) check(i);
+        return hidden_;
+    }
+
+  private:
+    struct Body {
+        PtxFunction function;
+        std::vector<Opcode> opcodes;
+        std::vector<Kinds> kinds;  // by PtxName
+    };
+
+    std::optional<std::size_t> enter(std::string_view name) {
+        if (const auto known = ids_.find(name); known != ids_.end()) return known->second;
+        const auto source = module_.functions.find(name);
+        if (source == module_.functions.end() || source->second.body.data() == nullptr) return std::nullopt;
+        std::optional<PtxFunction> function = parse_ptx_function(source->second);
+        if (!function) return std::nullopt;
+        Body body{std::move(*function), {}, {}};
+        for (const PtxInstruction& instruction : body.function.body)
+            body.opcodes.emplace_back(instruction.opcode);
+        body.kinds.resize(body.function.names.size());
+        for (PtxName id = 0; id < body.kinds.size(); ++id) body.kinds[id] = named(body.function, id);
+        bodies_.push_back(std::move(body));
+        ids_.emplace(name, bodies_.size() - 1);
+        grown_ = true;
+        return bodies_.size() - 1;
+    }
+
+    // What a name is by itself: registers nothing yet, numbers numbers, variables their addresses.
+    Kinds named(const PtxFunction& function, PtxName id) const {
+        const std::string_view name = function.names[id];
+        if (name.front() >= '0' && name.front() <= '9') return kNumber;
+        switch (function.spaces[id]) {
+            case PtxSpace::Shared:
+            case PtxSpace::Local:
+                return kScratch;
+            case PtxSpace::Param:
+                return 0;
+            default:
+                break;
+        }
+        const auto variable = module_.variables.find(name);
+        if (variable != module_.variables.end()) {
+            const bool scratch = variable->second == PtxSpace::Shared || variable->second == PtxSpace::Local;
+            return scratch ? kScratch : kPointer;
+        }
+        if (module_.functions.contains(name)) return kPointer;
+        return special(name) ? kNumber : 0;
+    }
+
+    static bool special(std::string_view name) {
+        constexpr std::array<std::string_view, 24> kSpecial{
+            "%tid",          "%ntid",       "%ctaid",     "%nctaid",      "%laneid",        "%warpid",
+            "%nwarpid",      "%smid",       "%nsmid",     "%gridid",      "%clusterid",     "%nclusterid",
+            "%cluster_",     "%lanemask",   "%clock",     "%pm",          "%envreg",        "%globaltimer",
+            "%dynamic_smem", "%total_smem", "%aggr_smem", "%is_explicit", "%current_graph", "WARP_SZ"};
+        return std::any_of(kSpecial.begin(), kSpecial.end(),
+                           [&](std::string_view prefix) { return name.starts_with(prefix); });
+    }
+
+    void learn(Kinds& kinds, Kinds more) {
+        if ((kinds | more) == kinds) return;
+        kinds |= more;
+        grown_ = true;
+    }
+
+    Kinds of(const Body& body, const PtxOperand& operand) const {
+        Kinds kinds = 0;
+        for (const PtxName name : operand.names) kinds |= body.kinds[name];
+        return kinds;
+    }
+
+    void pass(std::size_t index) {
+        for (std::size_t i = 0; i < bodies_[index].function.body.size() && !hidden_; ++i) {
+            const PtxInstruction& instruction = bodies_[index].function.body[i];
+            const Opcode opcode = bodies_[index].opcodes[i];
+            if (opcode.is("call")) {
+                call(index, instruction);
+            } else if (opcode.is("st") || opcode.is("red")) {
+                store(bodies_[index], opcode, instruction);
+            } else if (!instruction.operands.empty()) {
+                compute(bodies_[index], opcode, instruction);
+            }
+        }
+    }
+
+    void store(Body& body, const Opcode& opcode, const PtxInstruction& instruction) {
+        if (instruction.operands.size() < 2) return;
+        const Kinds value = of(body, instruction.operands[1]);
+        if (opcode.in_space("param")) {
+            // An argument of the next call, or what this function returns.
+            for (const PtxName name : instruction.operands[0].names) learn(body.kinds[name], value);
+        } else if (to_scratch(body, opcode, instruction.operands[0])) {
+            learn(scratch_, value);
+        }
+    }
+
+    bool to_scratch(const Body& body, const Opcode& opcode, const PtxOperand& address) const {
+        if (opcode.in_space("shared") || opcode.in_space("local")) return true;
+        return !opcode.in_space("global") && (of(body, address) & kScratch);
+    }
+
+    void compute(Body& body, const Opcode& opcode, const PtxInstruction& instruction) {
+        const Kinds result = value_of(body, opcode, instruction);
+        if (instruction.operands[0].is_address) {
+            // Copies and reductions within memory ("cp.async", "cp.reduce"): shared memory may hold anything
+            // afterwards.
+            if (opcode.is("cp")) learn(scratch_, kLoaded);
+            return;
+        }
+        for (const PtxName name : instruction.operands[0].names) learn(body.kinds[name], result);
+        // The arguments where they lie, read like local memory.
+        if (opcode.is("cvta") && opcode.in_space("param")) learn(scratch_, kArgument);
+        if (opcode.is("atom") && instruction.operands.size() > 2 &&
+            to_scratch(body, opcode, instruction.operands[1])) {
+            for (std::size_t i = 2; i < instruction.operands.size(); ++i)
+                learn(scratch_, of(body, instruction.operands[i]));
+        }
+    }
+
+    // Of what an instruction with a destination gives.
+    Kinds value_of(const Body& body, const Opcode& opcode, const PtxInstruction& instruction) const {
+        const std::vector<PtxOperand>& operands = instruction.operands;
+        const auto source = [&](std::size_t i) {
+            return i < operands.size() ? of(body, operands[i]) : Kinds{0};
+        };
+        if (opcode.is("ld") || opcode.is("ldu") || opcode.is("atom")) {
+            return operands.size() < 2 ? kLoaded : loaded(body, opcode, operands[1]);
+        }
+        if (opcode.is("cvta")) {
+            if (opcode.in_space("param")) return kScratch;
+            const Kinds kinds = source(1);
+            // Only a pointer is given an address space.
+            return kinds & kPointer ? kinds & ~kNumber : kinds;
+        }
+        if (opcode.is("add")) return pairwise(source(1), source(2), sum);
+        if (one_of(opcode.root(), {"and", "or", "xor"})) return pairwise(source(1), source(2), sum);
+        if (opcode.is("sub")) return pairwise(source(1), source(2), difference);
+        if (one_of(opcode.root(), {"mad", "fma"})) return pairwise(kNumber, source(3), sum);
+        if (one_of(opcode.root(), {"mul", "mul24", "div", "rem", "popc", "clz", "setp", "set", "isspacep",
+                                   "testp", "activemask", "vote", "fns", "bfind"})) {
+            return kNumber;
+        }
+        if (opcode.is("shl")) return shifted(source(1), body.function, operands);
+        if (opcode.is("cvt")) {
+            if (opcode.last().starts_with('f')) return kNumber;
+            if (!opcode.widens()) return source(1);
+            const Kinds kinds = source(1);
+            return (kinds & kScratch) | (kinds & (kLoaded | kWidened) ? kWidened : kNumber);
+        }
+        if (opcode.is("selp")) return source(1) | source(2);
+        Kinds all = 0;
+        for (std::size_t i = 1; i < operands.size(); ++i) all |= operands[i].is_address ? kLoaded : source(i);
+        return all ? all : kNumber;
+    }
+
+    Kinds loaded(const Body& body, const Opcode& opcode, const PtxOperand& address) const {
+        if (opcode.in_space("param")) {
+            const Kinds kinds = of(body, address);
+            return opcode.is_wide() || kinds & (kLoaded | kScratch) ? kinds : kNumber;
+        }
+        // Written by the host alone, and what it writes there is followed.
+        if (opcode.in_space("const")) return opcode.is_wide() ? kArgument : kNumber;
+        if (opcode.in_space("shared") || opcode.in_space("local")) return scratch_;
+        const Kinds from = of(body, address);
+        if (!opcode.in_space("global") && (from & kScratch) && !(from & (kPointer | kLoaded)))
+            return scratch_;
+        return kLoaded;
+    }
+
+    // Scaled indices are numbers; a half shifted up by 32 bits becomes part of a pointer again, and so may
+    // what is shifted by an amount that is not written there.
+    static Kinds shifted(Kinds kinds, const PtxFunction& function, const std::vector<PtxOperand>& operands) {
+        constexpr int kLargestScale = 16;
+        const std::optional<int> by = operands.size() > 2 ? written(function, operands[2]) : std::nullopt;
+        if (by && *by <= kLargestScale) return kNumber;
+        return kinds & (kLoaded | kWidened) ? kLoaded : kNumber;
+    }
+
+    // A decimal number; nothing for registers and what is written otherwise.
+    static std::optional<int> written(const PtxFunction& function, const PtxOperand& operand) {
+        if (operand.names.size() != 1) return std::nullopt;
+        const std::string_view text = function.names[operand.names[0]];
+        const char* const end = text.data() + text.size();
+        int number = 0;
+        const auto [stopped, error] = std::from_chars(text.data(), end, number);
+        return error == std::errc() && stopped == end ? std::optional(number) : std::nullopt;
+    }
+
+    // call (returned), function, (arguments), prototype;
+    void call(std::size_t index, const PtxInstruction& instruction) {
+        const std::vector<PtxOperand>& operands = instruction.operands;
+        const Body& caller = bodies_[index];
+        std::size_t at = 0;
+        std::vector<PtxName> returned;
+        std::vector<PtxName> arguments;
+        const auto is_function = [&](const PtxOperand& operand) {
+            return operand.names.size() == 1 &&
+                   module_.functions.contains(caller.function.names[operand.names[0]]);
+        };
+        if (!operands.empty() && !is_function(operands[0])) returned = operands[at++].names;
+        if (at >= operands.size() || !is_function(operands[at])) {
+            hidden_ = true;
+            return;
+        }
+        const std::string_view name = caller.function.names[operands[at].names[0]];
+        if (at + 1 < operands.size()) arguments = operands[at + 1].names;
+        if (harmless(name)) {
+            // A heap of the device's own is no memory of the app's.
+            for (const PtxName result : returned) learn(bodies_[index].kinds[result], kPointer);
+            return;
+        }
+        const std::optional<std::size_t> callee = enter(name);
+        if (!callee) {
+            hidden_ = true;
+            return;
+        }
+        Body& from = bodies_[index];
+        Body& to = bodies_[*callee];
+        const auto hand_over = [&](const std::vector<PtxName>& sources, Body& source,
+                                   const std::vector<PtxParameter>& targets, Body& target) {
+            for (std::size_t i = 0; i < std::min(sources.size(), targets.size()); ++i)
+                learn(target.kinds[targets[i].name], source.kinds[sources[i]]);
+        };
+        hand_over(arguments, from, to.function.parameters, to);
+        for (std::size_t i = 0; i < std::min(returned.size(), to.function.returns.size()); ++i)
+            learn(from.kinds[returned[i]], to.kinds[to.function.returns[i].name]);
+    }
+
+    // Whether an address of global memory may be a loaded one.
+    void check(std::size_t index) {
+        const Body& body = bodies_[index];
+        for (std::size_t i = 0; i < body.function.body.size() && !hidden_; ++i) {
+            const Opcode& opcode = body.opcodes[i];
+            if (!reaches_global(opcode)) continue;
+            const bool plain = one_of(opcode.root(), {"ld", "ldu", "st", "atom", "red"});
+            for (const PtxOperand& operand : body.function.body[i].operands) {
+                if (!operand.is_address) continue;
+                const Kinds kinds = of(body, operand);
+                const bool known = (kinds & (kPointer | kScratch)) != 0;
+                hidden_ |= (kinds & kLoaded) != 0 || (plain && !known);
+            }
+        }
+    }
+
+    static bool reaches_global(const Opcode& opcode) {
+        if (opcode.in_space("global")) return true;
+        if (one_of(opcode.root(), {"prefetch", "prefetchu", "call", "tcgen05"})) return false;
+        return !opcode.in_space("shared") && !opcode.in_space("local") && !opcode.in_space("param") &&
+               !opcode.in_space("const");
+    }
+
+    const PtxModuleText& module_;
+    std::vector<Body> bodies_;
+    std::unordered_map<std::string_view, std::size_t> ids_;
+    Kinds scratch_ = kNumber;  // of all that is stored in local and shared memory
+    bool grown_ = false;
+    bool hidden_ = false;
+};
+
+}  // namespace
+
+struct PtxModule::Parts {
+    std::string text;
+    std::optional<PtxModuleText> module;
+    bool indexed = false;
+    std::unordered_map<std::string, Answer> answers;
+};
+
+PtxModule::PtxModule(std::string text) : parts_(std::make_unique<Parts>()) {
+    text.resize(std::min(text.find('\0'), text.size()));
+    parts_->text = std::move(text);
+}
+
+PtxModule::~PtxModule() = default;
+
+PtxModule::Answer PtxModule::addresses_of(std::string_view kernel) {
+    if (!parts_->indexed) {
+        parts_->module = index_ptx(parts_->text);
+        parts_->indexed = true;
+    }
+    if (!parts_->module) return Answer::Incomplete;
+    const auto function = parts_->module->functions.find(kernel);
+    if (function == parts_->module->functions.end() || !function->second.is_entry) return Answer::Absent;
+    const auto [it, is_new] = parts_->answers.try_emplace(std::string(kernel), Answer::Incomplete);
+    if (is_new && !Follower(*parts_->module).hides(kernel)) it->second = Answer::Complete;
+    return it->second;
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,33 @@
+// Whether a kernel's arguments tell which memory it reaches, from its PTX.
+//
+// They do not if an address that it uses for global memory may be a value it has loaded from there. Values
+// are followed through registers, local and shared memory and calls, without regard to the order of
+// instructions, and what is not understood counts as hidden. A loaded value added to a pointer is an offset.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace lms::engine {
+
+// The PTX of one module. Not thread-safe. A kernel is looked at when it is first asked about.
+class PtxModule {
+  public:
+    // Ends at the first NUL, if there is one.
+    explicit PtxModule(std::string text);
+    ~PtxModule();
+
+    enum class Answer {
+        Absent,    // it has no such kernel
+        Complete,  // the arguments, and the module's constants, tell all addresses
+        Incomplete,
+    };
+    Answer addresses_of(std::string_view kernel);
+
+  private:
+    struct Parts;
+    std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace lms::engine

@@ -1,0 +1,70 @@
+#include "shim/entry/cross_device_copy.h"
+
+#include "shim/app/contexts.h"
+
+namespace lms::entry {
+
+namespace {
+
+bool several_devices() {
+    static const bool several = [] {
+        int count = 0;
+        return device::driver().cuDeviceGetCount(&count) == CUDA_SUCCESS && count > 1;
+    }();
+    return several;
+}
+
+CUcontext context_at(core::Address address) {
+    if (const engine::Session* session = engine::session_at(address)) return session->context();
+    unsigned type = 0;
+    CUcontext context = nullptr;
+    int device = 0;
+    const device::Driver& driver = device::driver();
+    const auto is = [&](void* answer, CUpointer_attribute what) {
+        return driver.cuPointerGetAttribute(answer, what, address) == CUDA_SUCCESS;
+    };
+    if (!is(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) || type != CU_MEMORYTYPE_DEVICE) return nullptr;
+    is(&context, CU_POINTER_ATTRIBUTE_CONTEXT);
+    // What is of a pool is of no context.
+    if (!context && is(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL))
+        context = engine::another_context(device, nullptr);
+    return context;
+}
+
+// The session of a managed address if its GPU is not the current one.
+const engine::Session* elsewhere(core::Address address) {
+    const engine::Session* session = engine::session_at(address);
+    CUdevice current = CU_DEVICE_INVALID;
+    if (!session || device::driver().cuCtxGetDevice(&current) != CUDA_SUCCESS) return nullptr;
+    return session->device() == current ? nullptr : session;
+}
+
+}  // namespace
+
+std::optional<Ends> ends_apart(core::Address to, core::Address from) {
+    if (engine::managed_bounds().end == 0 || !several_devices()) return std::nullopt;
+    if (!elsewhere(to) && !elsewhere(from)) return std::nullopt;
+    return Ends{context_at(to), context_at(from)};
+}
+
+CUcontext context_elsewhere(std::span<const engine::Range> ranges, CUstream stream, bool waits) {
+    if (engine::managed_bounds().end == 0 || !several_devices()) return nullptr;
+    const engine::Session* only = nullptr;
+    for (const engine::Range& range : ranges) {
+        if (!engine::session_at(range.address)) continue;
+        const engine::Session* const session = elsewhere(range.address);
+        if (!session || (only && only != session)) return nullptr;
+        only = session;
+    }
+    if (!only || waits) return only ? only->context() : nullptr;
+    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return nullptr;
+    CUcontext own = nullptr;
+    if (device::driver().cuStreamGetCtx(stream, &own) != CUDA_SUCCESS) return nullptr;
+    const device::InContext in_context(own);
+    CUdevice device = CU_DEVICE_INVALID;
+    const bool is_there =
+        device::driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && device == only->device();
+    return is_there ? own : nullptr;
+}
+
+}  // namespace lms::entry

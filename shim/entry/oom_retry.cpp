@@ -1,0 +1,38 @@
+// The tracked rows: calls that name no managed memory but may need room on the GPU. They go on to the driver
+// as they are; where it is out of memory, room is made and they are tried once more.
+#include "shim/device/driver_table.h"
+#include "shim/entry/guard.h"
+#include "shim/session/submit.h"
+
+namespace lms::entry {
+namespace {
+
+using device::Driver;
+
+// The wrapper of one driver function, in that function's own type.
+template <auto Slot>
+struct Tracked;
+
+template <typename... Arguments, CUresult (*Driver::*Slot)(Arguments...)>
+struct Tracked<Slot> {
+    static CUresult call(Arguments... arguments) {
+        return guarded([&] {
+            return engine::call_with_oom_retry([&] { return (device::driver().*Slot)(arguments...); });
+        });
+    }
+};
+
+}  // namespace
+}  // namespace lms::entry
+
+#define LMS_TRACKED_HOOK(symbol) nullptr
+#define LMS_TRACKED_PASS(symbol) nullptr
+#define LMS_TRACKED_TRACK(symbol) \
+    reinterpret_cast<void*>(&lms::entry::Tracked<&lms::device::Driver::symbol>::call)
+
+// By row; the exports of tracked rows jump through it (exports.cpp).
+extern "C"
+    __attribute__((visibility("hidden"), used)) void* const lms_tracked_calls[lms::device::kRowCount] = {
+#define LMS_ENTRY(symbol, base, introduced, stream, action) LMS_TRACKED_##action(symbol),
+#include "shim/entry_points.def"
+};

@@ -1,0 +1,39 @@
+#include "shim/migration/block_allocation.h"
+
+#include "shim/migration/budget.h"
+
+namespace lms::engine {
+
+std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit,
+                                  std::unique_lock<std::mutex>& lock) {
+    BlockPool& pool = state.device_blocks;
+    if (state.residency.device_bytes() + bytes > limit) return std::nullopt;
+    if (const auto block = pool.take(bytes)) return block;
+    // Again after each trim, which drops the lock: another thread may have made blocks meanwhile.
+    while (pool.held_bytes() + bytes > state.budget_bytes) {
+        const std::uint64_t excess = pool.held_bytes() + bytes - state.budget_bytes;
+        if (pool.free_bytes() < excess) return std::nullopt;
+        pool.trim(excess, lock);
+    }
+    Block block;
+    if (pool.create(bytes, block, lock) == CUDA_SUCCESS) return block;
+    // Others have taken what the budget promised.
+    refresh_budget(state, lock);
+    return std::nullopt;
+}
+
+std::optional<Block> host_block(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    BlockPool& pool = state.host_blocks;
+    if (const auto block = pool.take(bytes)) return block;
+    const std::uint64_t limit = host_bytes(state, kHostLook);
+    while (pool.held_bytes() + bytes > limit) {
+        const std::uint64_t excess = pool.held_bytes() + bytes - limit;
+        if (pool.free_bytes() < excess) return std::nullopt;
+        pool.trim(excess, lock);
+    }
+    Block block;
+    if (pool.create(bytes, block, lock) == CUDA_SUCCESS) return block;
+    return std::nullopt;
+}
+
+}  // namespace lms::engine

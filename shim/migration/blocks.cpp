@@ -1,0 +1,84 @@
+#include "shim/migration/blocks.h"
+
+namespace lms::engine {
+
+std::optional<Block> BlockPool::take(std::uint64_t bytes) {
+    const auto it = free_.find(bytes);
+    if (it == free_.end() || it->second.empty()) return std::nullopt;
+    const Block block = it->second.back();
+    it->second.pop_back();
+    free_bytes_ -= bytes;
+    return block;
+}
+
+void BlockPool::put(const Block& block) {
+    free_[block.bytes].push_back(block);
+    free_bytes_ += block.bytes;
+}
+
+CUresult BlockPool::create(std::uint64_t bytes, Block& block, std::unique_lock<std::mutex>& lock) {
+    Block made{place_, pinned(), 0, 0, bytes};
+    if (!pinned()) {
+        const auto alias = aliases_.take(bytes);
+        if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;
+        made.alias = *alias;
+    }
+    held_bytes_ += bytes;
+    lock.unlock();
+    const CUresult status = make(made);
+    lock.lock();
+    if (status == CUDA_SUCCESS) {
+        block = made;
+        return status;
+    }
+    held_bytes_ -= bytes;
+    if (!pinned()) aliases_.give_back(made.alias, bytes);
+    return status;
+}
+
+CUresult BlockPool::make(Block& block) {
+    if (pinned()) return port_.pin(block.bytes, block.alias);
+    CUresult status = port_.create(block.bytes, place_, block.handle);
+    if (status != CUDA_SUCCESS) return status;
+    status = port_.map(block.alias, block.bytes, block.handle, place_);
+    if (status != CUDA_SUCCESS) port_.release(block.handle);
+    return status;
+}
+
+bool BlockPool::destroy(const Block& block) {
+    if (pinned()) return port_.unpin(block.alias) == CUDA_SUCCESS;
+    return port_.unmap(block.alias, block.bytes) == CUDA_SUCCESS &&
+           port_.release(block.handle) == CUDA_SUCCESS;
+}
+
+std::uint64_t BlockPool::trim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    std::vector<Block> gone;
+    std::uint64_t chosen = 0;
+    // Largest first: fewest calls.
+    for (auto it = free_.rbegin(); it != free_.rend() && chosen < bytes; ++it) {
+        while (!it->second.empty() && chosen < bytes) {
+            gone.push_back(it->second.back());
+            it->second.pop_back();
+            chosen += it->first;
+        }
+    }
+    free_bytes_ -= chosen;
+    lock.unlock();
+    std::erase_if(gone, [&](const Block& block) { return !destroy(block); });
+    lock.lock();
+    std::uint64_t given = 0;
+    for (const Block& block : gone) {
+        given += block.bytes;
+        if (!pinned()) aliases_.give_back(block.alias, block.bytes);
+    }
+    held_bytes_ -= given;
+    return given;
+}
+
+void BlockPool::abandon() {
+    held_bytes_ -= free_bytes_;
+    free_bytes_ = 0;
+    free_.clear();
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,43 @@
+// How much device memory the shim may take.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+
+#include "shim/migration/state.h"
+
+namespace lms::engine {
+
+// What stays free for the driver when LMS_RESERVE does not say: a 64th of the device, at most 512 MiB.
+std::uint64_t default_reserve(std::uint64_t total_bytes);
+
+// Looks at the device and brings state.budget_bytes up to date: the device's memory, capped by LMS_LIMIT,
+// less the reserve, less what others hold. Drops `lock` around the driver call.
+CUresult refresh_budget(State& state, std::unique_lock<std::mutex>& lock);
+
+// Bytes that may be allocated in all: the budget and the host limit, less room through which the last chunks
+// can change places. Two largest chunks are enough: where one does not fit on the device, more than one is
+// free on the host, whatever the sizes of the rest.
+std::uint64_t capacity_bytes(const State& state);
+
+// How old a look at what the host has left may be, where it decides about more than one block.
+inline constexpr std::chrono::milliseconds kHostLook{100};
+
+// Bytes of host memory that the buffers allocated so far may need at once.
+std::uint64_t promised_host_bytes(const State& state);
+// Bytes of host memory that may be pinned in all: within LMS_HOST_LIMIT what is held, what has been promised
+// (which is given whatever else happens), and what the machine could spare at most `age` ago.
+std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age);
+
+// Whether `bytes` more may be allocated: within capacity_bytes(), and beyond the budget within what the
+// machine can spare.
+bool has_capacity(const State& state, std::uint64_t bytes);
+
+// What the app is told a device of `total_bytes` has in all, by LMS_LIMIT and LMS_MEMINFO.
+std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings);
+
+// What the app is told it has, by LMS_MEMINFO. Drops `lock` around the driver call.
+CUresult visible_memory(State& state, std::unique_lock<std::mutex>& lock, device::MemoryInfo& info);
+
+}  // namespace lms::engine

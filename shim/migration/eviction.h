@@ -1,0 +1,39 @@
+// Chunks out to host memory, in two steps: the copy is enqueued ahead of need and waited for by nobody; the
+// address is remapped when the room is wanted. In between a launch may claim the chunk back at no cost.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "shim/migration/state.h"
+
+namespace lms::engine {
+
+// All need `lock`, the session's. Only the mover whose turn it is may call the first two; they drop the lock
+// around driver calls.
+
+enum class Start { Enough, NoVictims, NoHostMemory, Failed };
+// Enqueues copies of the policy's victims, idle ones only, until those that leave have `bytes` together.
+Start start_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+
+enum class Finish { Moved, NothingReady, Failed };
+// Remaps chunks whose copies are complete, until they have `bytes` together or no other is complete.
+Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+
+// Bytes of the chunks that leave: whose copy has begun and that no launch has claimed back.
+std::uint64_t pending_eviction_bytes(const State& state);
+
+// How much is to be copied out before it is needed: nothing where the next launches would only end it.
+std::uint64_t ahead_bytes(const State& state);
+
+// Stops the evictions that can still be stopped: work that may reach any chunk is about to be submitted.
+void cancel_evictions(State& state);
+
+// Stops those that much work has passed by: a kernel may have written through a pointer that nobody saw, and
+// the longer a copy waits for its remap, the more likely that is. What is needed is copied again.
+void cancel_stale(State& state);
+
+// Gives back the memory of copies that are complete and of no use. Drops nothing.
+void sweep_evictions(State& state);
+
+}  // namespace lms::engine

@@ -1,0 +1,214 @@
+#include "shim/migration/fences.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace lms::engine {
+
+bool Fence::passed() const {
+    const CUresult status = port_.query(event_);
+    // An event that a capture took stands for nothing. Another error is the app's own (a sticky fault, a
+    // context gone): nothing of it will run any more.
+    return status != CUDA_ERROR_NOT_READY && !device::about_capture(status);
+}
+
+namespace {
+
+using ContextKeys = std::vector<std::pair<CUcontext, StreamKey>>;
+
+// The calling thread's. No thread_local object: exit handlers come here when those are gone.
+ContextKeys& own_keys() {
+    static const pthread_key_t slot = [] {
+        pthread_key_t made{};
+        pthread_key_create(&made, [](void* keys) { delete static_cast<ContextKeys*>(keys); });
+        return made;
+    }();
+    if (void* keys = pthread_getspecific(slot)) return *static_cast<ContextKeys*>(keys);
+    auto* keys = new ContextKeys;
+    pthread_setspecific(slot, keys);
+    return *keys;
+}
+
+StreamKey per_thread_of(CUcontext context) {
+    static std::atomic<StreamKey> next{0};
+    ContextKeys& mine = own_keys();
+    for (const auto& [known, key] : mine) {
+        if (known == context) return key;
+    }
+    return mine.emplace_back(context, (StreamKey{1} << 63) | ++next).second;
+}
+
+}  // namespace
+
+// Handles are pointers to aligned things, so their last bit and the upper half of the key space are free.
+StreamKey Fences::legacy_key(CUcontext context) {
+    return reinterpret_cast<StreamKey>(context) | 1;
+}
+
+StreamKey Fences::key_of(CUstream stream) const {
+    if (stream == nullptr || stream == CU_STREAM_LEGACY) return legacy_key(port_.current_context());
+    if (stream == CU_STREAM_PER_THREAD) return per_thread_of(port_.current_context());
+    return reinterpret_cast<StreamKey>(stream);
+}
+
+FencePtr Fences::record(CUstream stream, CUresult* error) {
+    CUevent event = nullptr;
+    const std::uint64_t before = entered_.load();
+    const CUresult status = port_.record(stream, event);
+    if (error) *error = status;
+    return status == CUDA_SUCCESS ? std::make_shared<Fence>(port_, event, key_of(stream), before) : nullptr;
+}
+
+FencePtr Fences::record_legacy(CUcontext context, CUresult* error) {
+    CUevent event = nullptr;
+    const std::uint64_t before = entered_.load();
+    const CUresult status = port_.record_legacy(context, event);
+    if (error) *error = status;
+    return status == CUDA_SUCCESS ? std::make_shared<Fence>(port_, event, legacy_key(context), before)
+                                  : nullptr;
+}
+
+core::Use Fences::add(FencePtr fence) {
+    const auto [it, is_new] = ids_.try_emplace(fence->stream(), 0);
+    if (is_new) {
+        // A timeline whose fences have all passed can go on as another stream's.
+        const auto idle = std::find_if(orphans_.begin(), orphans_.end(),
+                                       [&](core::TimelineId id) { return lines_[id].pending.empty(); });
+        if (idle != orphans_.end()) {
+            it->second = *idle;
+            orphans_.erase(idle);
+        } else {
+            it->second = timelines_.create();
+            lines_.resize(it->second + 1);
+        }
+    }
+    Line& line = lines_[it->second];
+    line.pending.push_back({++line.last, ++entered_, std::move(fence)});
+    ++pending_;
+    return {it->second, line.last};
+}
+
+void Fences::forget(StreamKey stream) {
+    const auto it = ids_.find(stream);
+    if (it == ids_.end()) return;
+    orphans_.push_back(it->second);
+    ids_.erase(it);
+}
+
+FencePtr Fences::fence_of(const core::Use& use) const {
+    if (timelines_.finished(use)) return nullptr;
+    const auto& pending = lines_[use.timeline].pending;
+    if (pending.empty()) return nullptr;
+    const std::uint64_t first = pending.front().position;
+    const std::size_t own = use.position > first ? use.position - first : 0;
+    // Of those that may come behind it in the stream, though entered before it, the first.
+    std::size_t waited = own;
+    for (std::size_t i = own; i-- > 0;) {
+        if (pending[i].number <= pending[own].fence->entered_before() && !pending[own].passed) break;
+        if (!pending[i].passed) waited = i;
+    }
+    return pending[waited].fence;
+}
+
+std::vector<core::Use> Fences::latest() const {
+    std::vector<core::Use> uses;
+    for (core::TimelineId id = 0; id < lines_.size(); ++id) {
+        if (!lines_[id].pending.empty()) uses.push_back({id, lines_[id].last});
+    }
+    return uses;
+}
+
+std::vector<core::Use> Fences::oldest() const {
+    std::vector<core::Use> uses;
+    for (core::TimelineId id = 0; id < lines_.size(); ++id) {
+        if (!lines_[id].pending.empty()) uses.push_back({id, lines_[id].pending.front().position});
+    }
+    return uses;
+}
+
+void Fences::poll(std::unique_lock<std::mutex>& lock) {
+    // Where fences were entered in their stream's order, which is nearly always, the newest passed one is
+    // found by bisection; the oldest is asked first, for often it is the answer.
+    struct Look {
+        core::TimelineId timeline;
+        std::uint64_t passed;      // up to here all have
+        std::uint64_t not_passed;  // this one has not
+        std::uint64_t asked;
+        FencePtr fence;
+        bool has_passed;
+    };
+    std::vector<Look> looks;
+    for (core::TimelineId id = 0; id < lines_.size(); ++id) {
+        if (lines_[id].pending.empty()) continue;
+        const std::uint64_t first = lines_[id].pending.front().position;
+        looks.push_back({id, first - 1, lines_[id].last + 1, first, nullptr, false});
+    }
+    while (!looks.empty()) {
+        for (Look& look : looks) {
+            const Pending* const pending = lines_[look.timeline].at(look.asked);
+            look.fence = pending ? pending->fence : nullptr;
+        }
+        lock.unlock();
+        // None: another thread has seen it pass, and all before it.
+        for (Look& look : looks) look.has_passed = !look.fence || look.fence->passed();
+        lock.lock();
+        std::erase_if(looks, [&](Look& look) {
+            bool gap = false;
+            if (look.has_passed) {
+                look.passed =
+                    std::max(look.passed, note_passed(lines_[look.timeline], look.asked, look.passed));
+                gap = look.passed < look.asked;
+            } else {
+                look.not_passed = look.asked;
+            }
+            if (look.passed + 1 >= look.not_passed) {
+                pass(look.timeline, look.passed);
+                return true;
+            }
+            // Of those in a gap each is asked.
+            look.asked = gap ? look.passed + 1 : look.passed + (look.not_passed - look.passed) / 2;
+            return false;
+        });
+    }
+    next_look_ = std::max(kManyFences, 2 * pending_);
+}
+
+// The fence at `position` has passed, and so have all up to `known`: up to where all of its stream's have.
+std::uint64_t Fences::note_passed(Line& line, std::uint64_t position, std::uint64_t known) {
+    Pending* const passed = line.at(position);
+    if (!passed) return position;
+    passed->passed = true;
+    std::uint64_t all = position;
+    for (std::uint64_t at = position - 1; at > known; --at) {
+        const Pending* const earlier = line.at(at);
+        if (!earlier || earlier->number <= passed->fence->entered_before()) break;
+        if (!earlier->passed) all = at - 1;
+    }
+    return all;
+}
+
+void Fences::pass(core::TimelineId timeline, std::uint64_t position) {
+    auto& pending = lines_[timeline].pending;
+    while (!pending.empty() && (pending.front().position <= position || pending.front().passed)) {
+        position = std::max(position, pending.front().position);
+        pending.pop_front();
+        --pending_;
+    }
+    timelines_.complete(timeline, position);
+}
+
+bool wait_until(const Fence& fence, std::chrono::steady_clock::time_point deadline) {
+    using namespace std::chrono_literals;
+    auto pause = 2us;
+    while (!fence.passed()) {
+        if (std::chrono::steady_clock::now() >= deadline) return false;
+        std::this_thread::sleep_for(pause);
+        pause = std::min(pause * 2, 100us);
+    }
+    return true;
+}
+
+}  // namespace lms::engine

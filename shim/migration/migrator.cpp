@@ -1,0 +1,446 @@
+#include "shim/migration/migrator.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "shim/migration/block_allocation.h"
+#include "shim/migration/budget.h"
+#include "shim/migration/eviction.h"
+#include "shim/migration/placement.h"
+#include "shim/migration/telemetry.h"
+#include "shim/migration/user_warnings.h"
+#include "shim/util/log.h"
+
+namespace lms::engine {
+
+using core::ChunkId;
+using core::Residency;
+using namespace std::chrono_literals;
+
+namespace {
+
+// How long work may be held up before it is let through with what is missing used in place, or before the
+// next thread gets its try.
+constexpr auto kBound = 1s;
+// How long one look at a fence or for a change lasts.
+constexpr auto kGlance = 5ms;
+// How long a mover finds nothing idle before other launches make way for it, and how long each does: what it
+// waits for might wait for them.
+constexpr auto kPatience = 10ms;
+constexpr auto kCourtesy = 100ms;
+
+std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& residency) {
+    std::uint64_t sum = 0;
+    for (const ChunkRequest& need : needs) {
+        if (!gone(need, residency)) sum += residency.chunk(need.chunk).bytes;
+    }
+    return sum;
+}
+
+}  // namespace
+
+// A place in the queue of movers; constructed, it is this thread's turn.
+class Migrator::Turn {
+  public:
+    Turn(Migrator& mover, std::unique_lock<std::mutex>& lock) : migrator_(mover) { await(lock); }
+    ~Turn() { leave(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    // Lets everyone else who waits go first.
+    void give_way(std::unique_lock<std::mutex>& lock) {
+        leave();
+        await(lock);
+    }
+
+    // Its step came to nothing, or to something.
+    void note(Step result) {
+        if (result == Step::Moved) {
+            waits_since_.reset();
+        } else if (result == Step::Waited) {
+            const auto now = Clock::now();
+            if (!waits_since_) waits_since_ = now;
+            if (now - *waits_since_ > kPatience) migrator_.starves_ = true;
+        }
+    }
+
+  private:
+    void await(std::unique_lock<std::mutex>& lock) {
+        migrator_.queue_.push_back(this);
+        migrator_.state_.changed.wait(lock, [&] { return migrator_.queue_.front() == this; });
+    }
+    void leave() {
+        migrator_.queue_.pop_front();
+        migrator_.starves_ = false;
+        waits_since_.reset();
+        migrator_.state_.changed.notify_all();
+    }
+
+    Migrator& migrator_;
+    std::optional<Clock::time_point> waits_since_;
+};
+
+void let_go(State& state, const ChunkPins& hold) {
+    for (const ChunkId id : hold.pinned) state.residency.unpin(id);
+    for (const ChunkId id : hold.in_place) state.residency.unpin_in_place(id);
+    state.changed.notify_all();
+}
+
+void drop(State& state, ChunkPins& hold) {
+    let_go(state, hold);
+    hold.pinned.clear();
+    hold.in_place.clear();
+}
+
+// Whether all is on the device, or may stay where it is.
+bool Migrator::present(std::span<const ChunkRequest> needs) const {
+    const Residency& residency = state_.residency;
+    return std::all_of(needs.begin(), needs.end(), [&](const ChunkRequest& need) {
+        if (gone(need, residency)) return true;
+        switch (residency.chunk(need.chunk).state) {
+            case core::State::Resident:
+            case core::State::Filling:
+            case core::State::Evicting:
+                return true;
+            case core::State::OnHost:
+                return need.may_stay;
+            default:
+                return false;
+        }
+    });
+}
+
+// Pins what is on the device, or may stay where it is; true when that is all.
+bool Migrator::hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,
+                            std::vector<ChunkRequest>& missing) {
+    Residency& residency = state_.residency;
+    hold.pinned.reserve(needs.size());
+    for (const ChunkRequest& need : needs) {
+        if (gone(need, residency)) continue;
+        residency.cancel_out(need.chunk);
+        const core::State where = residency.chunk(need.chunk).state;
+        if (where == core::State::Resident || where == core::State::Filling) {
+            residency.pin(need.chunk);
+            hold.pinned.push_back(need.chunk);
+            state_.backing[need.chunk].fresh_at = Backing::kUsed;
+        } else if (where == core::State::OnHost && need.may_stay) {
+            residency.pin_in_place(need.chunk);
+            hold.in_place.push_back(need.chunk);
+            state_.backing[need.chunk].fresh_at = Backing::kUsed;
+        } else {
+            missing.push_back(need);
+        }
+    }
+    return missing.empty();
+}
+
+CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold,
+                            std::unique_lock<std::mutex>& lock) {
+    for (const ChunkRequest& need : needs) {
+        if (!gone(need, state_.residency)) state_.residency.touch(need.chunk);
+    }
+    std::vector<ChunkRequest> missing;
+    // Who has all it needs could go on for ever while another waits for some of it to become idle.
+    if (starves_ && !needs.empty()) state_.changed.wait_for(lock, kCourtesy, [&] { return !starves_; });
+    if (present(needs)) {
+        hold_present(needs, hold, missing);
+        return CUDA_SUCCESS;
+    }
+    if (never_fits(needs, lock)) return CUDA_ERROR_OUT_OF_MEMORY;
+
+    // What waits its turn holds nothing, or two that wait could starve each other.
+    const std::uint64_t since = trace::now_ns();
+    Turn turn(*this, lock);
+    cancel_stale(state_);
+    CUresult status = CUDA_SUCCESS;
+    std::vector<core::Use> waited_for;  // since the deadline was set
+    std::uint64_t earlier = 0;          // State::earlier.changes then
+    for (auto deadline = Clock::now() + kBound;;) {
+        missing.clear();
+        if (hold_present(needs, hold, missing)) break;
+        const Step result = step(missing, lock);
+        std::erase_if(missing, [&](const ChunkRequest& need) { return gone(need, state_.residency); });
+        if (result == Step::Moved) {
+            deadline = Clock::now() + kBound;
+            waited_for.clear();
+        }
+        turn.note(result);
+        if (result == Step::Waited && waited_for.empty()) {
+            waited_for = state_.fences.oldest();
+            earlier = state_.earlier.changes;
+        }
+        const bool in_vain = Clock::now() >= deadline;
+        if (in_vain && core::any_unfinished(waited_for, state_.residency.timelines)) stalled_ = waited_for;
+        if (in_vain && state_.earlier.any() && state_.earlier.changes == earlier) stalled_earlier_ = earlier;
+        const bool late = in_vain || result == Step::Stalled;
+        if ((result == Step::Impossible || late) && state_.port.maps_host_memory()) {
+            const bool all_on_host =
+                std::all_of(missing.begin(), missing.end(), [&](const ChunkRequest& need) {
+                    return state_.residency.chunk(need.chunk).state == core::State::OnHost;
+                });
+            if (all_on_host) {
+                for (const ChunkRequest& need : missing) {
+                    state_.residency.pin_in_place(need.chunk);
+                    hold.in_place.push_back(need.chunk);
+                    state_.backing[need.chunk].fresh_at = Backing::kUsed;
+                }
+                trace::add(trace::counters().in_place_launches);
+                announce_in_place(bytes_of(missing, state_.residency), bytes_of(needs, state_.residency),
+                                  late);
+                break;
+            }
+        }
+        drop(state_, hold);
+        if (result == Step::Impossible && !missing.empty()) {
+            lock.unlock();
+            status = state_.port.health();
+            lock.lock();
+            if (status == CUDA_SUCCESS) status = CUDA_ERROR_OUT_OF_MEMORY;
+            break;
+        }
+        if (late) {
+            announce_wait(state_);
+            if (result == Step::Stalled) wait_for_change(lock);
+            turn.give_way(lock);
+            deadline = Clock::now() + kBound;
+            waited_for.clear();
+        }
+    }
+    if (status == CUDA_SUCCESS) start_ahead(hold, lock);
+    note_stall(state_, "launch waits for its buffers", since, trace::now_ns());
+    return status;
+}
+
+bool Migrator::never_fits(std::span<const ChunkRequest> needs, std::unique_lock<std::mutex>& lock) {
+    const std::uint64_t bytes = bytes_of(needs, state_.residency);
+    if (state_.port.maps_host_memory() || bytes <= state_.budget_bytes) return false;
+    refresh_budget(state_, lock);
+    if (bytes <= state_.budget_bytes) return false;
+    announce_too_large(state_, bytes);
+    return true;
+}
+
+// One attempt to get further with `missing`: fills, if there is room for any; else makes room; else waits a
+// while.
+Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, std::unique_lock<std::mutex>& lock) {
+    Residency& residency = state_.residency;
+    poll_completions(state_, lock);
+    free_completed(state_, lock);
+    look_at_earlier_work(state_, lock);
+    if (opaque_busy(state_)) return await_opaque(lock);
+    std::vector<ChunkRequest> able;
+    const ChunkRequest* busy = nullptr;
+    for (const ChunkRequest& need : missing) {
+        if (gone(need, residency)) continue;
+        if (residency.may_come_in(need.chunk)) {
+            able.push_back(need);
+        } else {
+            busy = &need;
+        }
+    }
+    if (able.empty()) {
+        if (!busy) return Step::Waited;
+        const std::vector<core::Use>& uses = residency.chunk(busy->chunk).uses;
+        if (!uses.empty()) return await(uses, lock);
+        wait_for_change(lock);
+        return Step::Waited;
+    }
+    const std::uint64_t start = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
+    for (const std::uint64_t limit : {start, state_.budget_bytes}) {
+        std::vector<Fill> fills;
+        std::uint64_t taken = 0;  // and not yet counted as on the device
+        for (const ChunkRequest& need : able) {
+            if (gone(need, residency)) continue;
+            const auto block =
+                device_block(state_, residency.chunk(need.chunk).bytes, limit - std::min(limit, taken), lock);
+            if (!block) continue;
+            fills.push_back({need, *block});
+            taken += block->bytes;
+        }
+        if (!fills.empty()) return fill_now(fills, lock);
+        const Step made = make_room(bytes_of(able, residency), limit, lock);
+        if (made != Step::Impossible || limit == state_.budget_bytes) return made;
+    }
+    return Step::Impossible;
+}
+
+// Gets further with evicting what `bytes` more on the device need. With `limit` at the budget there is no
+// more room to be had otherwise, so it then waits for something to become idle.
+Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit,
+                                   std::unique_lock<std::mutex>& lock) {
+    // Looking for blocks may have dropped the lock.
+    if (opaque_busy(state_)) return Step::Waited;
+    const std::uint64_t wanted = state_.residency.device_bytes() + bytes;
+    // Where there is room, but not a block of the size, others' blocks make one.
+    const std::uint64_t out = wanted > limit ? std::min(bytes, wanted - limit) : bytes;
+    // What comes next is copied while this is remapped and filled.
+    const Start started = start_evictions(state_, out + ahead_bytes(state_), lock);
+    if (complete_evictions(state_, out, lock) == Finish::Moved) return Step::Moved;
+    if (started == Start::Failed) return Step::Impossible;
+    if (!state_.leaving.empty()) return await_copy_out(lock);
+    if (started == Start::NoVictims) {
+        return limit < state_.budget_bytes ? Step::Impossible : await_idle(bytes, lock);
+    }
+    if (started == Start::Enough) return Step::Waited;
+    // No host block was to be had; one comes back with the next fill that ends, or from a thread that frees.
+    if (!state_.filling.empty()) {
+        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+        return Step::Waited;
+    }
+    if (state_.holders > 0) {
+        wait_for_change(lock);
+        return Step::Waited;
+    }
+    return Step::Impossible;
+}
+
+// Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
+Migrator::Step Migrator::await_copy_out(std::unique_lock<std::mutex>& lock) {
+    const ChunkId chunk = state_.leaving.front().chunk;
+    const std::uint64_t eviction = state_.leaving.front().eviction;
+    const FencePtr fence = state_.leaving.front().fence;
+    lock.unlock();
+    const bool complete = !fence || wait_until(*fence, Clock::now() + kGlance);
+    lock.lock();
+    poll_completions(state_, lock);
+    const bool leaves = state_.residency.chunk(chunk).state == core::State::Evicting &&
+                        state_.backing[chunk].eviction == eviction;
+    return complete && leaves ? Step::Moved : Step::Waited;
+}
+
+Migrator::Step Migrator::await_opaque(std::unique_lock<std::mutex>& lock) {
+    if (state_.opaque_pending == 0 && !state_.earlier.any()) return await(state_.opaque_uses, lock);
+    if (state_.port.maps_host_memory() && state_.earlier.any() && state_.earlier.changes == stalled_earlier_)
+        return Step::Stalled;
+    // Threads that submit say so; of earlier work nobody does.
+    state_.changed.wait_for(lock, state_.earlier.any() ? std::chrono::microseconds(200) : kGlance);
+    return Step::Waited;
+}
+
+Migrator::Step Migrator::await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    Residency& residency = state_.residency;
+    ChunkId busy =
+        residency.next_victim(bytes, [&](ChunkId id) { return !is_stalled(residency.chunk(id).uses); });
+    if (busy == core::kNoChunk) busy = residency.next_victim(bytes, Residency::InFlight::Accept);
+    if (busy != core::kNoChunk) return await(residency.chunk(busy).uses, lock);
+    if (!state_.filling.empty()) {
+        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+        return Step::Waited;
+    }
+    if (!state_.pending_frees.empty()) return await({state_.pending_frees.oldest().free}, lock);
+    if (state_.holders > 0) {
+        wait_for_change(lock);
+        return Step::Waited;
+    }
+    return Step::Impossible;
+}
+
+// Keeps the copy engine busy with what will have to go next.
+void Migrator::start_ahead(const ChunkPins& hold, std::unique_lock<std::mutex>& lock) {
+    // Work that may reach any chunk would cancel it all.
+    if (!hold.opaque && !opaque_busy(state_)) start_evictions(state_, ahead_bytes(state_), lock);
+}
+
+Migrator::Step Migrator::fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock) {
+    switch (fill(state_, fills, lock)) {
+        case Outcome::Moved:
+            return Step::Moved;
+        case Outcome::Cancelled:
+            return Step::Waited;
+        default:
+            return Step::Impossible;
+    }
+}
+
+// Streams are in order: what comes after work that stands still does so too.
+bool Migrator::is_stalled(const std::vector<core::Use>& uses) const {
+    const core::Timelines& timelines = state_.residency.timelines;
+    return std::any_of(uses.begin(), uses.end(), [&](const core::Use& use) {
+        return !timelines.finished(use) &&
+               std::any_of(stalled_.begin(), stalled_.end(), [&](const core::Use& standing) {
+                   return standing.timeline == use.timeline && !timelines.finished(standing);
+               });
+    });
+}
+
+// Waits for a while, unless it is of no use and there is something else to do.
+Migrator::Step Migrator::await(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock) {
+    if (state_.port.maps_host_memory() && is_stalled(uses)) return Step::Stalled;
+    wait_for_uses(uses, lock);
+    return Step::Waited;
+}
+
+void Migrator::wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock) {
+    FencePtr fence;
+    for (const core::Use& use : uses) {
+        fence = state_.fences.fence_of(use);
+        if (fence) break;
+    }
+    lock.unlock();
+    if (fence) wait_until(*fence, Clock::now() + kGlance);
+    lock.lock();
+}
+
+void Migrator::wait_for_change(std::unique_lock<std::mutex>& lock) {
+    state_.changed.wait_for(lock, kGlance);
+}
+
+bool Migrator::give_back_soon(std::unique_lock<std::mutex>& lock) {
+    if (queue_.empty() && state_.leaving.empty() && state_.filling.empty()) return false;
+    // What nobody has needed yet can wait.
+    if (queue_.empty()) cancel_evictions(state_);
+    state_.changed.wait_for(lock, 1ms);
+    poll_completions(state_, lock);
+    return true;
+}
+
+void Migrator::run_quiesced(std::unique_lock<std::mutex>& lock, const std::function<void()>& action) {
+    const Turn turn(*this, lock);
+    cancel_evictions(state_);
+    for (poll_completions(state_, lock); !state_.filling.empty() || !state_.leaving.empty();
+         poll_completions(state_, lock)) {
+        if (state_.leaving.empty()) {
+            wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+        } else {
+            await_copy_out(lock);
+        }
+    }
+    action();
+}
+
+void Migrator::hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold,
+                             std::unique_lock<std::mutex>& lock) {
+    std::vector<ChunkRequest> anywhere(needs.begin(), needs.end());
+    for (ChunkRequest& need : anywhere) need.may_stay = true;
+    for (std::vector<ChunkRequest> missing; !hold_present(anywhere, hold, missing); missing.clear()) {
+        drop(state_, hold);
+        poll_completions(state_, lock);
+        wait_for_change(lock);
+    }
+    if (!hold.in_place.empty()) trace::add(trace::counters().in_place_launches);
+}
+
+std::uint64_t Migrator::reclaim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    const Turn turn(*this, lock);
+    cancel_stale(state_);
+    poll_completions(state_, lock);
+    free_completed(state_, lock);
+    std::uint64_t given = state_.device_blocks.trim(bytes, lock);
+    auto deadline = Clock::now() + kBound;
+    while (given < bytes && Clock::now() < deadline) {
+        poll_completions(state_, lock);
+        look_at_earlier_work(state_, lock);
+        if (opaque_busy(state_)) {
+            if (await_opaque(lock) == Step::Stalled) break;
+            continue;
+        }
+        const Step made = make_room(bytes - given, state_.budget_bytes, lock);
+        if (made == Step::Impossible || made == Step::Stalled) break;
+        if (made == Step::Moved) deadline = Clock::now() + kBound;
+        given += state_.device_blocks.trim(bytes - given, lock);
+    }
+    refresh_budget(state_, lock);
+    return given;
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,98 @@
+// Decides what moves and when: chunks in before work that names them, cold ones out to make room.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory_resource>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "shim/migration/page_in.h"
+#include "shim/migration/state.h"
+
+namespace lms::engine {
+
+// What a piece of work holds between acquire() and submitted().
+struct ChunkPins {
+    explicit ChunkPins(std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+        : pinned(memory), in_place(memory) {}
+
+    std::pmr::vector<core::ChunkId> pinned;
+    std::pmr::vector<core::ChunkId> in_place;  // used where they are, in host memory
+    bool opaque = false;
+    bool fenced =
+        false;  // leaves a fence whatever it holds: for earlier work of its stream (migration/pressure.h)
+};
+
+// Moves are made by the thread that needs them, one thread at a time, in order of arrival; a thread that can
+// get no further within a bound lets the next one try. Launches whose chunks are all resident never queue.
+class Migrator {
+  public:
+    explicit Migrator(State& state) : state_(state) {}
+
+    // Pins `needs` in `hold`, each on the device (Filling counts) or, after a bound and where kernels reach
+    // host memory, in place. Needs `lock`, the session's, and drops it while it moves or waits.
+    // CUDA_ERROR_OUT_OF_MEMORY when they can never all be on the device and cannot be used in place; then
+    // nothing is held. Needs whose buffer was freed are passed over.
+    CUresult bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold,
+                      std::unique_lock<std::mutex>& lock);
+
+    // Holds `needs` wherever they are: on the device or, where kernels reach host memory, in place. Waits for
+    // moves that are under way.
+    void hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold,
+                       std::unique_lock<std::mutex>& lock);
+
+    // Gives device memory back to the driver, evicting if need be; the bytes given back.
+    std::uint64_t reclaim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+
+    // Waits for a moment if moves hold memory that they will give back; false if there are none.
+    bool give_back_soon(std::unique_lock<std::mutex>& lock);
+
+    // Calls `action`, which may drop `lock`, while nothing moves or fills.
+    void run_quiesced(std::unique_lock<std::mutex>& lock, const std::function<void()>& action);
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    enum class Step {
+        Moved,
+        Waited,
+        Stalled,  // did not wait: for that work somebody has waited in vain
+        Impossible,
+    };
+    class Turn;
+
+    bool never_fits(std::span<const ChunkRequest> needs, std::unique_lock<std::mutex>& lock);
+    bool present(std::span<const ChunkRequest> needs) const;
+    bool hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,
+                      std::vector<ChunkRequest>& missing);
+    Step step(std::span<const ChunkRequest> missing, std::unique_lock<std::mutex>& lock);
+    Step make_room(std::uint64_t bytes, std::uint64_t limit, std::unique_lock<std::mutex>& lock);
+    Step await_copy_out(std::unique_lock<std::mutex>& lock);
+    Step await_opaque(std::unique_lock<std::mutex>& lock);
+    Step await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    void start_ahead(const ChunkPins& hold, std::unique_lock<std::mutex>& lock);
+    Step fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
+    bool is_stalled(const std::vector<core::Use>& uses) const;
+    Step await(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);
+    void wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);
+    void wait_for_change(std::unique_lock<std::mutex>& lock);
+
+    State& state_;
+    std::deque<const void*> queue_;  // who moves, then who waits to
+    bool starves_ = false;           // who moves finds nothing idle
+    // What streams were at, at the beginning and at the end of a wait of the whole bound, as of the last one;
+    // and earlier work, by State::earlier.changes.
+    std::vector<core::Use> stalled_;
+    std::optional<std::uint64_t> stalled_earlier_;
+};
+
+// Unpins what `hold` holds. Needs the session's lock.
+void let_go(State& state, const ChunkPins& hold);
+// The same, and `hold` holds nothing any more.
+void drop(State& state, ChunkPins& hold);
+
+}  // namespace lms::engine

@@ -1,0 +1,52 @@
+// Chunks in, carried out: what work needs, and device memory in under it. (Out: migration/eviction.h.)
+#pragma once
+
+#include <mutex>
+#include <span>
+
+#include "shim/migration/state.h"
+
+namespace lms::engine {
+
+struct ChunkRequest {
+    core::ChunkId chunk;
+    // The chunk's own: what was named by a stale address may be freed, and its number given again, before it
+    // is held.
+    std::uint64_t serial;
+    // The work writes all of it and reads none: contents that nobody has given it yet need not come in. Those
+    // that somebody has do: when the work will run is not known, nor whether it is refused, and until then
+    // other work may read them.
+    bool overwritten = false;
+    // The work may as well use it where it is in host memory: it waits for the host anyway.
+    bool may_stay = false;
+};
+
+// Whether its buffer has been freed, or is about to go: a stale address named it, and holding it would hold
+// up the free.
+inline bool gone(const ChunkRequest& need, const core::Residency& residency) {
+    const core::Chunk& chunk = residency.chunk(need.chunk);
+    return chunk.serial != need.serial || residency.allocation(chunk.allocation).dead;
+}
+
+// A chunk to come in, and the block it gets; the block goes back to the pool if it cannot.
+struct Fill {
+    ChunkRequest need;
+    Block block;
+};
+
+enum class Outcome {
+    Moved,      // at least one
+    Cancelled,  // other work came in between; trying again may do
+    Failed,     // the driver refused
+};
+
+// Both need `lock`, the session's.
+
+// Maps the blocks and enqueues the copies; does not wait for them. Only for the mover whose turn it is; drops
+// the lock around driver calls.
+Outcome fill(State& state, std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
+
+// Whether work that may reach any chunk is unfinished or about to be submitted.
+bool opaque_busy(State& state);
+
+}  // namespace lms::engine

@@ -1,0 +1,25 @@
+// Taking mappings and buffers away.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "shim/migration/state.h"
+
+namespace lms::engine {
+
+// Makes `address` lead to `next` instead of `previous` (null: nothing was mapped there, or, pinned memory,
+// could be). On failure what was there is there again. Without the session's lock.
+bool remap(device::Port& port, core::Address address, const Block* previous, const Block& next);
+
+// Takes a buffer away whose work is finished: its memory goes back to the pools uncopied, its address to the
+// arena. Waits for moves of its chunks to end. Drops `lock`, the session's, around driver calls.
+void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock);
+
+// Takes note of fences and fills that have passed. Drops `lock` while it asks the driver.
+void poll_completions(State& state, std::unique_lock<std::mutex>& lock);
+
+// Releases the buffers freed in stream order whose streams have reached the free.
+void free_completed(State& state, std::unique_lock<std::mutex>& lock);
+
+}  // namespace lms::engine

@@ -1,0 +1,48 @@
+// The turn from letting all work through to looking at it (app/fast_path.h), and the work from before.
+//
+// What was let through left no fence and may use any buffer, so nothing moves until it is over. Nobody waits
+// for it here: the thread that turns to pressure may hold what that work waits for. A stream's is over when
+// the stream has been seen idle, or has passed a fence that work submitted to it since has left. Asking a
+// stream neither orders anything nor needs a place in its queue, as an event recorded there would.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "shim/migration/fences.h"
+
+namespace lms::engine {
+
+struct State;
+
+// Work from before pressure that is not known to be over. Guarded by the session's lock.
+struct EarlierWork {
+    struct In {
+        StreamKey key;
+        CUstream stream;    // null: the legacy default stream of `context`
+        CUcontext context;  // null: the GPU's own
+    };
+    std::vector<In> streams;
+    bool entering = false;      // some thread that was let through may not be back from the driver
+    bool asking = false;        // a thread is, without the lock
+    std::uint64_t changes = 0;  // how often less of it was left
+
+    bool any() const { return entering || !streams.empty(); }
+};
+
+// All need `lock`, the session's; the first two drop it around driver calls.
+
+// From here on work is looked at. Once; does not wait.
+void begin_pressure(State& state, std::unique_lock<std::mutex>& lock);
+// Looks whether earlier work is over.
+void look_at_earlier_work(State& state, std::unique_lock<std::mutex>& lock);
+// `use` is of a fence in that stream, behind its earlier work; it counts as opaque work in its stead.
+void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& use);
+// Its streams are gone; who ended them has fenced what they held, or it is over.
+void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone);
+// The session begins anew, without buffers.
+void end_pressure(State& state);
+
+}  // namespace lms::engine

@@ -1,0 +1,53 @@
+#include "shim/migration/telemetry.h"
+
+#include "shim/trace/writer.h"
+
+namespace lms::engine {
+
+void note_levels(const State& state) {
+    const std::uint64_t resident = state.residency.device_bytes();
+    trace::raise(trace::counters().peak_resident_bytes, resident);
+    trace::raise(trace::counters().peak_host_bytes, state.host_blocks.held_bytes());
+    if (trace::Writer* writer = trace::writer()) {
+        writer->write(
+            trace::Residency{state.device, resident, state.residency.host_bytes(), trace::now_ns()});
+    }
+}
+
+void note_move(const State& state, trace::Direction direction, core::ChunkId id, std::string_view reason,
+               std::uint64_t begin_ns, std::uint64_t end_ns) {
+    const core::Chunk& chunk = state.residency.chunk(id);
+    trace::Counters& counters = trace::counters();
+    const bool in = direction == trace::Direction::In;
+    trace::add(in ? counters.fills : counters.evictions);
+    trace::add(in ? counters.bytes_in : counters.bytes_out, chunk.bytes);
+    if (trace::Writer* writer = trace::writer()) {
+        writer->write(trace::Move{state.device, direction, chunk.allocation, id, chunk.bytes, reason,
+                                  begin_ns, end_ns});
+    }
+}
+
+void note_stall(const State& state, std::string_view reason, std::uint64_t begin_ns, std::uint64_t end_ns) {
+    trace::add(trace::counters().stalls);
+    trace::add(trace::counters().stall_ns, end_ns - begin_ns);
+    if (trace::Writer* writer = trace::writer()) {
+        writer->write(trace::Stall{state.device, reason, begin_ns, end_ns});
+    }
+}
+
+void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site) {
+    trace::add(trace::counters().allocations);
+    if (trace::Writer* writer = trace::writer()) {
+        const core::Allocation& buffer = state.residency.allocation(id);
+        writer->write(
+            trace::Allocation{state.device, id, buffer.address, buffer.bytes, trace::now_ns(), call_site});
+    }
+}
+
+void note_free(const State& state, core::AllocationId id) {
+    trace::add(trace::counters().frees);
+    if (trace::Writer* writer = trace::writer())
+        writer->write(trace::Free{state.device, id, trace::now_ns()});
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,23 @@
+// What the engine tells of what it does: counters (LMS_STATS) and, if asked for, the trace (LMS_TRACE).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "shim/migration/state.h"
+#include "shim/trace/events.h"
+#include "shim/trace/stats.h"
+
+namespace lms::engine {
+
+// All need the session's lock.
+
+// Bytes on the device or the host have changed.
+void note_levels(const State& state);
+void note_move(const State& state, trace::Direction direction, core::ChunkId chunk, std::string_view reason,
+               std::uint64_t begin_ns, std::uint64_t end_ns);
+void note_stall(const State& state, std::string_view reason, std::uint64_t begin_ns, std::uint64_t end_ns);
+void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site);
+void note_free(const State& state, core::AllocationId id);
+
+}  // namespace lms::engine

@@ -1,0 +1,117 @@
+#include "shim/migration/user_warnings.h"
+
+#include <atomic>
+
+#include "shim/migration/budget.h"
+#include "shim/util/log.h"
+#include "shim/util/mappings.h"
+#include "shim/util/units.h"
+
+namespace lms::engine {
+
+using util::format_bytes;
+
+void announce_eviction(const State& state) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "GPU memory is full: cold buffers move to host memory from here on ({} of {} stay resident; "
+        "LMS_STATS=FILE tells what it costs){}",
+        format_bytes(state.residency.device_bytes()), format_bytes(state.residency.allocated_bytes()),
+        state.port.maps_host_memory()
+            ? ""
+            : "; kernels cannot reach them there, for this GPU does not map host memory");
+}
+
+void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "a launch finds no room on the GPU for {} of the {} it names{}: it works on them in host memory, "
+        "slowly",
+        format_bytes(missing_bytes), format_bytes(bytes), late ? ", after waiting for unfinished work" : "");
+}
+
+void announce_wait(const State& state) {
+    static std::atomic<bool> said;
+    if (state.port.maps_host_memory() || !log::once(said)) return;
+    log::warn(
+        "a launch waits for GPU memory that unfinished work holds, and for as long as that takes, for this "
+        "GPU "
+        "does not map host memory; if that work waits for a host callback which needs a lock of the "
+        "launching "
+        "thread's, neither ends");
+}
+
+void announce_too_large(const State& state, std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::error(
+        "out of memory: a launch names {}; this GPU has room for {} and cannot use host memory in place",
+        format_bytes(bytes), format_bytes(state.budget_bytes));
+}
+
+void announce_no_capacity(const State& state, std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    const std::uint64_t host = host_bytes(state, kHostLook);
+    log::error(
+        "out of memory: no room for {} beside {}; the GPU has {}, and the shim may pin {} of host memory "
+        "({})",
+        format_bytes(bytes), format_bytes(state.residency.allocated_bytes()),
+        format_bytes(state.budget_bytes), format_bytes(host),
+        host < state.host_limit_bytes ? "what this machine or its cgroup has left, less a sixteenth"
+                                      : "LMS_HOST_LIMIT");
+}
+
+void announce_no_host_memory(const State& state, std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (announce_no_mappings() || !log::once(said)) return;
+    log::error(
+        "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory "
+        "(LMS_HOST_LIMIT allows {})",
+        format_bytes(bytes), format_bytes(state.host_blocks.held_bytes()),
+        format_bytes(state.host_limit_bytes));
+}
+
+bool announce_no_mappings() {
+    static std::atomic<bool> said;
+    const util::Mappings mappings = util::mappings();
+    if (!mappings.at_end()) return false;
+    if (log::once(said)) {
+        log::error(
+            "out of memory: this process has {} of the {} mappings that the kernel allows it; `sysctl "
+            "vm.max_map_count={}` allows more",
+            mappings.there, mappings.allowed, 4 * mappings.allowed);
+    }
+    return true;
+}
+
+void announce_no_budget(const State& state, std::uint64_t total_bytes) {
+    if (state.budget_bytes >= state.granularity) return;
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "GPU {}: LMS_RESERVE, LMS_LIMIT and what others hold leave nothing of its {}: buffers stay in host "
+        "memory, slowly",
+        state.device, format_bytes(total_bytes));
+}
+
+void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint64_t host_bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "GPU {}: the driver has not twice as many addresses as its {} and {} of host memory take; more may "
+        "be "
+        "had with a larger `ulimit -v`, fewer are needed with a smaller LMS_HOST_LIMIT",
+        device, format_bytes(total_bytes), format_bytes(host_bytes));
+}
+
+void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes) {
+    static std::atomic<bool> said;
+    if (settings.host_limit_bytes.value_or(0) <= in_force_bytes || !log::once(said)) return;
+    log::warn("LMS_HOST_LIMIT={}: this machine has {}, which is the limit",
+              format_bytes(*settings.host_limit_bytes), format_bytes(in_force_bytes));
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,41 @@
+// What whoever runs the program is told, once each: that it moves, that it is slow, that it fails, and which
+// setting bears on that. Session's lock held, if there is one.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/migration/state.h"
+
+namespace lms::engine {
+
+// The first eviction.
+void announce_eviction(const State& state);
+
+// A launch works on `missing_bytes` of the `bytes` it names in host memory; `late`: because unfinished work
+// holds the GPU's memory.
+void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late);
+
+// A launch has waited for as long as it should, and waits on.
+void announce_wait(const State& state);
+
+// A launch that names `bytes` fails: more than the GPU has room for, and it cannot reach host memory.
+void announce_too_large(const State& state, std::uint64_t bytes);
+
+// An allocation of `bytes` fails: GPU and host limit together are full, or no more host memory is to be had.
+void announce_no_capacity(const State& state, std::uint64_t bytes);
+void announce_no_host_memory(const State& state, std::uint64_t bytes);
+
+// Something could not be mapped: whether it may have been one mapping too many for the kernel. No lock
+// needed.
+bool announce_no_mappings();
+
+// Where LMS_RESERVE, LMS_LIMIT or other processes leave nothing of a GPU of `total_bytes`.
+void announce_no_budget(const State& state, std::uint64_t total_bytes);
+
+// A GPU of `total_bytes` is not served, for its and the host's memory find no addresses.
+void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint64_t host_bytes);
+
+// Where LMS_HOST_LIMIT is more than there is.
+void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes);
+
+}  // namespace lms::engine

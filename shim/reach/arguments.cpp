@@ -1,0 +1,39 @@
+#include "shim/reach/arguments.h"
+
+#include "shim/reach/layouts.h"
+#include "shim/reach/pointer_scan.h"
+#include "shim/reach/pointer_tables.h"
+#include "shim/reach/tensor_maps.h"
+
+namespace lms::engine {
+
+void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra) {
+    const auto layout = layout_of(function);
+    reach.owners.insert(reach.owners.end(), layout->owners.begin(), layout->owners.end());
+    reach.opaque |= layout->addresses == Addresses::Incomplete;
+    reach.unseen |= layout->addresses == Addresses::Unknown;
+    const Bounds managed = managed_bounds();
+    const Bounds tables = table_bounds();
+    const auto add = [&](const void* data, std::size_t offset, std::size_t bytes) {
+        scan(data, bytes, managed, reach.addresses);
+        scan(data, bytes, tables, reach.addresses);
+        find_tensor_maps(data, offset, bytes, reach.addresses);
+    };
+    if (extra) {
+        const void* buffer = nullptr;
+        std::size_t bytes = 0;
+        for (void** item = extra; *item != CU_LAUNCH_PARAM_END; item += 2) {
+            if (*item == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = item[1];
+            if (*item == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(item[1]);
+        }
+        if (buffer) add(buffer, 0, bytes);
+        return;
+    }
+    reach.opaque |= !layout->known;
+    if (!parameters) return;
+    for (std::size_t i = 0; i < layout->parameters.size(); ++i) {
+        add(parameters[i], layout->parameters[i].offset, layout->parameters[i].bytes);
+    }
+}
+
+}  // namespace lms::engine

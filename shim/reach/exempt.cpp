@@ -1,0 +1,90 @@
+#include "shim/reach/exempt.h"
+
+#include <link.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "shim/trace/callstack.h"
+#include "shim/util/settings.h"
+
+namespace lms::engine {
+
+namespace {
+
+struct Code {
+    std::uintptr_t begin;
+    std::uintptr_t end;
+};
+
+// What is loaded, as of a count of loads and unloads. Replaced as a whole; those before are kept, because
+// another thread may still look at them.
+struct Loaded {
+    std::uint64_t adds;
+    std::uint64_t subs;
+    std::vector<Code> exempt;
+    std::unique_ptr<const Loaded> before;
+};
+std::atomic<const Loaded*> loaded{nullptr};
+std::mutex renewing;
+
+bool is_exempt(std::string_view path) {
+    const std::string_view file = path.substr(path.rfind('/') + 1);
+    return std::ranges::any_of(settings().exempt,
+                               [&](const std::string& name) { return file.starts_with(name); });
+}
+
+int count_loads(dl_phdr_info* info, std::size_t, void* into) {
+    Loaded& now = *static_cast<Loaded*>(into);
+    now.adds = info->dlpi_adds;
+    now.subs = info->dlpi_subs;
+    return 1;  // the first tells for all
+}
+
+int find_exempt(dl_phdr_info* info, std::size_t, void* into) {
+    Loaded& now = *static_cast<Loaded*>(into);
+    now.adds = info->dlpi_adds;
+    now.subs = info->dlpi_subs;
+    if (!info->dlpi_name || !is_exempt(info->dlpi_name)) return 0;
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const auto& part = info->dlpi_phdr[i];
+        if (part.p_type != PT_LOAD || !(part.p_flags & PF_X)) continue;
+        const std::uintptr_t begin = info->dlpi_addr + part.p_vaddr;
+        now.exempt.push_back({begin, begin + part.p_memsz});
+    }
+    return 0;
+}
+
+const Loaded& look() {
+    Loaded counts{};
+    dl_iterate_phdr(count_loads, &counts);
+    const Loaded* known = loaded.load(std::memory_order_acquire);
+    if (known && known->adds == counts.adds && known->subs == counts.subs) return *known;
+    auto fresh = std::make_unique<Loaded>();
+    dl_iterate_phdr(find_exempt, fresh.get());
+    const std::lock_guard lock(renewing);
+    fresh->before.reset(loaded.load());
+    const Loaded* const made = fresh.release();
+    loaded.store(made, std::memory_order_release);
+    return *made;
+}
+
+bool in_exempt_code(std::uintptr_t address) {
+    return std::ranges::any_of(loaded.load(std::memory_order_acquire)->exempt,
+                               [&](const Code& code) { return code.begin <= address && address < code.end; });
+}
+
+}  // namespace
+
+bool called_by_exempt() noexcept try {
+    return !look().exempt.empty() && trace::called_from(in_exempt_code);
+} catch (const std::exception&) {
+    return false;  // out of memory
+}
+
+}  // namespace lms::engine

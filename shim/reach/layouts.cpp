@@ -1,0 +1,142 @@
+#include "shim/reach/layouts.h"
+
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "shim/code/code_layouts.h"
+#include "shim/device/driver_table.h"
+#include "shim/util/settings.h"
+
+namespace lms::engine {
+
+namespace {
+
+// Never destroyed: other libraries' exit handlers launch kernels too.
+struct Cache {
+    std::shared_mutex mutex;
+    std::unordered_map<CUfunction, std::shared_ptr<const Layout>> layouts;
+};
+
+Cache& cache() {
+    static Cache& instance = *new Cache;
+    return instance;
+}
+
+// Both queries (CUDA 12.4 and later) answer CUDA_ERROR_INVALID_VALUE past the last parameter.
+template <typename Query>
+bool ask(Query query, std::vector<Parameter>& parameters) {
+    for (std::size_t index = 0;; ++index) {
+        std::size_t offset = 0;
+        std::size_t bytes = 0;
+        const CUresult status = query(index, &offset, &bytes);
+        if (status == CUDA_SUCCESS) {
+            parameters.push_back({offset, bytes});
+        } else {
+            return status == CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+}
+
+std::vector<const void*> owners_of(CUfunction function) {
+    std::vector<const void*> owners;
+    CUmodule module = nullptr;
+    if (device::driver().cuFuncGetModule(&module, function) == CUDA_SUCCESS) owners.push_back(module);
+    if (!driver_tells_layouts()) {
+        if (const auto noted = noted_name(function)) owners.push_back(noted->owner);
+        return owners;
+    }
+    CUlibrary library = nullptr;
+    if (device::driver().cuKernelGetLibrary(&library, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS)
+        owners.push_back(library);
+    return owners;
+}
+
+bool ask_driver(CUfunction function, std::vector<Parameter>& parameters) {
+    const device::Driver& driver = device::driver();
+    if (ask([&](std::size_t index, std::size_t* offset,
+                std::size_t* bytes) { return driver.cuFuncGetParamInfo(function, index, offset, bytes); },
+            parameters)) {
+        return true;
+    }
+    parameters.clear();
+    return ask(
+        [&](std::size_t index, std::size_t* offset, std::size_t* bytes) {
+            return driver.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), index, offset, bytes);
+        },
+        parameters);
+}
+
+Layout look(CUfunction function) {
+    Layout layout;
+    layout.owners = owners_of(function);
+    if (settings().safety == Safety::Opaque)
+        layout.addresses = addresses_of(layout.owners, name_of(function));
+    if (driver_tells_layouts()) {
+        layout.known = ask_driver(function, layout.parameters);
+    } else if (auto parameters = layout_in_code(layout.owners, name_of(function))) {
+        layout.known = true;
+        layout.parameters = std::move(*parameters);
+    }
+    return layout;
+}
+
+std::vector<unsigned> ask_capabilities() {
+    const device::Driver& driver = device::driver();
+    int count = 0;
+    if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return {};
+    std::vector<unsigned> gpus;
+    for (int device = 0; device < count; ++device) {
+        int major = 0;
+        int minor = 0;
+        if (driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) !=
+                CUDA_SUCCESS ||
+            driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) !=
+                CUDA_SUCCESS)
+            return {};
+        gpus.push_back(static_cast<unsigned>(major * 10 + minor));
+    }
+    return gpus;
+}
+
+}  // namespace
+
+std::span<const unsigned> capabilities_of_gpus() {
+    static const std::vector<unsigned>& capabilities = *new std::vector<unsigned>(ask_capabilities());
+    return capabilities;
+}
+
+bool driver_tells_layouts() {
+    return device::driver_has(device::Entry::cuFuncGetParamInfo) &&
+           device::driver_has(device::Entry::cuKernelGetParamInfo);
+}
+
+std::string name_of(CUfunction function) {
+    if (!device::driver_has(device::Entry::cuFuncGetName) ||
+        !device::driver_has(device::Entry::cuKernelGetName)) {
+        const auto noted = noted_name(function);
+        return noted ? noted->name : "";
+    }
+    const char* name = nullptr;
+    if (device::driver().cuFuncGetName(&name, function) == CUDA_SUCCESS && name) return name;
+    const CUresult status = device::driver().cuKernelGetName(&name, reinterpret_cast<CUkernel>(function));
+    return status == CUDA_SUCCESS && name ? name : "";
+}
+
+std::shared_ptr<const Layout> layout_of(CUfunction function) {
+    {
+        const std::shared_lock lock(cache().mutex);
+        const auto it = cache().layouts.find(function);
+        if (it != cache().layouts.end()) return it->second;
+    }
+    auto layout = std::make_shared<const Layout>(look(function));
+    const std::unique_lock lock(cache().mutex);
+    return cache().layouts.try_emplace(function, std::move(layout)).first->second;
+}
+
+void forget_layouts() {
+    const std::unique_lock lock(cache().mutex);
+    cache().layouts.clear();
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,48 @@
+#include "shim/reach/legacy_parameters.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "shim/reach/arguments.h"
+
+namespace lms::engine {
+
+namespace {
+
+// Never destroyed: other libraries' exit handlers launch kernels too.
+struct Registry {
+    std::mutex mutex;
+    std::unordered_map<CUfunction, std::vector<std::byte>> blocks;
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+}  // namespace
+
+void set_parameters(CUfunction function, std::size_t offset, const void* data, std::size_t bytes) {
+    const std::lock_guard lock(registry().mutex);
+    std::vector<std::byte>& block = registry().blocks[function];
+    block.resize(std::max(block.size(), offset + bytes));
+    std::memcpy(block.data() + offset, data, bytes);
+}
+
+void add_parameters(WorkingSet& reach, CUfunction function) {
+    std::vector<std::byte> block;
+    {
+        const std::lock_guard lock(registry().mutex);
+        const auto it = registry().blocks.find(function);
+        if (it != registry().blocks.end()) block = it->second;
+    }
+    std::size_t bytes = block.size();
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, block.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    add_arguments(reach, function, nullptr, extra);
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,43 @@
+// Stream memory operations: values that a stream writes, or waits for, in memory.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "shim/session/submit.h"
+
+namespace lms::engine {
+
+// The words that operations write and wait for.
+inline std::vector<Range> words_of(std::span<const CUstreamBatchMemOpParams> operations) {
+    std::vector<Range> words;
+    for (const CUstreamBatchMemOpParams& each : operations) {
+        switch (each.operation) {
+            case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+                words.push_back({each.waitValue.address, 4});
+                break;
+            case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+                words.push_back({each.waitValue.address, 8});
+                break;
+            case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+                words.push_back({each.writeValue.address, 4});
+                break;
+            case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+                words.push_back({each.writeValue.address, 8});
+                break;
+            default:
+                break;
+        }
+    }
+    return words;
+}
+
+inline bool any_waits(std::span<const CUstreamBatchMemOpParams> operations) {
+    return std::any_of(operations.begin(), operations.end(), [](const CUstreamBatchMemOpParams& each) {
+        return each.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+               each.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    });
+}
+
+}  // namespace lms::engine

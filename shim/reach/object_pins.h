@@ -1,0 +1,17 @@
+// Objects of the driver that hold addresses (textures): what they name stays on the device while they live.
+#pragma once
+
+#include <vector>
+
+#include "shim/session/submit.h"
+
+namespace lms::engine {
+
+// Thread-safe. `object` is the driver's handle.
+
+// The object names what is kept from now on, instead of what it named before. That may move again when the
+// work submitted so far is done: the program need not wait for it before it takes the object away.
+void object_names(const void* object, std::vector<PinnedIn> kept);
+void object_gone(const void* object);
+
+}  // namespace lms::engine

@@ -1,0 +1,329 @@
+#include "shim/reach/pointer_tables.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "shim/device/driver_table.h"
+#include "shim/reach/pointer_words.h"
+
+namespace lms::engine {
+
+namespace {
+
+using core::Address;
+
+constexpr std::uint64_t kWord = sizeof(Address);
+
+// Memory that is not managed and may hold addresses: an allocation, or a variable.
+struct Region {
+    Address end;
+    std::vector<const void*> owners;  // of a variable
+    bool copied_into = false;         // from device memory, whose contents kernels may have written
+};
+
+// Never destroyed: other libraries' exit handlers copy too.
+struct Registry {
+    std::mutex mutex;
+    PointerWords words;
+    std::map<Address, Region> regions;              // by their begin
+    std::multimap<const void*, Address> variables;  // by owner: their begins
+    // All memory seen that is not managed lies in [begin, end).
+    std::atomic<Address> begin{~Address{0}};
+    std::atomic<Address> end{0};
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+void lower(std::atomic<Address>& value, Address to) {
+    for (Address now = value.load(); to < now && !value.compare_exchange_weak(now, to);) {
+    }
+}
+void raise(std::atomic<Address>& value, Address to) {
+    for (Address now = value.load(); to > now && !value.compare_exchange_weak(now, to);) {
+    }
+}
+
+// Calls `visit(its address in a, in b)` for each row of two boxes; the shape is a's.
+template <typename Visit>
+void each_row(const StridedRegion& a, const StridedRegion& b, Visit&& visit) {
+    for (std::uint64_t z = 0; z < a.depth; ++z) {
+        for (std::uint64_t y = 0; y < a.height; ++y) {
+            visit(a.begin + z * a.slice_pitch + y * a.pitch, b.begin + z * b.slice_pitch + y * b.pitch);
+        }
+    }
+}
+
+// Looks for addresses in what the host copies.
+class Search {
+  public:
+    Search() : managed_(managed_bounds()), unmanaged_(table_bounds()) {}
+
+    std::vector<PointerWord> words(const StridedRegion& to, const StridedRegion& from) {
+        constexpr std::uint64_t kAll = 1 << 20;
+        if (bytes_of(to) <= kAll || found_in_samples(to, from)) {
+            found_.clear();
+            each_row(to, from, [&](Address row, Address source) { look(row, source, to.width); });
+        }
+        return std::move(found_);
+    }
+
+  private:
+    bool found_in_samples(const StridedRegion& to, const StridedRegion& from) {
+        constexpr std::uint64_t kEvery = 64 << 10;
+        constexpr std::uint64_t kSample = 4 << 10;
+        std::uint64_t before = 0;  // bytes of the rows before this one
+        each_row(to, from, [&](Address row, Address source) {
+            for (std::uint64_t at = 0; at < to.width && found_.empty();) {
+                const std::uint64_t phase = (before + at) % kEvery;
+                if (phase >= kSample) {
+                    at += kEvery - phase;
+                    continue;
+                }
+                const std::uint64_t bytes = std::min(kSample - phase, to.width - at);
+                look(row + at, source + at, bytes);
+                at += bytes;
+            }
+            before += to.width;
+        });
+        return !found_.empty();
+    }
+
+    // `bytes` at host address `source`, copied to `to`.
+    void look(Address to, Address source, std::uint64_t bytes) {
+        constexpr std::uint64_t kBlock = 64;
+        const std::uint64_t skip = (kWord - to % kWord) % kWord;
+        if (bytes < skip) return;
+        const char* from = reinterpret_cast<const char*>(source) + skip;
+        to += skip;
+        for (std::uint64_t left = (bytes - skip) / kWord; left > 0;) {
+            const std::uint64_t n = std::min(left, kBlock);
+            Address block[kBlock];
+            std::memcpy(block, from, n * kWord);
+            bool any = false;
+            for (std::uint64_t i = 0; i < n; ++i) any |= wanted(block[i]);
+            for (std::uint64_t i = 0; any && i < n; ++i) {
+                if (wanted(block[i])) found_.push_back({to + i * kWord, block[i]});
+            }
+            from += n * kWord;
+            to += n * kWord;
+            left -= n;
+        }
+    }
+
+    bool wanted(Address word) const { return in(managed_, word) | in(unmanaged_, word); }
+
+    const Bounds managed_;
+    const Bounds unmanaged_;
+    std::vector<PointerWord> found_;
+};
+
+// The allocation, not managed, that `to` lies in; what it spans where the driver does not know of one.
+std::optional<Extent> allocation_of(const StridedRegion& to) {
+    if (session_at(to.begin)) return std::nullopt;
+    CUdeviceptr base = 0;
+    std::size_t bytes = 0;
+    if (device::driver().cuMemGetAddressRange_v2(&base, &bytes, to.begin) == CUDA_SUCCESS)
+        return Extent{base, base + bytes};
+    return Extent{to.begin, to.begin + span_of(to).bytes};
+}
+
+// The calls below need the registry's lock.
+
+std::map<Address, Region>::iterator region_at(Registry& all, Address address) {
+    auto it = all.regions.upper_bound(address);
+    if (it == all.regions.begin()) return all.regions.end();
+    --it;
+    return address < it->second.end ? it : all.regions.end();
+}
+
+void erase_region(Registry& all, std::map<Address, Region>::iterator it) {
+    all.words.overwrite(it->first, it->second.end - it->first, {});
+    std::erase_if(all.variables, [&](const auto& variable) { return variable.second == it->first; });
+    all.regions.erase(it);
+}
+
+// There is a region from here on; those that overlap it otherwise were of memory since freed.
+Region& enter_region(Registry& all, Extent extent) {
+    auto it = region_at(all, extent.begin);
+    if (it == all.regions.end()) it = all.regions.lower_bound(extent.begin);
+    while (it != all.regions.end() && it->first < extent.end) {
+        if (it->first == extent.begin && it->second.end == extent.end) return it->second;
+        erase_region(all, it++);
+    }
+    lower(all.begin, extent.begin);
+    raise(all.end, extent.end);
+    return all.regions.try_emplace(extent.begin, Region{extent.end, {}}).first->second;
+}
+
+// Words at `to` belong to a region from here on: to the variable it is in, else to `allocation`.
+void cover(Registry& all, const StridedRegion& to, const std::optional<Extent>& allocation) {
+    const auto known = region_at(all, to.begin);
+    if (known != all.regions.end() && !known->second.owners.empty()) return;
+    if (allocation) enter_region(all, *allocation);
+}
+
+// [begin, begin + bytes) holds what the host wrote.
+void known_again(Registry& all, Address begin, std::uint64_t bytes) {
+    const auto it = region_at(all, begin);
+    if (it != all.regions.end() && it->first == begin && it->second.end <= begin + bytes)
+        it->second.copied_into = false;
+}
+
+std::optional<Extent> extent_of(Registry& all, Address address) {
+    if (Session* session = session_at(address)) {
+        const auto buffer = session->buffer_near(address);
+        if (!buffer) return std::nullopt;
+        return Extent{buffer->address, buffer->address + buffer->bytes};
+    }
+    const auto region = region_at(all, address);
+    if (region == all.regions.end()) return std::nullopt;
+    return Extent{region->first, region->second.end};
+}
+
+}  // namespace
+
+void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect) {
+    if (sessions().empty() || bytes_of(to) == 0) return;
+    const std::vector<PointerWord> words = Search().words(to, from);
+    Registry& all = registry();
+    if (words.empty() && !table_words_seen.load()) return;
+    const auto allocation = words.empty() ? std::nullopt : allocation_of(to);
+    const std::lock_guard lock(all.mutex);
+    if (!words.empty()) {
+        cover(all, to, allocation);
+        table_words_seen = true;
+    }
+    if (effect == Effect::Replaces) {
+        known_again(all, to.begin, to.width);
+        each_row(to, from, [&](Address row, Address) { all.words.overwrite(row, to.width, {}); });
+    }
+    all.words.add(words);
+}
+
+void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect) {
+    if (sessions().empty() || bytes_of(to) == 0) return;
+    Registry& all = registry();
+    if (!any_tables()) return;
+    const auto allocation = allocation_of(to);
+    const std::lock_guard lock(all.mutex);
+    const auto region = region_at(all, to.begin);
+    if (region != all.regions.end()) region->second.copied_into = true;
+    bool any = false;
+    each_row(to, from, [&](Address, Address source) { any |= all.words.any_in(source, to.width); });
+    if (any) cover(all, to, allocation);
+    each_row(to, from, [&](Address row, Address source) {
+        if (effect == Effect::Replaces) {
+            all.words.copy(row, source, to.width);
+        } else {
+            all.words.add(all.words.copied(row, source, to.width));
+        }
+    });
+}
+
+void note_transfer(const StridedRegion& to, const StridedRegion& from, Effect effect) {
+    if (sessions().empty()) return;
+    unsigned int type = CU_MEMORYTYPE_DEVICE;
+    if (!session_at(from.begin)) {
+        const CUresult status =
+            device::driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, from.begin);
+        // Host memory the driver has not heard of.
+        if (status != CUDA_SUCCESS) type = CU_MEMORYTYPE_HOST;
+    }
+    if (type == CU_MEMORYTYPE_HOST) {
+        note_upload(to, from, effect);
+    } else {
+        note_copy(to, from, effect);
+    }
+}
+
+void note_typed(const StridedRegion& to, const StridedRegion& from, CUmemorytype from_type, Effect effect) {
+    switch (from_type) {
+        case CU_MEMORYTYPE_HOST:
+            return note_upload(to, from, effect);
+        case CU_MEMORYTYPE_DEVICE:
+            return note_copy(to, from, effect);
+        case CU_MEMORYTYPE_UNIFIED:
+            return note_transfer(to, from, effect);
+        case CU_MEMORYTYPE_ARRAY:
+            if (effect == Effect::Replaces) note_set(to);
+            return;
+    }
+}
+
+void note_set(const StridedRegion& to) {
+    Registry& all = registry();
+    if (!table_words_seen.load()) return;
+    const std::lock_guard lock(all.mutex);
+    known_again(all, to.begin, to.width);
+    each_row(to, to, [&](Address row, Address) { all.words.overwrite(row, to.width, {}); });
+}
+
+void note_unmanaged(Address address, std::uint64_t bytes) {
+    lower(registry().begin, address);
+    raise(registry().end, address + bytes);
+}
+
+void note_freed(Address address, std::uint64_t bytes) {
+    Registry& all = registry();
+    if (!table_words_seen.load()) return;
+    const std::lock_guard lock(all.mutex);
+    if (bytes > 0) {
+        all.words.overwrite(address, bytes, {});
+        return;
+    }
+    const auto it = all.regions.find(address);
+    if (it != all.regions.end()) erase_region(all, it);
+}
+
+void note_variable(Address address, std::uint64_t bytes, std::span<const void* const> owners) {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    Region& region = enter_region(all, {address, address + bytes});
+    for (const void* owner : owners) {
+        if (std::ranges::count(region.owners, owner) > 0) continue;
+        region.owners.push_back(owner);
+        all.variables.emplace(owner, address);
+    }
+    table_variables_seen = true;
+}
+
+void forget_variables(const void* owner) {
+    Registry& all = registry();
+    if (!table_variables_seen.load()) return;
+    const std::lock_guard lock(all.mutex);
+    for (auto it = all.variables.find(owner); it != all.variables.end(); it = all.variables.find(owner)) {
+        erase_region(all, all.regions.find(it->second));
+    }
+}
+
+Bounds table_bounds() {
+    const Address end = registry().end.load();
+    return end == 0 ? Bounds{} : Bounds{registry().begin.load(), end};
+}
+
+void follow_tables(WorkingSet& reach) {
+    Registry& all = registry();
+    if (!any_tables()) return;
+    const std::lock_guard lock(all.mutex);
+    const bool names_memory =
+        std::ranges::any_of(reach.addresses, [](Address address) { return session_at(address) != nullptr; });
+    for (const void* owner : reach.owners) {
+        const auto [first, last] = all.variables.equal_range(owner);
+        for (auto it = first; it != last; ++it) {
+            reach.addresses.push_back(it->second);
+            reach.opaque |= all.regions.at(it->second).copied_into;
+            // It works on something, and its module has variables to find that by.
+            reach.opaque |= reach.unseen && !names_memory;
+        }
+    }
+    all.words.close_over(reach.addresses, [&](Address address) { return extent_of(all, address); });
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,62 @@
+// Pointer tables: memory into which the host has written managed addresses. Work that is given such memory
+// reaches what the addresses name.
+//
+// Every copy and set that the app asks for is noted here, at the call, also while nothing moves. What comes
+// from the host is searched for addresses: all of it up to 1 MiB; of more, 4 KiB in every 64 KiB, and all of
+// it if there is one among these. What kernels write is not seen.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "shim/reach/strided_region.h"
+
+namespace lms::engine {
+
+// Thread-safe, for the process. Sessions' locks are taken inside.
+
+// What holds for the words at the destination of a copy that was there before.
+enum class Effect {
+    Replaces,
+    Adds,  // they may still be there: the copy is part of a graph and its place in time is not known
+};
+
+// Whether any tables, or variables that may be such, are known. Copies and sets of what is no table need not
+// be noted before there are.
+inline constinit std::atomic<bool> table_words_seen{false};
+inline constinit std::atomic<bool> table_variables_seen{false};
+inline bool any_tables() {
+    return table_words_seen.load() || table_variables_seen.load();
+}
+
+// Copied from host memory, which is read.
+void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect = Effect::Replaces);
+// Copied within device memory.
+void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect = Effect::Replaces);
+// The one or the other: `from` is what the driver says it is.
+void note_transfer(const StridedRegion& to, const StridedRegion& from, Effect effect = Effect::Replaces);
+// From a side of that type; arrays hold no addresses.
+void note_typed(const StridedRegion& to, const StridedRegion& from, CUmemorytype from_type,
+                Effect effect = Effect::Replaces);
+// Overwritten with what holds no addresses.
+void note_set(const StridedRegion& to);
+
+// The app has got memory that is not managed: other tables may point to tables there.
+void note_unmanaged(core::Address address, std::uint64_t bytes);
+// It is about to free its memory at `address`; `bytes` is 0 for memory that is not managed.
+void note_freed(core::Address address, std::uint64_t bytes);
+
+// It has asked where a variable of a module, of a library or of both (`owners`, not null) is.
+void note_variable(core::Address address, std::uint64_t bytes, std::span<const void* const> owners);
+// The module or library is about to be unloaded.
+void forget_variables(const void* owner);
+
+// Arguments in this range may be tables although they are not managed.
+Bounds table_bounds();
+
+// Adds to `reach` what it reaches through tables: through those at its addresses, and through the variables
+// of its owners.
+void follow_tables(WorkingSet& reach);
+
+}  // namespace lms::engine

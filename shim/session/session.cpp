@@ -1,0 +1,330 @@
+#include "shim/session/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "shim/app/fast_path.h"
+#include "shim/core/chunking.h"
+#include "shim/migration/block_allocation.h"
+#include "shim/migration/budget.h"
+#include "shim/migration/placement.h"
+#include "shim/migration/telemetry.h"
+#include "shim/migration/user_warnings.h"
+#include "shim/trace/callstack.h"
+#include "shim/trace/stats.h"
+#include "shim/trace/writer.h"
+#include "shim/util/log.h"
+#include "shim/util/units.h"
+
+namespace lms::engine {
+
+using core::ChunkId;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// How long an allocation waits for memory that others are about to give back.
+constexpr auto kBound = std::chrono::seconds(1);
+
+std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+// Addresses for `memory_bytes`, and an alias for every block. They cost next to nothing, so first with room
+// for guard gaps and fragmentation; under `ulimit -v`, or beside much else, less has to do.
+Span reserve(device::Port& port, std::uint64_t memory_bytes, CUresult& error) {
+    Span span{};
+    for (const auto& [app, alias] : {std::pair{4, 2}, {2, 1}, {1, 1}}) {
+        span.app_bytes = static_cast<std::uint64_t>(app) * memory_bytes;
+        span.alias_bytes = static_cast<std::uint64_t>(alias) * memory_bytes;
+        error = port.reserve(span.app_bytes + span.alias_bytes, span.begin);
+        if (error == CUDA_SUCCESS) break;
+    }
+    return span;
+}
+
+}  // namespace
+
+Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking)
+    : context_(gpu.context), port_(std::move(port)), ranking_(std::move(ranking)) {
+    // A trace tells of every launch.
+    if (trace::writer()) fast_path_gate.close();
+}
+
+Session::~Session() {
+    if (trace::writer()) fast_path_gate.reopen();
+    if (state_ && state_->under_pressure.load()) fast_path_gate.reopen();
+}
+
+std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> port,
+                                       std::unique_ptr<core::Ranking> ranking, const Settings& settings,
+                                       CUresult& error) {
+    device::MemoryInfo info{};
+    error = port->memory_info(info);
+    if (error != CUDA_SUCCESS) return nullptr;
+    const std::uint64_t unit = port->granularity() * 64;
+    const std::uint64_t host = util::host_limit_bytes(settings.host_limit_bytes);
+    const Span span = reserve(*port, (info.total_bytes + host) / unit * unit + unit, error);
+    if (error != CUDA_SUCCESS) {
+        announce_no_addresses(gpu.device, info.total_bytes, host);
+        return nullptr;
+    }
+    announce_host_limit(settings, host);
+
+    std::unique_ptr<Session> session(new Session(gpu, std::move(port), std::move(ranking)));
+    session->state_ =
+        std::make_unique<State>(gpu.device, *session->port_, settings, span, *session->ranking_);
+    session->migrator_ = std::make_unique<Migrator>(*session->state_);
+    std::unique_lock lock(session->state_->mutex);
+    error = refresh_budget(*session->state_, lock);
+    if (error != CUDA_SUCCESS) return nullptr;
+    announce_no_budget(*session->state_, info.total_bytes);
+    log::info("GPU budget {}, host limit {}, granularity {}, evicted memory {}",
+              util::format_bytes(session->state_->budget_bytes), util::format_bytes(host),
+              util::format_bytes(session->port_->granularity()),
+              session->port_->maps_host_memory() ? "stays addressable" : "is unmapped");
+    return session;
+}
+
+bool Session::asks_to_collect(std::uint64_t bytes) {
+    State& state = *state_;
+    if (!state.settings.soft_limit_bytes) return false;
+    std::unique_lock lock(state.mutex);
+    const std::uint64_t rounded = round_up(bytes, state.granularity);
+    // What cannot be served fails anyway.
+    if (rounded < bytes || rounded > capacity_bytes(state)) return false;
+    if (!state.pending_frees.empty()) poll_completions(state, lock);
+    free_completed(state, lock);
+    if (!state.soft_limit.refuses(state.residency.allocated_bytes(), rounded, std::this_thread::get_id()))
+        return false;
+    trace::add(trace::counters().refusals);
+    log::info("an allocation of {} beyond LMS_SOFT_LIMIT fails once, with {} in use",
+              util::format_bytes(bytes), util::format_bytes(state.residency.allocated_bytes()));
+    return true;
+}
+
+CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontext owner) {
+    State& state = *state_;
+    std::vector<std::string> caller;
+    if (trace::writer()) caller = trace::call_site();
+    // After a kernel's fault the driver refuses; memory at hand would not show it.
+    if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
+    std::unique_lock lock(state.mutex);
+    const std::uint64_t rounded = round_up(bytes, state.granularity);
+    if (rounded != bytes) padded_ = true;
+    if (rounded < bytes || !await_capacity(rounded, lock)) {
+        announce_no_capacity(state, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const auto taken = state.arena.take(rounded);
+    if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
+    const auto sizes =
+        core::cut(rounded, state.granularity, core::largest_chunk(state.budget_bytes, state.granularity));
+    const core::AllocationId id = state.residency.add(*taken, bytes, sizes);
+    state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
+    state.owners[id] = owner;
+    const CUresult status = place(id, lock);
+    if (status != CUDA_SUCCESS) {
+        release(state, id, lock);
+        if (status == CUDA_ERROR_OUT_OF_MEMORY) announce_no_host_memory(state, bytes);
+        return status;
+    }
+    note_allocation(state, id, caller);
+    note_levels(state);
+    address = *taken;
+    return CUDA_SUCCESS;
+}
+
+// Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
+// that is waited for, within a bound.
+bool Session::await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    if (bytes > capacity_bytes(state)) return false;
+    for (const auto deadline = Clock::now() + kBound;;) {
+        if (!state.pending_frees.empty()) poll_completions(state, lock);
+        free_completed(state, lock);
+        if (has_capacity(state, bytes)) return true;
+        if (state.pending_frees.empty() || Clock::now() >= deadline) return false;
+        const FencePtr fence = state.fences.fence_of(state.pending_frees.oldest().free);
+        lock.unlock();
+        if (fence) wait_until(*fence, deadline);
+        lock.lock();
+    }
+}
+
+// Gives a new buffer its first memory: on the device as long as there is room without evicting, else on the
+// host.
+CUresult Session::place(core::AllocationId id, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    core::Residency& residency = state.residency;
+    const Holder holder(state);
+    const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
+    state.backing.resize(std::max<std::size_t>(
+        state.backing.size(), *std::max_element(chunks.begin(), chunks.end()) + std::size_t{1}));
+    for (const ChunkId chunk : chunks) {
+        const auto deadline = Clock::now() + kBound;
+        CUresult status = place_chunk(chunk, lock);
+        // Moves take more than they need in the end.
+        while (status != CUDA_SUCCESS && migrator_->give_back_soon(lock) && Clock::now() < deadline)
+            status = place_chunk(chunk, lock);
+        if (status != CUDA_SUCCESS) return status;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult Session::place_chunk(ChunkId id, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    core::Residency& residency = state.residency;
+    const std::uint64_t limit = std::min(residency.eviction_start(state.budget_bytes), state.budget_bytes);
+    const auto block = device_block(state, residency.chunk(id).bytes, limit, lock);
+    if (!block) return back_by_host(id, lock);
+    residency.begin_in(id);
+    const core::Address where = residency.chunk(id).address;
+    lock.unlock();
+    const bool mapped = remap(*port_, where, nullptr, *block);
+    lock.lock();
+    if (!mapped) {
+        residency.undo_in(id, false);
+        state.device_blocks.put(*block);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    state.backing[id].device = *block;
+    state.backing[id].fresh_at = Backing::kUsed;
+    residency.mapped_empty(id);
+    return CUDA_SUCCESS;
+}
+
+CUresult Session::back_by_host(ChunkId id, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    begin_pressure(*state_, lock);
+    // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it brings it
+    // in.
+    if (!port_->maps_host_memory()) return CUDA_SUCCESS;
+    const auto block = host_block(state, state.residency.chunk(id).bytes, lock);
+    if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
+    const core::Address where = state.residency.chunk(id).address;
+    lock.unlock();
+    const bool mapped = remap(*port_, where, nullptr, *block);
+    lock.lock();
+    if (!mapped) {
+        state.host_blocks.put(*block);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    state.backing[id].host = *block;
+    state.backing[id].fresh_at = state.opaque_works;
+    state.residency.back_by_host(id);
+    return CUDA_SUCCESS;
+}
+
+CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address) {
+    std::vector<std::string> caller;
+    if (trace::writer()) caller = trace::call_site();
+    {
+        State& state = *state_;
+        const std::uint64_t rounded = round_up(bytes, state.granularity);
+        const StreamKey key = state.fences.key_of(stream);
+        if (rounded != bytes) padded_ = true;
+        const std::lock_guard lock(state.mutex);
+        if (const auto id = state.pending_frees.take(key, rounded)) {
+            note_free(state, *id);
+            state.residency.revive(*id, bytes);
+            note_allocation(state, *id, caller);
+            address = state.residency.allocation(*id).address;
+            return CUDA_SUCCESS;
+        }
+    }
+    return allocate(bytes, address);
+}
+
+CUresult Session::free(core::Address address) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const auto id = state.residency.allocation_at(address);
+    if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    state.residency.kill(*id);  // a second free, while this one waits, finds nothing
+    release(state, *id, lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult Session::free_on(CUstream stream, core::Address address) {
+    State& state = *state_;
+    CUresult recorded = CUDA_SUCCESS;
+    FencePtr fence = state.fences.record(stream, &recorded);
+    if (!fence) return recorded;
+    std::unique_lock lock(state.mutex);
+    const auto id = state.residency.allocation_at(address);
+    if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    state.residency.kill(*id);
+    const StreamKey key = fence->stream();
+    state.pending_frees.add(
+        {*id, state.fences.add(std::move(fence)), key, state.residency.allocation(*id).bytes});
+    poll_completions(state, lock);
+    return CUDA_SUCCESS;
+}
+
+std::uint64_t Session::reclaim(std::uint64_t bytes) {
+    std::unique_lock lock(state_->mutex);
+    begin_pressure(*state_, lock);
+    return migrator_->reclaim(bytes, lock);
+}
+
+void Session::look_at_budget() {
+    std::unique_lock lock(state_->mutex);
+    refresh_budget(*state_, lock);
+}
+
+std::uint64_t Session::largest_chunk() const {
+    const std::lock_guard lock(state_->mutex);
+    return core::largest_chunk(state_->budget_bytes, state_->granularity);
+}
+
+std::uint64_t Session::piece_bytes() const {
+    const std::uint64_t chunk = largest_chunk();
+    const std::lock_guard lock(state_->mutex);
+    return std::max(state_->budget_bytes / 4, chunk);
+}
+
+CUresult Session::visible_memory(device::MemoryInfo& info) {
+    std::unique_lock lock(state_->mutex);
+    return engine::visible_memory(*state_, lock, info);
+}
+
+// Leaves a fence behind what the stream was given without a look.
+void Session::fence_earlier(CUstream stream, bool captured) {
+    State& state = *state_;
+    const StreamKey key = state.fences.key_of(stream);
+    const auto in_it = [&](const EarlierWork::In& in) { return in.key == key; };
+    {
+        const std::lock_guard lock(state.mutex);
+        // Under pressure its work has fences of its own.
+        if (state.under_pressure.load() && std::ranges::none_of(state.earlier.streams, in_it)) return;
+    }
+    FencePtr fence = captured ? nullptr : state.fences.record(stream);
+    // Without a fence nobody could tell when that ends: wait for it here.
+    if (!fence && !captured) port_->synchronize();
+    const std::lock_guard lock(state.mutex);
+    if (fence) {
+        core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
+    }
+    earlier_work_gone(state, in_it);
+}
+
+void Session::capture_begins(CUstream stream) {
+    fence_earlier(stream, false);
+}
+
+void Session::stream_ends(CUstream stream, bool captured) {
+    State& state = *state_;
+    const StreamKey key = state.fences.key_of(stream);
+    fence_earlier(stream, captured);
+    const std::lock_guard lock(state.mutex);
+    state.fences.forget(key);
+    state.pending_frees.stream_gone(key);
+}
+
+}  // namespace lms::engine

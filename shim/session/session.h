@@ -1,0 +1,186 @@
+// Everything the shim does for one GPU, behind the calls that entry/ makes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <vector>
+
+#include "shim/core/ranking.h"
+#include "shim/device/port.h"
+#include "shim/migration/migrator.h"
+#include "shim/migration/state.h"
+#include "shim/session/working_set.h"
+#include "shim/util/settings.h"
+
+namespace lms::engine {
+
+// A piece of work about to be submitted: what it names, and whether it may reach more than it names.
+struct Work {
+    explicit Work(std::pmr::memory_resource* memory = std::pmr::get_default_resource()) : needs(memory) {}
+
+    std::pmr::vector<ChunkRequest> needs;
+    CUstream stream = CU_STREAM_LEGACY;  // never null: legacy or per-thread is spelt out
+    bool opaque = false;
+    bool elsewhere = false;      // runs on another GPU, which reaches nothing here but what it names
+    std::string_view label;      // of a kernel, where a trace is written
+    std::uint64_t begin_ns = 0;  // likewise
+};
+
+// Which GPU, and the context of the app's through which the shim works on it at first.
+struct Gpu {
+    CUdevice device;
+    CUcontext context;
+};
+
+// Chunks kept on the device, each with what Residency::unkeep wants. Their buffers may be freed meanwhile.
+struct ResidentPins {
+    struct One {
+        core::ChunkId chunk;
+        std::uint64_t serial;
+    };
+    std::vector<One> chunks;
+};
+
+// A buffer as the app knows it.
+struct Buffer {
+    core::Address address;
+    std::uint64_t bytes;
+    CUcontext owner;       // null: the GPU's
+    std::uint64_t id = 0;  // of this GPU's buffers, ever; where it is asked for
+};
+
+// Memory in use where it is, on the host, although its address does not lead there (Port::maps_host_memory).
+struct HostCopy {
+    core::Address address;
+    std::uint64_t bytes;
+    core::Address host;  // pinned
+};
+
+// Thread-safe. Calls return what the app is to get.
+class Session {
+  public:
+    ~Session();
+    // For `gpu`, behind `port`. `settings` outlives the session. Null, and why, when no addresses can be
+    // reserved.
+    static std::unique_ptr<Session> open(Gpu gpu, std::unique_ptr<device::Port> port,
+                                         std::unique_ptr<core::Ranking> ranking, const Settings& settings,
+                                         CUresult& error);
+
+    CUdevice device() const { return state_->device; }
+    CUcontext context() const { return context_; }  // through which it works; null: it rests
+
+    // Whether an allocation of `bytes` that is about to be made is to fail for once (LMS_SOFT_LIMIT), because
+    // its caller may have memory to give back. Counted where it does.
+    bool asks_to_collect(std::uint64_t bytes);
+    // A buffer of `bytes`, contents undefined, at an address that is its own for life.
+    // CUDA_ERROR_OUT_OF_MEMORY beyond the GPU and the host limit together; nothing is lost then. It goes with
+    // `owner`, or, null, with the GPU's last context.
+    CUresult allocate(std::uint64_t bytes, core::Address& address, CUcontext owner = nullptr);
+    // The same in stream order: memory freed earlier on this stream may come back at once.
+    CUresult allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address);
+    // Frees the buffer that starts at `address`. The caller has waited for the work that uses it.
+    CUresult free(core::Address address);
+    // Frees it once `stream` has reached this point.
+    CUresult free_on(CUstream stream, core::Address address);
+
+    // Whether an address is from this session's span, in a buffer or not. No lock: the span never changes.
+    bool spans(core::Address address) const { return state_->arena.contains(address); }
+    core::Address span_begin() const { return state_->arena.begin(); }
+    core::Address span_end() const { return state_->arena.end(); }
+    // Every mapping of a buffer is a multiple of it.
+    std::uint64_t granularity() const { return state_->granularity; }
+    // The buffer that holds `address`.
+    std::optional<Buffer> buffer_at(core::Address address);
+    // False where [address, address + bytes) does not lie within one buffer as the app knows it, and the
+    // driver might not see it. No lock while nothing moves and every buffer is mapped to its end and no
+    // further.
+    bool holds(core::Address address, std::uint64_t bytes);
+    // The buffer that name() takes `address` to mean: the one that holds it, and in the gap beside a
+    // buffer that one, between two the nearer, for pointers past the end and to before the start. `bytes` is
+    // of its chunks.
+    std::optional<Buffer> buffer_near(core::Address address);
+
+    // Appends to `needs`, which are empty, the chunks of the buffers that the addresses lie in, whole, and
+    // those that the ranges touch; each once. Takes time in proportion to what is named.
+    void name(std::span<const core::Address> addresses, std::span<const Range> ranges,
+              std::pmr::vector<ChunkRequest>& needs);
+
+    // Brings in what `work` names and makes its stream wait for it. After success submit the work, then call
+    // submitted(), whether the driver took it or not.
+    CUresult acquire(Work& work, ChunkPins& hold);
+    void submitted(const Work& work, const ChunkPins& hold);
+    // Appends where what `hold` uses in place is, if not at its address. It stays there until submitted().
+    void host_copies(const ChunkPins& hold, std::vector<HostCopy>& copies);
+    // Between the two, while the work waits for others to move something: it is not about to be submitted,
+    // and about to be again, which is answered like acquire().
+    void suspend(const ChunkPins& hold);
+    CUresult resume(const Work& work, ChunkPins& hold);
+    // While suspended: lets go of what the work holds, where it can be used in host memory as well; resume()
+    // holds it again wherever it is then.
+    void give_up(ChunkPins& hold);
+
+    // Brings `needs` in, waits until they are filled, and keeps them on the device until unpin_resident().
+    CUresult pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept);
+    void unpin_resident(const ResidentPins& kept);
+    // Work may reach what was kept without naming it, from here until unpin_reached(), after which it stays
+    // until the work submitted so far is done.
+    void reached();
+    void unpin_reached(const ResidentPins& kept);
+
+    // Makes room for memory the app gets from the driver itself; the bytes given up.
+    std::uint64_t reclaim(std::uint64_t bytes);
+    // Finds out what others have taken of the GPU since the last look.
+    void look_at_budget();
+
+    std::uint64_t largest_chunk() const;  // bytes
+    // Largest number of bytes one copy should name at once, so that a buffer larger than the GPU is copied in
+    // pieces.
+    std::uint64_t piece_bytes() const;
+    CUresult visible_memory(device::MemoryInfo& info);
+
+    // Work on `device` may reach this GPU's buffers from now on.
+    CUresult admit(CUdevice device);
+
+    // Contexts of the app's. The session works through one of them, and rests, without memory, when there is
+    // none left.
+    //
+    // `context` is current; a session that rests works through it from now on.
+    CUresult wake(CUcontext context);
+    bool awake() const { return context_ != nullptr; }
+    bool works_through(CUcontext context) const { return context_ == context; }
+    // `context`, whose work is done, may be about to go; `next` is another of this GPU's.
+    void context_ending(CUcontext context, CUcontext next);
+    // The buffers that go with `context`: its own, and all if there is no other.
+    std::vector<Buffer> buffers_of(CUcontext context);
+    // It is gone, and so are they.
+    void context_gone(CUcontext context);
+
+    // Of the app's streams, by a thread that may use them, before the driver is told: what they were given
+    // before the first move counts as unfinished until they have passed it.
+    // One that is `captured` holds nothing that capture_begins() was not told of.
+    void stream_ends(CUstream stream, bool captured);
+    void capture_begins(CUstream stream);
+
+  private:
+    void rest(std::unique_lock<std::mutex>& lock);
+    Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking);
+    bool await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
+    CUresult place_chunk(core::ChunkId id, std::unique_lock<std::mutex>& lock);
+    CUresult back_by_host(core::ChunkId id, std::unique_lock<std::mutex>& lock);
+    void fence_earlier(CUstream stream, bool captured);
+    void give_host_memory(const ChunkRequest& need, std::unique_lock<std::mutex>& lock);
+    CUresult announce(const Work& work, const ChunkPins& hold, std::unique_lock<std::mutex>& lock);
+
+    std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
+    std::atomic<CUcontext> context_;   // worked through; null: it rests
+    std::unique_ptr<device::Port> port_;
+    std::unique_ptr<core::Ranking> ranking_;
+    std::unique_ptr<State> state_;
+    std::unique_ptr<Migrator> migrator_;
+};
+
+}  // namespace lms::engine

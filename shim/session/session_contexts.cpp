@@ -1,0 +1,153 @@
+// A session and the contexts of its GPU and of others.
+#include <chrono>
+#include <cstring>
+
+#include "shim/migration/budget.h"
+#include "shim/migration/placement.h"
+#include "shim/session/session.h"
+#include "shim/util/log.h"
+
+namespace lms::engine {
+
+namespace {
+
+// What is pinned goes with the context it was pinned in: moves what buffers have there into memory pinned in
+// the one that is worked through now. Nothing else moves meanwhile.
+void pin_again(State& state, std::unique_lock<std::mutex>& lock) {
+    for (const core::AllocationId id : state.residency.allocations()) {
+        const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
+        for (const core::ChunkId chunk : chunks) {
+            const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
+            const auto on_host = [&] {
+                return !gone(need, state.residency) &&
+                       state.residency.chunk(chunk).state == core::State::OnHost;
+            };
+            if (!on_host()) continue;
+            Block fresh;
+            const std::uint64_t bytes = state.residency.chunk(chunk).bytes;
+            if (state.host_blocks.create(bytes, fresh, lock) != CUDA_SUCCESS) {
+                log::error("no host memory to pin: {} bytes are lost with a context", bytes);
+                continue;
+            }
+            // A copy in another context may use it where it is.
+            while (on_host() && !state.residency.may_come_in(chunk)) {
+                state.changed.wait_for(lock, std::chrono::milliseconds(1));
+                poll_completions(state, lock);
+            }
+            // Freed meanwhile, it needs none.
+            if (on_host()) {
+                std::memcpy(reinterpret_cast<void*>(fresh.alias),
+                            reinterpret_cast<const void*>(state.backing[chunk].host.alias), bytes);
+                std::swap(fresh, state.backing[chunk].host);
+            }
+            state.host_blocks.put(fresh);
+        }
+    }
+    state.host_blocks.trim(UINT64_MAX, lock);
+}
+
+}  // namespace
+
+CUresult Session::admit(CUdevice device) {
+    State& state = *state_;
+    port_->add_peer(device);
+    CUresult status = CUDA_SUCCESS;
+    std::unique_lock lock(state.mutex);
+    migrator_->run_quiesced(lock, [&] {
+        for (const core::AllocationId id : state.residency.allocations()) {
+            const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
+            for (const core::ChunkId chunk : chunks) {
+                const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
+                const auto where = [&] { return state.residency.chunk(chunk).state; };
+                // New memory, being mapped; before or after the peer was added is not known.
+                while (!gone(need, state.residency) && where() == core::State::Remapping)
+                    state.changed.wait_for(lock, std::chrono::milliseconds(1));
+                if (gone(need, state.residency) || where() == core::State::Empty) continue;
+                const bool on_host = where() == core::State::OnHost;
+                if (on_host && !port_->maps_host_memory()) continue;
+                state.residency.pin(chunk);  // its buffer's free waits
+                const core::Chunk& mapped = state.residency.chunk(chunk);
+                const core::Address address = mapped.address;
+                const std::uint64_t bytes = mapped.bytes;
+                lock.unlock();
+                const CUresult one =
+                    port_->admit(address, bytes, on_host ? device::Place::Host : device::Place::Device);
+                lock.lock();
+                state.residency.unpin(chunk);
+                if (one != CUDA_SUCCESS) status = one;
+            }
+        }
+        state.changed.notify_all();
+    });
+    return status;
+}
+
+CUresult Session::wake(CUcontext context) {
+    if (context_) return CUDA_SUCCESS;
+    const CUresult status = port_->work_through(context);
+    if (status != CUDA_SUCCESS) return status;
+    context_ = context;
+    std::unique_lock lock(state_->mutex);
+    return refresh_budget(*state_, lock);
+}
+
+void Session::context_ending(CUcontext context, CUcontext next) {
+    if (!works_through(context)) return;
+    std::unique_lock lock(state_->mutex);
+    migrator_->run_quiesced(lock, [&] {
+        lock.unlock();
+        const CUresult status = port_->work_through(next);
+        lock.lock();
+        if (status != CUDA_SUCCESS) {
+            log::error("GPU {}: no context left to work through (error {})", device(),
+                       static_cast<int>(status));
+            return;
+        }
+        context_ = next;
+        if (!port_->maps_host_memory()) pin_again(*state_, lock);
+    });
+}
+
+std::vector<Buffer> Session::buffers_of(CUcontext context) {
+    const std::lock_guard lock(state_->mutex);
+    std::vector<Buffer> buffers;
+    for (const core::AllocationId id : state_->residency.allocations()) {
+        const core::Allocation& buffer = state_->residency.allocation(id);
+        const CUcontext owner = state_->owners[id];
+        if (owner == context || works_through(context))
+            buffers.push_back({buffer.address, buffer.bytes, owner});
+    }
+    return buffers;
+}
+
+void Session::context_gone(CUcontext context) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const bool last = works_through(context);
+    if (last) context_ = nullptr;
+    port_->leave(context);
+    earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
+    poll_completions(state, lock);
+    for (const core::AllocationId id : state.residency.allocations()) {
+        if (!last && state.owners[id] != context) continue;
+        state.pending_frees.remove(id);
+        state.residency.kill(id);
+        release(state, id, lock);
+    }
+    if (last) rest(lock);
+}
+
+// Without a context: what it took is given back, and it begins anew.
+void Session::rest(std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    end_pressure(state);
+    poll_completions(state, lock);
+    state.device_blocks.trim(UINT64_MAX, lock);
+    if (port_->maps_host_memory()) {
+        state.host_blocks.trim(UINT64_MAX, lock);
+    } else {
+        state.host_blocks.abandon();
+    }
+}
+
+}  // namespace lms::engine

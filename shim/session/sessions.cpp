@@ -1,0 +1,160 @@
+#include "shim/session/sessions.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "policy/host.h"
+#include "shim/app/contexts.h"
+#include "shim/app/streams.h"
+#include "shim/device/driver_port.h"
+#include "shim/device/scope.h"
+#include "shim/trace/stats.h"
+#include "shim/util/log.h"
+#include "shim/util/settings.h"
+
+namespace lms::engine {
+
+namespace {
+
+constexpr std::size_t kMaxDevices = 64;
+
+// Written under `mutex`, read without: an entry is complete before `count` says that it is there.
+struct Registry {
+    std::mutex mutex;
+    Session* opened[kMaxDevices] = {};
+    CUdevice devices[kMaxDevices] = {};
+    std::atomic<std::size_t> count{0};
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+std::unique_ptr<policy::Host> make_policy() {
+    return policy::Host::create(settings().policy, settings().frac, settings().threshold_bytes);
+}
+
+Session* open(CUdevice device, CUcontext context) {
+    CUresult error = CUDA_SUCCESS;
+    auto port = device::DriverPort::create_for(device, context, error);
+    std::unique_ptr<Session> session;
+    if (port) {
+        for (const CUdevice peer : peers_of(device)) port->add_peer(peer);
+        session = Session::open({device, context}, std::move(port), make_policy(), settings(), error);
+    }
+    if (!session) {
+        static std::atomic<bool> said;
+        if (log::once(said)) {
+            log::warn("GPU {} stays as large as it is: its driver refused virtual memory management ({})",
+                      device, device::error_name(error));
+        }
+    }
+    return session.release();
+}
+
+}  // namespace
+
+bool manages(std::uint64_t bytes) {
+    // Asked before any session exists, so that a program with small allocations alone pays for none.
+    static const policy::Host& gate = []() -> const policy::Host& {
+        trace::write_counters_at_exit(settings().stats_path);
+        return *make_policy().release();
+    }();
+    return gate.is_managed(bytes);
+}
+
+Session* current_session() {
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    if (device::driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) return nullptr;
+    if (device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+    context_seen(context, device);
+    Session* const known = session_of(device);
+    if (known && known->awake()) return known;
+
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    if (Session* session = session_of(device))
+        return session->wake(context) == CUDA_SUCCESS ? session : nullptr;
+    const std::size_t count = all.count.load();
+    if (count == kMaxDevices) return nullptr;
+    Session* session = open(device, context);
+    if (!session) return nullptr;
+    all.opened[count] = session;
+    all.devices[count] = device;
+    // An empty range first, so that no reader sees a wrong one between the two stores.
+    const core::Address begin =
+        count == 0 ? session->span_begin() : std::min(detail::span_begin.load(), session->span_begin());
+    detail::span_begin = begin;
+    detail::span_end = std::max(detail::span_end.load(), session->span_end());
+    all.count = count + 1;
+    return session;
+}
+
+CUresult admit_peer(CUdevice owner, CUdevice device) {
+    peer_admitted(owner, device);
+    Session* const session = session_of(owner);
+    return session ? session->admit(device) : CUDA_SUCCESS;
+}
+
+void context_ending(CUcontext context) {
+    CUdevice device = 0;
+    const device::InContext in_context(context);
+    // What is not a context the driver will say.
+    if (in_context.status() != CUDA_SUCCESS || device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return;
+    Session* const session = session_of(device);
+    const CUcontext next = another_context(device, context);
+    if (!session || !next) return;
+    device::driver().cuCtxSynchronize();
+    session->context_ending(context, next);
+}
+
+std::vector<Buffer> buffers_of(CUcontext context) {
+    std::vector<Buffer> all;
+    for (Session* session : sessions()) {
+        const std::vector<Buffer> some = session->buffers_of(context);
+        all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+}
+
+void context_gone(CUcontext context) {
+    forget_context(context);
+    streams_destroyed_with(context);
+    for (Session* session : sessions()) {
+        if (session->works_through(context)) {
+            // The caller's current context may be the one that is gone: memory is given back without any.
+            std::thread([&] { session->context_gone(context); }).join();
+        } else {
+            session->context_gone(context);
+        }
+    }
+}
+
+Session* session_of(CUdevice device) {
+    const Registry& all = registry();
+    const std::size_t count = all.count.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < count; ++i) {
+        if (all.devices[i] == device) return all.opened[i];
+    }
+    return nullptr;
+}
+
+Session* session_at(core::Address address) {
+    for (Session* session : sessions()) {
+        if (session->spans(address)) return session;
+    }
+    return nullptr;
+}
+
+std::span<Session* const> sessions() {
+    const Registry& all = registry();
+    return {all.opened, all.count.load(std::memory_order_acquire)};
+}
+
+}  // namespace lms::engine

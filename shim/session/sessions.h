@@ -1,0 +1,55 @@
+// The sessions of this process, one per GPU that has managed memory.
+#pragma once
+
+#include <atomic>
+#include <span>
+#include <vector>
+
+#include "shim/device/cuda_api.h"
+#include "shim/reach/pointer_scan.h"
+#include "shim/session/session.h"
+
+namespace lms::engine {
+
+namespace detail {
+// Of all sessions. Here, because every copy compares with them.
+inline constinit std::atomic<core::Address> span_begin{0};
+inline constinit std::atomic<core::Address> span_end{0};
+}  // namespace detail
+
+// Thread-safe. Sessions are opened at the first managed allocation on their GPU and live as long as the
+// process: the order in which libraries exit is not ours. While their GPU has no context they rest.
+
+// Whether the policy wants an allocation of `bytes` managed (LMS_THRESHOLD).
+bool manages(std::uint64_t bytes);
+
+// The session of the current context's GPU, opened if there is none. Null without a current context, or where
+// no session can be opened (said once); the driver then serves the allocation.
+Session* current_session();
+
+// The session of `device`, or null.
+Session* session_of(CUdevice device);
+
+// The session from whose span `address` is, or null.
+Session* session_at(core::Address address);
+
+// All of them, in order of opening. One load where there is none.
+std::span<Session* const> sessions();
+
+// Work on `device` may reach the buffers of `owner`, another GPU, from now on.
+CUresult admit_peer(CUdevice owner, CUdevice device);
+
+// Before a call that may destroy `context`: if its GPU has another, the session works through that from now
+// on, and the work in this one is waited for.
+void context_ending(CUcontext context);
+// After it: the context is gone, and its buffers with it, which are these until that is said.
+std::vector<Buffer> buffers_of(CUcontext context);
+void context_gone(CUcontext context);
+
+// A range of addresses that holds all spans; empty where there is none.
+inline Bounds managed_bounds() {
+    return {detail::span_begin.load(std::memory_order_relaxed),
+            detail::span_end.load(std::memory_order_relaxed)};
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,46 @@
+// What a piece of work reaches, before it is known whose buffers those are.
+#pragma once
+
+#include <cstdint>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "shim/core/chunk.h"
+#include "shim/device/cuda_api.h"
+
+namespace lms::engine {
+
+// Where addresses of managed memory lie: [begin, end).
+struct Bounds {
+    core::Address begin = 0;
+    core::Address end = 0;
+};
+
+inline bool in(Bounds bounds, core::Address address) {
+    return address - bounds.begin < bounds.end - bounds.begin;
+}
+
+// A range of device addresses, or of anything else, that work reads or writes.
+struct Range {
+    core::Address address;
+    std::uint64_t bytes;
+    bool overwritten = false;  // every byte is written and none is read
+    bool may_stay = false;     // what of it is in host memory may be used there
+};
+
+struct WorkingSet {
+    WorkingSet() = default;
+    // With `memory`, which outlives it, for what a kernel's arguments name.
+    explicit WorkingSet(std::pmr::memory_resource* memory) : addresses(memory), owners(memory) {}
+
+    std::pmr::vector<core::Address> addresses;  // each names the whole buffer it lies in
+    std::vector<Range> ranges;
+    std::pmr::vector<const void*> owners;  // modules and libraries whose variables it reaches
+    bool opaque = false;                   // reaches what it does not name
+    bool unseen = false;                   // may do so: its code cannot be seen
+    CUstream stream = CU_STREAM_LEGACY;    // never null
+    std::string label;                     // the kernel's name, where a trace is written
+};
+
+}  // namespace lms::engine
