@@ -32,7 +32,7 @@ SHIM := $(BUILD)/liblmsshim.so
 POLICIES := $(patsubst policy/%.cpp,$(BUILD)/policy/%.so,$(filter-out policy/host.cpp,$(POLICY_SRC)))
 
 # ---------------------------------------------------------------- the simulated GPU
-SIM_DRIVER_SRC := $(sort $(wildcard tools/simcuda/ptx/*.cpp tools/simcuda/exec/*.cpp tools/simcuda/driver/*.cpp))
+SIM_DRIVER_SRC := $(sort $(wildcard tools/simcuda/ptx/*.cpp tools/simcuda/exec/*.cpp tools/simcuda/driver/*.cpp tools/simcuda/driver/*/*.cpp))
 SIM_RUNTIME_SRC := $(sort $(wildcard tools/simcuda/runtime/*.cpp))
 SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13
 

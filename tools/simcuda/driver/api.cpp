@@ -3,9 +3,9 @@
 #include <cstring>
 #include <string>
 
-#include "tools/simcuda/driver/capture.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/graph/capture.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/report.h"
 

@@ -7,7 +7,7 @@
 #include "tools/simcuda/driver/array.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
-#include "tools/simcuda/driver/graph_memory.h"
+#include "tools/simcuda/driver/graph/graph_memory.h"
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/stream.h"
 

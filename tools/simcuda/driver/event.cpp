@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "tools/simcuda/driver/api.h"
-#include "tools/simcuda/driver/capture.h"
 #include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/graph/capture.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/stream.h"

@@ -8,7 +8,7 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
-#include "tools/simcuda/driver/graph_memory.h"
+#include "tools/simcuda/driver/graph/graph_memory.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/report.h"

@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "tools/simcuda/driver/capture.h"
 #include "tools/simcuda/driver/cuda_api.h"
+#include "tools/simcuda/driver/graph/capture.h"
 #include "tools/simcuda/driver/work.h"
 
 namespace simcuda::driver {

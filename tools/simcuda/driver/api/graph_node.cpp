@@ -2,7 +2,7 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/event.h"
-#include "tools/simcuda/driver/graph_params.h"
+#include "tools/simcuda/driver/graph/graph_params.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "tools/simcuda/driver/capture.h"
-#include "tools/simcuda/driver/graph.h"
+#include "tools/simcuda/driver/graph/capture.h"
+#include "tools/simcuda/driver/graph/graph.h"
 
 namespace simcuda::driver {
 

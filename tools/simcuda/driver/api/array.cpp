@@ -1,6 +1,6 @@
 // cuArray* and cuMipmappedArray*.
-#include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/array.h"
+#include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 
 namespace simcuda::driver {

@@ -1,7 +1,7 @@
 // Stream capture: cuStreamBeginCapture and what goes with it.
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
-#include "tools/simcuda/driver/graph_capture.h"
+#include "tools/simcuda/driver/graph/graph_capture.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "tools/simcuda/driver/graph.h"
+#include "tools/simcuda/driver/graph/graph.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {

@@ -1,10 +1,10 @@
-#include "tools/simcuda/driver/graph.h"
+#include "tools/simcuda/driver/graph/graph.h"
 
 #include <algorithm>
 
 #include "tools/simcuda/driver/api.h"
-#include "tools/simcuda/driver/conditional.h"
-#include "tools/simcuda/driver/graph_memory.h"
+#include "tools/simcuda/driver/graph/conditional.h"
+#include "tools/simcuda/driver/graph/graph_memory.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/user_object.h"
 

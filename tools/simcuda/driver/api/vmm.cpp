@@ -1,12 +1,12 @@
 // Virtual memory management. The rules are vmm.cpp's; this adds the time the calls take and the world moving
 // on meanwhile.
+#include "tools/simcuda/driver/vmm.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/chance.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/stream.h"
-#include "tools/simcuda/driver/vmm.h"
 
 namespace simcuda::driver {
 namespace {

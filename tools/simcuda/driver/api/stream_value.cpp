@@ -1,9 +1,9 @@
 // cuStreamWaitValue, cuStreamWriteValue and their batches.
+#include "tools/simcuda/driver/stream_value.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/stream.h"
-#include "tools/simcuda/driver/stream_value.h"
 
 namespace simcuda::driver {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/simcuda/driver/capture.h"
+#include "tools/simcuda/driver/graph/capture.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,8 +7,8 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/event.h"
-#include "tools/simcuda/driver/graph_capture.h"
-#include "tools/simcuda/driver/graph_params.h"
+#include "tools/simcuda/driver/graph/graph_capture.h"
+#include "tools/simcuda/driver/graph/graph_params.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {

@@ -1,8 +1,8 @@
 // cuModule*: modules of the current context.
+#include "tools/simcuda/driver/module.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/jit.h"
-#include "tools/simcuda/driver/module.h"
 
 using namespace simcuda::driver;
 

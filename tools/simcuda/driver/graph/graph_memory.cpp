@@ -1,4 +1,4 @@
-#include "tools/simcuda/driver/graph_memory.h"
+#include "tools/simcuda/driver/graph/graph_memory.h"
 
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
 // cuCtx*: the current context, its settings and its end.
-#include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/event.h"
 #include "tools/simcuda/driver/stream.h"

@@ -1,6 +1,6 @@
-#include "tools/simcuda/driver/graph_change.h"
+#include "tools/simcuda/driver/graph/graph_change.h"
 
-#include "tools/simcuda/driver/graph_params.h"
+#include "tools/simcuda/driver/graph/graph_params.h"
 
 namespace simcuda::driver {
 namespace {

@@ -1,7 +1,7 @@
 // cuMemcpy* of linear memory.
+#include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
-#include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {

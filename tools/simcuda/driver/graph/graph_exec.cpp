@@ -1,17 +1,17 @@
-#include "tools/simcuda/driver/graph_exec.h"
+#include "tools/simcuda/driver/graph/graph_exec.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "tools/simcuda/driver/api.h"
-#include "tools/simcuda/driver/conditional.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/event.h"
-#include "tools/simcuda/driver/graph_change.h"
-#include "tools/simcuda/driver/graph_memory.h"
-#include "tools/simcuda/driver/graph_params.h"
+#include "tools/simcuda/driver/graph/conditional.h"
+#include "tools/simcuda/driver/graph/graph_change.h"
+#include "tools/simcuda/driver/graph/graph_memory.h"
+#include "tools/simcuda/driver/graph/graph_params.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/memory.h"

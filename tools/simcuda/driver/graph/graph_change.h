@@ -1,7 +1,7 @@
 // What an executable graph can be changed to.
 #pragma once
 
-#include "tools/simcuda/driver/graph_exec.h"
+#include "tools/simcuda/driver/graph/graph_exec.h"
 
 namespace simcuda::driver {
 

@@ -1,4 +1,4 @@
-#include "tools/simcuda/driver/graph_params.h"
+#include "tools/simcuda/driver/graph/graph_params.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,12 +6,12 @@
 #include "tools/simcuda/address.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/array.h"
-#include "tools/simcuda/driver/conditional.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/event.h"
-#include "tools/simcuda/driver/graph_memory.h"
+#include "tools/simcuda/driver/graph/conditional.h"
+#include "tools/simcuda/driver/graph/graph_memory.h"
 #include "tools/simcuda/driver/launch.h"
 #include "tools/simcuda/driver/library.h"
 #include "tools/simcuda/driver/stream_value.h"

@@ -2,12 +2,12 @@
 #include <algorithm>
 
 #include "tools/simcuda/driver/api.h"
-#include "tools/simcuda/driver/conditional.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/event.h"
-#include "tools/simcuda/driver/graph_capture.h"
-#include "tools/simcuda/driver/graph_exec.h"
-#include "tools/simcuda/driver/graph_params.h"
+#include "tools/simcuda/driver/graph/conditional.h"
+#include "tools/simcuda/driver/graph/graph_capture.h"
+#include "tools/simcuda/driver/graph/graph_exec.h"
+#include "tools/simcuda/driver/graph/graph_params.h"
 
 namespace simcuda::driver {
 namespace {

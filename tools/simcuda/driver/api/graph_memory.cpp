@@ -2,11 +2,11 @@
 #include <vector>
 
 #include "tools/simcuda/driver/api.h"
-#include "tools/simcuda/driver/conditional.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
-#include "tools/simcuda/driver/graph_memory.h"
-#include "tools/simcuda/driver/graph_params.h"
+#include "tools/simcuda/driver/graph/conditional.h"
+#include "tools/simcuda/driver/graph/graph_memory.h"
+#include "tools/simcuda/driver/graph/graph_params.h"
 
 namespace simcuda::driver {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/simcuda/driver/conditional.h"
+#include "tools/simcuda/driver/graph/conditional.h"
 
 #include <atomic>
 #include <map>

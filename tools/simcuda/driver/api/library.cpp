@@ -1,10 +1,10 @@
 // cuLibrary* and cuKernel*: programs and kernels for all contexts.
+#include "tools/simcuda/driver/library.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/function_attributes.h"
 #include "tools/simcuda/driver/jit.h"
-#include "tools/simcuda/driver/library.h"
 
 using namespace simcuda::driver;
 

@@ -1,7 +1,7 @@
 // cuTexObject* and cuSurfObject*.
+#include "tools/simcuda/driver/texture.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
-#include "tools/simcuda/driver/texture.h"
 
 namespace simcuda::driver {
 namespace {

@@ -1,9 +1,9 @@
 // Device memory, page-locked host memory and managed memory: allocation and its questions.
+#include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
-#include "tools/simcuda/driver/graph_memory.h"
-#include "tools/simcuda/driver/memory.h"
+#include "tools/simcuda/driver/graph/graph_memory.h"
 #include "tools/simcuda/driver/pool.h"
 #include "tools/simcuda/driver/report.h"
 #include "tools/simcuda/driver/stream.h"

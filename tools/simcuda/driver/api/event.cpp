@@ -1,7 +1,7 @@
 // cuEvent*.
+#include "tools/simcuda/driver/event.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
-#include "tools/simcuda/driver/event.h"
 #include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/scheduler.h"
 #include "tools/simcuda/driver/stream.h"

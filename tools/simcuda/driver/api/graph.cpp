@@ -6,7 +6,7 @@
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
-#include "tools/simcuda/driver/graph.h"
+#include "tools/simcuda/driver/graph/graph.h"
 #include "tools/simcuda/driver/user_object.h"
 
 namespace simcuda::driver {

@@ -1,7 +1,7 @@
 // Node parameters: between the structures of the API, the work of a node, and operations of a stream.
 #pragma once
 
-#include "tools/simcuda/driver/graph.h"
+#include "tools/simcuda/driver/graph/graph.h"
 
 namespace simcuda::driver {
 
