@@ -27,7 +27,7 @@ struct Tracked<Slot> {
 
 #define LMS_TRACKED_HOOK(symbol) nullptr
 #define LMS_TRACKED_PASS(symbol) nullptr
-#define LMS_TRACKED_TRACK(symbol) \
+#define LMS_TRACKED_RETRY(symbol) \
     reinterpret_cast<void*>(&lms::entry::Tracked<&lms::device::Driver::symbol>::call)
 
 // By row; the exports of tracked rows jump through it (exports.cpp).

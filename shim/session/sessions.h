@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "shim/device/cuda_api.h"
-#include "shim/reach/pointer_scan.h"
+#include "shim/session/working_set.h"
 #include "shim/session/session.h"
 
 namespace lms::engine {

@@ -24,7 +24,7 @@ asm(R"(
         LMS_EXPORT_JUMP \symbol lms_driver_slots
         .endm
 
-        .macro  LMS_EXPORT_TRACK symbol
+        .macro  LMS_EXPORT_RETRY symbol
         LMS_EXPORT_JUMP \symbol lms_tracked_calls
         .endm
 
@@ -48,7 +48,7 @@ lms_export_list:
         .size   lms_export_list, . - lms_export_list
         .purgem LMS_EXPORT_JUMP
         .purgem LMS_EXPORT_PASS
-        .purgem LMS_EXPORT_TRACK
+        .purgem LMS_EXPORT_RETRY
         .purgem LMS_EXPORT_HOOK
         .text
 )");
