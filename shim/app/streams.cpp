@@ -5,6 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "shim/app/capture.h"
+
 namespace lms::engine {
 
 struct StreamEntry {
@@ -40,8 +42,16 @@ void stream_created(CUstream stream, CUcontext context) {
 }
 
 void streams_destroyed_with(CUcontext context) {
-    const std::lock_guard lock(registry().mutex);
-    std::erase_if(registry().streams, [&](const auto& each) { return each.second->context == context; });
+    std::vector<CUstream> gone;
+    {
+        const std::lock_guard lock(registry().mutex);
+        std::erase_if(registry().streams, [&](const auto& each) {
+            if (each.second->context != context) return false;
+            gone.push_back(each.first);
+            return true;
+        });
+    }
+    for (const CUstream stream : gone) capture_gone(stream);
 }
 
 std::vector<KnownStream> known_streams() {

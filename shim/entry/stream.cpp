@@ -47,8 +47,11 @@ template <typename Begin>
 CUresult begin_capture(CUstream handle, bool per_thread, Begin&& call) {
     return guarded([&] {
         const CUstream stream = engine::resolve_stream(handle, per_thread);
-        // While it is captured its work from before cannot be asked for.
-        for (engine::Session* session : engine::sessions()) session->capture_begins(stream);
+        // While it is captured its work from before cannot be asked for. (What the driver will refuse is left
+        // alone.)
+        if (stream != CU_STREAM_LEGACY && !engine::capturing(stream)) {
+            for (engine::Session* session : engine::sessions()) session->capture_begins(stream);
+        }
         // Counted before, so that no launch into the capturing stream is missed.
         engine::capture_begins(stream);
         const CUresult status = call();

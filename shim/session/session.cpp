@@ -294,35 +294,35 @@ CUresult Session::visible_memory(device::MemoryInfo& info) {
     return engine::visible_memory(*state_, lock, info);
 }
 
-// Leaves a fence behind what the stream was given without a look.
-void Session::fence_earlier(CUstream stream, bool captured) {
+// Leaves a fence behind what the stream was given without a look; false if the driver refused.
+bool Session::fence_earlier(CUstream stream) {
     State& state = *state_;
     const StreamKey key = state.fences.key_of(stream);
     const auto in_it = [&](const EarlierWork::In& in) { return in.key == key; };
     {
         const std::lock_guard lock(state.mutex);
         // Under pressure its work has fences of its own.
-        if (state.under_pressure.load() && std::ranges::none_of(state.earlier.streams, in_it)) return;
+        if (state.under_pressure.load() && std::ranges::none_of(state.earlier.streams, in_it)) return true;
     }
-    FencePtr fence = captured ? nullptr : state.fences.record(stream);
-    // Without a fence nobody could tell when that ends: wait for it here.
-    if (!fence && !captured) port_->synchronize();
+    FencePtr fence = state.fences.record(stream);
+    if (!fence) return false;
     const std::lock_guard lock(state.mutex);
-    if (fence) {
-        core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
-    }
+    core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
     earlier_work_gone(state, in_it);
+    return true;
 }
 
 void Session::capture_begins(CUstream stream) {
-    fence_earlier(stream, false);
+    fence_earlier(stream);
 }
 
 void Session::stream_ends(CUstream stream, bool captured) {
     State& state = *state_;
     const StreamKey key = state.fences.key_of(stream);
-    fence_earlier(stream, captured);
+    // Without a fence nobody could tell when its work ends: wait for it here.
+    if (!captured && !fence_earlier(stream)) port_->synchronize();
     const std::lock_guard lock(state.mutex);
+    earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.key == key; });
     state.fences.forget(key);
     state.pending_frees.stream_gone(key);
 }

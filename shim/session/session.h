@@ -171,7 +171,7 @@ class Session {
     CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
     CUresult place_chunk(core::ChunkId id, std::unique_lock<std::mutex>& lock);
     CUresult back_by_host(core::ChunkId id, std::unique_lock<std::mutex>& lock);
-    void fence_earlier(CUstream stream, bool captured);
+    bool fence_earlier(CUstream stream);
     void give_host_memory(const ChunkRequest& need, std::unique_lock<std::mutex>& lock);
     CUresult announce(const Work& work, const ChunkPins& hold, std::unique_lock<std::mutex>& lock);
 

@@ -114,6 +114,30 @@ FAMILY_TEST("earlier work: what a stream was given before its capture is waited 
     EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 5));
 }
 
+FAMILY_TEST("earlier work: a capture that is begun where it cannot be leaves others whole") {
+    const Gpu gpu;
+    const CUstream stream = blocking_stream();
+    capture_beside(stream, CU_STREAM_CAPTURE_MODE_RELAXED, [&] {
+        EXPECT(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
+        EXPECT(CU(cuStreamBeginCapture_v2)(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
+        const More more;
+    });
+}
+
+FAMILY_TEST("earlier work: a capture that goes with its context holds nothing up") {
+    const Gpu gpu;
+    CUcontext context = nullptr;
+    OK(cuCtxCreate_v2, &context, 0, gpu.device);
+    OK(cuStreamBeginCapture_v2, new_stream(), CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuCtxDestroy_v2, context);
+    OK(cuCtxSetCurrent, gpu.context);
+    const Buffer a(kBuffer, 1);
+    const More more;
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+}
+
 FAMILY_TEST("earlier work: a capture that goes with its stream holds nothing up") {
     const Gpu gpu;
     const CUstream stream = new_stream();

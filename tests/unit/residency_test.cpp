@@ -67,7 +67,7 @@ TEST_CASE("residency: each transition in each state, under each kind of use") {
                 if (pinned) residency.pin(0);
                 if (in_place) residency.pin_in_place(0);
                 if (in_flight) residency.use(0, {timeline, 1});
-                if (kept) residency.keep(0);
+                if (kept) residency.pin_resident(0);
 
                 bool legal =
                     std::find(transition.from.begin(), transition.from.end(), state) != transition.from.end();
@@ -112,7 +112,7 @@ TEST_CASE("residency: a buffer goes only when nothing holds it") {
             std::uint64_t serial = 0;
             if (held == 'p') one.residency.pin(0);
             if (held == 'i') one.residency.pin_in_place(0);
-            if (held == 'k') serial = one.residency.keep(0);
+            if (held == 'k') serial = one.residency.pin_resident(0);
             const bool settled = state == State::Empty || state == State::Resident || state == State::OnHost;
             const bool legal = settled && held != 'p' && held != 'i';
             CHECK(one.residency.remove(0) == legal);
@@ -132,7 +132,7 @@ TEST_CASE("residency: a buffer goes only when nothing holds it") {
             const std::uint64_t sizes[] = {kGranule};
             one.residency.add(kBegin, kGranule, sizes);
             CHECK(one.residency.chunk(0).serial != serial);
-            one.residency.keep(0);
+            one.residency.pin_resident(0);
             one.residency.unpin_resident(0, serial);
             one.residency.begin_in(0);
             one.residency.mapped_empty(0);
@@ -152,7 +152,7 @@ TEST_CASE("residency: which chunks may be victims") {
         residency.pin(0);
         CHECK(residency.next_victim(1, InFlight::Accept) == kNoChunk);
         residency.unpin(0);
-        const std::uint64_t serial = residency.keep(0);
+        const std::uint64_t serial = residency.pin_resident(0);
         CHECK(residency.next_victim(1, InFlight::Accept) == kNoChunk);
         residency.unpin_resident(0, serial);
         residency.kill(0);
