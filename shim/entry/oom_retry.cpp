@@ -1,4 +1,4 @@
-// The tracked rows: calls that name no managed memory but may need room on the GPU. They go on to the driver
+// The retried rows: calls that name no managed memory but may need room on the GPU. They go on to the driver
 // as they are; where it is out of memory, room is made and they are tried once more.
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
@@ -11,10 +11,10 @@ using device::Driver;
 
 // The wrapper of one driver function, in that function's own type.
 template <auto Slot>
-struct Tracked;
+struct Retried;
 
 template <typename... Arguments, CUresult (*Driver::*Slot)(Arguments...)>
-struct Tracked<Slot> {
+struct Retried<Slot> {
     static CUresult call(Arguments... arguments) {
         return guarded([&] {
             return engine::call_with_oom_retry([&] { return (device::driver().*Slot)(arguments...); });
@@ -25,14 +25,14 @@ struct Tracked<Slot> {
 }  // namespace
 }  // namespace lms::entry
 
-#define LMS_TRACKED_HOOK(symbol) nullptr
-#define LMS_TRACKED_PASS(symbol) nullptr
-#define LMS_TRACKED_RETRY(symbol) \
-    reinterpret_cast<void*>(&lms::entry::Tracked<&lms::device::Driver::symbol>::call)
+#define LMS_RETRIED_HOOK(symbol) nullptr
+#define LMS_RETRIED_PASS(symbol) nullptr
+#define LMS_RETRIED_RETRY(symbol) \
+    reinterpret_cast<void*>(&lms::entry::Retried<&lms::device::Driver::symbol>::call)
 
-// By row; the exports of tracked rows jump through it (exports.cpp).
+// By row; the exports of retried rows jump through it (exports.cpp).
 extern "C"
-    __attribute__((visibility("hidden"), used)) void* const lms_tracked_calls[lms::device::kRowCount] = {
-#define LMS_ENTRY(symbol, base, introduced, stream, action) LMS_TRACKED_##action(symbol),
+    __attribute__((visibility("hidden"), used)) void* const lms_retried_calls[lms::device::kRowCount] = {
+#define LMS_ENTRY(symbol, base, introduced, stream, action) LMS_RETRIED_##action(symbol),
 #include "shim/entry_points.def"
 };

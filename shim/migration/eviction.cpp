@@ -42,8 +42,8 @@ Start choose(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lo
         // Making the block may have dropped the lock: look again.
         if (!opaque_busy(state) && residency.chunk(victim).serial == serial && residency.begin_out(victim)) {
             state.backing[victim].eviction = ++state.evictions;
-            state.leaving.push_back({victim, state.evictions, state.backing[victim].device, *host,
-                                     trace::now_ns(), state.works, nullptr});
+            state.pending_evictions.push_back({victim, state.evictions, state.backing[victim].device, *host,
+                                               trace::now_ns(), state.works, nullptr});
             return Start::Enough;
         }
         state.host_blocks.put(*host);
@@ -55,14 +55,14 @@ Start choose(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lo
 
 std::uint64_t pending_eviction_bytes(const State& state) {
     std::uint64_t sum = 0;
-    for (const PendingEviction& each : state.leaving) {
+    for (const PendingEviction& each : state.pending_evictions) {
         if (leaves(state, each)) sum += each.device.bytes;
     }
     return sum;
 }
 
 void cancel_evictions(State& state) {
-    for (const PendingEviction& each : state.leaving) {
+    for (const PendingEviction& each : state.pending_evictions) {
         if (state.residency.cancel_out(each.chunk)) state.disturbed = state.evictions;
     }
 }
@@ -70,7 +70,7 @@ void cancel_evictions(State& state) {
 void cancel_stale(State& state) {
     // Those that pass while moves follow one another; on steady work each copy is used within a few launches.
     constexpr std::uint64_t kWorks = 64;
-    for (const PendingEviction& each : state.leaving) {
+    for (const PendingEviction& each : state.pending_evictions) {
         if (leaves(state, each) && state.works - each.since_work > kWorks)
             state.residency.cancel_out(each.chunk);
     }
@@ -87,7 +87,7 @@ std::uint64_t ahead_bytes(const State& state) {
 }
 
 void sweep_evictions(State& state) {
-    std::erase_if(state.leaving, [&](const PendingEviction& each) {
+    std::erase_if(state.pending_evictions, [&](const PendingEviction& each) {
         if (!complete(state, each) || leaves(state, each)) return false;
         give_back(state, each);
         return true;
@@ -104,10 +104,10 @@ Start start_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::m
     Start result = Start::Enough;
     for (std::uint64_t sum = pending_eviction_bytes(state); sum < bytes && result == Start::Enough;) {
         result = choose(state, bytes - sum, lock);
-        if (result == Start::Enough) sum += state.leaving.back().device.bytes;
+        if (result == Start::Enough) sum += state.pending_evictions.back().device.bytes;
     }
     std::vector<Job> jobs;
-    for (const PendingEviction& each : state.leaving) {
+    for (const PendingEviction& each : state.pending_evictions) {
         if (!each.enqueued) jobs.push_back({each.device, each.host, nullptr, false});
     }
     if (jobs.empty()) return result;
@@ -128,7 +128,7 @@ Start start_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::m
     if (unfenced) ok = port.synchronize() == CUDA_SUCCESS && ok;
 
     lock.lock();
-    auto each = state.leaving.end() - static_cast<std::ptrdiff_t>(jobs.size());
+    auto each = state.pending_evictions.end() - static_cast<std::ptrdiff_t>(jobs.size());
     for (Job& job : jobs) {
         each->enqueued = true;
         // What was not copied is of no use, and complete: the next sweep gives its memory back.
@@ -144,13 +144,13 @@ Start start_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::m
 Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
     core::Residency& residency = state.residency;
     struct Job {
-        PendingEviction leaving;
+        PendingEviction eviction;
         core::Address address;
         bool remapped;
     };
     std::vector<Job> jobs;
     std::uint64_t sum = 0;
-    for (auto it = state.leaving.begin(); it != state.leaving.end() && sum < bytes;) {
+    for (auto it = state.pending_evictions.begin(); it != state.pending_evictions.end() && sum < bytes;) {
         const core::Chunk& chunk = residency.chunk(it->chunk);
         if (!complete(state, *it) || !leaves(state, *it)) {
             ++it;
@@ -160,7 +160,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
             residency.begin_remap(it->chunk);
             sum += chunk.bytes;
             jobs.push_back({*it, chunk.address, false});
-            it = state.leaving.erase(it);
+            it = state.pending_evictions.erase(it);
         }
     }
     if (jobs.empty()) return Finish::NothingReady;
@@ -169,8 +169,8 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
     for (Job& job : jobs) {
         // A fence passes too when nothing runs any more.
         const bool copied =
-            !job.leaving.fence || state.port.query(job.leaving.fence->event()) == CUDA_SUCCESS;
-        job.remapped = copied && remap(state.port, job.address, &job.leaving.device, job.leaving.host);
+            !job.eviction.fence || state.port.query(job.eviction.fence->event()) == CUDA_SUCCESS;
+        job.remapped = copied && remap(state.port, job.address, &job.eviction.device, job.eviction.host);
     }
     const auto until = trace::now_ns();
     lock.lock();
@@ -178,17 +178,17 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
     state.remapping -= static_cast<std::uint32_t>(jobs.size());
     bool moved = false;
     for (const Job& job : jobs) {
-        const ChunkId id = job.leaving.chunk;
+        const ChunkId id = job.eviction.chunk;
         if (!job.remapped) {
             residency.undo_remap(id);
-            state.host_blocks.put(job.leaving.host);
+            state.host_blocks.put(job.eviction.host);
             continue;
         }
         moved = true;
         residency.out(id);
-        state.backing[id].host = job.leaving.host;
-        state.device_blocks.put(job.leaving.device);
-        note_move(state, trace::Direction::Out, id, "make room", job.leaving.since_ns, until);
+        state.backing[id].host = job.eviction.host;
+        state.device_blocks.put(job.eviction.device);
+        note_move(state, trace::Direction::Out, id, "make room", job.eviction.since_ns, until);
     }
     note_levels(state);
     state.changed.notify_all();

@@ -9,8 +9,8 @@
 
 namespace lms::engine {
 
-// All need `lock`, the session's. Only the mover whose turn it is may call the first two; they drop the lock
-// around driver calls.
+// All need `lock`, the session's. Only the migrator whose turn it is may call the first two; they drop the
+// lock around driver calls.
 
 enum class Start { Enough, NoVictims, NoHostMemory, Failed };
 // Enqueues copies of the policy's victims, idle ones only, until those that leave have `bytes` together.

@@ -24,8 +24,8 @@ namespace {
 constexpr auto kBound = 1s;
 // How long one look at a fence or for a change lasts.
 constexpr auto kGlance = 5ms;
-// How long a mover finds nothing idle before other launches make way for it, and how long each does: what it
-// waits for might wait for them.
+// How long a migrator finds nothing idle before other launches make way for it, and how long each does: what
+// it waits for might wait for them.
 constexpr auto kPatience = 10ms;
 constexpr auto kCourtesy = 100ms;
 
@@ -39,13 +39,15 @@ std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& res
 
 }  // namespace
 
-// A place in the queue of movers; constructed, it is this thread's turn.
-class Migrator::Turn {
+// A place in the queue of migrators; constructed, it is this thread's turn.
+class Migrator::MigrationTurn {
   public:
-    Turn(Migrator& mover, std::unique_lock<std::mutex>& lock) : migrator_(mover) { await(lock); }
-    ~Turn() { leave(); }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
+    MigrationTurn(Migrator& migrator, std::unique_lock<std::mutex>& lock) : migrator_(migrator) {
+        await(lock);
+    }
+    ~MigrationTurn() { leave(); }
+    MigrationTurn(const MigrationTurn&) = delete;
+    MigrationTurn& operator=(const MigrationTurn&) = delete;
 
     // Lets everyone else who waits go first.
     void give_way(std::unique_lock<std::mutex>& lock) {
@@ -150,7 +152,7 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
 
     // What waits its turn holds nothing, or two that wait could starve each other.
     const std::uint64_t since = trace::now_ns();
-    Turn turn(*this, lock);
+    MigrationTurn turn(*this, lock);
     cancel_stale(state_);
     CUresult status = CUDA_SUCCESS;
     std::vector<core::Use> waited_for;  // since the deadline was set
@@ -247,7 +249,7 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, std::unique
     }
     const std::uint64_t start = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
     for (const std::uint64_t limit : {start, state_.budget_bytes}) {
-        std::vector<Fill> fills;
+        std::vector<PageIn> fills;
         std::uint64_t taken = 0;  // and not yet counted as on the device
         for (const ChunkRequest& need : able) {
             if (gone(need, residency)) continue;
@@ -257,7 +259,7 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, std::unique
             fills.push_back({need, *block});
             taken += block->bytes;
         }
-        if (!fills.empty()) return fill_now(fills, lock);
+        if (!fills.empty()) return page_in_now(fills, lock);
         const Step made = make_room(bytes_of(able, residency), limit, lock);
         if (made != Step::Impossible || limit == state_.budget_bytes) return made;
     }
@@ -277,7 +279,7 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit,
     const Start started = start_evictions(state_, out + ahead_bytes(state_), lock);
     if (complete_evictions(state_, out, lock) == Finish::Moved) return Step::Moved;
     if (started == Start::Failed) return Step::Impossible;
-    if (!state_.leaving.empty()) return await_copy_out(lock);
+    if (!state_.pending_evictions.empty()) return await_copy_out(lock);
     if (started == Start::NoVictims) {
         return limit < state_.budget_bytes ? Step::Impossible : await_idle(bytes, lock);
     }
@@ -296,9 +298,9 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit,
 
 // Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
 Migrator::Step Migrator::await_copy_out(std::unique_lock<std::mutex>& lock) {
-    const ChunkId chunk = state_.leaving.front().chunk;
-    const std::uint64_t eviction = state_.leaving.front().eviction;
-    const FencePtr fence = state_.leaving.front().fence;
+    const ChunkId chunk = state_.pending_evictions.front().chunk;
+    const std::uint64_t eviction = state_.pending_evictions.front().eviction;
+    const FencePtr fence = state_.pending_evictions.front().fence;
     lock.unlock();
     const bool complete = !fence || wait_until(*fence, Clock::now() + kGlance);
     lock.lock();
@@ -341,8 +343,8 @@ void Migrator::start_ahead(const ChunkPins& hold, std::unique_lock<std::mutex>& 
     if (!hold.opaque && !opaque_busy(state_)) start_evictions(state_, ahead_bytes(state_), lock);
 }
 
-Migrator::Step Migrator::fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock) {
-    switch (fill(state_, fills, lock)) {
+Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock) {
+    switch (page_in(state_, fills, lock)) {
         case Outcome::Moved:
             return Step::Moved;
         case Outcome::Cancelled:
@@ -386,7 +388,7 @@ void Migrator::wait_for_change(std::unique_lock<std::mutex>& lock) {
 }
 
 bool Migrator::give_back_soon(std::unique_lock<std::mutex>& lock) {
-    if (queue_.empty() && state_.leaving.empty() && state_.filling.empty()) return false;
+    if (queue_.empty() && state_.pending_evictions.empty() && state_.filling.empty()) return false;
     // What nobody has needed yet can wait.
     if (queue_.empty()) cancel_evictions(state_);
     state_.changed.wait_for(lock, 1ms);
@@ -395,11 +397,11 @@ bool Migrator::give_back_soon(std::unique_lock<std::mutex>& lock) {
 }
 
 void Migrator::run_quiesced(std::unique_lock<std::mutex>& lock, const std::function<void()>& action) {
-    const Turn turn(*this, lock);
+    const MigrationTurn turn(*this, lock);
     cancel_evictions(state_);
-    for (poll_completions(state_, lock); !state_.filling.empty() || !state_.leaving.empty();
+    for (poll_completions(state_, lock); !state_.filling.empty() || !state_.pending_evictions.empty();
          poll_completions(state_, lock)) {
-        if (state_.leaving.empty()) {
+        if (state_.pending_evictions.empty()) {
             wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
         } else {
             await_copy_out(lock);
@@ -421,7 +423,7 @@ void Migrator::hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hol
 }
 
 std::uint64_t Migrator::reclaim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
-    const Turn turn(*this, lock);
+    const MigrationTurn turn(*this, lock);
     cancel_stale(state_);
     poll_completions(state_, lock);
     free_completed(state_, lock);

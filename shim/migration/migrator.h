@@ -63,7 +63,7 @@ class Migrator {
         Stalled,  // did not wait: for that work somebody has waited in vain
         Impossible,
     };
-    class Turn;
+    class MigrationTurn;
 
     bool never_fits(std::span<const ChunkRequest> needs, std::unique_lock<std::mutex>& lock);
     bool present(std::span<const ChunkRequest> needs) const;
@@ -75,7 +75,7 @@ class Migrator {
     Step await_opaque(std::unique_lock<std::mutex>& lock);
     Step await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
     void start_ahead(const ChunkPins& hold, std::unique_lock<std::mutex>& lock);
-    Step fill_now(std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
+    Step page_in_now(std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock);
     bool is_stalled(const std::vector<core::Use>& uses) const;
     Step await(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);
     void wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);

@@ -20,7 +20,7 @@ bool opaque_busy(State& state) {
            core::any_unfinished(state.opaque_uses, state.residency.timelines);
 }
 
-Outcome fill(State& state, std::span<const Fill> fills, std::unique_lock<std::mutex>& lock) {
+Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock) {
     struct Job {
         ChunkId id;
         core::Address address;
@@ -33,7 +33,7 @@ Outcome fill(State& state, std::span<const Fill> fills, std::unique_lock<std::mu
     // Making blocks may have dropped the lock: look again.
     const bool allowed = !opaque_busy(state);
     std::vector<Job> jobs;
-    for (const Fill& fill : fills) {
+    for (const PageIn& fill : fills) {
         const ChunkId id = fill.need.chunk;
         const bool on_host = state.residency.chunk(id).state == core::State::OnHost;
         if (!allowed || gone(fill.need, state.residency) || !state.residency.begin_in(id)) {

@@ -29,7 +29,7 @@ inline bool gone(const ChunkRequest& need, const core::Residency& residency) {
 }
 
 // A chunk to come in, and the block it gets; the block goes back to the pool if it cannot.
-struct Fill {
+struct PageIn {
     ChunkRequest need;
     Block block;
 };
@@ -42,9 +42,9 @@ enum class Outcome {
 
 // Both need `lock`, the session's.
 
-// Maps the blocks and enqueues the copies; does not wait for them. Only for the mover whose turn it is; drops
-// the lock around driver calls.
-Outcome fill(State& state, std::span<const Fill> fills, std::unique_lock<std::mutex>& lock);
+// Maps the blocks and enqueues the copies; does not wait for them. Only for the migrator whose turn it is;
+// drops the lock around driver calls.
+Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock);
 
 // Whether work that may reach any chunk is unfinished or about to be submitted.
 bool opaque_busy(State& state);

@@ -34,9 +34,9 @@ bool held(const core::Residency& residency, core::AllocationId id) {
 // The last copy out that reads `block`, though its chunk does not leave any more. Null: none.
 PendingEviction* copy_of(State& state, const Block& block) {
     const auto it =
-        std::find_if(state.leaving.rbegin(), state.leaving.rend(),
+        std::find_if(state.pending_evictions.rbegin(), state.pending_evictions.rend(),
                      [&](const PendingEviction& each) { return each.device.alias == block.alias; });
-    return it == state.leaving.rend() ? nullptr : &*it;
+    return it == state.pending_evictions.rend() ? nullptr : &*it;
 }
 
 }  // namespace

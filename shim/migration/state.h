@@ -97,17 +97,17 @@ struct State {
         std::size_t index = 0;
     };
     std::vector<Named> named;
-    std::uint64_t namings = 0;            // ever begun
-    std::deque<PendingEviction> leaving;  // in the order of their copies
-    std::uint64_t evictions = 0;          // ever begun
-    std::uint64_t disturbed = 0;          // the latest one when opaque work last ended some
-    std::vector<core::ChunkId> filling;   // Filling now, oldest first
-    std::uint32_t remapping = 0;          // chunks being remapped by the mover
-    std::vector<core::Use> opaque_uses;   // submitted work that may reach any chunk
-    std::uint32_t opaque_pending = 0;     // such work between acquire() and submitted()
-    EarlierWork earlier;                  // such work too
-    std::uint64_t opaque_works = 0;       // ever announced
-    std::uint64_t works = 0;              // ever submitted
+    std::uint64_t namings = 0;                      // ever begun
+    std::deque<PendingEviction> pending_evictions;  // in the order of their copies
+    std::uint64_t evictions = 0;                    // ever begun
+    std::uint64_t disturbed = 0;                    // the latest one when opaque work last ended some
+    std::vector<core::ChunkId> filling;             // Filling now, oldest first
+    std::uint32_t remapping = 0;                    // chunks being remapped by the migrator
+    std::vector<core::Use> opaque_uses;             // submitted work that may reach any chunk
+    std::uint32_t opaque_pending = 0;               // such work between acquire() and submitted()
+    EarlierWork earlier;                            // such work too
+    std::uint64_t opaque_works = 0;                 // ever announced
+    std::uint64_t works = 0;                        // ever submitted
     std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
     PendingFrees pending_frees;
     std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "shim/device/cuda_api.h"
-#include "shim/session/working_set.h"
 #include "shim/session/session.h"
+#include "shim/session/working_set.h"
 
 namespace lms::engine {
 

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/engine/program.h"
+#include "tests/engine/scene.h"
 
 namespace lms::fake {
 namespace {
@@ -62,6 +63,23 @@ TEST_CASE("any call fails once") {
             // Dense at first, then sparse, deep into the program.
             for (std::uint64_t n = 1; n <= 24; ++n) run_failing(maps_host, failing, n * (n + 1) / 2);
         }
+    }
+}
+
+TEST_CASE("failures: a copy in that is refused leaves the buffer where it is, and in use there") {
+    for (std::uint64_t nth = 1; nth <= 3; ++nth) {
+        CAPTURE(nth);
+        Scene scene(options_of(Safety::Args, nth));
+        const std::size_t cold = scene.make(40);
+        const std::size_t other = scene.make(40);
+        scene.rig.drain();
+        REQUIRE(scene.place(cold) == Place::Host);
+        // With room for it nothing is copied but in.
+        REQUIRE(scene.rig.session().free(scene.regions[other].address) == CUDA_SUCCESS);
+        scene.regions.pop_back();
+        scene.expected.pop_back();
+        scene.rig.gpu().fail(Call::Copy, nth, CUDA_ERROR_UNKNOWN);
+        scene.check();
     }
 }
 

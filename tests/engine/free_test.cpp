@@ -209,6 +209,35 @@ TEST_CASE("a buffer that another thread frees between the look at a launch's arg
 }
 
 // The launch's work on the device stands in the way of room; a free must not wait for that.
+TEST_CASE("free: a buffer that work is about to use in place stays until it has") {
+    RigOptions options;
+    options.granules = 64;
+    Rig rig(options);
+    const CUstream stream = rig.stream();
+    const Region cold = allocate(rig, 40);
+    const Bytes bytes = noise(1, cold.bytes);
+    rig.write(stream, cold, bytes);
+    const Region other = allocate(rig, 40);
+    rig.write(stream, other, noise(2, other.bytes));
+    rig.drain();
+    engine::Work work;
+    work.stream = stream;
+    const engine::Range range{cold.address, cold.bytes, false, true};
+    rig.session().name({}, {&range, 1}, work.needs);
+    engine::ChunkPins hold;
+    REQUIRE(rig.session().acquire(work, hold) == CUDA_SUCCESS);
+    REQUIRE(!hold.in_place.empty());
+    std::thread freeing([&] { CHECK(rig.session().free(cold.address) == CUDA_SUCCESS); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto seen = std::make_shared<Bytes>(cold.bytes);
+    rig.gpu().launch(stream, read_kernel(cold, seen));
+    rig.gpu().finish(rig.gpu().mark(stream));
+    rig.session().submitted(work, hold);
+    freeing.join();
+    CHECK(*seen == bytes);
+    CHECK(rig.gpu().violation() == "");
+}
+
 TEST_CASE("a buffer is freed while a launch that names it waits for room") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);

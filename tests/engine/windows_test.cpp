@@ -78,6 +78,39 @@ TEST_CASE("work from before the first move counts, though its stream is destroye
     }
 }
 
+TEST_CASE("windows: work that was let through comes late, and nothing has moved under it") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Args, seed));
+        const std::size_t cold = scene.make(60);
+        scene.rig.drain();
+        REQUIRE(engine::fast_path_gate.enter());
+        const std::size_t next = scene.regions.size();
+        Region region{0, 60 * scene.rig.options().granularity};
+        REQUIRE(scene.rig.session().allocate(region.bytes, region.address) == CUDA_SUCCESS);
+        scene.regions.push_back(region);
+        scene.expected.push_back(noise(7, region.bytes));
+        // Between its copy and its remap, if it came to that.
+        std::atomic<bool> launched{false};
+        const auto launch = [&] {
+            if (launched.exchange(true)) return;
+            scene.rig.gpu().launch(scene.stream, mix_kernel(scene.regions[cold], {}, 9));
+            scene.rig.gpu().run(1000);
+            engine::fast_path_gate.leave();
+        };
+        const Region& first = scene.regions[cold];
+        scene.rig.gpu().before_unmap(first.address, first.address + first.bytes, Place::Device, launch);
+        scene.changed(cold);
+        const CUstream other = scene.rig.stream();
+        std::thread writing(
+            [&] { CHECK(scene.rig.write(other, region, scene.expected[next]) == CUDA_SUCCESS); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        launch();
+        writing.join();
+        scene.check();
+    }
+}
+
 TEST_CASE("opaque work that comes while a mover looks for memory stops it") {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         CAPTURE(seed);

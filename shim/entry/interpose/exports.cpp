@@ -1,5 +1,5 @@
 // The exports without a hook: a trampoline each, one indirect jump through the row's slot in the driver
-// table, or for a tracked row in the table of its wrappers (tracked.cpp).
+// table, or for a retried row in the table of its wrappers (entry/oom_retry.cpp).
 //
 // A jump leaves registers and stack as the caller made them, so one kind of trampoline serves every
 // signature. The first jump goes to the slot's stub, which loads the driver (shim/device/driver_table.cpp).
@@ -25,7 +25,7 @@ asm(R"(
         .endm
 
         .macro  LMS_EXPORT_RETRY symbol
-        LMS_EXPORT_JUMP \symbol lms_tracked_calls
+        LMS_EXPORT_JUMP \symbol lms_retried_calls
         .endm
 
         .macro  LMS_EXPORT_HOOK symbol

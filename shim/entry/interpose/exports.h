@@ -5,7 +5,7 @@
 
 namespace lms::entry {
 
-// The shim's own function for a row: a hook of shim/entry/ or a trampoline to the driver or a tracked row's
+// The shim's own function for a row: a hook of shim/entry/ or a trampoline to the driver or a retried row's
 // wrapper.
 void* export_address(device::Entry entry);
 
