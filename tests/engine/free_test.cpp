@@ -214,10 +214,10 @@ TEST_CASE("free: a buffer that work is about to use in place stays until it has"
     options.granules = 64;
     Rig rig(options);
     const CUstream stream = rig.stream();
-    const Region cold = allocate(rig, 40);
+    const Region cold = allocate(rig, 2);  // one chunk
     const Bytes bytes = noise(1, cold.bytes);
     rig.write(stream, cold, bytes);
-    const Region other = allocate(rig, 40);
+    const Region other = allocate(rig, 63);
     rig.write(stream, other, noise(2, other.bytes));
     rig.drain();
     engine::Work work;
