@@ -50,11 +50,13 @@ template <typename... Arguments>
                                               void** extra, std::type_identity_t<Arguments>... arguments) {
     trace::add(trace::counters().launches);
     CUresult status = CUDA_SUCCESS;
-    const CUstream where = engine::resolve_stream(stream, per_thread);
+    // Of the stream nothing but whether it is the per-thread one is asked.
+    const CUstream asked = per_thread ? engine::resolve_stream(stream, true) : stream;
     if (engine::try_fast_path(
-            where, [&] { return real(arguments...); }, status)) [[likely]]
+            asked, [&] { return real(arguments...); }, status)) [[likely]]
         return status;
-    return launch_after_look(real, function, where, parameters, extra, arguments...);
+    return launch_after_look(real, function, engine::resolve_stream(stream, per_thread), parameters, extra,
+                             arguments...);
 }
 
 CUstream stream_of(const CUlaunchConfig* config) {
