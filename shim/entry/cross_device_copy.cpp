@@ -6,14 +6,6 @@ namespace lms::entry {
 
 namespace {
 
-bool several_devices() {
-    static const bool several = [] {
-        int count = 0;
-        return device::driver().cuDeviceGetCount(&count) == CUDA_SUCCESS && count > 1;
-    }();
-    return several;
-}
-
 CUcontext context_at(core::Address address) {
     if (const engine::Session* session = engine::session_at(address)) return session->context();
     unsigned type = 0;
@@ -41,14 +33,22 @@ const engine::Session* elsewhere(core::Address address) {
 
 }  // namespace
 
+int detail::ask_for_devices() {
+    int count = 0;
+    // Before cuInit nobody says.
+    if (device::driver().cuDeviceGetCount(&count) != CUDA_SUCCESS) return 0;
+    devices = count;
+    return count;
+}
+
 std::optional<Ends> ends_apart(core::Address to, core::Address from) {
-    if (engine::managed_bounds().end == 0 || !several_devices()) return std::nullopt;
+    if (engine::managed_bounds().end == 0) return std::nullopt;
     if (!elsewhere(to) && !elsewhere(from)) return std::nullopt;
     return Ends{context_at(to), context_at(from)};
 }
 
 CUcontext context_elsewhere(std::span<const engine::Range> ranges, CUstream stream, bool waits) {
-    if (engine::managed_bounds().end == 0 || !several_devices()) return nullptr;
+    if (engine::managed_bounds().end == 0) return nullptr;
     const engine::Session* only = nullptr;
     for (const engine::Range& range : ranges) {
         if (!engine::session_at(range.address)) continue;

@@ -2,6 +2,7 @@
 // address from any; what is mapped, without peer access, only by a copy that names contexts.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <span>
 
@@ -10,6 +11,17 @@
 #include "shim/session/submit.h"
 
 namespace lms::entry {
+
+namespace detail {
+inline constinit std::atomic<int> devices{0};  // 0: not asked for yet
+int ask_for_devices();
+}  // namespace detail
+
+// Whether the process has more than one GPU. Asked before every copy and set, so most often one comparison.
+inline bool several_devices() {
+    const int known = detail::devices.load(std::memory_order_relaxed);
+    return known != 1 && (known > 1 || detail::ask_for_devices() > 1);
+}
 
 // The contexts of a copy's two ends; null for host memory.
 struct Ends {
@@ -28,8 +40,9 @@ CUcontext context_elsewhere(std::span<const engine::Range> ranges, CUstream stre
 // Submits such work, or any other, by `call`.
 template <typename Call>
 CUresult where_it_is(std::span<const engine::Range> ranges, CUstream stream, bool waits, Call&& call) {
-    const CUcontext there = context_elsewhere(ranges, stream, waits);
-    if (!there) return call();
+    const CUcontext there = several_devices() ? context_elsewhere(ranges, stream, waits) : nullptr;
+    if (!there) [[likely]]
+        return call();
     const device::Driver& driver = device::driver();
     // That GPU's default streams are others than the current one's.
     CUresult status = waits ? driver.cuStreamSynchronize(stream) : CUDA_SUCCESS;
@@ -44,6 +57,8 @@ CUresult where_it_is(std::span<const engine::Range> ranges, CUstream stream, boo
 template <typename Real, typename... Rest>
 CUresult copy_across(core::Address to, core::Address from, std::size_t bytes, CUstream stream, Real&& real,
                      Rest... rest) {
+    if (!several_devices()) [[likely]]
+        return real();
     const auto ends = ends_apart(to, from);
     if (!ends) return real();
     const device::Driver& driver = device::driver();
