@@ -1,0 +1,249 @@
+// Faults that went unnoticed once: what each test holds is a single line somewhere in migration/ or session/.
+#include <doctest/doctest.h>
+
+#include "shim/migration/blocks.h"
+#include "tests/engine/scene.h"
+
+namespace lms::fake {
+namespace {
+
+Gate opened() {
+    return std::make_shared<std::atomic<bool>>(true);
+}
+
+// The buffer that was made last.
+void free_last(Scene& scene) {
+    scene.rig.drain();
+    REQUIRE(scene.rig.session().free(scene.regions.back().address) == CUDA_SUCCESS);
+    scene.regions.pop_back();
+    scene.expected.pop_back();
+}
+
+TEST_CASE("eviction: a copy out from before a buffer was written is not taken for one from after it") {
+    for (const bool maps_host : {true, false}) {
+        for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+            CAPTURE(maps_host);
+            CAPTURE(seed);
+            Scene scene(options_of(Safety::Args, seed, maps_host));
+            const std::size_t once = scene.make(2);
+            const std::size_t twice = scene.make(2);
+            scene.make(16);
+            const std::size_t written = scene.make(2);
+            const std::size_t warm = scene.make(42);
+            scene.make(20);
+            free_last(scene);
+            for (const std::size_t each : {written, warm})
+                REQUIRE(scene.need(each, scene.stream) == CUDA_SUCCESS);
+            scene.rig.drain();
+            // Both copies of it, ahead of need, wait here.
+            FakePort& gpu = scene.rig.gpu();
+            const Gate copies = closed();
+            gpu.launch(gpu.stream(device::Direction::Out), gate(copies));
+            REQUIRE(scene.need(once, scene.stream) == CUDA_SUCCESS);
+            REQUIRE(scene.rig.submit(scene.late_write(scene.stream, written, opened(), true)) ==
+                    CUDA_SUCCESS);
+            scene.changed(written);
+            for (const std::size_t each : {warm, once})
+                REQUIRE(scene.need(each, scene.stream) == CUDA_SUCCESS);
+            gpu.finish(gpu.mark(scene.stream));
+            REQUIRE(scene.need(twice, scene.stream) == CUDA_SUCCESS);
+            *copies = true;
+            scene.rig.drain();
+            scene.make(20);
+            CHECK(scene.place(written) == Place::Host);
+            scene.check();
+        }
+    }
+}
+
+TEST_CASE("eviction: a buffer is freed while host memory is made for it, and a smaller one takes its place") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t cold = scene.make(2);
+    scene.make(62);
+    scene.rig.drain();
+    const std::uint64_t granule = scene.rig.options().granularity;
+    Region next{0, 2 * granule};
+    REQUIRE(scene.rig.session().allocate(next.bytes, next.address) == CUDA_SUCCESS);
+    scene.rig.gpu().at(Call::Create, 1, [&] {
+        Address small = 0;
+        REQUIRE(scene.rig.session().free(scene.regions[cold].address) == CUDA_SUCCESS);
+        REQUIRE(scene.rig.session().allocate(granule, small) == CUDA_SUCCESS);
+    });
+    const Bytes bytes = noise(3, next.bytes);
+    REQUIRE(scene.rig.write(scene.stream, next, bytes) == CUDA_SUCCESS);
+    scene.regions[cold] = next;
+    scene.expected[cold] = bytes;
+    scene.check();
+}
+
+TEST_CASE("page-in: opaque work that comes while room is made holds up what was to come in") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Opaque, seed));
+        const std::size_t cold = scene.make(2);
+        scene.make(63);
+        free_last(scene);
+        scene.rig.session().reclaim(64 * 64);
+        REQUIRE(scene.place(cold) == Place::Host);
+        FakePort& gpu = scene.rig.gpu();
+        const Gate gate_ = closed();
+        gpu.at(Call::Create, 1, [&] {
+            Job job = scene.late_write(scene.rig.stream(), cold, gate_, false);
+            job.opaque = true;
+            REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+            scene.changed(cold);
+            // What is written between the remap and the copy is overwritten.
+            gpu.at(Call::Copy, 1, [&] {
+                *gate_ = true;
+                gpu.run(1000);
+            });
+            scene.open_after_a_while(gate_);
+        });
+        CHECK(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        *gate_ = true;
+        scene.check();
+    }
+}
+
+TEST_CASE("fences: those of a new stream say nothing of a stream that is gone but not done") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        FakePort gpu({64, 64 * 64, true, seed});
+        core::Timelines timelines;
+        engine::Fences fences(gpu, timelines);
+        std::mutex mutex;
+        std::unique_lock lock(mutex);
+        const CUstream old = gpu.create_stream();
+        fences.add(fences.record(old));
+        gpu.finish(gpu.mark(old));
+        const Gate gate_ = closed();
+        gpu.launch(old, gate(gate_));
+        const core::Use late = fences.add(fences.record(old));
+        fences.forget(fences.key_of(old));
+        const CUstream other = gpu.create_stream();
+        for (int i = 0; i < 4; ++i) fences.add(fences.record(other));
+        gpu.finish(gpu.mark(other));
+        fences.poll(lock);
+        CHECK(!timelines.finished(late));
+        *gate_ = true;
+        gpu.synchronize();
+        fences.poll(lock);
+        CHECK(timelines.finished(late));
+    }
+}
+
+TEST_CASE("session: what an object reached stays until all work of its time is done") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Args, seed));
+        const std::size_t cold = scene.make(60);
+        const std::size_t next = scene.make(60);
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        engine::Session& session = scene.rig.session();
+        const engine::Range range{scene.regions[cold].address, scene.regions[cold].bytes};
+        std::pmr::vector<engine::ChunkRequest> needs;
+        session.name({}, {&range, 1}, needs);
+        engine::ResidentPins kept;
+        REQUIRE(session.pin_resident(needs, kept) == CUDA_SUCCESS);
+        session.reached();
+        const CUstream other = scene.rig.stream();
+        const Gate first = closed();
+        const Gate second = closed();
+        REQUIRE(scene.rig.submit({other, {}, {}, false, gate(first)}) == CUDA_SUCCESS);
+        REQUIRE(scene.rig.submit(scene.late_write(other, cold, second, false)) == CUDA_SUCCESS);
+        scene.changed(cold);
+        session.unpin_reached(kept);
+        *first = true;
+        scene.open_before_remap(cold, second);
+        scene.open_after_a_while(second);
+        CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        *second = true;
+        scene.check();
+    }
+}
+
+TEST_CASE("session: work whose fence is refused is waited for, and nothing moves under it") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Args, seed));
+        const std::size_t cold = scene.make(60);
+        const std::size_t next = scene.make(60);
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        FakePort& gpu = scene.rig.gpu();
+        const Gate gate_ = closed();
+        gpu.fail(Call::Record, 1, CUDA_ERROR_OUT_OF_MEMORY);
+        gpu.at(Call::Synchronize, 1, [gate_] { *gate_ = true; });
+        REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), cold, gate_, true)) == CUDA_SUCCESS);
+        scene.changed(cold);
+        scene.open_before_remap(cold, gate_);
+        CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        *gate_ = true;
+        scene.check();
+    }
+}
+
+TEST_CASE("eviction: host memory is not lost where the driver refuses to put it behind a buffer") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t cold = scene.make(60);
+    const std::size_t next = scene.make(60);
+    FakePort& gpu = scene.rig.gpu();
+    const Region& region = scene.regions[cold];
+    const auto host_handles = [&] {
+        return gpu.with_memory([](const Memory& memory) { return memory.handles(Place::Host); });
+    };
+    std::size_t handles = 0;
+    for (int round = 0; round < 20; ++round) {
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        gpu.before_unmap(region.address, region.address + region.bytes, Place::Device,
+                         [&] { gpu.fail(Call::Map, 1, CUDA_ERROR_OUT_OF_MEMORY); });
+        scene.need(next, scene.stream);
+        REQUIRE(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        if (round == 4) handles = host_handles();
+    }
+    CHECK(host_handles() == handles);
+    scene.check();
+}
+
+TEST_CASE("blocks: one that the driver refuses takes no addresses") {
+    for (const Call refused : {Call::Create, Call::Map}) {
+        FakePort gpu({64, 64 * 64, true, 1});
+        Address begin = 0;
+        REQUIRE(gpu.reserve(64, begin) == CUDA_SUCCESS);
+        core::Arena aliases(begin, 64, 64, 0);
+        engine::BlockPool pool(gpu, device::Place::Device, aliases);
+        std::mutex mutex;
+        std::unique_lock lock(mutex);
+        engine::Block block;
+        gpu.fail(refused, 1, CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK(pool.create(64, block, lock) == CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK(pool.held_bytes() == 0);
+        CHECK(pool.create(64, block, lock) == CUDA_SUCCESS);
+    }
+}
+
+TEST_CASE("budget: memory that others turn out to have taken is not asked for again") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t cold = scene.make(16);
+    scene.make(48);
+    const std::size_t away = scene.make(16);
+    scene.rig.drain();
+    FakePort& gpu = scene.rig.gpu();
+    REQUIRE(scene.rig.session().reclaim(16 * 64));
+    gpu.with_memory([](Memory& memory) { memory.take_outside(16 * 64); });
+    std::uint64_t made = 0;
+    for (int round = 0; round < 6; ++round) {
+        for (std::size_t i = 0; i < 3; ++i) REQUIRE(scene.need(i, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        if (round == 2) made = gpu.calls(Call::Create);
+    }
+    CHECK(gpu.calls(Call::Create) == made);
+    CHECK(scene.place(cold) != scene.place(away));
+    scene.check();
+}
+
+}  // namespace
+}  // namespace lms::fake
