@@ -35,10 +35,14 @@ TEST_CASE("eviction: a copy out from before a buffer was written is not taken fo
             for (const std::size_t each : {written, warm})
                 REQUIRE(scene.need(each, scene.stream) == CUDA_SUCCESS);
             scene.rig.drain();
-            // Both copies of it, ahead of need, wait here.
+            // It is copied out ahead of need, which is not known to be complete before it is copied again.
             FakePort& gpu = scene.rig.gpu();
+            const CUstream out = gpu.stream(device::Direction::Out);
             const Gate copies = closed();
-            gpu.launch(gpu.stream(device::Direction::Out), gate(copies));
+            gpu.at(Call::Record, 2, [&] {  // after that of what comes in
+                gpu.finish(gpu.mark(out));
+                gpu.launch(out, gate(copies));
+            });
             REQUIRE(scene.need(once, scene.stream) == CUDA_SUCCESS);
             REQUIRE(scene.rig.submit(scene.late_write(scene.stream, written, opened(), true)) ==
                     CUDA_SUCCESS);
