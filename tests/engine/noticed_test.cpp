@@ -1,6 +1,8 @@
 // Faults that went unnoticed once: what each test holds is a single line somewhere in migration/ or session/.
 #include <doctest/doctest.h>
 
+#include <thread>
+
 #include "shim/migration/blocks.h"
 #include "tests/engine/scene.h"
 
@@ -246,6 +248,94 @@ TEST_CASE("budget: memory that others turn out to have taken is not asked for ag
     }
     CHECK(gpu.calls(Call::Create) == made);
     CHECK(scene.place(cold) != scene.place(away));
+    scene.check();
+}
+
+TEST_CASE("budget: what is given back while the driver is asked is not taken for others'") {
+    Scene scene(options_of(Safety::Args));
+    scene.make(32);
+    scene.make(32);
+    engine::Session& session = scene.rig.session();
+    const std::uint64_t pieces = session.piece_bytes();
+    free_last(scene);
+    scene.rig.gpu().at(Call::Info, 1, [&] { REQUIRE(session.reclaim(32 * 64) == 32 * 64); });
+    session.look_at_budget();
+    CHECK(session.piece_bytes() == pieces);
+    scene.check();
+}
+
+TEST_CASE("fences: each thread's own stream is one by itself") {
+    FakePort gpu({64, 64 * 64, true, 1});
+    core::Timelines timelines;
+    const engine::Fences fences(gpu, timelines);
+    const engine::StreamKey mine = fences.key_of(CU_STREAM_PER_THREAD);
+    engine::StreamKey others = mine;
+    std::thread([&] { others = fences.key_of(CU_STREAM_PER_THREAD); }).join();
+    CHECK(fences.key_of(CU_STREAM_PER_THREAD) == mine);
+    CHECK(others != mine);
+    for (const CUstream legacy : {CUstream{nullptr}, CU_STREAM_LEGACY}) {
+        CHECK(fences.key_of(legacy) != mine);
+        CHECK(fences.key_of(legacy) != others);
+    }
+}
+
+TEST_CASE("migrator: who waits for a turn holds nothing that the one whose turn it is needs gone") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Args, seed, false));
+        const std::size_t here = scene.make(30);
+        const std::size_t away = scene.make(20);
+        const std::size_t large = scene.make(60);
+        const std::size_t rest = scene.make(34);
+        for (const std::size_t each : {here, rest}) REQUIRE(scene.need(each, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        const CUstream stream = scene.rig.stream();
+        std::thread other;
+        scene.rig.gpu().at(Call::Copy, 1, [&] {
+            other = std::thread([&] {
+                const std::vector<Address> names{scene.regions[here].address, scene.regions[away].address};
+                CHECK(scene.rig.submit({stream, names, {}, false, [](Memory&) { return true; }}) ==
+                      CUDA_SUCCESS);
+            });
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        });
+        CHECK(scene.need(large, scene.stream) == CUDA_SUCCESS);
+        REQUIRE(other.joinable());
+        other.join();
+        scene.check();
+    }
+}
+
+TEST_CASE("migrator: who waits in vain lets the next have its turn") {
+    Scene scene(options_of(Safety::Args, 1, false));
+    const std::size_t busy = scene.make(40);
+    const std::size_t small = scene.make(10);
+    const std::size_t large = scene.make(60);
+    REQUIRE(scene.need(busy, scene.stream) == CUDA_SUCCESS);
+    scene.rig.drain();
+    REQUIRE(scene.place(small) == Place::Host);
+    FakePort& gpu = scene.rig.gpu();
+    const Gate gate_ = closed();
+    REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), busy, gate_, true)) == CUDA_SUCCESS);
+    scene.changed(busy);
+    const CUstream stream = scene.rig.stream();
+    std::atomic<bool> in_vain{false};
+    std::thread next;
+    gpu.at(Call::Query, 200, [&] {
+        // Many times what is asked before one gives way.
+        gpu.at(Call::Query, 200000, [&] {
+            in_vain = true;
+            *gate_ = true;
+        });
+        next = std::thread([&] {
+            CHECK(scene.need(small, stream) == CUDA_SUCCESS);
+            CHECK(!in_vain);
+            *gate_ = true;
+        });
+    });
+    CHECK(scene.need(large, scene.stream) == CUDA_SUCCESS);
+    REQUIRE(next.joinable());
+    next.join();
     scene.check();
 }
 
