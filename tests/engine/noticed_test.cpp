@@ -339,5 +339,24 @@ TEST_CASE("migrator: who waits in vain lets the next have its turn") {
     scene.check();
 }
 
+TEST_CASE("migrator: no room for a buffer that was freed meanwhile is no failure") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Scene scene(options_of(Safety::Args, 1, maps_host));
+        const std::size_t freed = scene.make(2);
+        scene.make(64);
+        scene.rig.drain();
+        REQUIRE(scene.place(freed) == Place::Host);
+        FakePort& gpu = scene.rig.gpu();
+        gpu.fail(Call::Copy, 1, CUDA_ERROR_OUT_OF_MEMORY);
+        gpu.at(Call::Copy, 1,
+               [&] { REQUIRE(scene.rig.session().free(scene.regions[freed].address) == CUDA_SUCCESS); });
+        CHECK(scene.need(freed, scene.stream) == CUDA_SUCCESS);
+        scene.regions.erase(scene.regions.begin());
+        scene.expected.erase(scene.expected.begin());
+        scene.check();
+    }
+}
+
 }  // namespace
 }  // namespace lms::fake
