@@ -1,8 +1,11 @@
-// Faults that went unnoticed once: what each test holds is a single line somewhere in migration/ or session/.
+// Faults that went unnoticed once: what each test holds is a single line somewhere in migration/, session/ or
+// app/.
 #include <doctest/doctest.h>
 
 #include <thread>
 
+#include "shim/app/contexts.h"
+#include "shim/app/streams.h"
 #include "shim/migration/blocks.h"
 #include "tests/engine/scene.h"
 
@@ -356,6 +359,29 @@ TEST_CASE("migrator: no room for a buffer that was freed meanwhile is no failure
         scene.expected.erase(scene.expected.begin());
         scene.check();
     }
+}
+
+TEST_CASE("streams: those of a context go with it, and no others") {
+    const auto context = [](std::uintptr_t value) { return reinterpret_cast<CUcontext>(value); };
+    const auto stream = [](std::uintptr_t value) { return reinterpret_cast<CUstream>(value); };
+    engine::stream_created(stream(0x8010), context(0x9010));
+    engine::stream_created(stream(0x8020), context(0x9020));
+    engine::streams_destroyed_with(context(0x9010));
+    CHECK(engine::context_of_known(stream(0x8010)) == nullptr);
+    CHECK(engine::context_of_known(stream(0x8020)) == context(0x9020));
+    engine::streams_destroyed_with(context(0x9020));
+    CHECK(engine::known_streams().empty());
+}
+
+TEST_CASE("contexts: who was given access to one GPU was not given it to another") {
+    constexpr CUdevice kFirst = 41;
+    constexpr CUdevice kSecond = 42;
+    constexpr CUdevice kThird = 43;
+    engine::peer_admitted(kFirst, kSecond);
+    engine::peer_admitted(kThird, kFirst);
+    CHECK(engine::peers_of(kFirst) == std::vector<CUdevice>{kSecond});
+    CHECK(engine::peers_of(kSecond).empty());
+    CHECK(engine::peers_of(kThird) == std::vector<CUdevice>{kFirst});
 }
 
 }  // namespace
