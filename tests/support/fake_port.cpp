@@ -84,8 +84,10 @@ void FakePort::dawdle(Lock& lock) {
 
 CUresult FakePort::memory_info(device::MemoryInfo& info) {
     Lock lock(mutex_);
+    // As of the beginning of the call: when the caller gets to see it, it is old.
+    const device::MemoryInfo now{memory_.device_bytes() - memory_.used_bytes(), memory_.device_bytes()};
     if (const CUresult status = begin(Call::Info, lock)) return status;
-    info = {memory_.device_bytes() - memory_.used_bytes(), memory_.device_bytes()};
+    info = now;
     return CUDA_SUCCESS;
 }
 
