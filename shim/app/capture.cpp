@@ -11,7 +11,9 @@ namespace lms::engine {
 namespace {
 
 std::atomic<int> captures{0};
-std::atomic<int> held_off{0};  // NoCaptures
+std::atomic<int> beginning{0};  // of them, those that the driver has not been asked to begin
+std::atomic<int> held_off{0};   // CapturesHeldOff
+std::atomic<std::uint64_t> since_none{0};
 
 // Where captures were begun. Never destroyed: exit handlers end streams too.
 struct Registry {
@@ -31,10 +33,16 @@ void capture_begins(CUstream stream) {
         const std::lock_guard lock(registry().mutex);
         ++registry().begun[stream];
     }
-    ++captures;
+    if (captures++ == 0) ++since_none;
+    // Said before it is asked, as CapturesHeldOff does, so that one of two sees the other.
+    ++beginning;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     while (held_off.load() > 0 && std::chrono::steady_clock::now() < deadline)
         std::this_thread::sleep_for(std::chrono::microseconds(10));
+}
+
+void capture_began() {
+    --beginning;
 }
 
 void capture_ended(CUstream stream) {
@@ -57,15 +65,24 @@ bool capturing_anywhere() {
     return captures.load(std::memory_order_relaxed) > 0;
 }
 
-NoCapture::NoCapture() {
-    // Said before it is asked, as capture_begins() does, so that one of two sees the other.
-    ++held_off;
-    none_ = captures.load() == 0;
-    if (!none_) --held_off;
+bool captured_from(CUstream stream) {
+    if (!capturing_anywhere()) return false;
+    const std::lock_guard lock(registry().mutex);
+    return registry().begun.contains(stream);
 }
 
-NoCapture::~NoCapture() {
-    if (none_) --held_off;
+std::uint64_t captures_since_none() {
+    return since_none.load();
+}
+
+CapturesHeldOff::CapturesHeldOff() {
+    ++held_off;
+    held_off_ = beginning.load() == 0;
+    if (!held_off_) --held_off;
+}
+
+CapturesHeldOff::~CapturesHeldOff() {
+    if (held_off_) --held_off;
 }
 
 }  // namespace lms::engine

@@ -1,17 +1,21 @@
 // Stream capture: work submitted to a capturing stream is recorded, not run.
 //
 // A driver call on a stream that is being captured, or on the legacy stream while a blocking one is, breaks
-// the capture. The shim's own calls on streams of other threads are therefore made while no capture is under
-// way, and none can begin meanwhile.
+// the capture. Before the shim calls the driver about streams of other threads it asks whether they are
+// captured, and no capture begins between the two.
 #pragma once
+
+#include <cstdint>
 
 #include "shim/device/driver_table.h"
 
 namespace lms::engine {
 
-// Before the driver is asked to begin a capture; capture_ended() follows if it refuses. Waits for those who
-// hold a NoCapture, at most a second: their driver call might wait for work of this thread's.
+// Before the driver is asked to begin a capture; capture_began() follows, and capture_ended() if it refused.
+// Waits for those who hold beginnings off, at most a second: their driver call might wait for work of this
+// thread's.
 void capture_begins(CUstream stream);
+void capture_began();
 // When the capture that was begun on `stream` has ended, or gone with the stream.
 void capture_ended(CUstream stream);
 // The stream is gone, and a capture that was begun on it with it.
@@ -19,6 +23,10 @@ void capture_gone(CUstream stream);
 
 // Whether any stream is capturing, or about to.
 bool capturing_anywhere();
+// Whether a capture that was begun on `stream` is under way.
+bool captured_from(CUstream stream);
+// How often a capture began while there was no other.
+std::uint64_t captures_since_none();
 
 // Whether `stream` is capturing. One load while nothing is.
 inline bool capturing(CUstream stream) {
@@ -29,17 +37,17 @@ inline bool capturing(CUstream stream) {
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// While it lives no capture is under way, and none begins; false if one is.
-class NoCapture {
+// While it lives no capture begins; false if one is about to.
+class CapturesHeldOff {
   public:
-    NoCapture();
-    ~NoCapture();
-    NoCapture(const NoCapture&) = delete;
-    NoCapture& operator=(const NoCapture&) = delete;
-    explicit operator bool() const { return none_; }
+    CapturesHeldOff();
+    ~CapturesHeldOff();
+    CapturesHeldOff(const CapturesHeldOff&) = delete;
+    CapturesHeldOff& operator=(const CapturesHeldOff&) = delete;
+    explicit operator bool() const { return held_off_; }
 
   private:
-    bool none_;
+    bool held_off_;
 };
 
 }  // namespace lms::engine

@@ -214,15 +214,28 @@ CUresult DriverPort::record_legacy(CUcontext context, CUevent& event) {
     return record_in(context, CU_STREAM_LEGACY, event);
 }
 
+namespace {
+
+// A stream that is captured, or that a capture forbids to use, can be asked for that alone.
+CUresult query_if_allowed(CUstream stream) {
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult status = driver().cuStreamIsCapturing(stream, &capture);
+    if (status != CUDA_SUCCESS) return status;
+    if (capture != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return driver().cuStreamQuery(stream);
+}
+
+}  // namespace
+
 CUresult DriverPort::query_stream(CUstream stream) {
     const InContext in_context(context_);
-    return driver().cuStreamQuery(stream);
+    return query_if_allowed(stream);
 }
 
 CUresult DriverPort::query_legacy(CUcontext context) {
     const InContext in_context(context);
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();
-    return driver().cuStreamQuery(CU_STREAM_LEGACY);
+    return query_if_allowed(CU_STREAM_LEGACY);
 }
 
 CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& event) {

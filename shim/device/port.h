@@ -62,8 +62,8 @@ class Port {
     virtual CUresult record(CUstream stream, CUevent& event) = 0;
     virtual CUresult record_legacy(CUcontext context, CUevent& event) = 0;  // in its legacy default stream
     virtual CUresult query(CUevent event) = 0;  // CUDA_SUCCESS: passed; CUDA_ERROR_NOT_READY: not yet
-    // The same of all that an app's stream, or a context's legacy default stream, has been given so far.
-    // Enqueues nothing.
+    // The same of all that an app's stream, or a context's legacy default stream, has been given so far;
+    // or the error of a capture that forbids to ask. Enqueues nothing.
     virtual CUresult query_stream(CUstream stream) = 0;
     virtual CUresult query_legacy(CUcontext context) = 0;
     virtual void recycle(CUevent event) = 0;

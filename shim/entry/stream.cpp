@@ -55,6 +55,7 @@ CUresult begin_capture(CUstream handle, bool per_thread, Begin&& call) {
         // Counted before, so that no launch into the capturing stream is missed.
         engine::capture_begins(stream);
         const CUresult status = call();
+        engine::capture_began();
         if (status != CUDA_SUCCESS) engine::capture_ended(stream);
         return status;
     });

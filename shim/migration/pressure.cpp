@@ -17,7 +17,7 @@ struct Answer {
     FencePtr fence;  // behind what is not
 };
 
-Answer ask(State& state, const EarlierWork::In& in) {
+Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
     device::Port& port = state.port;
     CUresult status = CUDA_ERROR_NOT_READY;
     FencePtr fence;
@@ -25,15 +25,28 @@ Answer ask(State& state, const EarlierWork::In& in) {
         const StreamUse use(in.stream);
         // Who destroys it fences it.
         if (use) status = port.query_stream(in.stream);
-    } else if (per_thread_streams_used.load()) {
-        // Nobody can ask those, but the legacy stream waits for them.
-        fence = state.fences.record_legacy(in.context, &status);
     } else {
         status = port.query_legacy(in.context);
+        const bool forbidden = device::about_capture(status);
+        if (forbidden && legacy_is_over) return {true, nullptr};
+        // Nobody can ask for per-thread streams, but the legacy stream waits for them.
+        if (!forbidden && per_thread_streams_used.load())
+            fence = state.fences.record_legacy(in.context, &status);
     }
     // Another error is the app's own, and nothing runs any more.
     const bool unknown = status == CUDA_ERROR_NOT_READY || device::about_capture(status);
     return {!unknown && !fence, std::move(fence)};
+}
+
+// Those whose work may reach the session's GPU. Drops the lock.
+std::vector<CUcontext> contexts_of(State& state, std::unique_lock<std::mutex>& lock) {
+    std::vector<CUcontext> contexts = known_contexts();
+    lock.unlock();
+    const CUcontext current = state.port.current_context();
+    lock.lock();
+    if (std::find(contexts.begin(), contexts.end(), current) == contexts.end()) contexts.push_back(current);
+    std::erase_if(contexts, [&](CUcontext context) { return !may_reach(context, state.device); });
+    return contexts;
 }
 
 }  // namespace
@@ -44,18 +57,12 @@ void begin_pressure(State& state, std::unique_lock<std::mutex>& lock) {
     EarlierWork& earlier = state.earlier;
     earlier.entering = true;
     for (const KnownStream& each : known_streams()) {
-        if (may_reach(each.context, state.device))
+        // What one holds that is captured was fenced when that began.
+        if (may_reach(each.context, state.device) && !captured_from(each.stream))
             earlier.streams.push_back({state.fences.key_of(each.stream), each.stream, each.context});
     }
-    std::vector<CUcontext> contexts = known_contexts();
-    lock.unlock();
-    const CUcontext current = state.port.current_context();
-    lock.lock();
-    if (std::find(contexts.begin(), contexts.end(), current) == contexts.end()) contexts.push_back(current);
-    for (const CUcontext context : contexts) {
-        if (may_reach(context, state.device))
-            earlier.streams.push_back({Fences::legacy_key(context), nullptr, context});
-    }
+    for (const CUcontext context : contexts_of(state, lock))
+        earlier.streams.push_back({Fences::legacy_key(context), nullptr, context});
     look_at_earlier_work(state, lock);
 }
 
@@ -70,10 +77,13 @@ void look_at_earlier_work(State& state, std::unique_lock<std::mutex>& lock) {
     const std::vector<EarlierWork::In> asked = earlier.streams;
     std::vector<Answer> answers(asked.size());
     earlier.asking = true;
+    const std::uint64_t legacy_over_at = earlier.legacy_over_at;
     lock.unlock();
     {
-        const NoCapture none;
-        for (std::size_t i = 0; none && i < asked.size(); ++i) answers[i] = ask(state, asked[i]);
+        const CapturesHeldOff held_off;
+        const bool legacy_is_over = capturing_anywhere() && legacy_over_at == captures_since_none();
+        for (std::size_t i = 0; held_off && i < asked.size(); ++i)
+            answers[i] = ask(state, asked[i], legacy_is_over);
     }
     lock.lock();
     earlier.asking = false;
@@ -104,6 +114,28 @@ void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& us
 
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone) {
     if (std::erase_if(state.earlier.streams, gone) > 0) ++state.earlier.changes;
+}
+
+void fence_legacy_streams(State& state, std::unique_lock<std::mutex>& lock) {
+    const std::vector<CUcontext> contexts = contexts_of(state, lock);
+    std::vector<FencePtr> fences;
+    bool all = true;
+    lock.unlock();
+    for (const CUcontext context : contexts) {
+        const CUresult status = state.port.query_legacy(context);
+        if (status == CUDA_ERROR_NOT_READY) {
+            fences.push_back(state.fences.record_legacy(context));
+            all &= fences.back() != nullptr;
+        } else {
+            all &= !device::about_capture(status);
+        }
+    }
+    lock.lock();
+    std::erase(fences, nullptr);
+    for (FencePtr& fence : fences)
+        core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
+    // The capture joins those that are under way, or is the first.
+    if (all) state.earlier.legacy_over_at = captures_since_none() + (capturing_anywhere() ? 0 : 1);
 }
 
 void end_pressure(State& state) {

@@ -314,6 +314,8 @@ bool Session::fence_earlier(CUstream stream) {
 
 void Session::capture_begins(CUstream stream) {
     fence_earlier(stream);
+    std::unique_lock lock(state_->mutex);
+    if (!state_->under_pressure.load() || state_->earlier.any()) fence_legacy_streams(*state_, lock);
 }
 
 void Session::stream_ends(CUstream stream, bool captured) {
