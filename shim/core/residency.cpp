@@ -210,7 +210,9 @@ bool Residency::undo_in(ChunkId id, bool had_contents) {
 }
 
 bool Residency::back_by_host(ChunkId id) {
-    if (!move(id, State::Empty, State::OnHost)) return false;
+    const bool mapping = move(id, State::Remapping, State::OnHost);
+    if (!mapping && !move(id, State::Empty, State::OnHost)) return false;
+    if (mapping) device_bytes_ -= chunks_[id].bytes;
     host_bytes_ += chunks_[id].bytes;
     return true;
 }

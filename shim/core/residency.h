@@ -77,7 +77,7 @@ class Residency {
     // Resident).
     bool cancel_out(ChunkId id);
     bool undo_remap(ChunkId id);
-    // Memory never touched, given host backing (Empty -> OnHost).
+    // Memory never touched, given host backing (Empty -> OnHost; Remapping, where that was mapped).
     bool back_by_host(ChunkId id);
 
     enum class InFlight { Refuse, Accept };

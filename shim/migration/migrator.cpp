@@ -232,19 +232,21 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, std::unique
     if (opaque_busy(state_)) return await_opaque(lock);
     std::vector<ChunkRequest> able;
     const ChunkRequest* busy = nullptr;
+    bool placing = false;  // another thread: the first memory of a new buffer
     for (const ChunkRequest& need : missing) {
         if (gone(need, residency)) continue;
-        if (residency.may_come_in(need.chunk)) {
+        if (residency.chunk(need.chunk).state == core::State::Remapping) {
+            placing = true;
+        } else if (residency.may_come_in(need.chunk)) {
             able.push_back(need);
         } else {
             busy = &need;
         }
     }
     if (able.empty()) {
-        if (!busy) return Step::Waited;
-        const std::vector<core::Use>& uses = residency.chunk(busy->chunk).uses;
-        if (!uses.empty()) return await(uses, lock);
-        wait_for_change(lock);
+        if (busy && !residency.chunk(busy->chunk).uses.empty())
+            return await(residency.chunk(busy->chunk).uses, lock);
+        if (busy || placing) wait_for_change(lock);
         return Step::Waited;
     }
     const std::uint64_t start = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);

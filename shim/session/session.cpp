@@ -173,48 +173,60 @@ CUresult Session::place(core::AllocationId id, std::unique_lock<std::mutex>& loc
     return CUDA_SUCCESS;
 }
 
+// A pointer to memory that was freed may name the chunk as soon as it has its address: whoever brings it in
+// for that has placed it.
 CUresult Session::place_chunk(ChunkId id, std::unique_lock<std::mutex>& lock) {
     State& state = *state_;
     core::Residency& residency = state.residency;
-    const std::uint64_t limit = std::min(residency.eviction_start(state.budget_bytes), state.budget_bytes);
-    const auto block = device_block(state, residency.chunk(id).bytes, limit, lock);
-    if (!block) return back_by_host(id, lock);
+    const auto where = [&] { return residency.chunk(id).state; };
+    const std::uint64_t bytes = residency.chunk(id).bytes;
+    for (;;) {
+        state.changed.wait(lock, [&] { return where() != core::State::Remapping; });
+        if (where() != core::State::Empty) return CUDA_SUCCESS;
+        const std::uint64_t limit =
+            std::min(residency.eviction_start(state.budget_bytes), state.budget_bytes);
+        const auto device = device_block(state, bytes, limit, lock);
+        if (device && where() == core::State::Empty) return map_new(id, *device, lock);
+        if (device) {
+            state.device_blocks.put(*device);
+            continue;
+        }
+        begin_pressure(state, lock);
+        // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
+        // brings it in.
+        if (!port_->maps_host_memory()) return CUDA_SUCCESS;
+        const auto host = host_block(state, bytes, lock);
+        if (host && where() == core::State::Empty) return map_new(id, *host, lock);
+        if (host) state.host_blocks.put(*host);
+        if (!host && where() == core::State::Empty) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
+// Maps the first memory behind a chunk.
+CUresult Session::map_new(ChunkId id, const Block& block, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    core::Residency& residency = state.residency;
+    const bool on_device = block.place == device::Place::Device;
     residency.begin_in(id);
     const core::Address where = residency.chunk(id).address;
     lock.unlock();
-    const bool mapped = remap(*port_, where, nullptr, *block);
+    const bool mapped = remap(*port_, where, nullptr, block);
     lock.lock();
+    Backing& backing = state.backing[id];
     if (!mapped) {
         residency.undo_in(id, false);
-        state.device_blocks.put(*block);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        (on_device ? state.device_blocks : state.host_blocks).put(block);
+    } else if (on_device) {
+        backing.device = block;
+        backing.fresh_at = Backing::kUsed;
+        residency.mapped_empty(id);
+    } else {
+        backing.host = block;
+        backing.fresh_at = state.opaque_works;
+        residency.back_by_host(id);
     }
-    state.backing[id].device = *block;
-    state.backing[id].fresh_at = Backing::kUsed;
-    residency.mapped_empty(id);
-    return CUDA_SUCCESS;
-}
-
-CUresult Session::back_by_host(ChunkId id, std::unique_lock<std::mutex>& lock) {
-    State& state = *state_;
-    begin_pressure(*state_, lock);
-    // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it brings it
-    // in.
-    if (!port_->maps_host_memory()) return CUDA_SUCCESS;
-    const auto block = host_block(state, state.residency.chunk(id).bytes, lock);
-    if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
-    const core::Address where = state.residency.chunk(id).address;
-    lock.unlock();
-    const bool mapped = remap(*port_, where, nullptr, *block);
-    lock.lock();
-    if (!mapped) {
-        state.host_blocks.put(*block);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    state.backing[id].host = *block;
-    state.backing[id].fresh_at = state.opaque_works;
-    state.residency.back_by_host(id);
-    return CUDA_SUCCESS;
+    state.changed.notify_all();
+    return mapped ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address) {

@@ -170,7 +170,7 @@ class Session {
     bool await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
     CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
     CUresult place_chunk(core::ChunkId id, std::unique_lock<std::mutex>& lock);
-    CUresult back_by_host(core::ChunkId id, std::unique_lock<std::mutex>& lock);
+    CUresult map_new(core::ChunkId id, const Block& block, std::unique_lock<std::mutex>& lock);
     bool fence_earlier(CUstream stream);
     void give_host_memory(const ChunkRequest& need, std::unique_lock<std::mutex>& lock);
     CUresult announce(const Work& work, const ChunkPins& hold, std::unique_lock<std::mutex>& lock);

@@ -111,6 +111,43 @@ TEST_CASE("windows: work that was let through comes late, and nothing has moved 
     }
 }
 
+// The address of a buffer that is freed is given to the next.
+TEST_CASE("windows: a pointer to freed memory names the next buffer there before it has its memory") {
+    constexpr std::uint64_t kGranules = 12;
+    for (const bool maps_host : {true, false}) {
+        for (const bool beside : {false, true}) {        // nothing; what leaves no room on the GPU
+            for (const std::uint64_t map : {0, 1, 2}) {  // 0: before there is memory to map
+                CAPTURE(maps_host);
+                CAPTURE(beside);
+                CAPTURE(map);
+                Scene scene(options_of(Safety::Args, 1, maps_host));
+                Region freed{0, 16 * scene.rig.options().granularity};
+                REQUIRE(scene.rig.session().allocate(freed.bytes, freed.address) == CUDA_SUCCESS);
+                if (beside) scene.make(60);
+                scene.rig.drain();
+                REQUIRE(scene.rig.session().free(freed.address) == CUDA_SUCCESS);
+                const CUstream other = scene.rig.stream();
+                std::atomic<bool> launched{false};
+                std::thread launching;
+                scene.rig.gpu().at(map == 0 ? Call::Create : Call::Map, std::max<std::uint64_t>(map, 1), [&] {
+                    launching = std::thread([&] {
+                        const Job job{other, {freed.address}, {}, false, [](Memory&) { return true; }};
+                        CHECK(scene.rig.submit(job) == CUDA_SUCCESS);
+                        launched = true;
+                    });
+                    // It may have to wait for the allocation.
+                    for (int ms = 0; ms < 50 && !launched; ++ms)
+                        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                });
+                const std::size_t made = scene.make(kGranules);
+                CHECK(scene.regions[made].address == freed.address);
+                if (launching.joinable()) launching.join();
+                scene.check();
+            }
+        }
+    }
+}
+
 TEST_CASE("opaque work that comes while a mover looks for memory stops it") {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         CAPTURE(seed);

@@ -3,4 +3,4 @@
 cd "$(dirname "$0")/../.." || exit 1
 python3 -B tests/random/run.py check
 kept=$?
-python3 -B tests/random/run.py run --seeds 1-480 --each 1 --block 20 && exit $kept
+python3 -B tests/random/run.py run --seeds 1-960 --each 1 --block 20 && exit $kept

@@ -66,7 +66,7 @@ inline const std::vector<Transition>& transitions() {
         {"begin_remap", &Residency::begin_remap, {State::Evicting}, State::Remapping, ""},
         {"out", &Residency::out, {State::Remapping}, State::OnHost, "evicted"},
         {"undo_remap", &Residency::undo_remap, {State::Remapping}, State::Resident, ""},
-        {"back_by_host", &Residency::back_by_host, {State::Empty}, State::OnHost, ""},
+        {"back_by_host", &Residency::back_by_host, {State::Empty, State::Remapping}, State::OnHost, ""},
     };
     return all;
 }
