@@ -12,8 +12,42 @@ inline std::uint64_t share_of(std::uint64_t bytes, double share) {
     return share >= 1 ? bytes : static_cast<std::uint64_t>(static_cast<double>(bytes) * share);
 }
 
-// Policy has a noexcept constructor from lms_policy_config and the methods called below. Those that may run
-// out of memory are `added` alone; a chunk that could not be added is then never chosen.
+// Calls `call`, which may run out of memory; then what it would have told is not known, and `otherwise` the
+// answer.
+template <typename Answer, typename Call>
+Answer unless_out_of_memory(Answer otherwise, Call&& call) {
+    try {
+        return call();
+    } catch (const std::bad_alloc&) {
+        return otherwise;
+    }
+}
+
+template <typename Policy>
+constexpr auto work_of() -> decltype(lms_policy::work) {
+    if constexpr (requires(Policy & policy, const lms_policy_work& work) { policy.work(work); }) {
+        return [](void* state, const lms_policy_work* work) {
+            unless_out_of_memory(0, [&] { return static_cast<Policy*>(state)->work(*work), 0; });
+        };
+    } else {
+        return nullptr;
+    }
+}
+
+template <typename Policy>
+constexpr auto upcoming_of() -> decltype(lms_policy::upcoming) {
+    if constexpr (requires(Policy & policy, std::uint32_t * out) { policy.upcoming(out, 1u); }) {
+        return [](void* state, std::uint32_t* chunks, std::uint32_t most) {
+            return unless_out_of_memory<std::uint32_t>(
+                0, [&] { return static_cast<Policy*>(state)->upcoming(chunks, most); });
+        };
+    } else {
+        return nullptr;
+    }
+}
+
+// Policy has a noexcept constructor from lms_policy_config and the methods called below; `work` and
+// `upcoming` where it wants them. A chunk that could not be added is never chosen.
 template <typename Policy>
 constexpr lms_policy table_of(const char* name) {
     return {
@@ -31,19 +65,22 @@ constexpr lms_policy table_of(const char* name) {
             },
         .added =
             [](void* state, const lms_policy_chunk* chunk) {
-                try {
-                    static_cast<Policy*>(state)->added(*chunk);
-                } catch (const std::bad_alloc&) {
-                }
+                unless_out_of_memory(0, [&] { return static_cast<Policy*>(state)->added(*chunk), 0; });
             },
         .removed = [](void* state, std::uint32_t chunk) { static_cast<Policy*>(state)->removed(chunk); },
         .used = [](void* state, const lms_policy_use* use) { static_cast<Policy*>(state)->used(*use); },
-        .resident = [](void* state, std::uint32_t chunk) { static_cast<Policy*>(state)->resident(chunk); },
+        .resident =
+            [](void* state, std::uint32_t chunk) {
+                unless_out_of_memory(0, [&] { return static_cast<Policy*>(state)->resident(chunk), 0; });
+            },
         .evicted = [](void* state, std::uint32_t chunk) { static_cast<Policy*>(state)->evicted(chunk); },
         .next_victim =
             [](void* state, const lms_policy_request* request) {
-                return static_cast<const Policy*>(state)->next_victim(*request);
+                return unless_out_of_memory<std::uint32_t>(
+                    LMS_NO_CHUNK, [&] { return static_cast<Policy*>(state)->next_victim(*request); });
             },
+        .work = work_of<Policy>(),
+        .upcoming = upcoming_of<Policy>(),
     };
 }
 

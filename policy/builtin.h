@@ -7,5 +7,6 @@ namespace lms::policy {
 
 extern const lms_policy kLru;
 extern const lms_policy kLms;
+extern const lms_policy kNextUse;
 
 }  // namespace lms::policy

@@ -20,8 +20,11 @@ namespace lms::policy {
 namespace {
 
 static_assert(LMS_NO_CHUNK == core::kNoChunk);
+static_assert(LMS_PURPOSE_ROOM == static_cast<std::uint32_t>(core::Purpose::Room));
+static_assert(LMS_PURPOSE_WAIT == static_cast<std::uint32_t>(core::Purpose::Wait));
+static_assert(LMS_PURPOSE_AHEAD == static_cast<std::uint32_t>(core::Purpose::Ahead));
 
-constexpr const lms_policy* kBuiltin[] = {&kLru, &kLms};
+constexpr const lms_policy* kBuiltin[] = {&kLru, &kLms, &kNextUse};
 
 bool is_path(const std::string& name) {
     return name.find('/') != name.npos || name.ends_with(".so");
@@ -147,7 +150,25 @@ void Host::evicted(core::ChunkId chunk) {
     if (table_->evicted != nullptr) table_->evicted(state_, chunk);
 }
 
-core::ChunkId Host::next_victim(std::uint64_t need_bytes,
+void Host::work(std::span<const core::ChunkId> chunks) {
+    const auto work = call_of(&lms_policy::work, offsetof(lms_policy, work));
+    if (work == nullptr || chunks.empty()) return;
+    const lms_policy_work event = {
+        .size = sizeof event, .count = static_cast<std::uint32_t>(chunks.size()), .chunks = chunks.data()};
+    work(state_, &event);
+}
+
+std::size_t Host::upcoming(std::span<core::ChunkId> out) {
+    const auto upcoming = call_of(&lms_policy::upcoming, offsetof(lms_policy, upcoming));
+    if (upcoming == nullptr) return 0;
+    const auto most = static_cast<std::uint32_t>(out.size());
+    const std::uint32_t count = std::min(upcoming(state_, out.data(), most), most);
+    const auto real = std::remove_if(out.begin(), out.begin() + count,
+                                     [&](core::ChunkId chunk) { return chunk >= chunk_end_; });
+    return static_cast<std::size_t>(real - out.begin());
+}
+
+core::ChunkId Host::next_victim(const core::VictimRequest& wanted,
                                 const std::function<bool(core::ChunkId)>& eligible) {
     // A plugin may ask about, and answer with, anything; the residency map must only hear of chunks that
     // exist.
@@ -155,10 +176,12 @@ core::ChunkId Host::next_victim(std::uint64_t need_bytes,
         return chunk < chunk_end_ && eligible(chunk);
     };
     const lms_policy_request request = {.size = sizeof request,
-                                        .reserved = 0,
-                                        .need_bytes = need_bytes,
+                                        .purpose = static_cast<std::uint32_t>(wanted.purpose),
+                                        .need_bytes = wanted.need_bytes,
                                         .eligible = call_eligible,
-                                        .context = const_cast<std::function<bool(core::ChunkId)>*>(&guarded)};
+                                        .context = const_cast<std::function<bool(core::ChunkId)>*>(&guarded),
+                                        .sooner = wanted.sooner,
+                                        .reserved = 0};
     const core::ChunkId victim = table_->next_victim(state_, &request);
     if (victim == core::kNoChunk || guarded(victim)) return victim;
     static std::atomic<bool> said;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "shim/core/ranking.h"
@@ -37,12 +38,20 @@ class Host final : public core::Ranking {
     void used(core::ChunkId chunk) override;
     void resident(core::ChunkId chunk) override;
     void evicted(core::ChunkId chunk) override;
-    core::ChunkId next_victim(std::uint64_t need_bytes,
+    void work(std::span<const core::ChunkId> chunks) override;
+    std::size_t upcoming(std::span<core::ChunkId> out) override;
+    core::ChunkId next_victim(const core::VictimRequest& wanted,
                               const std::function<bool(core::ChunkId)>& eligible) override;
     std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) override;
 
   private:
     Host(const lms_policy* table, void* state) : table_(table), state_(state) {}
+
+    // The table's entry at `offset`, null if the table is too old to have it.
+    template <typename Call>
+    Call call_of(Call lms_policy::*entry, std::size_t offset) const {
+        return table_->size >= offset + sizeof(Call) ? table_->*entry : nullptr;
+    }
 
     const lms_policy* table_;
     void* state_;

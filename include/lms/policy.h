@@ -50,6 +50,14 @@ typedef struct lms_policy_use {
     uint64_t sequence; /* counts the uses of all chunks of the device, from 1 */
 } lms_policy_use;
 
+/* A piece of work (a kernel, copy, set or graph launch) names these chunks, in the order of its arguments,
+ * each once. `used` follows for each. */
+typedef struct lms_policy_work {
+    uint32_t size;  /* sizeof(lms_policy_work) */
+    uint32_t count; /* of chunks, at least 1 */
+    const uint32_t* chunks;
+} lms_policy_work;
+
 /* How full the device is. */
 typedef struct lms_policy_pressure {
     uint32_t size; /* sizeof(lms_policy_pressure) */
@@ -58,13 +66,22 @@ typedef struct lms_policy_pressure {
     uint64_t allocated_bytes; /* all managed memory, wherever it is */
 } lms_policy_pressure;
 
-/* What is wanted. Non-zero from eligible(context, chunk): the chunk may be evicted now. */
+/* What a victim is for. */
+#define LMS_PURPOSE_ROOM 0u  /* room for what work needs now, or very soon */
+#define LMS_PURPOSE_WAIT 1u  /* nothing is idle: which chunk's work to wait for, to evict it then */
+#define LMS_PURPOSE_AHEAD 2u /* room for `sooner`, which is foretold: a chunk that is needed later, or none \
+                              */
+
+/* What is wanted. Non-zero from eligible(context, chunk): the chunk may be evicted now (LMS_PURPOSE_WAIT: may
+ * be waited for). */
 typedef struct lms_policy_request {
-    uint32_t size; /* sizeof(lms_policy_request) */
-    uint32_t reserved;
+    uint32_t size;       /* sizeof(lms_policy_request) */
+    uint32_t purpose;    /* LMS_PURPOSE_...; asked for LMS_PURPOSE_AHEAD are only policies with `upcoming` */
     uint64_t need_bytes; /* at least 1 */
     int (*eligible)(void* context, uint32_t chunk);
     void* context;
+    uint32_t sooner; /* LMS_PURPOSE_AHEAD: the chunk that would come in */
+    uint32_t reserved;
 } lms_policy_request;
 
 /* One state per device, and one more that is only asked is_managed, before there is a device. Unless said
@@ -99,6 +116,15 @@ typedef struct lms_policy {
      * never, if it was used again first. If the answer is none or not eligible while some chunk is, the shim
      * takes any that is. */
     uint32_t (*next_victim)(void* state, const lms_policy_request* request);
+
+    /* From here on everything may be null, or missing from an older table. */
+
+    /* Event: a launch is submitted. */
+    void (*work)(void* state, const lms_policy_work* work);
+
+    /* Writes to `chunks` which of those that are not on the device will be named next, soonest first, `most`
+     * of them at the most, and returns how many. They are brought in when nothing else is to do. */
+    uint32_t (*upcoming)(void* state, uint32_t* chunks, uint32_t most);
 } lms_policy;
 
 /* What a plugin exports. Returns its table, which must stay valid for the life of the process, or null if it

@@ -3,10 +3,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "shim/core/chunk.h"
 
 namespace lms::core {
+
+// What a victim is for (<lms/policy.h> says more): room for what is needed now; whose work to wait for; room
+// for `sooner`, which is foretold.
+enum class Purpose : std::uint32_t { Room, Wait, Ahead };
+
+struct VictimRequest {
+    std::uint64_t need_bytes;
+    Purpose purpose = Purpose::Room;
+    ChunkId sooner = kNoChunk;
+};
 
 // Called with the session's lock held, never concurrently.
 class Ranking {
@@ -19,8 +30,15 @@ class Ranking {
     virtual void resident(ChunkId chunk) = 0;  // came in
     virtual void evicted(ChunkId chunk) = 0;   // went out
 
-    // The chunk to evict next when `need_bytes` are wanted; kNoChunk when no resident chunk is eligible.
-    virtual ChunkId next_victim(std::uint64_t need_bytes, const std::function<bool(ChunkId)>& eligible) = 0;
+    // A piece of work named these; used() follows for each.
+    virtual void work(std::span<const ChunkId> chunks) = 0;
+
+    // The chunk to evict next; kNoChunk when no resident chunk is eligible, or none is to go for that
+    // purpose.
+    virtual ChunkId next_victim(const VictimRequest& wanted,
+                                const std::function<bool(ChunkId)>& eligible) = 0;
+    // Writes to `out` which chunks that are not resident will be named next, soonest first; how many.
+    virtual std::size_t upcoming(std::span<ChunkId> out) = 0;
 
     // Resident bytes above which eviction may begin, given the budget and the managed bytes allocated.
     virtual std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) = 0;

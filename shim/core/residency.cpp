@@ -99,6 +99,13 @@ void Residency::revive(AllocationId id, std::uint64_t asked_bytes) {
     allocations_[id].dead = false;
     allocations_[id].serial = ++serials_;
     allocations_[id].asked_bytes = asked_bytes;
+    for (const ChunkId chunk : allocations_[id].chunks) {
+        const State where = chunks_[chunk].state;
+        ranking_.removed(chunk);
+        ranking_.added(chunk, chunks_[chunk].bytes, id);
+        if (where == State::Filling || where == State::Resident || where == State::Evicting)
+            ranking_.resident(chunk);
+    }
 }
 
 ChunkId Residency::chunk_at(Address address) const {
@@ -217,18 +224,18 @@ bool Residency::back_by_host(ChunkId id) {
     return true;
 }
 
-ChunkId Residency::next_victim(std::uint64_t need_bytes, InFlight accept) {
-    return next_victim(need_bytes, [&](ChunkId id) { return accept == InFlight::Accept || !in_flight(id); });
+ChunkId Residency::next_victim(const VictimRequest& wanted, InFlight accept) {
+    return next_victim(wanted, [&](ChunkId id) { return accept == InFlight::Accept || !in_flight(id); });
 }
 
-ChunkId Residency::next_victim(std::uint64_t need_bytes, const std::function<bool(ChunkId)>& accept) {
+ChunkId Residency::next_victim(const VictimRequest& wanted, const std::function<bool(ChunkId)>& accept) {
     const auto eligible = [&](ChunkId id) {
         const Chunk& chunk = chunks_[id];
         return chunk.state == State::Resident && chunk.pins == 0 && chunk.keeps == 0 &&
                !allocations_[chunk.allocation].dead && accept(id);
     };
-    const ChunkId victim = ranking_.next_victim(need_bytes, eligible);
-    if (victim != kNoChunk) return victim;
+    const ChunkId victim = ranking_.next_victim(wanted, eligible);
+    if (victim != kNoChunk || wanted.purpose == Purpose::Ahead) return victim;
     for (ChunkId id = 0; id < chunks_.size(); ++id) {
         if (eligible(id)) return id;
     }

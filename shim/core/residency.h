@@ -50,6 +50,8 @@ class Residency {
     void unpin_resident(ChunkId id, std::uint64_t serial, std::span<const Use> uses = {});
     // Work that uses the chunk was submitted; it is finished when `use` is.
     void use(ChunkId id, Use use);
+    // A launching thread named these, once each: the policy hears of it.
+    void work(std::span<const ChunkId> ids) { ranking_.work(ids); }
     // The launching thread named the chunk: it is the most recently used now.
     void touch(ChunkId id) { ranking_.used(id); }
     bool in_flight(ChunkId id) { return any_unfinished(chunks_[id].uses, timelines); }
@@ -84,9 +86,11 @@ class Residency {
     // The policy's next victim among Resident, unpinned chunks of live buffers; with Refuse only those whose
     // last use has finished. Where the policy names none, any that there is: what a program needs must not
     // fail for a plugin that answers nonsense.
-    ChunkId next_victim(std::uint64_t need_bytes, InFlight in_flight);
+    ChunkId next_victim(const VictimRequest& wanted, InFlight in_flight);
     // The same, whatever its uses, among those that `accept` accepts.
-    ChunkId next_victim(std::uint64_t need_bytes, const std::function<bool(ChunkId)>& accept);
+    ChunkId next_victim(const VictimRequest& wanted, const std::function<bool(ChunkId)>& accept);
+    // What the policy foretells to be needed next of what is not on the device, soonest first; how many.
+    std::size_t upcoming(std::span<ChunkId> out) { return ranking_.upcoming(out); }
     std::uint64_t eviction_start(std::uint64_t budget_bytes) {
         return ranking_.eviction_start(budget_bytes, allocated_bytes_);
     }

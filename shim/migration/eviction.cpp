@@ -31,10 +31,10 @@ void give_back(State& state, const PendingEviction& each) {
 }
 
 // A chunk that stands in the list from now on, its copy about to be enqueued.
-Start choose(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+Start choose(State& state, const core::VictimRequest& wanted, std::unique_lock<std::mutex>& lock) {
     core::Residency& residency = state.residency;
     for (;;) {
-        const ChunkId victim = residency.next_victim(bytes, core::Residency::InFlight::Refuse);
+        const ChunkId victim = residency.next_victim(wanted, core::Residency::InFlight::Refuse);
         if (victim == core::kNoChunk) return Start::NoVictims;
         const std::uint64_t serial = residency.chunk(victim).serial;
         const auto host = host_block(state, residency.chunk(victim).bytes, lock);
@@ -94,7 +94,7 @@ void sweep_evictions(State& state) {
     });
 }
 
-Start start_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+Start start_evictions(State& state, const core::VictimRequest& wanted, std::unique_lock<std::mutex>& lock) {
     struct Job {
         Block device;
         Block host;
@@ -102,8 +102,9 @@ Start start_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::m
         bool enqueued;
     };
     Start result = Start::Enough;
-    for (std::uint64_t sum = pending_eviction_bytes(state); sum < bytes && result == Start::Enough;) {
-        result = choose(state, bytes - sum, lock);
+    for (std::uint64_t sum = pending_eviction_bytes(state);
+         sum < wanted.need_bytes && result == Start::Enough;) {
+        result = choose(state, {wanted.need_bytes - sum, wanted.purpose, wanted.sooner}, lock);
         if (result == Start::Enough) sum += state.pending_evictions.back().device.bytes;
     }
     std::vector<Job> jobs;

@@ -13,8 +13,9 @@ namespace lms::engine {
 // lock around driver calls.
 
 enum class Start { Enough, NoVictims, NoHostMemory, Failed };
-// Enqueues copies of the policy's victims, idle ones only, until those that leave have `bytes` together.
-Start start_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+// Enqueues copies of the policy's victims, idle ones only, until those that leave have as many bytes together
+// as are wanted.
+Start start_evictions(State& state, const core::VictimRequest& wanted, std::unique_lock<std::mutex>& lock);
 
 enum class Finish { Moved, NothingReady, Failed };
 // Remaps chunks whose copies are complete, until they have `bytes` together or no other is complete.

@@ -6,6 +6,7 @@
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
 #include "shim/migration/eviction.h"
+#include "shim/migration/migration_turn.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
@@ -24,9 +25,7 @@ namespace {
 constexpr auto kBound = 1s;
 // How long one look at a fence or for a change lasts.
 constexpr auto kGlance = 5ms;
-// How long a migrator finds nothing idle before other launches make way for it, and how long each does: what
-// it waits for might wait for them.
-constexpr auto kPatience = 10ms;
+// How long a launch makes way for a migrator that finds nothing idle: what that waits for might wait for it.
 constexpr auto kCourtesy = 100ms;
 
 std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& residency) {
@@ -38,49 +37,6 @@ std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& res
 }
 
 }  // namespace
-
-// A place in the queue of migrators; constructed, it is this thread's turn.
-class Migrator::MigrationTurn {
-  public:
-    MigrationTurn(Migrator& migrator, std::unique_lock<std::mutex>& lock) : migrator_(migrator) {
-        await(lock);
-    }
-    ~MigrationTurn() { leave(); }
-    MigrationTurn(const MigrationTurn&) = delete;
-    MigrationTurn& operator=(const MigrationTurn&) = delete;
-
-    // Lets everyone else who waits go first.
-    void give_way(std::unique_lock<std::mutex>& lock) {
-        leave();
-        await(lock);
-    }
-
-    // Its step came to nothing, or to something.
-    void note(Step result) {
-        if (result == Step::Moved) {
-            waits_since_.reset();
-        } else if (result == Step::Waited) {
-            const auto now = Clock::now();
-            if (!waits_since_) waits_since_ = now;
-            if (now - *waits_since_ > kPatience) migrator_.starves_ = true;
-        }
-    }
-
-  private:
-    void await(std::unique_lock<std::mutex>& lock) {
-        migrator_.queue_.push_back(this);
-        migrator_.state_.changed.wait(lock, [&] { return migrator_.queue_.front() == this; });
-    }
-    void leave() {
-        migrator_.queue_.pop_front();
-        migrator_.starves_ = false;
-        waits_since_.reset();
-        migrator_.state_.changed.notify_all();
-    }
-
-    Migrator& migrator_;
-    std::optional<Clock::time_point> waits_since_;
-};
 
 void let_go(State& state, const ChunkPins& hold) {
     for (const ChunkId id : hold.pinned) state.residency.unpin(id);
@@ -278,7 +234,7 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit,
     // Where there is room, but not a block of the size, others' blocks make one.
     const std::uint64_t out = wanted > limit ? std::min(bytes, wanted - limit) : bytes;
     // What comes next is copied while this is remapped and filled.
-    const Start started = start_evictions(state_, out + ahead_bytes(state_), lock);
+    const Start started = start_evictions(state_, {out + ahead_bytes(state_)}, lock);
     if (complete_evictions(state_, out, lock) == Finish::Moved) return Step::Moved;
     if (started == Start::Failed) return Step::Impossible;
     if (!state_.pending_evictions.empty()) return await_copy_out(lock);
@@ -323,9 +279,10 @@ Migrator::Step Migrator::await_opaque(std::unique_lock<std::mutex>& lock) {
 
 Migrator::Step Migrator::await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
     Residency& residency = state_.residency;
+    const core::VictimRequest wanted{bytes, core::Purpose::Wait};
     ChunkId busy =
-        residency.next_victim(bytes, [&](ChunkId id) { return !is_stalled(residency.chunk(id).uses); });
-    if (busy == core::kNoChunk) busy = residency.next_victim(bytes, Residency::InFlight::Accept);
+        residency.next_victim(wanted, [&](ChunkId id) { return !is_stalled(residency.chunk(id).uses); });
+    if (busy == core::kNoChunk) busy = residency.next_victim(wanted, Residency::InFlight::Accept);
     if (busy != core::kNoChunk) return await(residency.chunk(busy).uses, lock);
     if (!state_.filling.empty()) {
         wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
@@ -342,7 +299,7 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, std::unique_lock<std::m
 // Keeps the copy engine busy with what will have to go next.
 void Migrator::start_ahead(const ChunkPins& hold, std::unique_lock<std::mutex>& lock) {
     // Work that may reach any chunk would cancel it all.
-    if (!hold.opaque && !opaque_busy(state_)) start_evictions(state_, ahead_bytes(state_), lock);
+    if (!hold.opaque && !opaque_busy(state_)) start_evictions(state_, {ahead_bytes(state_)}, lock);
 }
 
 Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock) {

@@ -46,6 +46,11 @@ class Migrator {
     void hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold,
                        std::unique_lock<std::mutex>& lock);
 
+    // Brings in what the policy foretells, as far as that holds nobody up: a few chunks at a time, and out
+    // goes only what is idle and needed later. False if there is nothing more to be brought in, or nobody
+    // knows what.
+    bool bring_ahead(std::unique_lock<std::mutex>& lock);
+
     // Gives device memory back to the driver, evicting if need be; the bytes given back.
     std::uint64_t reclaim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
 
@@ -74,6 +79,7 @@ class Migrator {
     Step await_copy_out(std::unique_lock<std::mutex>& lock);
     Step await_opaque(std::unique_lock<std::mutex>& lock);
     Step await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    bool step_ahead(std::span<const core::ChunkId> next, std::unique_lock<std::mutex>& lock);
     void start_ahead(const ChunkPins& hold, std::unique_lock<std::mutex>& lock);
     Step page_in_now(std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock);
     bool is_stalled(const std::vector<core::Use>& uses) const;

@@ -98,6 +98,7 @@ struct State {
     };
     std::vector<Named> named;
     std::uint64_t namings = 0;                      // ever begun
+    std::vector<core::ChunkId> told;                // what the policy is told of one piece of work
     std::deque<PendingEviction> pending_evictions;  // in the order of their copies
     std::uint64_t evictions = 0;                    // ever begun
     std::uint64_t disturbed = 0;                    // the latest one when opaque work last ended some

@@ -29,6 +29,14 @@ void note_launch(const State& state, const Work& work, const ChunkPins& hold) {
                                 buffers, work.begin_ns, trace::now_ns()});
 }
 
+void tell_policy(State& state, std::span<const ChunkRequest> needs) {
+    state.told.clear();
+    for (const ChunkRequest& need : needs) {
+        if (!gone(need, state.residency)) state.told.push_back(need.chunk);
+    }
+    state.residency.work(state.told);
+}
+
 }  // namespace
 
 CUresult Session::acquire(Work& work, ChunkPins& hold) {
@@ -39,6 +47,7 @@ CUresult Session::acquire(Work& work, ChunkPins& hold) {
     if (!port_->maps_host_memory()) {
         for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
     }
+    tell_policy(state, work.needs);
     CUresult status = migrator_->bring_in(work.needs, hold, lock);
     if (status != CUDA_SUCCESS) return status;
     ++state.holders;
@@ -148,6 +157,7 @@ void Session::submitted(const Work& work, const ChunkPins& hold) {
     let_go(state, hold);
     // Keeps the list of fences short where nothing moves and nobody else looks.
     if (state.fences.many()) poll_completions(state, lock);
+    if (!hold.pinned.empty()) migrator_->bring_ahead(lock);
 }
 
 CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept) {

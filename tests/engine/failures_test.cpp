@@ -32,6 +32,7 @@ void run_failing(bool maps_host, const Failing& failing, std::uint64_t nth) {
     options.maps_host = maps_host;
     options.granules = 40;
     options.seed = nth;
+    if (nth % 2) options.policy = "build/random/reckless.so";
     Rig rig(options);
     ProgramOptions shape;
     shape.streams = 2;

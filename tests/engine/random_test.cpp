@@ -35,6 +35,8 @@ void run_programs(RigOptions options, const ProgramOptions& shape, std::size_t t
     rig.drain();
 }
 
+constexpr const char* kPolicies[] = {"lru", "next-use", "build/random/reckless.so"};
+
 template <typename Body>
 void everywhere(Body&& body) {
     for (const bool maps_host : {true, false}) {
@@ -44,6 +46,7 @@ void everywhere(Body&& body) {
                 options.maps_host = maps_host;
                 options.safety = safety;
                 options.seed = seed;
+                options.policy = kPolicies[seed % 3];
                 options.granules = 32 + seed % 3 * 24;
                 body(options);
             }
@@ -84,6 +87,7 @@ void hidden(Body&& body) {
             RigOptions options;
             options.safety = safety;
             options.seed = seed;
+            options.policy = kPolicies[seed % 3];
             options.granules = 40;
             body(options);
         }

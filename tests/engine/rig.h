@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "shim/app/fast_path.h"
@@ -17,6 +18,7 @@ struct RigOptions {
     std::uint64_t host_granules = 1024;  // LMS_HOST_LIMIT
     bool maps_host = true;
     Safety safety = Safety::Opaque;
+    std::string policy = "lru";
     std::optional<double> frac;
     std::optional<std::uint64_t> limit_granules;
     std::optional<std::uint64_t> soft_limit_granules;

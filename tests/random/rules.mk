@@ -5,13 +5,20 @@ $(RANDOM_PROGRAM): $(call obj,$(sort $(wildcard tests/random/*.cpp)))
 	$(CXX) -pthread -o $@ $^ -ldl
 $(call obj,$(wildcard tests/random/*.cpp)): CXXFLAGS = -O2 -g1
 
+RECKLESS := $(BUILD)/random/reckless.so
+$(RECKLESS): tests/random/reckless.c include/lms/policy.h
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -Werror -Iinclude -shared -fPIC -o $@ $<
+
 SEEDS ?= 1-1000
 OPS ?= 200
 MINUTES ?= 60
 .PHONY: random soak random-programs
-random-programs: $(SHIM) $(SIM) $(RANDOM_PROGRAM)
+random-programs: $(SHIM) $(SIM) $(RANDOM_PROGRAM) $(RECKLESS)
 random: random-programs ## random programs with the shim and without, compared (SEEDS=1-1000 OPS=200 ARGS=...)
 	@BUILD=$(BUILD) python3 -B tests/random/run.py run --seeds $(SEEDS) --ops $(OPS) $(ARGS)
 soak: random-programs ## random programs for a time (MINUTES=60 OPS=200 ARGS=...)
 	@BUILD=$(BUILD) python3 -B tests/random/run.py run --minutes $(MINUTES) --ops $(OPS) $(ARGS)
-build-all: $(RANDOM_PROGRAM)
+build-all: $(RANDOM_PROGRAM) $(RECKLESS)
+# It runs under that policy too.
+$(BUILD)/tests/engine: | $(RECKLESS)

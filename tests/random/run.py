@@ -33,6 +33,8 @@ SAFETY = ("opaque", "args", "strict")
 TIMES = ("1.2", "2", "4", "8")
 HOST = ("map", "unmap")
 DRAINS = ("free", "drain")
+# Taken in turn, by the seed: reckless answers anything.
+POLICIES = ("lru", "next-use", os.path.join(BUILD, "random", "reckless.so"))
 SETTINGS = ["-".join(parts) for parts in itertools.product(SAFETY, TIMES, HOST, DRAINS)]
 
 
@@ -48,6 +50,7 @@ def environment(setting, seed):
     memory = int(FOOTPRINT / float(times)) + OVERHEAD
     env.update(LD_PRELOAD=os.path.join(BUILD, "liblmsshim.so"), LMS_DRIVER=os.path.join(BUILD, "sim", "libcuda.so.1"),
                LMS_THRESHOLD="8K", LMS_HOST_LIMIT="64M", LMS_LOG="off", LMS_SAFETY=safety,
+               LMS_POLICY=POLICIES[seed // 2 % 3],
                SIMCUDA_MEMORY=str(LEAST), LMS_RESERVE="16K", SIMCUDA_CONTEXT_BYTES=str(LEAST - memory), SIMCUDA_HOST_VMM="1" if host == "map" else "0",
                SIMCUDA_UNMAP_DRAINS="1" if drains == "drain" else "0")
     # What nobody can see is promised to work only where it is waited for and stays reachable.

@@ -44,7 +44,7 @@ void add_resident(Host& host, std::initializer_list<std::uint64_t> sizes) {
 // Evicts until nothing is left.
 std::vector<ChunkId> eviction_order(Host& host, std::uint64_t need_bytes = 1) {
     std::vector<ChunkId> order;
-    for (ChunkId chunk; (chunk = host.next_victim(need_bytes, any)) != kNoChunk;) {
+    for (ChunkId chunk; (chunk = host.next_victim({need_bytes}, any)) != kNoChunk;) {
         order.push_back(chunk);
         host.evicted(chunk);
     }
@@ -56,7 +56,8 @@ using Order = std::vector<ChunkId>;
 // The policies as built into the shim and as built for loading.
 constexpr const char* kLruForms[] = {"lru", "build/policy/lru.so"};
 constexpr const char* kLmsForms[] = {"lms", "build/policy/lms.so"};
-constexpr const char* kAllForms[] = {"lru", "build/policy/lru.so", "lms", "build/policy/lms.so"};
+constexpr const char* kAllForms[] = {"lru", "build/policy/lru.so", "lms",
+                                     "build/policy/lms.so", "next-use", "build/policy/next-use.so"};
 
 std::string problem_with(const std::string& name) {
     std::string problem;
@@ -116,14 +117,14 @@ TEST_CASE("policy: nothing resident, no victim") {
     for (const char* name : kAllForms) {
         CAPTURE(name);
         const auto host = make(name);
-        CHECK(host->next_victim(1, any) == kNoChunk);
+        CHECK(host->next_victim({1}, any) == kNoChunk);
         host->added(3, 4096, 0);
         host->used(3);
-        CHECK(host->next_victim(1, any) == kNoChunk);
+        CHECK(host->next_victim({1}, any) == kNoChunk);
         host->resident(3);
-        CHECK(host->next_victim(1, any) == 3);
+        CHECK(host->next_victim({1}, any) == 3);
         host->removed(3);
-        CHECK(host->next_victim(1, any) == kNoChunk);
+        CHECK(host->next_victim({1}, any) == kNoChunk);
     }
 }
 
@@ -134,8 +135,8 @@ TEST_CASE("policy: among chunks of one size, the least recently used goes first"
         add_resident(*host, {64, 64, 64, 64});
         host->used(1);
         host->used(0);
-        CHECK(host->next_victim(64, any) == 2);
-        CHECK(host->next_victim(64, any) == 2);  // asking changes nothing
+        CHECK(host->next_victim({64}, any) == 2);
+        CHECK(host->next_victim({64}, any) == 2);  // asking changes nothing
         CHECK(eviction_order(*host, 64) == Order{2, 3, 1, 0});
         host->resident(1);  // comes in: most recent
         host->resident(0);
@@ -149,8 +150,8 @@ TEST_CASE("policy: ineligible chunks are passed over and keep their place") {
         CAPTURE(name);
         const auto host = make(name);
         add_resident(*host, {64, 64, 64});
-        CHECK(host->next_victim(64, [](ChunkId chunk) { return chunk == 2; }) == 2);
-        CHECK(host->next_victim(64, [](ChunkId) { return false; }) == kNoChunk);
+        CHECK(host->next_victim({64}, [](ChunkId chunk) { return chunk == 2; }) == 2);
+        CHECK(host->next_victim({64}, [](ChunkId) { return false; }) == kNoChunk);
         CHECK(eviction_order(*host) == Order{0, 1, 2});
     }
 }
@@ -170,12 +171,12 @@ TEST_CASE("policy: lms takes the best fit, then the least recently used") {
         const auto host = make(name);
         add_resident(*host, {16, 64, 32, 32, 128});
         host->used(2);
-        CHECK(host->next_victim(32, any) == 3);  // of both that fit exactly, the older
-        CHECK(host->next_victim(33, any) == 1);
-        CHECK(host->next_victim(100, any) == 4);
-        CHECK(host->next_victim(129, any) == 0);  // none fits
-        CHECK(host->next_victim(32, [](ChunkId chunk) { return chunk == 0 || chunk == 4; }) == 4);
-        CHECK(host->next_victim(32, [](ChunkId chunk) { return chunk == 0; }) == 0);
+        CHECK(host->next_victim({32}, any) == 3);  // of both that fit exactly, the older
+        CHECK(host->next_victim({33}, any) == 1);
+        CHECK(host->next_victim({100}, any) == 4);
+        CHECK(host->next_victim({129}, any) == 0);  // none fits
+        CHECK(host->next_victim({32}, [](ChunkId chunk) { return chunk == 0 || chunk == 4; }) == 4);
+        CHECK(host->next_victim({32}, [](ChunkId chunk) { return chunk == 0; }) == 0);
         CHECK(eviction_order(*host, 32) == Order{3, 2, 1, 4, 0});
     }
 }
@@ -188,8 +189,8 @@ TEST_CASE("policy: a chunk's number comes back with another size") {
         host->removed(0);
         host->added(0, 128, 7);
         host->resident(0);
-        CHECK(host->next_victim(100, any) == 0);
-        CHECK(host->next_victim(16, any) == 1);
+        CHECK(host->next_victim({100}, any) == 0);
+        CHECK(host->next_victim({16}, any) == 1);
     }
 }
 
@@ -247,7 +248,7 @@ TEST_CASE("policy: any sequence of events gives what a plain list gives") {
                             if (!model[c].resident || !eligible(c)) continue;
                             if (expected == kNoChunk || key(c) < key(expected)) expected = c;
                         }
-                        REQUIRE(host->next_victim(need, eligible) == expected);
+                        REQUIRE(host->next_victim({need}, eligible) == expected);
                         if (expected == kNoChunk) break;
                         host->evicted(expected);
                         model[expected].resident = false;
@@ -260,7 +261,7 @@ TEST_CASE("policy: any sequence of events gives what a plain list gives") {
 
 TEST_CASE("policy host: what cannot be used is told in one line, and lru serves") {
     const Scratch scratch;
-    CHECK(problem_with("lur") == "expected lru, lms, or the path of a plugin");
+    CHECK(problem_with("lur") == "expected lru, lms, next-use, or the path of a plugin");
     CHECK(problem_with("./nothing.so").find("nothing.so") != std::string::npos);
     CHECK(problem_with("nothing.so").find("./nothing.so: cannot open") != std::string::npos);
     scratch.put("text.so", "not a library");
@@ -280,7 +281,7 @@ TEST_CASE("policy host: what cannot be used is told in one line, and lru serves"
     const std::string small =
         build(scratch, "small", head + "static const lms_policy table = {16, 1, \"x\"};" + get);
     CHECK(problem_with(small) ==
-          small + " has a table of 16 bytes, expected " + std::to_string(sizeof(lms_policy)) + " or more");
+          small + " has a table of 16 bytes, expected " + std::to_string(offsetof(lms_policy, work)) + " or more");
     const std::string lacks = build(scratch, "lacks",
                                     head +
                                         "static void* c(const lms_policy_config* f) { return (void*)f; } "
@@ -365,9 +366,9 @@ TEST_CASE("policy host: a plugin that answers nonsense harms nobody") {
         return chunk == 1;
     };
     lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
-    CHECK(host->next_victim(1, only_one) == 1);
-    CHECK(host->next_victim(0, only_one) == kNoChunk);        // may not be evicted
-    CHECK(host->next_victim(5000000, only_one) == kNoChunk);  // does not exist
+    CHECK(host->next_victim({1}, only_one) == 1);
+    CHECK(host->next_victim({0}, only_one) == kNoChunk);        // may not be evicted
+    CHECK(host->next_victim({5000000}, only_one) == kNoChunk);  // does not exist
     lms::log::configure(lms::log::Level::Warn, "");
     CHECK(asked == std::set<ChunkId>{0, 1});
     CHECK(scratch.get("log") == "lms: policy rogue chose chunk 0, which may not be evicted; another goes\n");
@@ -389,9 +390,9 @@ TEST_CASE("policy host: the example of docs/policies.md builds, loads and evicts
     CHECK(host->eviction_start(1000, 5000) == 1000);
     add_resident(*host, {64, 64, 64});
     for (const ChunkId chunk : {0, 0, 0, 1, 2, 2}) host->used(chunk);
-    CHECK(host->next_victim(64, [](ChunkId chunk) { return chunk != 1; }) == 2);
+    CHECK(host->next_victim({64}, [](ChunkId chunk) { return chunk != 1; }) == 2);
     CHECK(eviction_order(*host) == Order{1, 2, 0});
     host->resident(0);
     host->removed(0);
-    CHECK(host->next_victim(64, any) == kNoChunk);
+    CHECK(host->next_victim({64}, any) == kNoChunk);
 }

@@ -27,7 +27,9 @@ class Spy final : public Ranking {
     void used(ChunkId chunk) override { note("used", chunk); }
     void resident(ChunkId chunk) override { note("resident", chunk); }
     void evicted(ChunkId chunk) override { note("evicted", chunk); }
-    ChunkId next_victim(std::uint64_t, const std::function<bool(ChunkId)>& eligible) override {
+    void work(std::span<const ChunkId>) override {}
+    std::size_t upcoming(std::span<ChunkId>) override { return 0; }
+    ChunkId next_victim(const VictimRequest&, const std::function<bool(ChunkId)>& eligible) override {
         for (const auto& [chunk, bytes] : known) {
             if (eligible(chunk)) return chunk;
         }

@@ -99,8 +99,8 @@ class Walk {
         CHECK(residency_.device_bytes() == model_.sum([&](const Part& part) { return !away(part); }));
         CHECK(residency_.host_bytes() ==
               model_.sum([](const Part& part) { return part.state == State::OnHost; }));
-        CHECK(residency_.next_victim(1, Residency::InFlight::Refuse) == model_.victim(false));
-        CHECK(residency_.next_victim(1, Residency::InFlight::Accept) == model_.victim(true));
+        CHECK(residency_.next_victim({1}, Residency::InFlight::Refuse) == model_.victim(false));
+        CHECK(residency_.next_victim({1}, Residency::InFlight::Accept) == model_.victim(true));
         for (const Model::Buffer& buffer : model_.buffers) {
             for (const Part& part : buffer.parts) {
                 CHECK(residency_.chunk(part.id).state == part.state);

@@ -148,20 +148,20 @@ TEST_CASE("residency: which chunks may be victims") {
         const ChunkId expected = state == State::Resident ? 0 : kNoChunk;
         One one(state);
         Residency& residency = one.residency;
-        CHECK(residency.next_victim(1, InFlight::Refuse) == expected);
+        CHECK(residency.next_victim({1}, InFlight::Refuse) == expected);
         residency.pin(0);
-        CHECK(residency.next_victim(1, InFlight::Accept) == kNoChunk);
+        CHECK(residency.next_victim({1}, InFlight::Accept) == kNoChunk);
         residency.unpin(0);
         const std::uint64_t serial = residency.pin_resident(0);
-        CHECK(residency.next_victim(1, InFlight::Accept) == kNoChunk);
+        CHECK(residency.next_victim({1}, InFlight::Accept) == kNoChunk);
         residency.unpin_resident(0, serial);
         residency.kill(0);
-        CHECK(residency.next_victim(1, InFlight::Accept) == kNoChunk);
+        CHECK(residency.next_victim({1}, InFlight::Accept) == kNoChunk);
         residency.revive(0, kGranule + 1);
         CHECK(residency.allocation(0).asked_bytes == kGranule + 1);
         residency.use(0, {residency.timelines.create(), 1});
-        CHECK(residency.next_victim(1, InFlight::Refuse) == kNoChunk);
-        CHECK(residency.next_victim(1, InFlight::Accept) == expected);
+        CHECK(residency.next_victim({1}, InFlight::Refuse) == kNoChunk);
+        CHECK(residency.next_victim({1}, InFlight::Accept) == expected);
         CHECK(residency.eviction_start(7) == 7000 + 2 * kGranule);
     }
 }
@@ -169,12 +169,12 @@ TEST_CASE("residency: which chunks may be victims") {
 TEST_CASE("residency: where the policy names no victim, any will do") {
     One one(State::Resident);
     one.spy.known.clear();
-    CHECK(one.residency.next_victim(1, Residency::InFlight::Refuse) == 0);
+    CHECK(one.residency.next_victim({1}, Residency::InFlight::Refuse) == 0);
     one.residency.pin(0);
-    CHECK(one.residency.next_victim(1, Residency::InFlight::Refuse) == kNoChunk);
+    CHECK(one.residency.next_victim({1}, Residency::InFlight::Refuse) == kNoChunk);
     one.residency.unpin(0);
     CHECK(one.residency.remove(0));
-    CHECK(one.residency.next_victim(1, Residency::InFlight::Refuse) == kNoChunk);
+    CHECK(one.residency.next_victim({1}, Residency::InFlight::Refuse) == kNoChunk);
 }
 
 TEST_CASE("residency: consistent() sees through wrong sums") {

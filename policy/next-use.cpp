@@ -1,0 +1,169 @@
+// next-use: the chunk that is needed last goes first, as far as the program repeats itself; lru where it does
+// not.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "policy/adapter.h"
+#include "policy/builtin.h"
+#include "policy/chunk_list.h"
+#include "policy/repetition.h"
+
+namespace lms::policy {
+namespace {
+
+// What must have come true of what was foretold: for choosing what goes, which is no worse than another
+// choice where it is wrong, and for bringing something in, which costs a transfer.
+constexpr double kEnoughToChoose = 0.5;
+constexpr double kEnoughToBring = 0.8;
+
+class NextUse {
+  public:
+    explicit NextUse(const lms_policy_config& config) noexcept
+        : threshold_bytes_(config.threshold_bytes), frac_(config.frac) {}
+
+    bool is_managed(std::uint64_t bytes) const { return bytes >= threshold_bytes_; }
+
+    std::uint64_t eviction_start(const lms_policy_pressure& pressure) const {
+        return frac_ >= 0 ? share_of(pressure.budget_bytes, frac_) : pressure.budget_bytes;
+    }
+
+    void added(const lms_policy_chunk& chunk) {
+        recent_.reserve(chunk.chunk);
+        if (chunk.chunk >= chunks_.size()) chunks_.resize(std::size_t{chunk.chunk} + 1);
+        chunks_[chunk.chunk] = {};
+        repetition_.added(chunk.chunk, chunk.bytes);
+        chunks_[chunk.chunk].last = repetition_.now();
+    }
+    void removed(std::uint32_t chunk) {
+        evicted(chunk);
+        repetition_.removed(chunk);
+    }
+    void work(const lms_policy_work& work) {
+        const std::span<const std::uint32_t> chunks(work.chunks, work.count);
+        repetition_.work(chunks);
+        for (const std::uint32_t chunk : chunks) {
+            if (chunk < chunks_.size()) chunks_[chunk].last = repetition_.now();
+            outdate(chunk);
+        }
+    }
+    void used(const lms_policy_use& use) { recent_.move_to_back(use.chunk); }
+    void resident(std::uint32_t chunk) {
+        recent_.push_back(chunk);
+        outdate(chunk);
+    }
+    void evicted(std::uint32_t chunk) {
+        if (!recent_.contains(chunk)) return;
+        recent_.remove(chunk);
+        drop(chunk);
+        const Position next = repetition_.next_use(chunk);
+        if (next != Repetition::kNever) there_until_ = std::min(there_until_, next - 1);
+    }
+
+    std::uint32_t next_victim(const lms_policy_request& request) {
+        const bool ahead = request.purpose == LMS_PURPOSE_AHEAD;
+        // Streams are in order: what was used last is idle last.
+        if (request.purpose == LMS_PURPOSE_WAIT || !repetition_.trusted(kEnoughToChoose))
+            return ahead ? LMS_NO_CHUNK : recent_.first_eligible(request);
+        bring_up_to_date();
+        const Position sooner = ahead ? when(request.sooner) : 0;
+        for (auto it = order_.rbegin(); it != order_.rend() && it->first > sooner; ++it) {
+            if (request.eligible(request.context, it->second) != 0) return it->second;
+        }
+        return LMS_NO_CHUNK;
+    }
+
+    std::uint32_t upcoming(std::uint32_t* out, std::uint32_t most) {
+        if (!repetition_.trusted(kEnoughToBring)) return 0;
+        if (epoch_there_ != repetition_.epoch()) there_until_ = 0;
+        epoch_there_ = repetition_.epoch();
+        std::uint32_t count = 0;
+        Position seen = std::max(there_until_, repetition_.now());
+        const Position end = seen + kHorizon;
+        repetition_.foretold(seen, [&](std::uint32_t chunk, Position at) {
+            if (at > end) return false;
+            if (count == 0) seen = at - 1;
+            if (recent_.contains(chunk) || std::find(out, out + count, chunk) != out + count) return true;
+            out[count++] = chunk;
+            return count < most;
+        });
+        there_until_ = seen;
+        return count;
+    }
+
+  private:
+    using Position = Repetition::Position;
+    // Events that one call looks ahead at.
+    static constexpr Position kHorizon = 256;
+    // Above every position: what is not known to be needed again, the least recently used last.
+    static constexpr Position kFar = Position{1} << 62;
+
+    struct Chunk {
+        Position last = 0;  // event that named it
+        Position key = 0;   // in order_; 0: it is not there
+        bool outdated = false;
+    };
+
+    // When a chunk is thought to be needed next. Of one that nothing is foretold of: an iteration after its
+    // last use, and never once that has passed.
+    Position when(std::uint32_t chunk) const {
+        const Position next = repetition_.next_use(chunk);
+        if (next != Repetition::kNever) return next;
+        if (chunk >= chunks_.size()) return kFar;
+        const Position again = chunks_[chunk].last + repetition_.lag();
+        return again > repetition_.now() ? again : 2 * kFar - chunks_[chunk].last;
+    }
+
+    void outdate(std::uint32_t chunk) {
+        if (chunk >= chunks_.size() || chunks_[chunk].outdated) return;
+        chunks_[chunk].outdated = true;
+        outdated_.push_back(chunk);
+    }
+    void drop(std::uint32_t chunk) {
+        if (chunks_[chunk].key != 0) order_.erase({chunks_[chunk].key, chunk});
+        chunks_[chunk].key = 0;
+    }
+    void place(std::uint32_t chunk) {
+        drop(chunk);
+        chunks_[chunk].outdated = false;
+        if (!recent_.contains(chunk)) return;
+        chunks_[chunk].key = when(chunk);
+        order_.insert({chunks_[chunk].key, chunk});
+    }
+    void bring_up_to_date() {
+        if (epoch_ordered_ != repetition_.epoch()) {
+            for (const auto& [key, chunk] : order_) outdate(chunk);
+            epoch_ordered_ = repetition_.epoch();
+        }
+        for (const std::uint32_t chunk : outdated_) place(chunk);
+        outdated_.clear();
+        // What was foretold for a time that has passed was not so.
+        while (!order_.empty() && order_.begin()->first <= repetition_.now()) place(order_.begin()->second);
+    }
+
+    std::uint64_t threshold_bytes_;
+    double frac_;
+    Repetition repetition_;
+    ChunkList recent_;  // on the device, least recently used first
+    std::vector<Chunk> chunks_;
+    std::vector<std::uint32_t> outdated_;                 // whose key may be wrong
+    std::set<std::pair<Position, std::uint32_t>> order_;  // on the device, by when they are needed
+    std::uint64_t epoch_ordered_ = 0, epoch_there_ = 0;   // of the repetition that these were made in
+    Position there_until_ = 0;                            // what is foretold for up to then is on the device
+};
+
+}  // namespace
+
+constinit const lms_policy kNextUse = table_of<NextUse>("next-use");
+
+}  // namespace lms::policy
+
+#ifdef LMS_POLICY_PLUGIN
+const lms_policy* lms_policy_get(std::uint32_t abi_version) {
+    return abi_version == LMS_POLICY_ABI_VERSION ? &lms::policy::kNextUse : nullptr;
+}
+#endif

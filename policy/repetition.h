@@ -1,0 +1,251 @@
+// What a program does again: an on-line search for where in its past it stands now, and what followed there.
+//
+// Every piece of work and every new chunk is an event with a token. While tokens follow one another as they
+// did at an earlier place in the history, what comes next is what came next there. The token of a new chunk
+// is its size; that of work tells the chunks it names, in order: one that has lived long by itself, another,
+// which the next iteration will have anew, by its size. What such chunks have in common from one iteration to
+// the next is their role: a chunk that is added where one of its size was added in the past takes that one's
+// role, if it is free.
+//
+// Pure; the caller serialises. Memory is bounded by kEvents and kUses. Calls may throw std::bad_alloc.
+#pragma once
+
+#include <lms/policy.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lms::policy {
+
+class Repetition {
+  public:
+    using Position = std::uint64_t;  // of an event, from 1
+    static constexpr Position kNever = ~Position{0};
+
+    void added(std::uint32_t chunk, std::uint64_t bytes) {
+        if (chunk >= chunks_.size()) chunks_.resize(std::size_t{chunk} + 1);
+        // Before there is work to be foretold no history is kept.
+        const bool told = !events_.empty();
+        const std::uint64_t token = mix(kAdded, bytes);
+        if (told) begin_event(token);
+        std::uint32_t role = kNoRole;
+        if (match_ != 0 && event(match_).token == token && event(match_).count != 0)
+            role = uses_[event(match_).first % kUses];
+        if (role == kNoRole || roles_[role].chunk != LMS_NO_CHUNK) role = new_role();
+        roles_[role].chunk = chunk;
+        chunks_[chunk] = {role, now(), bytes};
+        if (told) name(role);
+    }
+
+    void removed(std::uint32_t chunk) {
+        const std::uint32_t role = role_of(chunk);
+        if (role == kNoRole) return;
+        roles_[role].chunk = LMS_NO_CHUNK;
+        chunks_[chunk] = {};
+        recycle(role);
+    }
+
+    void work(std::span<const std::uint32_t> chunks) {
+        if (events_.empty()) begin_history();
+        std::uint64_t token = kWork;
+        for (const std::uint32_t chunk : chunks) token = mix(token, look_of(chunk));
+        begin_event(token);
+        for (const std::uint32_t chunk : chunks) {
+            if (const std::uint32_t role = role_of(chunk); role != kNoRole) name(role);
+        }
+    }
+
+    // Whether, of late, more than `share` of what was foretold came true.
+    bool trusted(double share) const { return match_ != 0 && trust_ > share; }
+    // The latest event, and how far back the one is that it is taken for.
+    Position now() const { return end_ - 1; }
+    Position lag() const { return now() - match_; }
+    // Changes when next_use() may answer anew for other chunks than those just named.
+    std::uint64_t epoch() const { return epoch_; }
+
+    // The position, in the future, of the event that is foretold to name the chunk next; kNever if none is.
+    Position next_use(std::uint32_t chunk) const {
+        const std::uint32_t role = role_of(chunk);
+        if (role == kNoRole || match_ == 0) return kNever;
+        const std::vector<Position>& uses = roles_[role].uses;
+        const auto next = std::upper_bound(uses.begin(), uses.end(), match_);
+        return next == uses.end() ? kNever : *next + lag();
+    }
+
+    // Calls take(chunk, position) for the chunks of the events foretold after `from`, in order, until it
+    // answers false or nothing more is foretold.
+    template <typename Take>
+    void foretold(Position from, Take&& take) const {
+        if (match_ == 0) return;
+        for (Position at = std::max(from, now()) + 1; at <= now() + lag(); ++at) {
+            const Event& past = event(at - lag());
+            for (std::uint64_t i = past.first; i < past.first + past.count; ++i) {
+                const std::uint32_t chunk = roles_[uses_[i % kUses]].chunk;
+                if (chunk != LMS_NO_CHUNK && !take(chunk, at)) return;
+            }
+        }
+    }
+
+  private:
+    static constexpr std::size_t kEvents = 1 << 15;
+    static constexpr std::size_t kUses = 1 << 18;
+    static constexpr std::size_t kPlaces = 1 << 15;
+    // Lengths of the contexts that are looked for: the long one is rarely mistaken, the short one soon found.
+    static constexpr std::size_t kLong = 12;
+    static constexpr std::size_t kShort = 3;
+    // What one event counts for among those that trust rests on.
+    static constexpr double kWeight = 1.0 / 32;
+    // The events a chunk must have lived for to be known by itself: more than an iteration has. How many that
+    // are is found by trying.
+    static constexpr Position kLeastAge = 64, kMostAge = 1 << 14;
+    static constexpr double kSettled = 0.9;
+    static constexpr std::uint32_t kNoRole = ~std::uint32_t{0};
+    static constexpr std::uint64_t kAdded = 0x9E3779B97F4A7C15, kWork = 0xD1B54A32D192ED03;
+
+    struct Chunk {
+        std::uint32_t role = kNoRole;
+        Position born = 0;
+        std::uint64_t bytes = 0;
+    };
+    struct Event {
+        std::uint64_t token = 0;
+        std::uint64_t first = 0;  // of its uses, and how many
+        std::uint32_t count = 0;
+    };
+    struct Role {
+        std::uint32_t chunk = LMS_NO_CHUNK;  // what has it now
+        std::uint32_t events = 0;            // in the history that name it
+        std::vector<Position> uses;          // of those, and some of before; rising
+    };
+    struct Place {
+        std::uint64_t context = 0;
+        Position at = 0;
+    };
+
+    static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+        const std::uint64_t x = (a ^ b) * 0xFF51AFD7ED558CCDull;
+        return x ^ (x >> 32) ^ (a << 7);
+    }
+
+    std::uint32_t role_of(std::uint32_t chunk) const {
+        return chunk < chunks_.size() ? chunks_[chunk].role : kNoRole;
+    }
+    std::uint64_t look_of(std::uint32_t chunk) const {
+        if (chunk >= chunks_.size()) return 0;
+        const Chunk& one = chunks_[chunk];
+        return end_ - one.born > age_ ? mix(one.born, chunk) : one.bytes;
+    }
+    Event& event(Position at) { return events_[at % kEvents]; }
+    const Event& event(Position at) const { return events_[at % kEvents]; }
+
+    void begin_history() {
+        uses_.resize(kUses);
+        long_places_.resize(kPlaces);
+        short_places_.resize(kPlaces);
+        events_.resize(kEvents);
+    }
+
+    void begin_event(std::uint64_t token) {
+        while (end_ - begin_ >= kEvents) forget_oldest();
+        event(end_) = {token, uses_end_, 0};
+        ++end_;
+        follow(token);
+        settle_age();
+    }
+
+    void name(std::uint32_t role) {
+        while (begin_ < now() && uses_end_ - event(begin_).first >= kUses) forget_oldest();
+        if (uses_end_ - event(now()).first >= kUses) return;
+        uses_[uses_end_++ % kUses] = role;
+        ++event(now()).count;
+        Role& one = roles_[role];
+        ++one.events;
+        if (!one.uses.empty() && one.uses.back() == now()) return;
+        if (one.uses.size() == one.uses.capacity())
+            one.uses.erase(one.uses.begin(), std::lower_bound(one.uses.begin(), one.uses.end(), begin_));
+        one.uses.push_back(now());
+    }
+
+    void forget_oldest() {
+        if (match_ == begin_) lose_track();
+        const Event gone = event(begin_++);
+        for (std::uint64_t i = gone.first; i < gone.first + gone.count; ++i) {
+            const std::uint32_t role = uses_[i % kUses];
+            --roles_[role].events;
+            recycle(role);
+        }
+    }
+
+    std::uint32_t new_role() {
+        if (free_roles_.empty()) {
+            roles_.emplace_back();
+            return static_cast<std::uint32_t>(roles_.size() - 1);
+        }
+        const std::uint32_t role = free_roles_.back();
+        free_roles_.pop_back();
+        return role;
+    }
+
+    void recycle(std::uint32_t role) {
+        if (roles_[role].chunk != LMS_NO_CHUNK || roles_[role].events != 0) return;
+        roles_[role].uses.clear();
+        free_roles_.push_back(role);
+    }
+
+    void lose_track() {
+        match_ = 0;
+        ++epoch_;
+    }
+
+    // Finds out where in the past the event stands that has just begun.
+    void follow(std::uint64_t token) {
+        const bool came_true = match_ != 0 && event(match_ + 1).token == token;
+        trust_ += ((came_true ? 1.0 : 0.0) - trust_) * kWeight;
+        const Position by_long = look_up(long_places_, kLong);
+        const Position by_short = look_up(short_places_, kShort);
+        if (came_true) {
+            ++match_;
+            return;
+        }
+        match_ = by_long != 0 ? by_long : by_short;
+        ++epoch_;
+    }
+
+    // Where the last `length` tokens were last seen, 0 if nowhere; from now on it is here.
+    Position look_up(std::vector<Place>& places, std::size_t length) {
+        if (now() < begin_ + length) return 0;
+        std::uint64_t context = length;
+        for (Position at = end_ - length; at < end_; ++at) context = mix(context, event(at).token);
+        Place& place = places[context % kPlaces];
+        const Position found = place.context == context && place.at >= begin_ ? place.at : 0;
+        place = {context, now()};
+        return found;
+    }
+
+    // Tries another age when the one that was tried has not made the program foreseeable.
+    void settle_age() {
+        if (trust_ > kSettled) age_since_ = now();
+        if (now() - age_since_ < 4 * age_) return;
+        age_ = age_ < kMostAge ? 2 * age_ : kLeastAge;
+        age_since_ = now();
+    }
+
+    // By position, in a circle; empty before the first work.
+    std::vector<Event> events_;
+    std::vector<std::uint32_t> uses_;
+    std::vector<Place> long_places_, short_places_;  // by context
+    std::vector<Role> roles_;
+    std::vector<std::uint32_t> free_roles_;
+    std::vector<Chunk> chunks_;
+    Position begin_ = 1, end_ = 1;  // of the history
+    std::uint64_t uses_end_ = 0;
+    Position match_ = 0;  // the event of the past that the latest is taken for; 0: none
+    double trust_ = 0;
+    std::uint64_t epoch_ = 0;
+    Position age_ = kLeastAge, age_since_ = 0;
+};
+
+}  // namespace lms::policy

@@ -1,0 +1,59 @@
+// What is foretold is brought in before it is needed, by whichever thread has just submitted work or waits
+// for some.
+#include <algorithm>
+#include <array>
+
+#include "shim/migration/block_allocation.h"
+#include "shim/migration/eviction.h"
+#include "shim/migration/migration_turn.h"
+#include "shim/migration/placement.h"
+
+namespace lms::engine {
+
+using core::ChunkId;
+
+namespace {
+
+// Copies in that are enqueued at once: what is chosen later is chosen better.
+constexpr std::size_t kFills = 2;
+
+}  // namespace
+
+bool Migrator::bring_ahead(std::unique_lock<std::mutex>& lock) {
+    if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
+    std::array<ChunkId, 8> next{};
+    if (state_.residency.upcoming(next) == 0) return false;
+    const MigrationTurn turn(*this, lock);
+    bool more = true;
+    while (more) {
+        poll_completions(state_, lock);
+        if (opaque_busy(state_) || queue_.size() > 1 || state_.filling.size() >= kFills) return true;
+        const std::size_t count = state_.residency.upcoming(next);
+        if (count == 0) return false;
+        more = step_ahead(std::span(next).first(count), lock);
+    }
+    return true;
+}
+
+// Gets further with the first of `next` that can come in; false if that is not possible now.
+bool Migrator::step_ahead(std::span<const ChunkId> next, std::unique_lock<std::mutex>& lock) {
+    core::Residency& residency = state_.residency;
+    const auto able = std::find_if(next.begin(), next.end(), [&](ChunkId id) {
+        const core::Chunk& chunk = residency.chunk(id);
+        return chunk.state == core::State::OnHost && !residency.allocation(chunk.allocation).dead &&
+               residency.may_come_in(id);
+    });
+    if (able == next.end()) return false;
+    const ChunkRequest need{*able, residency.chunk(*able).serial};
+    const std::uint64_t bytes = residency.chunk(*able).bytes;
+    const std::uint64_t limit = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
+    if (const auto block = device_block(state_, bytes, limit, lock)) {
+        const PageIn fill{need, *block};
+        return page_in_now(std::span(&fill, 1), lock) == Step::Moved;
+    }
+    if (opaque_busy(state_)) return false;
+    start_evictions(state_, {bytes, core::Purpose::Ahead, *able}, lock);
+    return complete_evictions(state_, bytes, lock) == Finish::Moved;
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,310 @@
+// next-use on caches of a few chunks: what it lets go of, and what it foretells, against the best there is.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "policy/host.h"
+#include "policy/repetition.h"
+
+using lms::core::ChunkId;
+using lms::core::kNoChunk;
+using lms::core::Purpose;
+using lms::policy::Host;
+using lms::policy::Repetition;
+
+namespace {
+
+// What a program does: buffers made and let go, and work that names some of them.
+struct Step {
+    enum What { Make, Drop, Work } what;
+    std::vector<unsigned> buffers;
+};
+using Steps = std::vector<Step>;
+
+Steps cycle(unsigned buffers, unsigned rounds) {
+    Steps steps;
+    for (unsigned i = 0; i < buffers; ++i) steps.push_back({Step::Make, {i}});
+    for (unsigned round = 0; round < rounds; ++round) {
+        for (unsigned i = 0; i < buffers; ++i) steps.push_back({Step::Work, {i}});
+    }
+    return steps;
+}
+
+// Weights are read forward and backward; each layer leaves something behind on its way forward that is read
+// on the way back, in a buffer made anew each time.
+Steps training(unsigned layers, unsigned rounds) {
+    Steps steps;
+    for (unsigned i = 0; i < layers; ++i) steps.push_back({Step::Make, {i}});
+    unsigned next = layers;
+    for (unsigned round = 0; round < rounds; ++round) {
+        std::vector<unsigned> left;
+        for (unsigned i = 0; i < layers; ++i) {
+            steps.push_back({Step::Make, {next}});
+            steps.push_back({Step::Work, {i, next}});
+            left.push_back(next++);
+        }
+        for (unsigned i = layers; i-- > 0;) {
+            steps.push_back({Step::Work, {i, left[i]}});
+            steps.push_back({Step::Drop, {left[i]}});
+        }
+    }
+    return steps;
+}
+
+Steps patternless(unsigned buffers, unsigned works, unsigned seed) {
+    std::mt19937 random(seed);
+    Steps steps = cycle(buffers, 0);
+    for (unsigned i = 0; i < works; ++i)
+        steps.push_back({Step::Work, {static_cast<unsigned>(random() % buffers)}});
+    return steps;
+}
+
+// A cache of `room` chunks, one to a buffer. Chunk numbers are given again as the shuffle has it.
+class Cache {
+  public:
+    Cache(const char* policy, std::size_t room) : host_(Host::create(policy, {}, 0)), room_(room) {}
+
+    Host& host() { return *host_; }
+    ChunkId chunk(unsigned buffer) const { return chunks_.at(buffer); }
+    bool there(unsigned buffer) const { return there_.contains(chunk(buffer)); }
+
+    void run(const Step& step) {
+        if (step.what == Step::Make) {
+            chunks_[step.buffers[0]] = number();
+            host_->added(chunk(step.buffers[0]), 4096, 0);
+        } else if (step.what == Step::Drop) {
+            there_.erase(chunk(step.buffers[0]));
+            host_->removed(chunk(step.buffers[0]));
+            free_.push_back(chunk(step.buffers[0]));
+        } else {
+            work(step.buffers);
+        }
+    }
+    std::size_t misses() const { return misses_; }
+
+  private:
+    ChunkId number() {
+        if (free_.empty()) return end_++;
+        std::swap(free_[shuffle_() % free_.size()], free_.back());
+        const ChunkId id = free_.back();
+        free_.pop_back();
+        return id;
+    }
+
+    void work(const std::vector<unsigned>& buffers) {
+        std::vector<ChunkId> named;
+        for (const unsigned buffer : buffers) named.push_back(chunk(buffer));
+        host_->work(named);
+        for (const ChunkId id : named) host_->used(id);
+        for (const ChunkId id : named) {
+            if (there_.contains(id)) continue;
+            ++misses_;
+            if (there_.size() >= room_) {
+                const ChunkId victim = host_->next_victim({1}, [&](ChunkId each) {
+                    return there_.contains(each) &&
+                           std::find(named.begin(), named.end(), each) == named.end();
+                });
+                REQUIRE(there_.contains(victim));
+                there_.erase(victim);
+                host_->evicted(victim);
+            }
+            there_.insert(id);
+            host_->resident(id);
+        }
+    }
+
+    std::unique_ptr<Host> host_;
+    std::size_t room_;
+    std::map<unsigned, ChunkId> chunks_;
+    std::set<ChunkId> there_;
+    std::vector<ChunkId> free_;
+    ChunkId end_ = 0;
+    std::size_t misses_ = 0;
+    std::mt19937 shuffle_{1};
+};
+
+// Misses from step `from` on.
+std::size_t misses(const char* policy, const Steps& steps, std::size_t room, std::size_t from) {
+    Cache cache(policy, room);
+    std::size_t before = 0;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        if (i == from) before = cache.misses();
+        cache.run(steps[i]);
+    }
+    return cache.misses() - before;
+}
+
+// The same of the order that knows the future (L. A. Belady, 1966): out goes what is needed last.
+std::size_t least_misses(const Steps& steps, std::size_t room, std::size_t from) {
+    std::map<unsigned, std::vector<std::size_t>> uses;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        if (steps[i].what != Step::Work) continue;
+        for (const unsigned buffer : steps[i].buffers) uses[buffer].push_back(i);
+    }
+    const auto next = [&](unsigned buffer, std::size_t now) {
+        const std::vector<std::size_t>& all = uses[buffer];
+        const auto at = std::upper_bound(all.begin(), all.end(), now);
+        return at == all.end() ? steps.size() : *at;
+    };
+    std::set<unsigned> there;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        const Step& step = steps[i];
+        if (step.what == Step::Drop) there.erase(step.buffers[0]);
+        if (step.what != Step::Work) continue;
+        for (const unsigned buffer : step.buffers) {
+            if (there.contains(buffer)) continue;
+            count += i >= from;
+            if (there.size() >= room) {
+                const auto last = std::max_element(there.begin(), there.end(), [&](unsigned a, unsigned b) {
+                    const auto named = [&](unsigned x) {
+                        return std::find(step.buffers.begin(), step.buffers.end(), x) != step.buffers.end();
+                    };
+                    if (named(a) != named(b)) return named(a);
+                    return next(a, i) < next(b, i);
+                });
+                there.erase(last);
+            }
+            there.insert(buffer);
+        }
+    }
+    return count;
+}
+
+}  // namespace
+
+TEST_CASE("next-use: once it has seen a program's iteration, it lets go of what the best order lets go of") {
+    const struct {
+        const char* name;
+        Steps steps;
+        std::size_t room;
+    } programs[] = {{"cycle", cycle(20, 60), 12},
+                    {"long cycle", cycle(700, 12), 300},
+                    {"training", training(12, 40), 10},
+                    {"deep training", training(100, 30), 60}};
+    for (const auto& [name, steps, room] : programs) {
+        CAPTURE(name);
+        const std::size_t late = steps.size() * 2 / 3;
+        const std::size_t least = least_misses(steps, room, late);
+        CHECK(misses("next-use", steps, room, late) <= least * 1.05 + 1);
+        CHECK(misses("lru", steps, room, late) > least * 1.05 + 1);
+    }
+}
+
+TEST_CASE("next-use: a program without a pattern misses no more than with lru") {
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        const Steps steps = patternless(40, 4000, seed);
+        CHECK(misses("next-use", steps, 20, 0) <= misses("lru", steps, 20, 0) * 1.02);
+        Cache cache("next-use", 20);
+        for (const Step& step : steps) cache.run(step);
+        std::array<ChunkId, 8> next{};
+        CHECK(cache.host().upcoming(next) == 0);
+    }
+}
+
+TEST_CASE("next-use: it foretells what comes, in order, and lets nothing go for it that is needed sooner") {
+    const unsigned kBuffers = 20;
+    Cache cache("next-use", 12);
+    const Steps steps = cycle(kBuffers, 40);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        cache.run(steps[i]);
+        if (i + kBuffers < steps.size()) continue;
+        const unsigned now = steps[i].buffers[0];
+        std::vector<ChunkId> expected;
+        std::map<ChunkId, unsigned> distance;
+        for (unsigned ahead = 1; ahead <= kBuffers; ++ahead) {
+            const unsigned buffer = (now + ahead) % kBuffers;
+            distance[cache.chunk(buffer)] = ahead;
+            if (!cache.there(buffer)) expected.push_back(cache.chunk(buffer));
+        }
+        std::array<ChunkId, 4> next{};
+        REQUIRE(cache.host().upcoming(next) == 4);
+        CHECK(std::equal(next.begin(), next.end(), expected.begin()));
+        const auto is_there = [&](ChunkId id) {
+            return std::find(expected.begin(), expected.end(), id) == expected.end();
+        };
+        for (const ChunkId sooner : expected) {
+            const ChunkId victim = cache.host().next_victim({1, Purpose::Ahead, sooner}, is_there);
+            unsigned farthest = 0;
+            for (const auto& [id, far] : distance)
+                farthest = is_there(id) ? std::max(farthest, far) : farthest;
+            if (farthest < distance[sooner]) {
+                CHECK(victim == kNoChunk);
+            } else {
+                REQUIRE(victim != kNoChunk);
+                CHECK(distance[victim] == farthest);
+            }
+        }
+    }
+}
+
+TEST_CASE("next-use: it finds its way again when a program changes what it does, and then changes back") {
+    const Steps first = cycle(20, 60);
+    Cache cache("next-use", 12);
+    for (const Step& step : first) cache.run(step);
+    // The same buffers in another order, then in the old one.
+    std::vector<unsigned> order(20);
+    for (unsigned i = 0; i < 20; ++i) order[i] = i * 7 % 20;
+    const auto rounds = [&](unsigned count, bool changed) {
+        std::size_t before = cache.misses();
+        for (unsigned round = 0; round < count; ++round) {
+            if (round == count / 2) before = cache.misses();
+            for (unsigned i = 0; i < 20; ++i) cache.run({Step::Work, {changed ? order[i] : i}});
+        }
+        return cache.misses() - before;
+    };
+    // The best order misses 8 of 20 a round, or a little more.
+    CHECK(rounds(40, true) <= 20 * 10);
+    CHECK(rounds(40, false) <= 20 * 10);
+}
+
+TEST_CASE("next-use: of wait and what is idle first, the least recently used answers") {
+    Cache cache("next-use", 12);
+    for (const Step& step : cycle(20, 40)) cache.run(step);
+    const ChunkId victim = cache.host().next_victim({1, Purpose::Wait}, [&](ChunkId id) {
+        for (unsigned i = 0; i < 20; ++i) {
+            if (cache.chunk(i) == id) return cache.there(i);
+        }
+        return false;
+    });
+    unsigned oldest = 0;
+    while (!cache.there(oldest)) ++oldest;
+    CHECK(victim == cache.chunk(oldest));
+}
+
+TEST_CASE("repetition: a long life in bounded memory, and nothing is foretold of what is gone") {
+    Repetition repetition;
+    std::mt19937 random(3);
+    std::vector<std::uint32_t> live;
+    for (std::uint32_t chunk = 0; chunk < 100; ++chunk) {
+        repetition.added(chunk, 4096);
+        live.push_back(chunk);
+    }
+    for (int i = 0; i < 120000; ++i) {
+        if (i % 3 == 0) {
+            std::uint32_t& one = live[random() % live.size()];
+            repetition.removed(one);
+            repetition.added(one, 4096 << random() % 4);
+        }
+        std::vector<std::uint32_t> named(1 + i % 7);
+        for (std::uint32_t& one : named)
+            one = live[(static_cast<std::uint32_t>(i) / 7 * 5 + one) % live.size()];
+        repetition.work(named);
+        repetition.foretold(repetition.now(), [&](std::uint32_t chunk, Repetition::Position at) {
+            CHECK(chunk < 100);
+            CHECK(at > repetition.now());
+            return at < repetition.now() + 4;
+        });
+        for (const std::uint32_t chunk : live) {
+            const auto next = repetition.next_use(chunk);
+            if (next <= repetition.now()) CHECK(next > repetition.now());
+        }
+    }
+}
