@@ -7,6 +7,7 @@
 #include "shim/migration/eviction.h"
 #include "shim/migration/migration_turn.h"
 #include "shim/migration/placement.h"
+#include "shim/trace/stats.h"
 
 namespace lms::engine {
 
@@ -49,7 +50,9 @@ bool Migrator::step_ahead(std::span<const ChunkId> next, std::unique_lock<std::m
     const std::uint64_t limit = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
     if (const auto block = device_block(state_, bytes, limit, lock)) {
         const PageIn fill{need, *block};
-        return page_in_now(std::span(&fill, 1), lock) == Step::Moved;
+        if (page_in_now(std::span(&fill, 1), lock) != Step::Moved) return false;
+        trace::add(trace::counters().fills_ahead);
+        return true;
     }
     if (opaque_busy(state_)) return false;
     start_evictions(state_, {bytes, core::Purpose::Ahead, *able}, lock);

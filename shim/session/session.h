@@ -132,6 +132,11 @@ class Session {
 
     // Makes room for memory the app gets from the driver itself; the bytes given up.
     std::uint64_t reclaim(std::uint64_t bytes);
+    // For a thread that waits: brings in what is foretold, as far as that goes now. False if there is no more
+    // to it.
+    bool bring_ahead();
+    // Whether work is unfinished, as far as there are fences.
+    bool busy();
     // Finds out what others have taken of the GPU since the last look.
     void look_at_budget();
 

@@ -160,6 +160,19 @@ void Session::submitted(const Work& work, const ChunkPins& hold) {
     if (!hold.pinned.empty()) migrator_->bring_ahead(lock);
 }
 
+bool Session::bring_ahead() {
+    if (!state_->under_pressure.load()) return false;
+    std::unique_lock lock(state_->mutex);
+    return migrator_->bring_ahead(lock);
+}
+
+bool Session::busy() {
+    std::unique_lock lock(state_->mutex);
+    poll_completions(*state_, lock);
+    std::vector<core::Use> uses = state_->fences.latest();
+    return core::any_unfinished(uses, state_->residency.timelines);
+}
+
 CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept) {
     State& state = *state_;
     std::unique_lock lock(state.mutex);

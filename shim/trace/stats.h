@@ -19,6 +19,7 @@ struct Counters {
     Counter launches = 0;
     Counter in_place_launches = 0;
     Counter fills = 0;
+    Counter fills_ahead = 0;
     Counter bytes_in = 0;
     Counter evictions = 0;
     Counter bytes_out = 0;
