@@ -32,8 +32,11 @@ std::uint64_t captures_since_none();
 inline bool capturing(CUstream stream) {
     if (!capturing_anywhere()) return false;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    const CUresult result = device::driver().cuStreamIsCapturing(stream, &status);
-    // The legacy stream cannot tell while another stream's capture forbids it.
+    CUresult result = device::driver().cuStreamIsCapturing(stream, &status);
+    // The legacy stream cannot tell while another stream's capture forbids it. What fails otherwise is asked
+    // again: a capture that is taken for none is spoilt.
+    if (result != CUDA_SUCCESS && !device::about_capture(result))
+        result = device::driver().cuStreamIsCapturing(stream, &status);
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

@@ -1,6 +1,7 @@
 #include "shim/app/contexts.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -18,6 +19,7 @@ struct Known {
 struct Registry {
     std::mutex mutex;
     std::vector<Known> contexts;
+    std::map<CUdevice, CUcontext> primaries;
     std::set<std::pair<CUdevice, CUdevice>> peers;  // owner, who may reach it
 };
 
@@ -37,9 +39,22 @@ void context_seen(CUcontext context, CUdevice device) {
     if (!seen(context)) registry().contexts.push_back({context, device});
 }
 
+void primary_seen(CUcontext context, CUdevice device) {
+    context_seen(context, device);
+    const std::lock_guard lock(registry().mutex);
+    registry().primaries[device] = context;
+}
+
+CUcontext primary_of(CUdevice device) {
+    const std::lock_guard lock(registry().mutex);
+    const auto it = registry().primaries.find(device);
+    return it == registry().primaries.end() ? nullptr : it->second;
+}
+
 void forget_context(CUcontext context) {
     const std::lock_guard lock(registry().mutex);
     std::erase_if(registry().contexts, [&](const Known& known) { return known.context == context; });
+    std::erase_if(registry().primaries, [&](const auto& entry) { return entry.second == context; });
 }
 
 bool is_known(CUcontext context) {

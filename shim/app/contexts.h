@@ -10,6 +10,9 @@ namespace lms::engine {
 
 // Thread-safe, for the process.
 void context_seen(CUcontext context, CUdevice device);
+// The primary context of `device` as the app was last given it; null if it was not.
+void primary_seen(CUcontext context, CUdevice device);
+CUcontext primary_of(CUdevice device);
 void forget_context(CUcontext context);
 bool is_known(CUcontext context);
 std::vector<CUcontext> known_contexts();

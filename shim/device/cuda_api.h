@@ -32,4 +32,32 @@ inline bool about_capture(CUresult status) {
            status <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
+// After such an error nothing of the context works any more, and all its calls answer it.
+inline bool is_sticky(CUresult status) {
+    switch (status) {
+        case CUDA_ERROR_ECC_UNCORRECTABLE:
+        case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+        case CUDA_ERROR_ILLEGAL_ADDRESS:
+        case CUDA_ERROR_LAUNCH_TIMEOUT:
+        case CUDA_ERROR_ASSERT:
+        case CUDA_ERROR_HARDWARE_STACK_ERROR:
+        case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+        case CUDA_ERROR_MISALIGNED_ADDRESS:
+        case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+        case CUDA_ERROR_INVALID_PC:
+        case CUDA_ERROR_LAUNCH_FAILED:
+        case CUDA_ERROR_EXTERNAL_DEVICE:
+        case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+            return true;
+        default:
+            return false;
+    }
+}
+
+// What the app is told where a call fails that it did not make: its context's error, or one that it may
+// expect of any call and go on after.
+inline CUresult as_told(CUresult status) {
+    return status == CUDA_SUCCESS || is_sticky(status) ? status : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 }  // namespace lms::device

@@ -20,7 +20,9 @@ bool is_default(CUstream stream) {
 std::unique_ptr<DriverPort> DriverPort::create_for(CUdevice device, CUcontext context, CUresult& error) {
     std::unique_ptr<DriverPort> port(new DriverPort(device, context));
     error = port->probe();
-    return error == CUDA_SUCCESS ? std::move(port) : nullptr;
+    if (error == CUDA_SUCCESS) return port;
+    port->work_through(nullptr);
+    return nullptr;
 }
 
 CUresult DriverPort::probe() {
@@ -43,7 +45,8 @@ CUresult DriverPort::probe() {
     status = create_streams();
     if (status != CUDA_SUCCESS) return status;
     probe_host_memory(attribute);
-    return CUDA_SUCCESS;
+    // What a context refuses that has failed says nothing about the device.
+    return health();
 }
 
 // HOST needs CUDA 13; HOST_NUMA is older but needs get_mempolicy, which some containers forbid. Drivers
@@ -136,16 +139,36 @@ CUresult DriverPort::create(std::uint64_t bytes, Place place, CUmemGenericAlloca
 
 CUresult DriverPort::release(CUmemGenericAllocationHandle handle) {
     const InContext in_context(context_);
-    return driver().cuMemRelease(handle);
+    const CUresult status = driver().cuMemRelease(handle);
+    if (status != CUDA_SUCCESS) owe({0, 0, handle});
+    return status;
+}
+
+void DriverPort::owe(Owed owed) {
+    const std::lock_guard lock(owed_lock_);
+    owed_.push_back(owed);
+    owes_ = true;
+}
+
+void DriverPort::settle() {
+    const std::lock_guard lock(owed_lock_);
+    std::erase_if(owed_, [](const Owed& one) {
+        return (one.bytes ? driver().cuMemUnmap(one.address, one.bytes)
+                          : driver().cuMemRelease(one.handle)) == CUDA_SUCCESS;
+    });
+    owes_ = !owed_.empty();
 }
 
 CUresult DriverPort::map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                          Place place) {
     const InContext in_context(context_);
+    // Something may be mapped there still.
+    if (owes_) settle();
     CUresult status = driver().cuMemMap(address, bytes, 0, handle, 0);
     if (status != CUDA_SUCCESS) return status;
     status = set_access(address, bytes, place);
-    if (status != CUDA_SUCCESS) driver().cuMemUnmap(address, bytes);
+    if (status != CUDA_SUCCESS && driver().cuMemUnmap(address, bytes) != CUDA_SUCCESS)
+        owe({address, bytes, 0});
     return status;
 }
 
@@ -181,6 +204,12 @@ CUresult DriverPort::admit(Address address, std::uint64_t bytes, Place place) {
 CUresult DriverPort::unmap(Address address, std::uint64_t bytes) {
     const InContext in_context(context_);
     return driver().cuMemUnmap(address, bytes);
+}
+
+CUresult DriverPort::discard(Address address, std::uint64_t bytes) {
+    const CUresult status = unmap(address, bytes);
+    if (status != CUDA_SUCCESS) owe({address, bytes, 0});
+    return status;
 }
 
 CUresult DriverPort::pin(std::uint64_t bytes, Address& host) {
@@ -307,7 +336,7 @@ CUresult DriverPort::wait_in_stream(CUstream stream, CUevent event) {
 CUresult DriverPort::health() {
     const InContext in_context(context_);
     const CUresult status = driver().cuStreamQuery(in_);
-    return status == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : status;
+    return is_sticky(status) ? status : CUDA_SUCCESS;
 }
 
 CUresult DriverPort::synchronize() {
@@ -322,7 +351,9 @@ CUresult DriverPort::synchronize() {
     for (const CUcontext context : contexts) {
         if (!context) continue;
         const InContext in_context(context);
-        if (const CUresult one = driver().cuCtxSynchronize(); one != CUDA_SUCCESS) status = one;
+        CUresult one = driver().cuCtxSynchronize();
+        if (one != CUDA_SUCCESS && !is_sticky(one)) one = driver().cuCtxSynchronize();
+        if (one != CUDA_SUCCESS) status = one;
     }
     return status;
 }
@@ -366,6 +397,7 @@ void DriverPort::leave(CUcontext context) {
     context_ = nullptr;
     in_ = nullptr;
     out_ = nullptr;
+    settle();
 }
 
 }  // namespace lms::device

@@ -17,7 +17,8 @@ class DriverPort final : public Port {
     // For `device`, through `context` (the app's; borrowed, and current in every call made here). Null, and
     // the driver's error, when the device lacks virtual memory management or a stream cannot be created.
     static std::unique_ptr<DriverPort> create_for(CUdevice device, CUcontext context, CUresult& error);
-    // Destroys nothing on the device: it lives as long as the context, and the driver may be gone before us.
+    // Destroys nothing on the device, but work_through(nullptr) does: it lives as long as the context, and
+    // the driver may be gone before us.
     ~DriverPort() override = default;
 
     std::uint64_t granularity() const override { return granularity_; }
@@ -30,6 +31,7 @@ class DriverPort final : public Port {
     CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                  Place place) override;
     CUresult unmap(Address address, std::uint64_t bytes) override;
+    CUresult discard(Address address, std::uint64_t bytes) override;
     void add_peer(CUdevice device) override;
     CUresult admit(Address address, std::uint64_t bytes, Place place) override;
     CUresult pin(std::uint64_t bytes, Address& host) override;
@@ -60,6 +62,7 @@ class DriverPort final : public Port {
     DriverPort(CUdevice device, CUcontext context) : device_(device), context_(context) {}
     CUresult probe();
     CUresult create_streams();
+    void settle();
     CUresult set_access(Address address, std::uint64_t bytes, Place place);
     CUresult record_in(CUcontext context, CUstream stream, CUevent& event);
     CUevent handle_of(CUevent event);
@@ -84,6 +87,16 @@ class DriverPort final : public Port {
         std::vector<Event*> used;
         std::vector<Event*> free;
     };
+    // What the driver did not take back when it should have, and is asked to again.
+    struct Owed {
+        Address address;  // of a mapping of `bytes`, or
+        std::uint64_t bytes;
+        CUmemGenericAllocationHandle handle;
+    };
+    std::mutex owed_lock_;
+    std::vector<Owed> owed_;
+    std::atomic<bool> owes_{false};  // what is there
+    void owe(Owed owed);
     std::mutex peers_lock_;
     std::vector<CUdevice> peers_;
     std::mutex events_lock_;

@@ -44,6 +44,8 @@ class Port {
     virtual CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                          Place place) = 0;
     virtual CUresult unmap(Address address, std::uint64_t bytes) = 0;
+    // unmap() of what is never used again, wherever it fails: the port may try again later.
+    virtual CUresult discard(Address address, std::uint64_t bytes) { return unmap(address, bytes); }
     // Kernels and copies of `device` too may reach what is mapped from now on, and by admit() what is mapped.
     virtual void add_peer(CUdevice device) = 0;
     virtual CUresult admit(Address address, std::uint64_t bytes, Place place) = 0;

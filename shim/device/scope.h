@@ -9,13 +9,18 @@ namespace lms::device {
 // invalidate a capture of the app's, on this or another thread.
 class RelaxedCapture {
   public:
-    RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
-    ~RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+    RelaxedCapture() : relaxed_(exchange()) {}
+    ~RelaxedCapture() {
+        if (relaxed_ && !exchange()) exchange();
+    }
     RelaxedCapture(const RelaxedCapture&) = delete;
     RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
   private:
+    bool exchange() { return driver().cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS; }
+
     CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool relaxed_;
 };
 
 // The same, with `context` current; with the thread's own where it is null.
@@ -32,7 +37,8 @@ class InContext {
     }
     ~InContext() {
         CUcontext popped;
-        if (pushed_) driver().cuCtxPopCurrent_v2(&popped);
+        if (pushed_ && driver().cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
+            driver().cuCtxPopCurrent_v2(&popped);
     }
     InContext(const InContext&) = delete;
     InContext& operator=(const InContext&) = delete;

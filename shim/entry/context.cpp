@@ -21,10 +21,11 @@ CUdevice device_of(CUcontext context) {
 }
 
 template <typename Call>
-CUresult make(CUcontext* context, Call&& call) {
+CUresult make(CUcontext* context, CUdevice device, Call&& call,
+              void (*seen)(CUcontext, CUdevice) = engine::context_seen) {
     return guarded([&] {
         const CUresult status = engine::call_with_oom_retry(call);
-        if (status == CUDA_SUCCESS) engine::context_seen(*context, device_of(*context));
+        if (status == CUDA_SUCCESS) seen(*context, device);
         return status;
     });
 }
@@ -56,21 +57,37 @@ CUresult destroy(CUcontext context, Call&& call) {
     return end(context, call, [](CUresult status) { return status == CUDA_SUCCESS; });
 }
 
-bool is_active(CUdevice device) {
+bool is_alive(CUcontext context) {
+    unsigned version = 0;
+    return driver().cuCtxGetApiVersion(context, &version) == CUDA_SUCCESS;
+}
+
+// Null: it is not active, or cannot be asked for.
+CUcontext primary_of(CUdevice device) {
+    if (const CUcontext known = engine::primary_of(device)) return known;
     unsigned flags = 0;
     int active = 0;
-    return driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+    CUcontext context = nullptr;
+    if (driver().cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+        driver().cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+        return nullptr;
+    driver().cuDevicePrimaryCtxRelease_v2(device);
+    return context;
+}
+
+bool is_active(CUdevice device, CUcontext context) {
+    unsigned flags = 0;
+    int active = 0;
+    const CUresult status = driver().cuDevicePrimaryCtxGetState(device, &flags, &active);
+    return status == CUDA_SUCCESS ? active : is_alive(context);
 }
 
 // `call` may destroy the primary context of `device`.
 template <typename Call>
 CUresult let_go_of_primary(CUdevice device, Call&& call) {
-    CUcontext context = nullptr;
-    // There is no other way to ask for its handle.
-    if (!is_active(device) || driver().cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
-        return call();
-    driver().cuDevicePrimaryCtxRelease_v2(device);
-    return end(context, call, [&](CUresult) { return !is_active(device); });
+    const CUcontext context = primary_of(device);
+    if (!context) return call();
+    return end(context, call, [&](CUresult) { return !is_active(device, context); });
 }
 
 }  // namespace
@@ -80,25 +97,26 @@ using namespace lms::entry;
 using lms::device::driver;
 
 CUresult cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) {
-    return make(pctx, [&] { return driver().cuCtxCreate(pctx, flags, dev); });
+    return make(pctx, dev, [&] { return driver().cuCtxCreate(pctx, flags, dev); });
 }
 
 CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
-    return make(pctx, [&] { return driver().cuCtxCreate_v2(pctx, flags, dev); });
+    return make(pctx, dev, [&] { return driver().cuCtxCreate_v2(pctx, flags, dev); });
 }
 
 CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags,
                         CUdevice dev) {
-    return make(pctx, [&] { return driver().cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev); });
+    return make(pctx, dev, [&] { return driver().cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev); });
 }
 
 CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags,
                         CUdevice dev) {
-    return make(pctx, [&] { return driver().cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev); });
+    return make(pctx, dev, [&] { return driver().cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev); });
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
-    return make(pctx, [&] { return driver().cuDevicePrimaryCtxRetain(pctx, dev); });
+    return make(
+        pctx, dev, [&] { return driver().cuDevicePrimaryCtxRetain(pctx, dev); }, lms::engine::primary_seen);
 }
 
 CUresult cuCtxDestroy(CUcontext ctx) {
@@ -111,12 +129,9 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
 
 CUresult cuCtxDetach(CUcontext ctx) {
     // It may have been attached to more than once.
-    unsigned version = 0;
     return end(
         ctx, [&] { return driver().cuCtxDetach(ctx); },
-        [&](CUresult status) {
-            return status == CUDA_SUCCESS && driver().cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS;
-        });
+        [&](CUresult status) { return status == CUDA_SUCCESS && !is_alive(ctx); });
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {

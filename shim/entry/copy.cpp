@@ -23,7 +23,7 @@ bool is_host_memory(core::Address address) {
     unsigned int type = 0;
     const CUresult status = driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
     // Pageable memory is not known to the driver.
-    return status != CUDA_SUCCESS || type == CU_MEMORYTYPE_HOST;
+    return status == CUDA_ERROR_INVALID_VALUE || (status == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
 }
 
 // Tells the pointer tables of it.
@@ -36,7 +36,7 @@ void note_box(const Copy& copy) {
 // Host copies are about to be read or written by a copy that the host waits for: what was submitted before it
 // comes first. Nobody promises that of copies from host to host.
 CUresult await_earlier(engine::HostCopies copies, CUstream stream) {
-    return copies.empty() ? CUDA_SUCCESS : driver().cuStreamSynchronize(stream);
+    return copies.empty() ? CUDA_SUCCESS : device::as_told(driver().cuStreamSynchronize(stream));
 }
 
 // Halves a copy until the parts are small enough to be there at once. `rest` is the stream of the

@@ -47,8 +47,8 @@ CUresult BlockPool::make(Block& block) {
 
 bool BlockPool::destroy(const Block& block) {
     if (pinned()) return port_.unpin(block.alias) == CUDA_SUCCESS;
-    return port_.unmap(block.alias, block.bytes) == CUDA_SUCCESS &&
-           port_.release(block.handle) == CUDA_SUCCESS;
+    const bool unmapped = port_.discard(block.alias, block.bytes) == CUDA_SUCCESS;
+    return port_.release(block.handle) == CUDA_SUCCESS && unmapped;
 }
 
 std::uint64_t BlockPool::trim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {

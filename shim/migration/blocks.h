@@ -45,6 +45,9 @@ class BlockPool {
     // good.
     std::uint64_t trim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
 
+    // Gives back what can be of a block that is mapped somewhere for good; it stays held. No lock needed.
+    bool destroy(const Block& block);
+
     // Forgets the free blocks, which the driver has taken away itself.
     void abandon();
 
@@ -53,7 +56,6 @@ class BlockPool {
 
   private:
     CUresult make(Block& block);
-    bool destroy(const Block& block);
     bool pinned() const { return place_ == device::Place::Host && !port_.maps_host_memory(); }
 
     device::Port& port_;

@@ -9,9 +9,10 @@
 namespace lms::engine {
 
 bool Fence::passed() const {
-    const CUresult status = port_.query(event_);
+    CUresult status = port_.query(event_);
     // An event that a capture took stands for nothing. Another error is the app's own (a sticky fault, a
-    // context gone): nothing of it will run any more.
+    // context gone): nothing of it will run any more. That stays: one that does not says nothing.
+    if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) status = port_.query(event_);
     return status != CUDA_ERROR_NOT_READY && !device::about_capture(status);
 }
 

@@ -75,10 +75,15 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
 
     lock.unlock();
     const std::size_t count = mapped.size();
+    std::vector<Block> lost;
     std::erase_if(mapped, [&](const Mapped& each) {
-        return !each.block.pinned && state.port.unmap(each.address, each.block.bytes) != CUDA_SUCCESS;
+        if (each.block.pinned || state.port.discard(each.address, each.block.bytes) == CUDA_SUCCESS)
+            return false;
+        lost.push_back(each.block);
+        return true;
     });
     lock.lock();
+    std::erase_if(lost, [&](const Block& block) { return copy_of(state, block) != nullptr; });
     for (const Mapped& each : mapped) {
         if (each.block.place == device::Place::Host) {
             state.host_blocks.put(each.block);
@@ -94,6 +99,10 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
         state.arena.give_back(buffer.address, buffer.bytes);
     } else {
         log::error("the driver does not take {} mappings away: their memory is lost", count - mapped.size());
+        lock.unlock();
+        for (const Block& block : lost)
+            (block.place == device::Place::Host ? state.host_blocks : state.device_blocks).destroy(block);
+        lock.lock();
     }
     state.changed.notify_all();
 }

@@ -17,6 +17,15 @@ struct Answer {
     FencePtr fence;  // behind what is not
 };
 
+// An error that does not stay says nothing.
+template <typename Query>
+CUresult asked_again(Query query) {
+    const CUresult status = query();
+    const bool answered =
+        status == CUDA_SUCCESS || status == CUDA_ERROR_NOT_READY || device::about_capture(status);
+    return answered ? status : query();
+}
+
 Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
     device::Port& port = state.port;
     CUresult status = CUDA_ERROR_NOT_READY;
@@ -24,9 +33,9 @@ Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
     if (in.stream) {
         const StreamUse use(in.stream);
         // Who destroys it fences it.
-        if (use) status = port.query_stream(in.stream);
+        if (use) status = asked_again([&] { return port.query_stream(in.stream); });
     } else {
-        status = port.query_legacy(in.context);
+        status = asked_again([&] { return port.query_legacy(in.context); });
         const bool forbidden = device::about_capture(status);
         if (forbidden && legacy_is_over) return {true, nullptr};
         // Nobody can ask for per-thread streams, but the legacy stream waits for them.
@@ -122,7 +131,7 @@ void fence_legacy_streams(State& state, std::unique_lock<std::mutex>& lock) {
     bool all = true;
     lock.unlock();
     for (const CUcontext context : contexts) {
-        const CUresult status = state.port.query_legacy(context);
+        const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
         if (status == CUDA_ERROR_NOT_READY) {
             fences.push_back(state.fences.record_legacy(context));
             all &= fences.back() != nullptr;

@@ -233,8 +233,8 @@ void note_transfer(const StridedRegion& to, const StridedRegion& from, Effect ef
     if (!session_at(from.begin)) {
         const CUresult status =
             device::driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, from.begin);
-        // Host memory the driver has not heard of.
-        if (status != CUDA_SUCCESS) type = CU_MEMORYTYPE_HOST;
+        // Host memory the driver has not heard of. Any other answer does not make it the CPU's to read.
+        if (status == CUDA_ERROR_INVALID_VALUE) type = CU_MEMORYTYPE_HOST;
     }
     if (type == CU_MEMORYTYPE_HOST) {
         note_upload(to, from, effect);

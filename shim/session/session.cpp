@@ -62,11 +62,15 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
                                        CUresult& error) {
     device::MemoryInfo info{};
     error = port->memory_info(info);
-    if (error != CUDA_SUCCESS) return nullptr;
+    if (error != CUDA_SUCCESS) {
+        port->work_through(nullptr);
+        return nullptr;
+    }
     const std::uint64_t unit = port->granularity() * 64;
     const std::uint64_t host = util::host_limit_bytes(settings.host_limit_bytes);
     const Span span = reserve(*port, (info.total_bytes + host) / unit * unit + unit, error);
     if (error != CUDA_SUCCESS) {
+        port->work_through(nullptr);
         announce_no_addresses(gpu.device, info.total_bytes, host);
         return nullptr;
     }
@@ -78,7 +82,11 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     session->migrator_ = std::make_unique<Migrator>(*session->state_);
     std::unique_lock lock(session->state_->mutex);
     error = refresh_budget(*session->state_, lock);
-    if (error != CUDA_SUCCESS) return nullptr;
+    if (error != CUDA_SUCCESS) {
+        session->port_->unreserve(span.begin, span.app_bytes + span.alias_bytes);
+        session->port_->work_through(nullptr);
+        return nullptr;
+    }
     announce_no_budget(*session->state_, info.total_bytes);
     log::info("GPU budget {}, host limit {}, granularity {}, evicted memory {}",
               util::format_bytes(session->state_->budget_bytes), util::format_bytes(host),

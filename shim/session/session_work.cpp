@@ -109,7 +109,14 @@ CUresult Session::announce(const Work& work, const ChunkPins& hold, std::unique_
     }
     const FencePtr fence = await.empty() ? nullptr : state.fences.fence_of(latest);
     lock.unlock();
-    return fence ? port_->wait_in_stream(work.stream, fence->event()) : CUDA_SUCCESS;
+    if (!fence) return CUDA_SUCCESS;
+    const CUresult status = port_->wait_in_stream(work.stream, fence->event());
+    if (status == CUDA_SUCCESS || device::is_sticky(status)) return status;
+    // The host waits instead: a copy in waits for nobody. If it is the stream that does not exist, the driver
+    // says so of the work.
+    while (!wait_until(*fence, std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
+    }
+    return CUDA_SUCCESS;
 }
 
 void Session::suspend(const ChunkPins& hold) {

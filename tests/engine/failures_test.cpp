@@ -21,6 +21,7 @@ constexpr Failing kFailing[] = {
     {Call::Copy, "copy", false},
     {Call::Record, "record", false},
     {Call::Wait, "wait_in_stream", false},
+    {Call::Query, "query", false},
     {Call::Unmap, "unmap", true},
 };
 
@@ -79,6 +80,52 @@ TEST_CASE("failures: a copy in that is refused leaves the buffer where it is, an
     scene.expected.pop_back();
     scene.rig.gpu().fail(Call::Copy, 1, CUDA_ERROR_UNKNOWN);
     scene.check();
+}
+
+TEST_CASE("failures: a stream that cannot be made to wait for a copy in has it waited for") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t cold = scene.make(2);
+    scene.make(63);
+    scene.rig.drain();
+    REQUIRE(scene.place(cold) == Place::Host);
+    scene.rig.gpu().fail(Call::Wait, 1, CUDA_ERROR_INVALID_HANDLE);
+    const Gate open = std::make_shared<std::atomic<bool>>(true);
+    REQUIRE(scene.rig.submit(scene.late_write(scene.stream, cold, open, true)) == CUDA_SUCCESS);
+    scene.changed(cold);
+    scene.check();
+}
+
+TEST_CASE("failures: work whose stream or fence cannot be asked for once is not over") {
+    for (std::uint64_t nth = 1; nth <= 40; ++nth) {
+        CAPTURE(nth);
+        Scene scene(options_of(Safety::Opaque));
+        const std::size_t cold = scene.make(60);
+        const Gate gate = std::make_shared<std::atomic<bool>>(false);
+        REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), cold, gate, false)) == CUDA_SUCCESS);
+        scene.changed(cold);
+        scene.open_before_remap(cold, gate);
+        scene.rig.gpu().fail(Call::Query, nth, CUDA_ERROR_INVALID_HANDLE);
+        scene.open_after_a_while(gate);
+        scene.make(60);
+        scene.rig.gpu().fail(Call::Query, 0, CUDA_SUCCESS);
+        scene.check();
+    }
+    for (std::uint64_t nth = 1; nth <= 40; ++nth) {
+        CAPTURE(nth);
+        Scene scene(options_of(Safety::Args));
+        const std::size_t cold = scene.make(60);
+        scene.make(60);
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        const Gate gate = std::make_shared<std::atomic<bool>>(false);
+        REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), cold, gate, true)) == CUDA_SUCCESS);
+        scene.changed(cold);
+        scene.open_before_remap(cold, gate);
+        scene.rig.gpu().fail(Call::Query, nth, CUDA_ERROR_INVALID_HANDLE);
+        scene.open_after_a_while(gate);
+        REQUIRE(scene.need(1, scene.stream) == CUDA_SUCCESS);
+        scene.rig.gpu().fail(Call::Query, 0, CUDA_SUCCESS);
+        scene.check();
+    }
 }
 
 TEST_CASE("a GPU that has failed for good says so, not that it is full") {

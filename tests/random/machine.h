@@ -184,7 +184,7 @@ class Machine {
     std::array<Graph, kGraphs> graphs_;
     std::vector<std::unique_ptr<Capture>> captures_;
     std::array<std::uint32_t, kLanes> count_{};
-    std::atomic<std::uint64_t> born_{0};
+    static inline std::atomic<std::uint64_t> born_{0};
     std::atomic<std::uint32_t> gates_{0};
     std::mutex flags_mutex_;                    // one that watches opens gates too
     std::atomic<std::uint32_t> kept_bytes_{0};  // that graphs keep on the GPU, at the most

@@ -22,6 +22,8 @@ struct Arguments {
     Options options;
     std::string without;
     unsigned patience_ms = 10;  // then gates open by themselves
+    unsigned failures = 0;      // calls that may fail and be made again
+    bool again = false;         // a program that fails is run once more, in new contexts
     unsigned hang_s = 30;
 };
 
@@ -46,6 +48,10 @@ bool read_arguments(int argc, char** argv, Arguments& arguments) {
             arguments.without = std::string(",") + argv[++i] + ",";
         } else if (name == "--no-behind") {
             arguments.options.behind = false;
+        } else if (name == "--failures") {
+            arguments.failures = static_cast<unsigned>(std::atoi(argv[++i]));
+        } else if (name == "--again") {
+            arguments.again = true;
         } else if (name == "--room") {
             arguments.options.room = static_cast<std::uint32_t>(std::atoi(argv[++i]));
         } else if (name == "--hang") {
@@ -58,11 +64,11 @@ bool read_arguments(int argc, char** argv, Arguments& arguments) {
 }
 
 // Opens gates where nothing gets on, as another thread of the program would in the end; ends what hangs.
-void watch(Machine& machine, const Arguments& arguments) {
+void watch(const std::stop_token& stop, Machine& machine, const Arguments& arguments) {
     using Clock = std::chrono::steady_clock;
     std::uint64_t seen = machine.progress();
     auto since = Clock::now();
-    while (true) {
+    while (!stop.stop_requested()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(arguments.patience_ms) / 2);
         if (machine.progress() != seen) {
             seen = machine.progress();
@@ -113,6 +119,30 @@ Program program_of(std::uint64_t seed, const Arguments& arguments) {
     return program;
 }
 
+int run_all(Machine& machine, const Program& program, const Arguments& arguments) {
+    if (!arguments.file.empty()) return run(machine, program, arguments.file, arguments.all_codes);
+    int status = 0;
+    for (std::uint64_t seed = arguments.first; seed <= arguments.last && status == 0; ++seed)
+        status = run(machine, program_of(seed, arguments), std::to_string(seed), arguments.all_codes);
+    return status;
+}
+
+class Watch {
+  public:
+    Watch(Machine& machine, const Arguments& arguments)
+        : thread_([&](const std::stop_token& stop) { watch(stop, machine, arguments); }) {}
+
+  private:
+    std::jthread thread_;
+};
+
+// In contexts of its own, which end with it.
+int run_apart(const Program& program, const Arguments& arguments) {
+    Machine machine(arguments.options);
+    const Watch watch(machine, arguments);
+    return run_all(machine, program, arguments);
+}
+
 int print_program(const Program& program) {
     for (const Op& op : program) std::printf("%s\n", print(op).c_str());
     return 0;
@@ -125,7 +155,8 @@ int main(int argc, char** argv) {
     if (!read_arguments(argc, argv, arguments)) {
         std::fprintf(
             stderr,
-            "%s: --seeds A-B | --file PROGRAM [--ops N] [--print] [--codes] [--no-hidden] [--hang S]\n",
+            "%s: --seeds A-B | --file PROGRAM [--ops N] [--print] [--codes] [--no-hidden] [--hang S] "
+            "[--failures N [--again]]\n",
             argv[0]);
         return 2;
     }
@@ -140,13 +171,16 @@ int main(int argc, char** argv) {
     if (arguments.print) {
         return print_program(arguments.file.empty() ? program_of(arguments.first, arguments) : program);
     }
-    Machine machine(arguments.options);
-    std::thread([&] { watch(machine, arguments); }).detach();
-    int status = 0;
-    if (!arguments.file.empty()) status = run(machine, program, arguments.file, arguments.all_codes);
-    for (std::uint64_t seed = arguments.first; seed <= arguments.last && status == 0; ++seed) {
-        status = run(machine, program_of(seed, arguments), std::to_string(seed), arguments.all_codes);
+    if (arguments.failures == 0) {
+        Machine machine(arguments.options);
+        const Watch watch(machine, arguments);
+        const int status = run_all(machine, program, arguments);
+        std::fflush(stdout);
+        std::_Exit(status);
     }
-    std::fflush(stdout);
-    std::_Exit(status);
+    allow_failures(arguments.failures);
+    int status = run_apart(program, arguments);
+    if (status != 0 && arguments.again) status = run_apart(program, arguments);
+    std::printf("again%s\n", failures().c_str());
+    return status;
 }

@@ -53,6 +53,8 @@ TEST_CASE("a bad value is named in one line and its default used") {
                                                  {"SIMCUDA_HOST_VMM", "yes"},
                                                  {"SIMCUDA_FAIL", "cuMemCreate"},
                                                  {"SIMCUDA_FAIL", "cuMemCreate:0"},
+                                                 {"SIMCUDA_FAIL", "cuMemCreate:1=0"},
+                                                 {"SIMCUDA_FAIL", "cuMemCreate:1=full"},
                                                  {"SIMCUDA_KERNELS", "3"}}) {
         CAPTURE(name);
         CHECK(run({{name, value}}, initialise_only, &said) == "");
@@ -80,6 +82,46 @@ SIM_TEST("a base name stands for all its forms", {{"SIMCUDA_FAIL", "cuMemAlloc:2
     OK(cuMemAlloc, &p, 4);
     FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc, &p, 4);
     OK(cuMemAlloc, &p, 4);
+}
+
+SIM_TEST("a call fails with the error that is asked for",
+         {{"SIMCUDA_FAIL", "cuMemAlloc:1=304,cuMemFree:1=201"}}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0;
+    FAILS(CUDA_ERROR_OPERATING_SYSTEM, cuMemAlloc, &p, 4);
+    OK(cuMemAlloc, &p, 4);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuMemFree, p);
+    OK(cuMemFree, p);
+}
+
+SIM_TEST("an error that nothing recovers from stays with its context",
+         {{"SIMCUDA_FAIL", "cuMemGetInfo:1=700"}}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0;
+    std::size_t free_bytes = 0, total = 0;
+    OK(cuMemAlloc, &p, 4);
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemGetInfo, &free_bytes, &total);
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemGetInfo, &free_bytes, &total);
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemFree, p);
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+}
+
+void leave_memory_behind() {
+    const Gpu gpu;
+    const auto handle = create(kGranule);
+    CUdeviceptr at = 0;
+    OK(cuMemAddressReserve, &at, 2 * kGranule, 0, 0, 0);
+    OK(cuMemMap, at, kGranule, 0, handle, 0);
+    OK(cuMemRelease, handle);
+}
+
+TEST_CASE("the report counts what was not given back") {
+    const TemporaryFile file;
+    CHECK(run({{"SIMCUDA_REPORT", file.name()}}, leave_memory_behind) == "");
+    const auto report = nlohmann::json::parse(file.text());
+    CHECK(report["vmm"]["handles"] == 1);
+    CHECK(report["vmm"]["mappings"] == 1);
+    CHECK(report["vmm"]["reservations"] == 1);
 }
 
 void do_some_work() {

@@ -14,21 +14,44 @@ namespace {
 
 thread_local int host_function_depth = 0;
 
+// After these nothing of the context works any more.
+bool is_sticky(CUresult error) {
+    switch (error) {
+        case CUDA_ERROR_ECC_UNCORRECTABLE:
+        case CUDA_ERROR_ILLEGAL_ADDRESS:
+        case CUDA_ERROR_LAUNCH_TIMEOUT:
+        case CUDA_ERROR_ASSERT:
+        case CUDA_ERROR_HARDWARE_STACK_ERROR:
+        case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+        case CUDA_ERROR_MISALIGNED_ADDRESS:
+        case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+        case CUDA_ERROR_INVALID_PC:
+        case CUDA_ERROR_LAUNCH_FAILED:
+            return true;
+        default:
+            return false;
+    }
+}
+
 // SIMCUDA_FAIL. A rule counts the calls of the exact name it gives, or of all forms of a base name.
-bool injected_failure(Entry entry) {
+CUresult injected_failure(Entry entry) {
     const std::uint64_t nth = count_call(entry);
     const std::uint64_t nth_of_base = count_base(info(entry).base);
     for (const FailRule& rule : knobs().fail) {
         if (rule.name == info(entry).base ? rule.nth == nth_of_base
                                           : rule.name == info(entry).symbol && rule.nth == nth) {
-            return true;
+            const auto error = static_cast<CUresult>(rule.error);
+            log_line((std::string(info(entry).symbol) + " is made to fail").c_str());
+            if (Context* const current = current_context(); is_sticky(error) && is_live(current))
+                current->fail(error);
+            return error;
         }
     }
-    return false;
+    return CUDA_SUCCESS;
 }
 
 CUresult check(Entry entry, unsigned flags, Context** context) {
-    if (injected_failure(entry)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (const CUresult failure = injected_failure(entry); failure != CUDA_SUCCESS) return failure;
     if ((flags & kBeforeInit) != 0) return CUDA_SUCCESS;
     if (host_function_depth != 0) {
         violation(std::string(info(entry).symbol) + " called from a host function");

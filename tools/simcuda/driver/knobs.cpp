@@ -45,7 +45,12 @@ bool parse_fail(std::string_view text, std::vector<FailRule>& out) {
         const auto colon = item.find(':');
         FailRule rule;
         if (colon == 0 || colon == std::string_view::npos) return false;
-        if (!parse_count(item.substr(colon + 1), rule.nth) || rule.nth == 0) return false;
+        const std::string_view number = item.substr(colon + 1);
+        const auto equals = number.find('=');
+        if (!parse_count(number.substr(0, equals), rule.nth) || rule.nth == 0) return false;
+        if (equals != std::string_view::npos &&
+            (!parse_count(number.substr(equals + 1), rule.error) || rule.error == 0))
+            return false;
         rule.name = item.substr(0, colon);
         out.push_back(rule);
     }
@@ -111,7 +116,9 @@ class Reader {
     }
 
     void fail(const char* name, std::vector<FailRule>& knob) {
-        read(name, "name:n, or several with commas between (the nth call of that name fails, n from 1)",
+        read(name,
+             "name:n or name:n=error, or several with commas between (the nth call of that name fails, n "
+             "from 1, with that CUresult)",
              [&](auto text) {
                  std::vector<FailRule> rules;
                  if (!parse_fail(text, rules)) return false;

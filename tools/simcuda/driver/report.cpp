@@ -15,6 +15,7 @@
 #include "tools/simcuda/driver/error_name.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/message.h"
+#include "tools/simcuda/driver/vmm.h"
 
 namespace simcuda::driver {
 namespace {
@@ -74,6 +75,9 @@ void write_report() {
                                      {"used", device.memory.used()}});
     }
     report["host"] = {{"peak", host_pool().peak()}, {"used", host_pool().used()}};
+    const vmm::Alive alive = vmm::alive();
+    report["vmm"] = {
+        {"handles", alive.handles}, {"mappings", alive.mappings}, {"reservations", alive.reservations}};
     std::lock_guard lock(c.mutex);
     report["violation_count"] = c.violation_count;
     report["violations"] = c.violations;

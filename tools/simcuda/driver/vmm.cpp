@@ -150,6 +150,11 @@ VmmAllocation::~VmmAllocation() {
 
 namespace vmm {
 
+Alive alive() {
+    std::lock_guard lock(state().mutex);
+    return {handles_alive, state().mappings, state().reservations.size()};
+}
+
 void check_location(const CUmemLocation& location) {
     switch (location.type) {
         case CU_MEM_LOCATION_TYPE_DEVICE:

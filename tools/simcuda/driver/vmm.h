@@ -54,6 +54,12 @@ void unmap(CUdeviceptr address, std::uint64_t bytes);
 void set_access(CUdeviceptr address, std::uint64_t bytes, std::span<const CUmemAccessDesc> descriptions);
 CUmemAccess_flags access(CUdeviceptr address, const CUmemLocation& location);
 
+// What is alive, for the report.
+struct Alive {
+    std::uint64_t handles, mappings, reservations;
+};
+Alive alive();
+
 // Checks a location and whether this machine has it: device memory, or host memory with SIMCUDA_HOST_VMM.
 void check_location(const CUmemLocation& location);
 

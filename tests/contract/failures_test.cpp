@@ -1,0 +1,80 @@
+// Calls of the port's own that the driver refuses once.
+#include "tests/contract/driver_ground.h"
+
+namespace lms::contract {
+namespace {
+
+using device::driver;
+
+// Device memory that nobody has.
+std::uint64_t free_bytes(Port& port) {
+    device::MemoryInfo info{};
+    NEED(port.memory_info(info) == CUDA_SUCCESS);
+    return info.free_bytes;
+}
+
+// The port's own probe maps and unmaps once.
+DRIVER_TEST("failures: an address that a refused mapping was not taken from can be mapped again",
+            {{"SIMCUDA_FAIL", "cuMemSetAccess:2,cuMemUnmap:2"}}) {
+    Port& port = ground.port();
+    const std::uint64_t unit = port.granularity();
+    Address address = 0;
+    CUmemGenericAllocationHandle handle{};
+    NEED(port.reserve(unit, address) == CUDA_SUCCESS);
+    NEED(port.create(unit, Place::Device, handle) == CUDA_SUCCESS);
+    EXPECT(port.map(address, unit, handle, Place::Device) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(port.map(address, unit, handle, Place::Device) == CUDA_SUCCESS);
+    EXPECT(port.unmap(address, unit) == CUDA_SUCCESS);
+    EXPECT(port.release(handle) == CUDA_SUCCESS);
+}
+
+DRIVER_TEST("failures: what the driver did not take back it is asked to again",
+            {{"SIMCUDA_FAIL", "cuMemUnmap:2,cuMemRelease:2"}}) {
+    Port& port = ground.port();
+    const std::uint64_t unit = port.granularity();
+    const std::uint64_t before = free_bytes(port);
+    Address address = 0;
+    CUmemGenericAllocationHandle handle{};
+    NEED(port.reserve(2 * unit, address) == CUDA_SUCCESS);
+    NEED(port.create(unit, Place::Device, handle) == CUDA_SUCCESS);
+    NEED(port.map(address, unit, handle, Place::Device) == CUDA_SUCCESS);
+    EXPECT(port.discard(address, unit) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(port.release(handle) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(free_bytes(port) == before - unit);
+
+    NEED(port.create(unit, Place::Device, handle) == CUDA_SUCCESS);
+    EXPECT(port.map(address + unit, unit, handle, Place::Device) == CUDA_SUCCESS);
+    EXPECT(free_bytes(port) == before - unit);
+    EXPECT(port.unmap(address + unit, unit) == CUDA_SUCCESS);
+    EXPECT(port.release(handle) == CUDA_SUCCESS);
+}
+
+// The port's own probe asks once.
+DRIVER_TEST("failures: a device is ill only from an error that stays",
+            {{"SIMCUDA_FAIL", "cuStreamQuery:2=400,cuStreamQuery:3=719"}}) {
+    Port& port = ground.port();
+    EXPECT(port.health() == CUDA_SUCCESS);
+    EXPECT(port.health() == CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT(port.health() == CUDA_ERROR_LAUNCH_FAILED);
+}
+
+// The first of the two that a call of the port's makes, and the second.
+constexpr char kExchanges[] =
+    "cuThreadExchangeStreamCaptureMode:40,cuThreadExchangeStreamCaptureMode:47,"
+    "cuThreadExchangeStreamCaptureMode:54,"
+    "cuThreadExchangeStreamCaptureMode:61,cuThreadExchangeStreamCaptureMode:68,"
+    "cuThreadExchangeStreamCaptureMode:75";
+
+DRIVER_TEST("failures: the thread's capture mode stays what it was", {{"SIMCUDA_FAIL", kExchanges}}) {
+    for (int i = 0; i < 40; ++i) {
+        device::MemoryInfo info{};
+        EXPECT(ground.port().memory_info(info) == CUDA_SUCCESS);
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+        while (driver().cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) {
+        }
+        EXPECT(mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+    }
+}
+
+}  // namespace
+}  // namespace lms::contract
