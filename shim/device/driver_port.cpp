@@ -141,25 +141,34 @@ CUresult DriverPort::release(CUmemGenericAllocationHandle handle) {
 
 CUresult DriverPort::map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                          Place place) {
+    return map_for(address, bytes, handle, access_to(place));
+}
+
+CUresult DriverPort::map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                             std::span<const CUmemAccessDesc> access) {
     const InContext in_context(context_);
     CUresult status = driver().cuMemMap(address, bytes, 0, handle, 0);
-    if (status != CUDA_SUCCESS) return status;
-    status = set_access(address, bytes, place);
+    if (status != CUDA_SUCCESS || access.empty()) return status;
+    status = set_access(address, bytes, access);
     if (status != CUDA_SUCCESS) driver().cuMemUnmap(address, bytes);
     return status;
 }
 
-CUresult DriverPort::set_access(Address address, std::uint64_t bytes, Place place) {
+std::vector<CUmemAccessDesc> DriverPort::access_to(Place place) {
     std::vector<CUmemAccessDesc> access;
     const auto admit = [&](CUmemLocation location) {
         access.push_back({location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
     };
     admit({CU_MEM_LOCATION_TYPE_DEVICE, device_});
     if (place == Place::Host) admit(host_location_);
-    {
-        const std::lock_guard lock(peers_lock_);
-        for (const CUdevice peer : peers_) admit({CU_MEM_LOCATION_TYPE_DEVICE, peer});
-    }
+    const std::lock_guard lock(peers_lock_);
+    for (const CUdevice peer : peers_) admit({CU_MEM_LOCATION_TYPE_DEVICE, peer});
+    return access;
+}
+
+CUresult DriverPort::set_access(Address address, std::uint64_t bytes,
+                                std::span<const CUmemAccessDesc> access) {
+    const InContext in_context(context_);
     // Under load the driver may answer "not ready" for a while; the bound is about a second.
     for (int attempt = 0;; ++attempt) {
         const CUresult status = driver().cuMemSetAccess(address, bytes, access.data(), access.size());
@@ -174,8 +183,7 @@ void DriverPort::add_peer(CUdevice device) {
 }
 
 CUresult DriverPort::admit(Address address, std::uint64_t bytes, Place place) {
-    const InContext in_context(context_);
-    return set_access(address, bytes, place);
+    return set_access(address, bytes, access_to(place));
 }
 
 CUresult DriverPort::unmap(Address address, std::uint64_t bytes) {

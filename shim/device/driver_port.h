@@ -30,6 +30,10 @@ class DriverPort final : public Port {
     CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                  Place place) override;
     CUresult unmap(Address address, std::uint64_t bytes) override;
+    CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                     std::span<const CUmemAccessDesc> access) override;
+    CUresult set_access(Address address, std::uint64_t bytes,
+                        std::span<const CUmemAccessDesc> access) override;
     void add_peer(CUdevice device) override;
     CUresult admit(Address address, std::uint64_t bytes, Place place) override;
     CUresult pin(std::uint64_t bytes, Address& host) override;
@@ -60,7 +64,7 @@ class DriverPort final : public Port {
     DriverPort(CUdevice device, CUcontext context) : device_(device), context_(context) {}
     CUresult probe();
     CUresult create_streams();
-    CUresult set_access(Address address, std::uint64_t bytes, Place place);
+    std::vector<CUmemAccessDesc> access_to(Place place);
     CUresult record_in(CUcontext context, CUstream stream, CUevent& event);
     CUevent handle_of(CUevent event);
     template <typename Attribute>

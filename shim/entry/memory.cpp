@@ -107,9 +107,10 @@ CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) re
 CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr pointer, CUstream stream,
                     bool per_thread) {
     return guarded([&]() -> CUresult {
-        Session* session = engine::session_at(pointer);
+        Session* session = engine::allocator_of(pointer);
         if (!session) {
-            engine::note_freed(pointer, 0);
+            // What the app maps itself is not freed so.
+            if (!engine::session_at(pointer)) engine::note_freed(pointer, 0);
             return real(pointer, stream);
         }
         const CUstream where = engine::resolve_stream(stream, per_thread);
@@ -155,9 +156,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
     return entry::guarded([&]() -> CUresult {
-        engine::Session* session = engine::session_at(dptr);
+        engine::Session* session = engine::allocator_of(dptr);
         if (!session) {
-            engine::note_freed(dptr, 0);
+            // What the app maps itself is not freed so.
+            if (!engine::session_at(dptr)) engine::note_freed(dptr, 0);
             return driver().cuMemFree_v2(dptr);
         }
         CUresult status = entry::allowed_while_capturing();

@@ -55,6 +55,7 @@ CUresult Session::admit(CUdevice device) {
     std::unique_lock lock(state.mutex);
     migrator_->run_quiesced(lock, [&] {
         for (const core::AllocationId id : state.residency.allocations()) {
+            if (state.program_buffers.contains(id)) continue;  // it says itself who may reach it
             const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
             for (const core::ChunkId chunk : chunks) {
                 const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
@@ -114,6 +115,7 @@ std::vector<Buffer> Session::buffers_of(CUcontext context) {
     for (const core::AllocationId id : state_->residency.allocations()) {
         const core::Allocation& buffer = state_->residency.allocation(id);
         const CUcontext owner = state_->owners[id];
+        if (state_->program_buffers.contains(id)) continue;  // of no context
         if (owner == context || works_through(context))
             buffers.push_back({buffer.address, buffer.bytes, owner});
     }
@@ -129,7 +131,7 @@ void Session::context_gone(CUcontext context) {
     earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
     poll_completions(state, lock);
     for (const core::AllocationId id : state.residency.allocations()) {
-        if (!last && state.owners[id] != context) continue;
+        if (state.program_buffers.contains(id) || (!last && state.owners[id] != context)) continue;
         state.pending_frees.remove(id);
         state.residency.kill(id);
         release(state, id, lock);
