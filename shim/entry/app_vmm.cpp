@@ -50,6 +50,20 @@ CUresult create(engine::Session& session, CUmemGenericAllocationHandle* handle, 
     return engine::create_handle(session, bytes, properties, *handle);
 }
 
+// What the driver says of a location.
+CUresult check(const CUmemLocation& location) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = location;
+    std::size_t unit = 0;
+    return driver().cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+}
+
+CUmemAccess_flags access_from(const CUmemLocation& location, const engine::View& view) {
+    const bool is_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return is_device ? view.access_of(location.id) : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
 // Memory of the driver's, mapped beside the app's.
 void note_mapped(CUdeviceptr address, std::size_t bytes) {
     const std::unique_lock lock(program_addresses().mutex);
@@ -173,16 +187,12 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
     return guarded([&] {
-        const auto found = flags && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE
-                               ? engine::managed_view_at(ptr)
-                               : std::nullopt;
-        int devices = 0;
-        driver().cuDeviceGetCount(&devices);
-        if (!found || location->id < 0 || location->id >= devices)
-            return driver().cuMemGetAccess(flags, location, ptr);
+        const auto found = flags && location ? engine::managed_view_at(ptr) : std::nullopt;
+        if (!found) return driver().cuMemGetAccess(flags, location, ptr);
         return if_asking_is_allowed([&] {
-            *flags = found->view.access_of(location->id);
-            return CUDA_SUCCESS;
+            const CUresult status = check(*location);
+            if (status == CUDA_SUCCESS) *flags = access_from(*location, found->view);
+            return status;
         });
     });
 }
