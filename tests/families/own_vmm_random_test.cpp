@@ -168,8 +168,7 @@ class Walk {
         if (handles_.empty() || reserved_.empty()) return;
         const Handle& handle = handles_[below(handles_.size())];
         const Reserved& where = reserved_[below(reserved_.size())];
-        const CUdeviceptr address =
-            where.address + below(where.units()) * kUnit + (below(20) ? 0 : 512);
+        const CUdeviceptr address = where.address + below(where.units()) * kUnit + (below(20) ? 0 : 512);
         const std::size_t offset = below(20) ? 0 : kUnit;
         const std::size_t bytes = handle.memory->bytes.size();
         if (tell("map", CU(cuMemMap)(address, bytes, offset, handle.value, below(30) ? 0 : 1)))
@@ -266,6 +265,7 @@ class Walk {
             memory.bytes[j] = data[i];
             memory.known[j] = true;
         });
+        forget_doubles(address, bytes);
     }
     void read() {
         const auto [address, bytes] = range();
@@ -284,13 +284,6 @@ class Walk {
         const std::uint32_t one = 1;
         const auto words = static_cast<std::uint32_t>(bytes / 4);
         if (!tell("launch", launch("add", words, nullptr, address, address, one, words))) return;
-        // Several mappings of one handle in the range: which comes first is not known.
-        std::vector<const Memory*> seen;
-        for (const Mapped& view : views_) {
-            if (view.address + view.bytes() <= address || view.address >= address + bytes) continue;
-            if (std::ranges::count(seen, view.memory.get())) view.memory->known.assign(view.bytes(), false);
-            seen.push_back(view.memory.get());
-        }
         each_byte(address, bytes & ~std::size_t{3}, [&](Memory& memory, std::size_t j, std::size_t i) {
             if (i % 4 != 0) return;
             std::uint32_t word = 0;
@@ -298,6 +291,16 @@ class Walk {
             ++word;
             std::memcpy(&memory.bytes[j], &word, 4);
         });
+        forget_doubles(address, bytes);
+    }
+    // Of several mappings of one handle in a range that was written, nobody knows which came last.
+    void forget_doubles(CUdeviceptr address, std::size_t bytes) {
+        std::vector<const Memory*> seen;
+        for (const Mapped& view : views_) {
+            if (view.address + view.bytes() <= address || view.address >= address + bytes) continue;
+            if (std::ranges::count(seen, view.memory.get())) view.memory->known.assign(view.bytes(), false);
+            seen.push_back(view.memory.get());
+        }
     }
 
     std::minstd_rand random_;
