@@ -212,10 +212,14 @@ CUresult DriverPort::copy(Address destination, Address source, std::uint64_t byt
 CUresult DriverPort::record(CUstream stream, CUevent& event) {
     if (stream == in_ || stream == out_) return record_in(context_, stream, event);
     CUcontext context = nullptr;
-    const CUresult status =
+    CUresult status =
         is_default(stream) ? driver().cuCtxGetCurrent(&context) : driver().cuStreamGetCtx(stream, &context);
-    if (status != CUDA_SUCCESS) return status;
-    return record_in(context, stream, event);
+    if (status == CUDA_ERROR_INVALID_CONTEXT) {
+        // The thread has none. Of a stream that has one of its own the driver wants any.
+        const InContext in_context(context_);
+        status = driver().cuStreamGetCtx(stream, &context);
+    }
+    return status == CUDA_SUCCESS ? record_in(context, stream, event) : status;
 }
 
 CUresult DriverPort::record_legacy(CUcontext context, CUevent& event) {
