@@ -24,7 +24,7 @@ template <typename Call>
 CUresult make(CUcontext* context, Call&& call) {
     return guarded([&] {
         const CUresult status = engine::call_with_oom_retry(call);
-        if (status == CUDA_SUCCESS) engine::context_seen(*context, device_of(*context));
+        if (status == CUDA_SUCCESS) engine::context_made(*context, device_of(*context));
         return status;
     });
 }
@@ -45,7 +45,11 @@ CUresult end(CUcontext context, Call&& call, Gone&& is_gone) {
     return guarded([&] {
         engine::context_ending(context);
         const CUresult status = call();
-        if (is_gone(status)) gone(context);
+        if (is_gone(status)) {
+            gone(context);
+        } else {
+            engine::context_stays(context);
+        }
         return status;
     });
 }

@@ -173,9 +173,12 @@ class Session {
     // `context` is current; a session that rests works through it from now on.
     CUresult wake(CUcontext context);
     bool awake() const { return context_ != nullptr; }
+    bool keeps_program_memory() const;
     bool works_through(CUcontext context) const { return context_ == context; }
-    // `context`, whose work is done, may be about to go; `next` is another of this GPU's.
+    // `context`, whose work is done, may be about to go; `next` is another of this GPU's, or null. It has not
+    // gone.
     void context_ending(CUcontext context, CUcontext next);
+    void context_stays(CUcontext context);
     // The buffers that go with `context`: its own, and all if there is no other.
     std::vector<Buffer> buffers_of(CUcontext context);
     // It is gone, and so are they.

@@ -96,6 +96,11 @@ CUresult Session::create(std::uint64_t bytes, core::Address& home) {
     return CUDA_SUCCESS;
 }
 
+bool Session::keeps_program_memory() const {
+    const std::lock_guard lock(state_->mutex);
+    return !state_->program_buffers.empty();
+}
+
 void Session::forget(core::Address home) {
     State& state = *state_;
     std::unique_lock lock(state.mutex);

@@ -108,9 +108,21 @@ void context_ending(CUcontext context) {
         return;
     Session* const session = session_of(device);
     const CUcontext next = another_context(device, context);
-    if (!session || !next) return;
-    device::driver().cuCtxSynchronize();
+    if (!session) return;
+    if (next) device::driver().cuCtxSynchronize();
     session->context_ending(context, next);
+}
+
+void context_made(CUcontext context, CUdevice device) {
+    context_seen(context, device);
+    const Session* const session = session_of(device);
+    if (!session || session->awake() || !session->keeps_program_memory()) return;
+    const device::InContext in_context(context);
+    current_session();
+}
+
+void context_stays(CUcontext context) {
+    for (Session* session : sessions()) session->context_stays(context);
 }
 
 std::vector<Buffer> buffers_of(CUcontext context) {

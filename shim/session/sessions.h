@@ -42,10 +42,14 @@ std::span<Session* const> sessions();
 // Work on `device` may reach the buffers of `owner`, another GPU, from now on.
 CUresult admit_peer(CUdevice owner, CUdevice device);
 
+// A context of a GPU that may be the first: memory of the program's own may have outlived the last.
+void context_made(CUcontext context, CUdevice device);
 // Before a call that may destroy `context`: if its GPU has another, the session works through that from now
 // on, and the work in this one is waited for.
 void context_ending(CUcontext context);
-// After it: the context is gone, and its buffers with it, which are these until that is said.
+// After it: the context is there still, or
+void context_stays(CUcontext context);
+// it is gone, and its buffers with it, which are these until that is said.
 std::vector<Buffer> buffers_of(CUcontext context);
 void context_gone(CUcontext context);
 
