@@ -161,28 +161,37 @@ void DriverPort::settle() {
 
 CUresult DriverPort::map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                          Place place) {
+    return map_for(address, bytes, handle, access_to(place));
+}
+
+CUresult DriverPort::map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                             std::span<const CUmemAccessDesc> access) {
     const InContext in_context(context_);
     // Something may be mapped there still.
     if (owes_) settle();
     CUresult status = driver().cuMemMap(address, bytes, 0, handle, 0);
-    if (status != CUDA_SUCCESS) return status;
-    status = set_access(address, bytes, place);
+    if (status != CUDA_SUCCESS || access.empty()) return status;
+    status = set_access(address, bytes, access);
     if (status != CUDA_SUCCESS && driver().cuMemUnmap(address, bytes) != CUDA_SUCCESS)
         owe({address, bytes, 0});
     return status;
 }
 
-CUresult DriverPort::set_access(Address address, std::uint64_t bytes, Place place) {
+std::vector<CUmemAccessDesc> DriverPort::access_to(Place place) {
     std::vector<CUmemAccessDesc> access;
     const auto admit = [&](CUmemLocation location) {
         access.push_back({location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
     };
     admit({CU_MEM_LOCATION_TYPE_DEVICE, device_});
     if (place == Place::Host) admit(host_location_);
-    {
-        const std::lock_guard lock(peers_lock_);
-        for (const CUdevice peer : peers_) admit({CU_MEM_LOCATION_TYPE_DEVICE, peer});
-    }
+    const std::lock_guard lock(peers_lock_);
+    for (const CUdevice peer : peers_) admit({CU_MEM_LOCATION_TYPE_DEVICE, peer});
+    return access;
+}
+
+CUresult DriverPort::set_access(Address address, std::uint64_t bytes,
+                                std::span<const CUmemAccessDesc> access) {
+    const InContext in_context(context_);
     // Under load the driver may answer "not ready" for a while; the bound is about a second.
     for (int attempt = 0;; ++attempt) {
         const CUresult status = driver().cuMemSetAccess(address, bytes, access.data(), access.size());
@@ -197,8 +206,7 @@ void DriverPort::add_peer(CUdevice device) {
 }
 
 CUresult DriverPort::admit(Address address, std::uint64_t bytes, Place place) {
-    const InContext in_context(context_);
-    return set_access(address, bytes, place);
+    return set_access(address, bytes, access_to(place));
 }
 
 CUresult DriverPort::unmap(Address address, std::uint64_t bytes) {
@@ -233,10 +241,14 @@ CUresult DriverPort::copy(Address destination, Address source, std::uint64_t byt
 CUresult DriverPort::record(CUstream stream, CUevent& event) {
     if (stream == in_ || stream == out_) return record_in(context_, stream, event);
     CUcontext context = nullptr;
-    const CUresult status =
+    CUresult status =
         is_default(stream) ? driver().cuCtxGetCurrent(&context) : driver().cuStreamGetCtx(stream, &context);
-    if (status != CUDA_SUCCESS) return status;
-    return record_in(context, stream, event);
+    if (status == CUDA_ERROR_INVALID_CONTEXT) {
+        // The thread has none. Of a stream that has one of its own the driver wants any.
+        const InContext in_context(context_);
+        status = driver().cuStreamGetCtx(stream, &context);
+    }
+    return status == CUDA_SUCCESS ? record_in(context, stream, event) : status;
 }
 
 CUresult DriverPort::record_legacy(CUcontext context, CUevent& event) {

@@ -32,6 +32,10 @@ class DriverPort final : public Port {
                  Place place) override;
     CUresult unmap(Address address, std::uint64_t bytes) override;
     CUresult discard(Address address, std::uint64_t bytes) override;
+    CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                     std::span<const CUmemAccessDesc> access) override;
+    CUresult set_access(Address address, std::uint64_t bytes,
+                        std::span<const CUmemAccessDesc> access) override;
     void add_peer(CUdevice device) override;
     CUresult admit(Address address, std::uint64_t bytes, Place place) override;
     CUresult pin(std::uint64_t bytes, Address& host) override;
@@ -63,7 +67,7 @@ class DriverPort final : public Port {
     CUresult probe();
     CUresult create_streams();
     void settle();
-    CUresult set_access(Address address, std::uint64_t bytes, Place place);
+    std::vector<CUmemAccessDesc> access_to(Place place);
     CUresult record_in(CUcontext context, CUstream stream, CUevent& event);
     CUevent handle_of(CUevent event);
     template <typename Attribute>

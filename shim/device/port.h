@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "shim/device/cuda_api.h"
 
@@ -46,6 +47,11 @@ class Port {
     virtual CUresult unmap(Address address, std::uint64_t bytes) = 0;
     // unmap() of what is never used again, wherever it fails: the port may try again later.
     virtual CUresult discard(Address address, std::uint64_t bytes) { return unmap(address, bytes); }
+    // The same as map(), but for whom `access` names alone; and who may reach what is mapped from now on.
+    virtual CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                             std::span<const CUmemAccessDesc> access) = 0;
+    virtual CUresult set_access(Address address, std::uint64_t bytes,
+                                std::span<const CUmemAccessDesc> access) = 0;
     // Kernels and copies of `device` too may reach what is mapped from now on, and by admit() what is mapped.
     virtual void add_peer(CUdevice device) = 0;
     virtual CUresult admit(Address address, std::uint64_t bytes, Place place) = 0;

@@ -1,38 +1,261 @@
-// The app's own virtual memory management: passed on. Managed buffers are what cuMemAlloc gives, so its calls
-// answer for them as they do for that.
+// The app's own virtual memory management. Its handles of ordinary device memory are managed
+// (session/program_memory.h); what is mapped by others, and where, is noted beside. What cuMemAlloc gave is
+// not the app's to map or unmap: calls answer for it as they do for memory of the driver's.
+#include <unistd.h>
+
+#include "shim/app/capture.h"
 #include "shim/device/driver_table.h"
-#include "shim/entry/transfer.h"
+#include "shim/entry/guard.h"
+#include "shim/reach/exempt.h"
+#include "shim/reach/pointer_tables.h"
+#include "shim/session/program_memory.h"
+#include "shim/session/submit.h"
 
 namespace lms::entry {
 namespace {
 
+using device::driver;
+using engine::program_addresses;
+
+// What the driver says of any such call here and now: while work is captured it forbids them some threads
+// (and ends a capture that forbade it), and after a fault all. Of a reservation that there is not it knows
+// nothing.
+CUresult allowed() {
+    const CUresult status = driver().cuMemAddressFree(0, 0);
+    return status == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : status;
+}
+
 template <typename Call>
-CUresult unless_managed(CUdeviceptr address, Call&& call) {
-    return guarded([&]() -> CUresult {
-        return is_managed(address) ? CUDA_ERROR_INVALID_VALUE : engine::call_with_oom_retry(call);
+CUresult if_allowed(Call&& call) {
+    const CUresult error = allowed();
+    return error == CUDA_SUCCESS ? call() : error;
+}
+
+// The same of calls that only ask, which a capture does not mind.
+template <typename Call>
+CUresult if_asking_is_allowed(Call&& call) {
+    CUmemAllocationProp none{};
+    const CUresult error = driver().cuMemGetAllocationPropertiesFromHandle(&none, 0);
+    return error == CUDA_ERROR_INVALID_VALUE ? call() : error;
+}
+
+template <typename Call>
+CUresult unless_allocated(CUdeviceptr address, Call&& call) {
+    return engine::allocator_of(address) ? CUDA_ERROR_INVALID_VALUE : engine::call_with_oom_retry(call);
+}
+
+CUresult create(engine::Session& session, CUmemGenericAllocationHandle* handle, std::size_t bytes,
+                const CUmemAllocationProp& properties) {
+    if (!engine::capturing_anywhere() && session.asks_to_collect(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    return engine::create_handle(session, bytes, properties, *handle);
+}
+
+// What the driver says of a location.
+CUresult check(const CUmemLocation& location) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = location;
+    std::size_t unit = 0;
+    return driver().cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+}
+
+CUmemAccess_flags access_from(const CUmemLocation& location, const engine::View& view) {
+    const bool is_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return is_device ? view.access_of(location.id) : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
+// Memory of the driver's, mapped beside the app's.
+void note_mapped(CUdeviceptr address, std::size_t bytes) {
+    const std::unique_lock lock(program_addresses().mutex);
+    program_addresses().book.add({address, bytes});
+}
+
+void note_unmapped(CUdeviceptr address, std::size_t bytes) {
+    const std::unique_lock lock(program_addresses().mutex);
+    for (const engine::View& view : program_addresses().book.in(address, bytes))
+        program_addresses().book.remove(view.address);
+}
+
+// Maps a handle of the app's. Where addresses of managed memory lie in it goes with it.
+CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle,
+             unsigned long long flags) {
+    core::Address before = 0;
+    const CUresult status = engine::map_handle(address, bytes, offset, handle, flags, before);
+    if (status == CUDA_SUCCESS && before != 0) engine::note_copy({address, bytes}, {before, bytes});
+    return status;
+}
+
+template <typename Real>
+CUresult map_array(Real real, CUarrayMapInfo* list, unsigned int count, CUstream stream) {
+    return guarded([&] {
+        // Tile pools are the driver's, so none of ours is one; the driver knows no handle 0 either.
+        std::vector<CUarrayMapInfo> infos(list, list + (list ? count : 0));
+        for (CUarrayMapInfo& info : infos) {
+            if (engine::is_program_handle(info.memHandle.memHandle)) info.memHandle.memHandle = 0;
+        }
+        return engine::call_with_oom_retry([&] { return real(list ? infos.data() : list, count, stream); });
     });
 }
 
 }  // namespace
 }  // namespace lms::entry
 
+using namespace lms;
 using namespace lms::entry;
 using lms::device::driver;
 
+CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags) {
+    return guarded([&] {
+        const CUresult status = driver().cuMemAddressReserve(ptr, size, alignment, addr, flags);
+        if (status != CUDA_SUCCESS) return status;
+        const std::unique_lock lock(program_addresses().mutex);
+        program_addresses().book.reserve(*ptr, size);
+        return status;
+    });
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+    return guarded([&]() -> CUresult {
+        // Evicted, it may have no mapping that the driver would see.
+        if (engine::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
+        const CUresult status = driver().cuMemAddressFree(ptr, size);
+        if (status != CUDA_SUCCESS) return status;
+        const std::unique_lock lock(program_addresses().mutex);
+        program_addresses().book.unreserve(ptr);
+        return status;
+    });
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
+                     unsigned long long flags) {
+    return guarded([&]() -> CUresult {
+        const auto pass = [&] { return driver().cuMemCreate(handle, size, prop, flags); };
+        engine::Session* const session = handle && prop && flags == 0 && !engine::called_by_exempt()
+                                             ? engine::session_for(*prop, size)
+                                             : nullptr;
+        if (!session) return engine::call_with_oom_retry(pass);
+        return if_allowed([&] {
+            const CUresult status = engine::try_properties(*session, *prop);
+            return status == CUDA_SUCCESS ? create(*session, handle, size, *prop) : status;
+        });
+    });
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+    return guarded([&] {
+        if (!engine::is_program_handle(handle)) return driver().cuMemRelease(handle);
+        return if_allowed([&] { return engine::release_handle(handle); });
+    });
+}
+
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
-    return unless_managed(ptr, [&] { return driver().cuMemMap(ptr, size, offset, handle, flags); });
+    return guarded([&]() -> CUresult {
+        if (engine::is_program_handle(handle))
+            return if_allowed([&] { return map(ptr, size, offset, handle, flags); });
+        if (engine::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
+        const CUresult status =
+            unless_allocated(ptr, [&] { return driver().cuMemMap(ptr, size, offset, handle, flags); });
+        if (status == CUDA_SUCCESS) note_mapped(ptr, size);
+        return status;
+    });
 }
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
-    return unless_managed(ptr, [&] { return driver().cuMemUnmap(ptr, size); });
+    return guarded([&] {
+        if (engine::has_program_memory(ptr, size)) {
+            return if_allowed([&] {
+                return engine::unmap_range(ptr, size, [](const engine::View& view) {
+                    engine::note_freed(view.address, view.bytes);
+                });
+            });
+        }
+        const CUresult status = unless_allocated(ptr, [&] { return driver().cuMemUnmap(ptr, size); });
+        if (status == CUDA_SUCCESS) note_unmapped(ptr, size);
+        return status;
+    });
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
-    return unless_managed(ptr, [&] { return driver().cuMemSetAccess(ptr, size, desc, count); });
+    return guarded([&] {
+        if (engine::has_program_memory(ptr, size) && desc && count > 0)
+            return if_allowed([&] { return engine::set_access(ptr, size, {desc, count}); });
+        return unless_allocated(ptr, [&] { return driver().cuMemSetAccess(ptr, size, desc, count); });
+    });
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+    return guarded([&] {
+        const auto found = flags && location ? engine::managed_view_at(ptr) : std::nullopt;
+        if (!found) return driver().cuMemGetAccess(flags, location, ptr);
+        return if_asking_is_allowed([&] {
+            const CUresult status = check(*location);
+            if (status == CUDA_SUCCESS) *flags = access_from(*location, found->view);
+            return status;
+        });
+    });
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
-    return unless_managed(reinterpret_cast<CUdeviceptr>(addr),
-                          [&] { return driver().cuMemRetainAllocationHandle(handle, addr); });
+    return guarded([&]() -> CUresult {
+        const auto address = reinterpret_cast<CUdeviceptr>(addr);
+        if (const CUresult error = allowed(); error != CUDA_SUCCESS) return error;
+        const auto ours = handle ? engine::retain_handle(address) : std::nullopt;
+        if (!ours)
+            return unless_allocated(address,
+                                    [&] { return driver().cuMemRetainAllocationHandle(handle, addr); });
+        *handle = *ours;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                CUmemGenericAllocationHandle handle) {
+    return guarded([&] {
+        if (!prop || !engine::is_program_handle(handle))
+            return driver().cuMemGetAllocationPropertiesFromHandle(prop, handle);
+        return if_asking_is_allowed([&] { return engine::properties_of(handle, *prop); });
+    });
+}
+
+CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType, unsigned long long flags) {
+    return guarded([&] {
+        const auto call = [&](CUmemGenericAllocationHandle real) {
+            return driver().cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
+        };
+        if (!engine::is_program_handle(handle)) return call(handle);
+        return if_allowed([&] {
+            return engine::with_drivers_handle(handle, call, [&](CUmemGenericAllocationHandle) {
+                if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+                    ::close(*static_cast<int*>(shareableHandle));
+            });
+        });
+    });
+}
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                            CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+                            unsigned long long flags) {
+    return guarded([&] {
+        const auto call = [&](CUmemGenericAllocationHandle real) {
+            return driver().cuMulticastBindMem(mcHandle, mcOffset, real, memOffset, size, flags);
+        };
+        if (!engine::is_program_handle(memHandle))
+            return engine::call_with_oom_retry([&] { return call(memHandle); });
+        CUmemAllocationProp properties{};
+        engine::properties_of(memHandle, properties);
+        return engine::with_drivers_handle(memHandle, call, [&](CUmemGenericAllocationHandle) {
+            driver().cuMulticastUnbind(mcHandle, properties.location.id, mcOffset, size);
+        });
+    });
+}
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream hStream) {
+    return map_array(driver().cuMemMapArrayAsync, mapInfoList, count, hStream);
+}
+
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream hStream) {
+    return map_array(driver().cuMemMapArrayAsync_ptsz, mapInfoList, count, hStream);
 }

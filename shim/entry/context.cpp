@@ -25,7 +25,9 @@ CUresult make(CUcontext* context, CUdevice device, Call&& call,
               void (*seen)(CUcontext, CUdevice) = engine::context_seen) {
     return guarded([&] {
         const CUresult status = engine::call_with_oom_retry(call);
-        if (status == CUDA_SUCCESS) seen(*context, device);
+        if (status != CUDA_SUCCESS) return status;
+        seen(*context, device);
+        engine::context_made(*context, device);
         return status;
     });
 }
@@ -46,7 +48,11 @@ CUresult end(CUcontext context, Call&& call, Gone&& is_gone) {
     return guarded([&] {
         engine::context_ending(context);
         const CUresult status = call();
-        if (is_gone(status)) gone(context);
+        if (is_gone(status)) {
+            gone(context);
+        } else {
+            engine::context_stays(context);
+        }
         return status;
     });
 }

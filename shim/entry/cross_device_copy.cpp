@@ -7,7 +7,7 @@ namespace lms::entry {
 namespace {
 
 CUcontext context_at(core::Address address) {
-    if (const engine::Session* session = engine::session_at(address)) return session->context();
+    if (const engine::Session* session = engine::allocator_of(address)) return session->context();
     unsigned type = 0;
     CUcontext context = nullptr;
     int device = 0;
@@ -23,9 +23,10 @@ CUcontext context_at(core::Address address) {
     return context;
 }
 
-// The session of a managed address if its GPU is not the current one.
+// The session of allocated memory if its GPU is not the current one. Of what the app has mapped itself it
+// says who may reach it, and the driver sees to that.
 const engine::Session* elsewhere(core::Address address) {
-    const engine::Session* session = engine::session_at(address);
+    const engine::Session* session = engine::allocator_of(address);
     CUdevice current = CU_DEVICE_INVALID;
     if (!session || device::driver().cuCtxGetDevice(&current) != CUDA_SUCCESS) return nullptr;
     return session->device() == current ? nullptr : session;
@@ -51,7 +52,7 @@ CUcontext context_elsewhere(std::span<const engine::Range> ranges, CUstream stre
     if (engine::managed_bounds().end == 0) return nullptr;
     const engine::Session* only = nullptr;
     for (const engine::Range& range : ranges) {
-        if (!engine::session_at(range.address)) continue;
+        if (!engine::allocator_of(range.address)) continue;
         const engine::Session* const session = elsewhere(range.address);
         if (!session || (only && only != session)) return nullptr;
         only = session;

@@ -21,11 +21,12 @@ CUcontext current_context() {
 }
 
 // Allocates through the session if the policy wants the allocation, else through `real`.
-template <typename Managed, typename Real>
-CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Real&& real) {
+template <typename Managed, typename Real, typename FindSession = Session* (*)()>
+CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Real&& real,
+                  FindSession&& session_for = engine::current_session) {
     return guarded([&]() -> CUresult {
         if (pointer && bytes > 0 && engine::manages(bytes) && !engine::called_by_exempt()) {
-            if (Session* session = engine::current_session()) {
+            if (Session* session = session_for()) {
                 core::Address address = 0;
                 const CUresult status = managed(*session, address);
                 if (status == CUDA_SUCCESS) *pointer = address;
@@ -65,6 +66,18 @@ void forget(Session& session, core::Address address) {
     engine::note_given_back(buffer->address);
 }
 
+// Calls `call()` with the stream's context current: another than the caller's, or any where that has none.
+// What it answers is nothing where the driver knows of no such context.
+template <typename Call>
+auto in_context_of(CUstream stream, Call&& call) {
+    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return call();
+    CUcontext context = engine::context_of_known(stream);
+    if (!context && driver().cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return decltype(call()){};
+    if (context == current_context()) return call();
+    const device::InContext in_context(context);
+    return in_context.status() == CUDA_SUCCESS ? call() : decltype(call()){};
+}
+
 // Memory of `pool` in the order of a stream.
 template <typename Real>
 CUresult allocate_on(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, bool managed, CUstream where,
@@ -76,7 +89,7 @@ CUresult allocate_on(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool,
             if (status == CUDA_SUCCESS) engine::note_taken(pool, address, bytes);
             return status;
         },
-        real);
+        real, [&] { return in_context_of(where, engine::current_session); });
 }
 
 CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdeviceptr* pointer,
@@ -85,11 +98,13 @@ CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdevice
     const auto pass = [&] { return real(pointer, bytes, stream); };
     // A graph's memory is the graph's.
     if (engine::capturing(where)) return pass();
-    CUdevice device = 0;
     CUmemoryPool pool = nullptr;
-    const bool managed = driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-                         driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS &&
-                         engine::pool_is_managed(pool, device);
+    const bool managed = in_context_of(where, [&] {
+        CUdevice device = 0;
+        return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+               driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS &&
+               engine::pool_is_managed(pool, device);
+    });
     return allocate_on(pointer, bytes, pool, managed, where, pass);
 }
 
@@ -98,18 +113,20 @@ CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) re
     const CUstream where = engine::resolve_stream(stream, per_thread);
     const auto pass = [&] { return real(pointer, bytes, pool, stream); };
     if (engine::capturing(where)) return pass();
-    CUdevice device = 0;
-    const bool managed =
-        driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && engine::pool_is_managed(pool, device);
+    const bool managed = in_context_of(where, [&] {
+        CUdevice device = 0;
+        return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && engine::pool_is_managed(pool, device);
+    });
     return allocate_on(pointer, bytes, pool, managed, where, pass);
 }
 
 CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr pointer, CUstream stream,
                     bool per_thread) {
     return guarded([&]() -> CUresult {
-        Session* session = engine::session_at(pointer);
+        Session* session = engine::allocator_of(pointer);
         if (!session) {
-            engine::note_freed(pointer, 0);
+            // What the app maps itself is not freed so.
+            if (!engine::session_at(pointer)) engine::note_freed(pointer, 0);
             return real(pointer, stream);
         }
         const CUstream where = engine::resolve_stream(stream, per_thread);
@@ -155,9 +172,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
     return entry::guarded([&]() -> CUresult {
-        engine::Session* session = engine::session_at(dptr);
+        engine::Session* session = engine::allocator_of(dptr);
         if (!session) {
-            engine::note_freed(dptr, 0);
+            // What the app maps itself is not freed so.
+            if (!engine::session_at(dptr)) engine::note_freed(dptr, 0);
             return driver().cuMemFree_v2(dptr);
         }
         CUresult status = entry::allowed_while_capturing();

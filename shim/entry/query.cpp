@@ -7,6 +7,7 @@
 #include "shim/entry/guard.h"
 #include "shim/migration/budget.h"
 #include "shim/session/pools.h"
+#include "shim/session/program_memory.h"
 #include "shim/session/sessions.h"
 
 namespace lms::entry {
@@ -18,7 +19,7 @@ using engine::Session;
 
 // The address ranges of the driver are ours by construction; `buffer` is what the app was given.
 std::optional<Buffer> find(CUdeviceptr pointer) {
-    Session* session = engine::session_at(pointer);
+    Session* session = engine::allocator_of(pointer);
     const auto buffer = session ? session->buffer_at(pointer) : std::nullopt;
     return buffer && pointer - buffer->address < buffer->bytes ? buffer : std::nullopt;
 }
@@ -27,7 +28,7 @@ std::optional<Buffer> find(CUdeviceptr pointer) {
 // reservations that the app knows nothing of, and is to answer as for any address that nothing has.
 CUdeviceptr unknown_or_its_own(CUdeviceptr pointer) {
     constexpr CUdeviceptr kNothing = 1;
-    return engine::session_at(pointer) ? kNothing : pointer;
+    return engine::allocator_of(pointer) ? kNothing : pointer;
 }
 
 unsigned in_32_bits(std::size_t bytes) {
@@ -81,6 +82,70 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
     }
 }
 
+// The same of memory that the app has mapped itself, for work of the current context.
+CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, const engine::ViewAt& at) {
+    CUdevice current = CU_DEVICE_INVALID;
+    driver().cuCtxGetDevice(&current);
+    const CUmemAccess_flags access = at.view.access_of(current);
+    switch (which) {
+        case CU_POINTER_ATTRIBUTE_CONTEXT:
+            return answer<CUcontext>(data, nullptr);
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            return answer<unsigned int>(data, CU_MEMORYTYPE_DEVICE);
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+            if (access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
+            return answer<CUdeviceptr>(data, pointer);
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+            return CUDA_ERROR_INVALID_VALUE;
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+            return answer<unsigned int>(data, 0);
+        case CU_POINTER_ATTRIBUTE_MAPPED:
+            return answer<unsigned int>(data, 1);
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            return answer<int>(data, at.view.device);
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            return answer<CUdeviceptr>(data, at.reservation.begin);
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            return answer<std::size_t>(data, at.reservation.end - at.reservation.begin);
+        case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+            return answer<CUdeviceptr>(data, at.view.address);
+        case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+            return answer<std::size_t>(data, at.view.bytes);
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+            // Beside those of allocated memory.
+            return answer<unsigned long long>(data, 1ull << 61 | at.view.id);
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+            return answer<std::uint64_t>(data, at.properties.requestedHandleTypes);
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+            return answer<CUmemAccess_flags>(data, access);
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+            return answer<CUmemoryPool>(data, nullptr);
+        default:
+            return driver().cuPointerGetAttribute(data, which, pointer);
+    }
+}
+
+// Of managed memory, either kind; `where` is what the driver is asked about.
+template <typename Memory>
+CUresult attributes(unsigned int count, CUpointer_attribute* which, void** data, CUdeviceptr where,
+                    const Memory& memory) {
+    const CUresult status = driver().cuPointerGetAttributes(count, which, data, where);
+    if (status != CUDA_SUCCESS) return status;
+    for (unsigned int i = 0; i < count; ++i) {
+        // The plural form gives a null pointer where the singular one refuses.
+        const bool is_pointer =
+            which[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER || which[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
+        if (attribute(data[i], which[i], where, memory) != CUDA_SUCCESS && is_pointer)
+            *static_cast<void**>(data[i]) = nullptr;
+    }
+    return status;
+}
+
 }  // namespace
 }  // namespace lms::entry
 
@@ -129,17 +194,21 @@ CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
     return entry::guarded([&]() -> CUresult {
+        const auto view = engine::managed_view_at(dptr);
         const auto buffer = entry::find(dptr);
-        if (!buffer) return driver().cuMemGetAddressRange_v2(pbase, psize, entry::unknown_or_its_own(dptr));
+        if (!view && !buffer)
+            return driver().cuMemGetAddressRange_v2(pbase, psize, entry::unknown_or_its_own(dptr));
         if (const CUresult error = entry::refusal(); error != CUDA_SUCCESS) return error;
-        if (pbase) *pbase = buffer->address;
-        if (psize) *psize = buffer->bytes;
+        if (pbase) *pbase = view ? view->view.address : buffer->address;
+        if (psize) *psize = view ? view->view.bytes : buffer->bytes;
         return CUDA_SUCCESS;
     });
 }
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
     return entry::guarded([&]() -> CUresult {
+        if (const auto view = data ? engine::managed_view_at(ptr) : std::nullopt)
+            return entry::attribute(data, attribute, ptr, *view);
         const auto buffer = data ? entry::find(ptr) : std::nullopt;
         if (!buffer) return driver().cuPointerGetAttribute(data, attribute, entry::unknown_or_its_own(ptr));
         return entry::attribute(data, attribute, ptr, *buffer);
@@ -149,17 +218,11 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr ptr) {
     return entry::guarded([&]() -> CUresult {
-        const auto buffer = entry::find(ptr);
-        const CUresult status = driver().cuPointerGetAttributes(
-            numAttributes, attributes, data, buffer ? ptr : entry::unknown_or_its_own(ptr));
-        if (status != CUDA_SUCCESS || !buffer) return status;
-        for (unsigned int i = 0; i < numAttributes; ++i) {
-            // The plural form gives a null pointer where the singular one refuses.
-            if (entry::attribute(data[i], attributes[i], ptr, *buffer) != CUDA_SUCCESS &&
-                attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
-                *static_cast<void**>(data[i]) = nullptr;
-            }
-        }
-        return status;
+        if (const auto view = engine::managed_view_at(ptr))
+            return entry::attributes(numAttributes, attributes, data, ptr, *view);
+        if (const auto buffer = entry::find(ptr))
+            return entry::attributes(numAttributes, attributes, data, ptr, *buffer);
+        return driver().cuPointerGetAttributes(numAttributes, attributes, data,
+                                               entry::unknown_or_its_own(ptr));
     });
 }

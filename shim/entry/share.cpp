@@ -1,10 +1,12 @@
 // Managed memory given to others: processes, devices, network cards. What can be given stays on the GPU from
-// then on, until it is freed; what cannot is refused, and the user told what to do.
+// then on, until it is freed, or becomes the driver's if the program has mapped it itself; what cannot is
+// refused, and the user told what to do.
 #include <atomic>
 #include <string_view>
 
 #include "shim/device/driver_table.h"
 #include "shim/entry/transfer.h"
+#include "shim/session/program_memory.h"
 
 namespace lms::entry {
 namespace {
@@ -27,6 +29,10 @@ CUresult refuse(std::atomic<bool>& said, std::string_view what, CUresult status)
 template <typename Call>
 CUresult give(std::string_view what, const Range& range, Call&& call) {
     return guarded([&]() -> CUresult {
+        if (engine::has_program_memory(range.address, range.bytes)) {
+            const CUresult status = engine::give_to_driver(range.address, range.bytes);
+            return status == CUDA_SUCCESS ? engine::call_with_oom_retry(call) : status;
+        }
         if (!is_managed(range.address)) return engine::call_with_oom_retry(call);
         std::vector<engine::PinnedIn> kept;
         CUresult status = engine::pin_resident(std::span(&range, 1), kept);
@@ -41,14 +47,14 @@ CUresult give(std::string_view what, const Range& range, Call&& call) {
 
 // The whole buffer that holds `address`.
 Range buffer_of(CUdeviceptr address) {
-    engine::Session* session = engine::session_at(address);
+    engine::Session* session = engine::allocator_of(address);
     const auto buffer = session ? session->buffer_at(address) : std::nullopt;
     return buffer ? Range{buffer->address, buffer->bytes} : Range{address, 0};
 }
 
 // SYNC_MEMOPS, the only attribute that can be set, on every mapping that the buffer consists of.
 CUresult set_attribute(const void* value, CUpointer_attribute attribute, const Range& buffer) {
-    const std::uint64_t step = engine::session_at(buffer.address)->granularity();
+    const std::uint64_t step = engine::allocator_of(buffer.address)->granularity();
     CUresult status = CUDA_SUCCESS;
     for (std::uint64_t at = 0; at < buffer.bytes && status == CUDA_SUCCESS; at += step)
         status = driver().cuPointerSetAttribute(value, attribute, buffer.address + at);
@@ -63,7 +69,7 @@ using lms::device::driver;
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
     return guarded([&]() -> CUresult {
-        if (!is_managed(dptr)) return driver().cuIpcGetMemHandle(pHandle, dptr);
+        if (!lms::engine::allocator_of(dptr)) return driver().cuIpcGetMemHandle(pHandle, dptr);
         static std::atomic<bool> said;
         return refuse(said, "cuIpcGetMemHandle", CUDA_ERROR_NOT_SUPPORTED);
     });
@@ -71,7 +77,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
     return guarded([&]() -> CUresult {
-        if (!is_managed(ptr)) return driver().cuMemPoolExportPointer(shareData_out, ptr);
+        if (!lms::engine::allocator_of(ptr)) return driver().cuMemPoolExportPointer(shareData_out, ptr);
         // As for any memory of the default pool, which cannot be exported.
         static std::atomic<bool> said;
         return refuse(said, "cuMemPoolExportPointer", CUDA_ERROR_INVALID_VALUE);
@@ -94,7 +100,7 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
     // Others are about to read or write the memory behind the driver's back.
     const Range buffer = buffer_of(ptr);
-    return give("cuPointerSetAttribute", buffer, [&] {
+    return give("cuPointerSetAttribute", buffer.bytes > 0 ? buffer : Range{ptr, 1}, [&] {
         return buffer.bytes > 0 ? set_attribute(value, attribute, buffer)
                                 : driver().cuPointerSetAttribute(value, attribute, ptr);
     });

@@ -1,5 +1,7 @@
 #include "shim/migration/blocks.h"
 
+#include <cstdlib>
+
 namespace lms::engine {
 
 std::optional<Block> BlockPool::take(std::uint64_t bytes) {
@@ -12,12 +14,16 @@ std::optional<Block> BlockPool::take(std::uint64_t bytes) {
 }
 
 void BlockPool::put(const Block& block) {
+    if (block.unpinned) {
+        std::free(reinterpret_cast<void*>(block.alias));
+        return;
+    }
     free_[block.bytes].push_back(block);
     free_bytes_ += block.bytes;
 }
 
 CUresult BlockPool::create(std::uint64_t bytes, Block& block, std::unique_lock<std::mutex>& lock) {
-    Block made{place_, pinned(), 0, 0, bytes};
+    Block made{place_, pinned(), false, 0, 0, bytes};
     if (!pinned()) {
         const auto alias = aliases_.take(bytes);
         if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;

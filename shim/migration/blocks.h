@@ -20,6 +20,8 @@ struct Block {
     // Pinned host memory that cannot be mapped behind an address: `alias` is its host pointer, and it has no
     // handle.
     bool pinned = false;
+    // The same of memory that is not pinned now, for there is no context to pin it in; it is of no pool.
+    bool unpinned = false;
     CUmemGenericAllocationHandle handle = 0;
     device::Address alias = 0;
     std::uint64_t bytes = 0;

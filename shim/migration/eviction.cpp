@@ -146,7 +146,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
     core::Residency& residency = state.residency;
     struct Job {
         PendingEviction eviction;
-        core::Address address;
+        std::vector<MappedAt> addresses;
         bool remapped;
     };
     std::vector<Job> jobs;
@@ -160,7 +160,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
         } else {
             residency.begin_remap(it->chunk);
             sum += chunk.bytes;
-            jobs.push_back({*it, chunk.address, false});
+            jobs.push_back({*it, addresses_of(state, it->chunk), false});
             it = state.pending_evictions.erase(it);
         }
     }
@@ -171,7 +171,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
         // A fence passes too when nothing runs any more.
         const bool copied =
             !job.eviction.fence || state.port.query(job.eviction.fence->event()) == CUDA_SUCCESS;
-        job.remapped = copied && remap(state.port, job.address, &job.eviction.device, job.eviction.host);
+        job.remapped = copied && remap(state.port, job.addresses, &job.eviction.device, job.eviction.host);
     }
     const auto until = trace::now_ns();
     lock.lock();

@@ -23,7 +23,7 @@ bool opaque_busy(State& state) {
 Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock) {
     struct Job {
         ChunkId id;
-        core::Address address;
+        std::vector<MappedAt> addresses;
         Block block;
         Block host;
         bool on_host;
@@ -40,7 +40,7 @@ Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<st
             state.device_blocks.put(fill.block);
             continue;
         }
-        jobs.push_back({id, state.residency.chunk(id).address, fill.block, state.backing[id].host, on_host,
+        jobs.push_back({id, addresses_of(state, id), fill.block, state.backing[id].host, on_host,
                         on_host && !(fill.need.overwritten && is_fresh(state, id))});
     }
     if (jobs.empty()) return Outcome::Cancelled;
@@ -51,11 +51,11 @@ Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<st
     device::Port& port = state.port;
     bool enqueued = false;
     for (Job& job : jobs) {
-        job.done = remap(port, job.address, job.on_host ? &job.host : nullptr, job.block);
+        job.done = remap(port, job.addresses, job.on_host ? &job.host : nullptr, job.block);
         if (!job.done || !job.copies) continue;
         job.done = port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) ==
                    CUDA_SUCCESS;
-        if (!job.done) remap(port, job.address, &job.block, job.host);
+        if (!job.done) remap(port, job.addresses, &job.block, job.host);
         enqueued |= job.done;
     }
     FencePtr fence;

@@ -10,15 +10,48 @@
 
 namespace lms::engine {
 
-bool remap(device::Port& port, core::Address address, const Block* previous, const Block& next) {
-    const bool was_mapped = previous && !previous->pinned;
-    if (was_mapped && port.unmap(address, previous->bytes) != CUDA_SUCCESS) return false;
-    if (next.pinned || port.map(address, next.bytes, next.handle, next.place) == CUDA_SUCCESS) return true;
+std::vector<MappedAt> addresses_of(const State& state, core::ChunkId id) {
+    const core::Chunk& chunk = state.residency.chunk(id);
+    const auto program = state.program_buffers.find(chunk.allocation);
+    if (program == state.program_buffers.end()) return {{chunk.address, std::nullopt}};
+    const std::uint64_t offset = chunk.address - state.residency.allocation(chunk.allocation).address;
+    std::vector<MappedAt> addresses;
+    for (const ProgramBuffer::Mapped& view : program->second.views)
+        addresses.push_back({view.address + offset, view.access});
+    return addresses;
+}
+
+namespace {
+
+bool is_mapped(const Block* block) {
+    return block && !block->pinned;
+}
+
+bool map(device::Port& port, const MappedAt& at, const Block& block) {
+    return (at.access ? port.map_for(at.address, block.bytes, block.handle, *at.access)
+                      : port.map(at.address, block.bytes, block.handle, block.place)) == CUDA_SUCCESS;
+}
+
+bool remap_one(device::Port& port, const MappedAt& at, const Block* previous, const Block* next) {
+    if (is_mapped(previous) && port.unmap(at.address, previous->bytes) != CUDA_SUCCESS) return false;
+    if (!is_mapped(next) || map(port, at, *next)) return true;
     announce_no_mappings();
-    if (was_mapped && port.map(address, previous->bytes, previous->handle, previous->place) != CUDA_SUCCESS) {
+    if (is_mapped(previous) && !map(port, at, *previous)) {
         log::error("the driver took a mapping of {} bytes away and does not give it back", previous->bytes);
     }
     return false;
+}
+
+}  // namespace
+
+bool remap(device::Port& port, std::span<const MappedAt> addresses, const Block* previous,
+           const Block& next) {
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+        if (remap_one(port, addresses[i], previous, &next)) continue;
+        while (i-- > 0) remap_one(port, addresses[i], &next, previous);
+        return false;
+    }
+    return true;
 }
 
 namespace {
@@ -59,7 +92,7 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
         poll_completions(state, lock);
     }
     struct Mapped {
-        core::Address address;
+        std::vector<MappedAt> addresses;
         Block block;
     };
     std::vector<Mapped> mapped;
@@ -68,19 +101,23 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
         if (where == core::State::Empty) continue;
         const Backing& backing = state.backing[chunk];
         mapped.push_back(
-            {residency.chunk(chunk).address, where == core::State::OnHost ? backing.host : backing.device});
+            {addresses_of(state, chunk), where == core::State::OnHost ? backing.host : backing.device});
     }
     note_free(state, id);
     residency.remove(id);
+    state.program_buffers.erase(id);
 
     lock.unlock();
     const std::size_t count = mapped.size();
     std::vector<Block> lost;
     std::erase_if(mapped, [&](const Mapped& each) {
-        if (each.block.pinned || state.port.discard(each.address, each.block.bytes) == CUDA_SUCCESS)
-            return false;
-        lost.push_back(each.block);
-        return true;
+        bool taken = true;
+        for (const MappedAt& at : each.addresses) {
+            taken &= !is_mapped(&each.block) ||
+                     state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
+        }
+        if (!taken) lost.push_back(each.block);
+        return !taken;
     });
     lock.lock();
     std::erase_if(lost, [&](const Block& block) { return copy_of(state, block) != nullptr; });

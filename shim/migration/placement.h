@@ -3,14 +3,25 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "shim/migration/state.h"
 
 namespace lms::engine {
 
-// Makes `address` lead to `next` instead of `previous` (null: nothing was mapped there, or, pinned memory,
-// could be). On failure what was there is there again. Without the session's lock.
-bool remap(device::Port& port, core::Address address, const Block* previous, const Block& next);
+// An address of a chunk, and who may reach it there; all that the port lets in, where that is not said.
+struct MappedAt {
+    core::Address address;
+    std::optional<Access> access;
+};
+// All that a chunk has: its own, or wherever the program maps it.
+std::vector<MappedAt> addresses_of(const State& state, core::ChunkId id);
+
+// Makes the addresses lead to `next` instead of `previous` (null: nothing was mapped there, or, pinned
+// memory, could be). On failure what was there is there again. Without the session's lock.
+bool remap(device::Port& port, std::span<const MappedAt> addresses, const Block* previous, const Block& next);
 
 // Takes a buffer away whose work is finished: its memory goes back to the pools uncopied, its address to the
 // arena. Waits for moves of its chunks to end. Drops `lock`, the session's, around driver calls.

@@ -148,8 +148,6 @@ void fence_legacy_streams(State& state, std::unique_lock<std::mutex>& lock) {
 }
 
 void end_pressure(State& state) {
-    state.opaque_uses.clear();
-    state.earlier = {};
     if (state.under_pressure.exchange(false)) fast_path_gate.reopen();
 }
 

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
+#include "shim/app/address_book.h"
 #include "shim/core/arena.h"
 #include "shim/core/residency.h"
 #include "shim/device/port.h"
@@ -48,6 +50,17 @@ struct PendingEviction {
     core::Use copied{};        // the same, once it is enqueued
     bool enqueued = false;
     bool orphan = false;  // the chunk's buffer is gone; `device` is nobody's
+};
+
+// A buffer that stands for a handle of the program's own (session/program_memory.h). Its address in the span
+// is a name that the program does not know: it is mapped where the program maps the handle, if anywhere.
+struct ProgramBuffer {
+    struct Mapped {
+        core::Address address;
+        Access access;
+    };
+    bool placed = false;  // has been given memory; before, the program cannot have written any
+    std::vector<Mapped> views;
 };
 
 // The address space a session reserves: the app's buffers, then the aliases of the blocks.
@@ -91,6 +104,7 @@ struct State {
     BlockPool host_blocks;
     std::vector<CUcontext> owners;  // by AllocationId; null: the GPU's
     std::vector<Backing> backing;   // by ChunkId
+    std::unordered_map<core::AllocationId, ProgramBuffer> program_buffers;
     // Where a chunk stands among the needs of the work that was named last, and which that was; by ChunkId.
     struct Named {
         std::uint64_t naming = 0;

@@ -119,29 +119,40 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     // After a kernel's fault the driver refuses; memory at hand would not show it.
     if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
     std::unique_lock lock(state.mutex);
+    const auto id = enter(bytes, lock);
+    if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
+    state.owners[*id] = owner;
+    const CUresult status = place(*id, lock);
+    if (status != CUDA_SUCCESS) {
+        release(state, *id, lock);
+        if (status == CUDA_ERROR_OUT_OF_MEMORY) announce_no_host_memory(state, bytes);
+        return status;
+    }
+    note_allocation(state, *id, caller);
+    note_levels(state);
+    address = state.residency.allocation(*id).address;
+    return CUDA_SUCCESS;
+}
+
+// A buffer for which there is capacity, and no memory yet.
+std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
     const std::uint64_t rounded = round_up(bytes, state.granularity);
     if (rounded != bytes) padded_ = true;
     if (rounded < bytes || !await_capacity(rounded, lock)) {
         announce_no_capacity(state, bytes);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return std::nullopt;
     }
     const auto taken = state.arena.take(rounded);
-    if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!taken) return std::nullopt;
     const auto sizes =
         core::cut(rounded, state.granularity, core::largest_chunk(state.budget_bytes, state.granularity));
     const core::AllocationId id = state.residency.add(*taken, bytes, sizes);
     state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
-    state.owners[id] = owner;
-    const CUresult status = place(id, lock);
-    if (status != CUDA_SUCCESS) {
-        release(state, id, lock);
-        if (status == CUDA_ERROR_OUT_OF_MEMORY) announce_no_host_memory(state, bytes);
-        return status;
-    }
-    note_allocation(state, id, caller);
-    note_levels(state);
-    address = *taken;
-    return CUDA_SUCCESS;
+    state.owners[id] = nullptr;
+    const std::vector<ChunkId>& chunks = state.residency.allocation(id).chunks;
+    state.backing.resize(std::max<std::size_t>(state.backing.size(), *std::ranges::max_element(chunks) + 1));
+    return id;
 }
 
 // Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
@@ -168,9 +179,8 @@ CUresult Session::place(core::AllocationId id, std::unique_lock<std::mutex>& loc
     core::Residency& residency = state.residency;
     const Holder holder(state);
     const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
-    state.backing.resize(std::max<std::size_t>(
-        state.backing.size(), *std::max_element(chunks.begin(), chunks.end()) + std::size_t{1}));
     for (const ChunkId chunk : chunks) {
+        if (residency.chunk(chunk).state != core::State::Empty) continue;  // a try before this one got so far
         const auto deadline = Clock::now() + kBound;
         CUresult status = place_chunk(chunk, lock);
         // Moves take more than they need in the end.
@@ -216,7 +226,7 @@ CUresult Session::map_new(ChunkId id, const Block& block, std::unique_lock<std::
     core::Residency& residency = state.residency;
     const bool on_device = block.place == device::Place::Device;
     residency.begin_in(id);
-    const core::Address where = residency.chunk(id).address;
+    const std::vector<MappedAt> where = addresses_of(state, id);
     lock.unlock();
     const bool mapped = remap(*port_, where, nullptr, block);
     lock.lock();

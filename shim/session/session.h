@@ -6,6 +6,7 @@
 #include <memory>
 #include <memory_resource>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "shim/core/ranking.h"
@@ -59,6 +60,12 @@ struct HostCopy {
     core::Address host;  // pinned
 };
 
+// The memory of a part of a buffer, and how far into the buffer that is.
+struct BufferPiece {
+    std::uint64_t offset;
+    Block block;
+};
+
 // Thread-safe. Calls return what the app is to get.
 class Session {
   public:
@@ -86,17 +93,33 @@ class Session {
     // Frees it once `stream` has reached this point.
     CUresult free_on(CUstream stream, core::Address address);
 
+    // Memory of a handle of the program's own, which is where the program maps it (app/address_book.h): of
+    // the calls below, those that name one handle come one at a time.
+    //
+    // A buffer of `bytes`, known by `home`, that no memory is taken for before it is mapped, and that goes
+    // with forget() alone. CUDA_ERROR_OUT_OF_MEMORY as for allocate().
+    CUresult create(std::uint64_t bytes, core::Address& home);
+    void forget(core::Address home);  // it is mapped nowhere
+    // Whole, at `address`, where nobody may reach it yet. Answers what the driver does.
+    CUresult map(core::Address home, core::Address address);
+    CUresult unmap(core::Address home, core::Address address);
+    CUresult set_access(core::Address home, core::Address address, std::span<const CUmemAccessDesc> access);
+    // Makes `real`, a handle of the driver's of the same size, what the program has instead: its contents,
+    // and what it is mapped at. It is forgotten then. CUDA_ERROR_NOT_SUPPORTED, and nothing changed, if work
+    // goes on using it for long.
+    CUresult hand_over(core::Address home, CUmemGenericAllocationHandle real);
+
     // Whether an address is from this session's span, in a buffer or not. No lock: the span never changes.
     bool spans(core::Address address) const { return state_->arena.contains(address); }
     core::Address span_begin() const { return state_->arena.begin(); }
     core::Address span_end() const { return state_->arena.end(); }
     // Every mapping of a buffer is a multiple of it.
     std::uint64_t granularity() const { return state_->granularity; }
-    // The buffer that holds `address`.
+    // The buffer that holds `address`; for memory that the program maps, all it mapped there without a gap.
     std::optional<Buffer> buffer_at(core::Address address);
-    // False where [address, address + bytes) does not lie within one buffer as the app knows it, and the
-    // driver might not see it. No lock while nothing moves and every buffer is mapped to its end and no
-    // further.
+    // False where [address, address + bytes) does not lie within one buffer as the app knows it (or within
+    // what it has mapped without a gap), and the driver might not see it. No lock while nothing moves and
+    // every buffer is mapped to its end and no further.
     bool holds(core::Address address, std::uint64_t bytes);
     // The buffer that name() takes `address` to mean: the one that holds it, and in the gap beside a
     // buffer that one, between two the nearer, for pointers past the end and to before the start. `bytes` is
@@ -155,9 +178,12 @@ class Session {
     // `context` is current; a session that rests works through it from now on.
     CUresult wake(CUcontext context);
     bool awake() const { return context_ != nullptr; }
+    bool keeps_program_memory() const;
     bool works_through(CUcontext context) const { return context_ == context; }
-    // `context`, whose work is done, may be about to go; `next` is another of this GPU's.
+    // `context`, whose work is done, may be about to go; `next` is another of this GPU's, or null. It has not
+    // gone.
     void context_ending(CUcontext context, CUcontext next);
+    void context_stays(CUcontext context);
     // The buffers that go with `context`: its own, and all if there is no other.
     std::vector<Buffer> buffers_of(CUcontext context);
     // It is gone, and so are they.
@@ -172,6 +198,11 @@ class Session {
   private:
     void rest(std::unique_lock<std::mutex>& lock);
     Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking);
+    std::optional<core::AllocationId> enter(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    CUresult replace(core::AllocationId id, CUmemGenericAllocationHandle real,
+                     std::unique_lock<std::mutex>& lock);
+    CUresult copy_to(core::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
+                     std::span<const BufferPiece> pieces);
     bool await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
     CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
     CUresult place_chunk(core::ChunkId id, std::unique_lock<std::mutex>& lock);

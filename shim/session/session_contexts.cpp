@@ -1,5 +1,6 @@
 // A session and the contexts of its GPU and of others.
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 
 #include "shim/migration/budget.h"
@@ -46,6 +47,26 @@ void pin_again(State& state, std::unique_lock<std::mutex>& lock) {
     state.host_blocks.trim(UINT64_MAX, lock);
 }
 
+// What is on the host of memory that no context takes with it, in memory that none does either.
+void keep_unpinned(State& state) {
+    for (const auto& [id, buffer] : state.program_buffers) {
+        for (const core::ChunkId chunk : state.residency.allocation(id).chunks) {
+            const core::Chunk& each = state.residency.chunk(chunk);
+            Block& host = state.backing[chunk].host;
+            if (each.state != core::State::OnHost || host.unpinned) continue;
+            void* const memory = std::malloc(each.bytes);
+            if (!memory) {
+                log::error("no host memory: {} bytes may be lost with a context", each.bytes);
+                continue;
+            }
+            std::memcpy(memory, reinterpret_cast<const void*>(host.alias), each.bytes);
+            state.host_blocks.put(host);
+            host.alias = reinterpret_cast<core::Address>(memory);
+            host.unpinned = true;
+        }
+    }
+}
+
 }  // namespace
 
 CUresult Session::admit(CUdevice device) {
@@ -55,6 +76,7 @@ CUresult Session::admit(CUdevice device) {
     std::unique_lock lock(state.mutex);
     migrator_->run_quiesced(lock, [&] {
         for (const core::AllocationId id : state.residency.allocations()) {
+            if (state.program_buffers.contains(id)) continue;  // it says itself who may reach it
             const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
             for (const core::ChunkId chunk : chunks) {
                 const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
@@ -88,13 +110,19 @@ CUresult Session::wake(CUcontext context) {
     if (status != CUDA_SUCCESS) return status;
     context_ = context;
     std::unique_lock lock(state_->mutex);
+    if (!port_->maps_host_memory()) pin_again(*state_, lock);
     return refresh_budget(*state_, lock);
 }
 
 void Session::context_ending(CUcontext context, CUcontext next) {
     if (!works_through(context)) return;
     std::unique_lock lock(state_->mutex);
+    if (!next && state_->program_buffers.empty()) return;
     migrator_->run_quiesced(lock, [&] {
+        if (!next) {
+            if (!port_->maps_host_memory()) keep_unpinned(*state_);
+            return;
+        }
         lock.unlock();
         const CUresult status = port_->work_through(next);
         lock.lock();
@@ -108,12 +136,19 @@ void Session::context_ending(CUcontext context, CUcontext next) {
     });
 }
 
+void Session::context_stays(CUcontext context) {
+    if (!works_through(context) || port_->maps_host_memory()) return;
+    std::unique_lock lock(state_->mutex);
+    if (!state_->program_buffers.empty()) migrator_->run_quiesced(lock, [&] { pin_again(*state_, lock); });
+}
+
 std::vector<Buffer> Session::buffers_of(CUcontext context) {
     const std::lock_guard lock(state_->mutex);
     std::vector<Buffer> buffers;
     for (const core::AllocationId id : state_->residency.allocations()) {
         const core::Allocation& buffer = state_->residency.allocation(id);
         const CUcontext owner = state_->owners[id];
+        if (state_->program_buffers.contains(id)) continue;  // of no context
         if (owner == context || works_through(context))
             buffers.push_back({buffer.address, buffer.bytes, owner});
     }
@@ -129,7 +164,7 @@ void Session::context_gone(CUcontext context) {
     earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
     poll_completions(state, lock);
     for (const core::AllocationId id : state.residency.allocations()) {
-        if (!last && state.owners[id] != context) continue;
+        if (state.program_buffers.contains(id) || (!last && state.owners[id] != context)) continue;
         state.pending_frees.remove(id);
         state.residency.kill(id);
         release(state, id, lock);
@@ -140,7 +175,10 @@ void Session::context_gone(CUcontext context) {
 // Without a context: what it took is given back, and it begins anew.
 void Session::rest(std::unique_lock<std::mutex>& lock) {
     State& state = *state_;
-    end_pressure(state);
+    // Memory that no context takes with it is where it is, and is to be looked at still.
+    if (state.program_buffers.empty()) end_pressure(state);
+    state.opaque_uses.clear();
+    state.earlier = {};
     poll_completions(state, lock);
     state.device_blocks.trim(UINT64_MAX, lock);
     if (port_->maps_host_memory()) {

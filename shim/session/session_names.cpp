@@ -20,9 +20,34 @@ std::optional<core::AllocationId> allocation_near(const State& state, core::Addr
     return before && (lower_half || !after) ? before : after;
 }
 
+// What the program has mapped around `address`, or `near` it.
+std::optional<Buffer> run_at(core::Address address, std::uint64_t near) {
+    std::shared_lock lock(program_addresses().mutex);
+    const AddressRange run = program_addresses().book.run_at(address, near);
+    if (run.end == 0) return std::nullopt;
+    return Buffer{run.begin, run.end - run.begin, nullptr};
+}
+
+// Whether the program has mapped all of a range, and somebody may reach it there.
+bool program_can_use(core::Address address, std::uint64_t bytes) {
+    if (address + bytes < address) return false;
+    std::shared_lock lock(program_addresses().mutex);
+    core::Address at = address;
+    for (const View& view : program_addresses().book.in(address, bytes)) {
+        const auto reaches = [](const CUmemAccessDesc& access) {
+            return access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        };
+        if (view.address > at || (view.is_managed() && std::ranges::none_of(view.access, reaches)))
+            return false;
+        at = view.end();
+    }
+    return at >= address + bytes;
+}
+
 }  // namespace
 
 std::optional<Buffer> Session::buffer_at(core::Address address) {
+    if (!spans(address)) return run_at(address, 0);
     const std::lock_guard lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return std::nullopt;
@@ -31,6 +56,7 @@ std::optional<Buffer> Session::buffer_at(core::Address address) {
 }
 
 bool Session::holds(core::Address address, std::uint64_t bytes) {
+    if (!spans(address)) return !state_->under_pressure.load() || program_can_use(address, bytes);
     if (!padded_.load() && !state_->under_pressure.load()) return true;
     const std::lock_guard lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
@@ -41,6 +67,7 @@ bool Session::holds(core::Address address, std::uint64_t bytes) {
 }
 
 std::optional<Buffer> Session::buffer_near(core::Address address) {
+    if (!spans(address)) return run_at(address, state_->granularity);
     const std::lock_guard lock(state_->mutex);
     const auto id = allocation_near(*state_, address);
     if (!id) return std::nullopt;
@@ -88,7 +115,31 @@ class Naming {
         }
     }
 
+    // What the program has mapped of this GPU's: by the name that it has here.
+    void views_at(std::span<const core::Address> pointers) {
+        std::shared_lock lock(program_addresses().mutex);
+        for (const core::Address pointer : pointers) {
+            if (state_.arena.contains(pointer)) continue;
+            program_addresses().book.each_of_run(pointer, state_.granularity, [&](const View& view) {
+                if (is_here(view)) whole_buffer(view.home);
+            });
+        }
+    }
+    void views_in(const Range& all) {
+        std::shared_lock lock(program_addresses().mutex);
+        for (const View& view : program_addresses().book.in(all.address, all.bytes)) {
+            if (!is_here(view)) continue;
+            const core::Address begin = std::max(all.address, view.address);
+            const core::Address end = std::min(all.address + all.bytes, view.end());
+            // Where the host's copy were used, nobody would see what the driver refuses.
+            const bool may_stay =
+                all.may_stay && view.access_of(state_.device) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+            range({view.home + (begin - view.address), end - begin, all.overwritten, may_stay});
+        }
+    }
+
   private:
+    bool is_here(const View& view) const { return view.is_managed() && view.device == state_.device; }
     const State::Named* known(ChunkId id) const {
         const State::Named& named = state_.named[id];
         return named.naming == state_.namings ? &named : nullptr;
@@ -109,8 +160,14 @@ void Session::name(std::span<const core::Address> addresses, std::span<const Ran
     const std::lock_guard lock(state_->mutex);
     Naming naming(*state_, needs);
     for (const core::Address address : addresses) naming.whole_buffer(address);
+    const bool views = managed_views.load(std::memory_order_relaxed);
+    if (views) naming.views_at(addresses);
     for (const Range& range : ranges) {
-        if (spans(range.address)) naming.range(range);
+        if (spans(range.address)) {
+            naming.range(range);
+        } else if (views) {
+            naming.views_in(range);
+        }
     }
 }
 

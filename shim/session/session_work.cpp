@@ -82,7 +82,9 @@ void Session::host_copies(const ChunkPins& hold, std::vector<HostCopy>& copies) 
     for (const ChunkId id : hold.in_place) {
         const core::Chunk& chunk = state_->residency.chunk(id);
         const Block& host = state_->backing[id].host;
-        if (host.pinned) copies.push_back({chunk.address, chunk.bytes, host.alias});
+        if (!host.pinned) continue;
+        for (const MappedAt& at : addresses_of(*state_, id))
+            copies.push_back({at.address, chunk.bytes, host.alias});
     }
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "policy/host.h"
+#include "shim/app/address_book.h"
 #include "shim/app/contexts.h"
 #include "shim/app/streams.h"
 #include "shim/device/driver_port.h"
@@ -87,10 +88,8 @@ Session* current_session() {
     all.opened[count] = session;
     all.devices[count] = device;
     // An empty range first, so that no reader sees a wrong one between the two stores.
-    const core::Address begin =
-        count == 0 ? session->span_begin() : std::min(detail::span_begin.load(), session->span_begin());
-    detail::span_begin = begin;
-    detail::span_end = std::max(detail::span_end.load(), session->span_end());
+    if (count == 0) detail::span_begin = session->span_begin();
+    widen_bounds(session->span_begin(), session->span_end());
     all.count = count + 1;
     return session;
 }
@@ -109,9 +108,20 @@ void context_ending(CUcontext context) {
         return;
     Session* const session = session_of(device);
     const CUcontext next = another_context(device, context);
-    if (!session || !next) return;
-    device::driver().cuCtxSynchronize();
+    if (!session) return;
+    if (next) device::driver().cuCtxSynchronize();
     session->context_ending(context, next);
+}
+
+void context_made(CUcontext context, CUdevice device) {
+    const Session* const session = session_of(device);
+    if (!session || session->awake() || !session->keeps_program_memory()) return;
+    const device::InContext in_context(context);
+    current_session();
+}
+
+void context_stays(CUcontext context) {
+    for (Session* session : sessions()) session->context_stays(context);
 }
 
 std::vector<Buffer> buffers_of(CUcontext context) {
@@ -145,11 +155,36 @@ Session* session_of(CUdevice device) {
     return nullptr;
 }
 
-Session* session_at(core::Address address) {
+Session* allocator_of(core::Address address) {
     for (Session* session : sessions()) {
         if (session->spans(address)) return session;
     }
     return nullptr;
+}
+
+Session* session_at(core::Address address) {
+    Session* const allocator = allocator_of(address);
+    if (allocator || !managed_views.load(std::memory_order_relaxed)) [[likely]]
+        return allocator;
+    std::shared_lock lock(program_addresses().mutex);
+    const AddressBook& book = program_addresses().book;
+    const View* const view = book.find(address);
+    if (!view) return nullptr;
+    if (view->is_managed()) return session_of(view->device);
+    Session* beside = nullptr;
+    book.each_of_run(address, 0, [&](const View& each) {
+        if (!beside && each.is_managed()) beside = session_of(each.device);
+    });
+    return beside;
+}
+
+void widen_bounds(core::Address begin, core::Address end) {
+    core::Address now = detail::span_begin.load();
+    while (begin < now && !detail::span_begin.compare_exchange_weak(now, begin)) {
+    }
+    now = detail::span_end.load();
+    while (end > now && !detail::span_end.compare_exchange_weak(now, end)) {
+    }
 }
 
 std::span<Session* const> sessions() {

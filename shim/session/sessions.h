@@ -12,7 +12,7 @@
 namespace lms::engine {
 
 namespace detail {
-// Of all sessions. Here, because every copy compares with them.
+// Of all managed memory. Here, because every copy compares with them.
 inline constinit std::atomic<core::Address> span_begin{0};
 inline constinit std::atomic<core::Address> span_end{0};
 }  // namespace detail
@@ -30,8 +30,11 @@ Session* current_session();
 // The session of `device`, or null.
 Session* session_of(CUdevice device);
 
-// The session from whose span `address` is, or null.
+// The session whose memory is at `address`, or null: from its span, or mapped by the program itself. For what
+// is not managed but was mapped beside what is (one array may lie on both), that of the latter.
 Session* session_at(core::Address address);
+// The session from whose span `address` is, or null.
+Session* allocator_of(core::Address address);
 
 // All of them, in order of opening. One load where there is none.
 std::span<Session* const> sessions();
@@ -39,14 +42,21 @@ std::span<Session* const> sessions();
 // Work on `device` may reach the buffers of `owner`, another GPU, from now on.
 CUresult admit_peer(CUdevice owner, CUdevice device);
 
+// A context of a GPU that may be the first: memory of the program's own may have outlived the last.
+void context_made(CUcontext context, CUdevice device);
 // Before a call that may destroy `context`: if its GPU has another, the session works through that from now
 // on, and the work in this one is waited for.
 void context_ending(CUcontext context);
-// After it: the context is gone, and its buffers with it, which are these until that is said.
+// After it: the context is there still, or
+void context_stays(CUcontext context);
+// it is gone, and its buffers with it, which are these until that is said.
 std::vector<Buffer> buffers_of(CUcontext context);
 void context_gone(CUcontext context);
 
-// A range of addresses that holds all spans; empty where there is none.
+// From now on managed memory is in that range too.
+void widen_bounds(core::Address begin, core::Address end);
+
+// A range of addresses that holds all managed memory; empty where there is none.
 inline Bounds managed_bounds() {
     return {detail::span_begin.load(std::memory_order_relaxed),
             detail::span_end.load(std::memory_order_relaxed)};

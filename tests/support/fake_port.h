@@ -72,6 +72,14 @@ class FakePort final : public device::Port {
     CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                  Place place) override;
     CUresult unmap(Address address, std::uint64_t bytes) override;
+    // Whoever may reach it, its kernels do.
+    CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                     std::span<const CUmemAccessDesc>) override {
+        return map(address, bytes, handle, Place::Device);
+    }
+    CUresult set_access(Address, std::uint64_t, std::span<const CUmemAccessDesc>) override {
+        return CUDA_SUCCESS;
+    }
     void add_peer(CUdevice) override {}
     CUresult admit(Address, std::uint64_t, Place) override { return CUDA_SUCCESS; }
     CUresult pin(std::uint64_t bytes, Address& host) override;

@@ -274,6 +274,25 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle, std::size_t, CUdevice
     return in_place(all_on_device(address, bytes));
 }
 
+// Of memory of the driver's own, and with no other tile pools than it.
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle, std::size_t, CUmemGenericAllocationHandle handle,
+                            std::size_t, std::size_t, unsigned long long) {
+    ++overlay_record.exports;
+    CUmemAllocationProp properties{};
+    return SIM(cuMemGetAllocationPropertiesFromHandle)(&properties, handle);
+}
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo* list, unsigned count, CUstream) {
+    for (unsigned i = 0; i < count; ++i) {
+        if (list[i].memHandle.memHandle != 0) return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* list, unsigned count, CUstream stream) {
+    return cuMemMapArrayAsync(list, count, stream);
+}
+
 // ---- launches of the first years: parameters are set beforehand
 
 static std::vector<std::uint8_t> legacy_parameters;

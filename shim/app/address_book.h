@@ -1,0 +1,83 @@
+// The addresses that the program reserves and maps itself: what is mapped where, and whose memory it is.
+// Pure.
+//
+// A view is a range at which the program has mapped a handle. It leads to the driver's memory or to managed
+// memory; then `home` is where the session keeps the buffer that stands for the handle (core/arena.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+#include "shim/core/chunk.h"
+#include "shim/device/cuda_api.h"
+
+namespace lms::engine {
+
+using Access = std::vector<CUmemAccessDesc>;  // one for each location that was named
+
+struct View {
+    core::Address address = 0;
+    std::uint64_t bytes = 0;
+    CUmemGenericAllocationHandle handle = 0;  // as the program has it; 0: not known here
+    CUdevice device = 0;                      // of managed memory
+    core::Address home = 0;                   // 0: the driver's
+    std::uint64_t id = 0;                     // of managed views, ever
+    Access access;                            // of managed memory
+
+    core::Address end() const { return address + bytes; }
+    bool is_managed() const { return home != 0; }
+    CUmemAccess_flags access_of(CUdevice device) const;
+};
+
+// What is set of `access` is set in `all`.
+void set(Access& all, const CUmemAccessDesc& access);
+
+struct AddressRange {
+    core::Address begin = 0;
+    core::Address end = 0;
+};
+
+class AddressBook {
+  public:
+    void reserve(core::Address address, std::uint64_t bytes) { reserved_[address] = bytes; }
+    void unreserve(core::Address address) { reserved_.erase(address); }
+    // The reservation that holds all of a range.
+    std::optional<AddressRange> reservation_of(core::Address address, std::uint64_t bytes = 1) const;
+
+    void add(const View& view) { views_[view.address] = view; }
+    void remove(core::Address address) { views_.erase(address); }
+    // Of the view that begins at `address`.
+    View& at(core::Address address) { return views_.at(address); }
+    void each(const std::function<void(View&)>& visit);
+
+    const View* find(core::Address address) const;  // that holds it
+    // Those that touch a range, in order.
+    std::vector<View> in(core::Address address, std::uint64_t bytes) const;
+    // Those that make up exactly a range, whole; none where there are none that do.
+    std::vector<View> whole(core::Address address, std::uint64_t bytes) const;
+    // Visits those without a gap around `address` that are of one reservation: what a pointer there may mean,
+    // for a program may lay one array over many. Where `address` has none, around one that is within `near`.
+    void each_of_run(core::Address address, std::uint64_t near,
+                     const std::function<void(const View&)>& visit) const;
+    AddressRange run_at(core::Address address, std::uint64_t near) const;  // what these make up
+
+  private:
+    std::map<core::Address, std::uint64_t> reserved_;  // address -> bytes
+    std::map<core::Address, View> views_;
+};
+
+// The process's. A leaf lock guards it: shared to look, alone to change.
+struct ProgramAddresses {
+    std::shared_mutex mutex;
+    AddressBook book;
+};
+ProgramAddresses& program_addresses();
+// Whether any managed memory has ever been mapped by the program.
+inline constinit std::atomic<bool> managed_views{false};
+
+}  // namespace lms::engine

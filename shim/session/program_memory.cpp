@@ -1,0 +1,462 @@
+#include "shim/session/program_memory.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <unordered_map>
+
+#include "shim/app/contexts.h"
+#include "shim/device/driver_table.h"
+#include "shim/device/scope.h"
+#include "shim/session/submit.h"
+#include "shim/util/log.h"
+
+namespace lms::engine {
+
+using core::Address;
+using device::driver;
+using HandleValue = CUmemGenericAllocationHandle;
+
+namespace {
+
+struct Handle {
+    Session* session = nullptr;
+    Address home = 0;
+    std::uint64_t bytes = 0;
+    CUmemAllocationProp properties{};
+    unsigned references = 1;  // by cuMemCreate and cuMemRetainAllocationHandle
+    unsigned views = 0;
+    Address mapped_at = 0;  // last
+    HandleValue real = 0;   // the driver's, whose the memory is; 0: it is managed
+    bool busy = false;      // some thread changes it
+
+    bool is_managed() const { return real == 0; }
+};
+
+// No handle of the driver's is like these, as far as anybody knows: they are small numbers or pointers.
+constexpr HandleValue kFirst = HandleValue{0x6c6d73} << 40;
+
+// Never destroyed: handles are released by other libraries' exit handlers too.
+struct Registry {
+    std::mutex mutex;  // a leaf
+    std::condition_variable idle;
+    std::unordered_map<HandleValue, Handle> handles;
+    HandleValue next = kFirst;
+    std::uint64_t views = 0;  // ever
+    std::vector<CUmemAllocationProp> tried;
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+// While it lives, nobody else changes these handles.
+class Busy {
+  public:
+    explicit Busy(std::vector<HandleValue> values) : values_(std::move(values)) {
+        std::sort(values_.begin(), values_.end());
+        values_.erase(std::unique(values_.begin(), values_.end()), values_.end());
+        Registry& all = registry();
+        std::unique_lock lock(all.mutex);
+        std::erase_if(values_, [&](HandleValue value) { return !all.handles.contains(value); });
+        const auto is_busy = [&](HandleValue value) {
+            const auto it = all.handles.find(value);
+            return it != all.handles.end() && it->second.busy;
+        };
+        all.idle.wait(lock, [&] { return std::ranges::none_of(values_, is_busy); });
+        for (const HandleValue value : values_) {
+            if (all.handles.contains(value)) all.handles[value].busy = true;
+        }
+    }
+    ~Busy() {
+        Registry& all = registry();
+        const std::lock_guard lock(all.mutex);
+        for (const HandleValue value : values_) end(all, value);
+        all.idle.notify_all();
+    }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+    // Null if there is none.
+    Handle* find(HandleValue value) const {
+        Registry& all = registry();
+        const std::lock_guard lock(all.mutex);
+        const auto it = all.handles.find(value);
+        return it == all.handles.end() ? nullptr : &it->second;
+    }
+
+  private:
+    static void end(Registry& all, HandleValue value) {
+        const auto it = all.handles.find(value);
+        if (it == all.handles.end()) return;
+        if (it->second.references == 0 && it->second.views == 0) {
+            all.handles.erase(it);
+        } else {
+            it->second.busy = false;
+        }
+    }
+
+    std::vector<HandleValue> values_;
+};
+
+// Its last reference or mapping may be gone, and its memory with it.
+void end_if_unused(const Handle& handle) {
+    if (handle.references == 0 && handle.views == 0 && handle.is_managed())
+        handle.session->forget(handle.home);
+}
+
+bool alike(const CUmemAllocationProp& a, const CUmemAllocationProp& b) {
+    return a.requestedHandleTypes == b.requestedHandleTypes && a.location.id == b.location.id &&
+           a.allocFlags.gpuDirectRDMACapable == b.allocFlags.gpuDirectRDMACapable;
+}
+
+// Device memory that may be shared, or registered with a network card, one day (give_to_driver()).
+bool is_ordinary(const CUmemAllocationProp& properties) {
+    constexpr unsigned kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+    const auto& flags = properties.allocFlags;
+    return properties.type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+           properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+           properties.win32HandleMetaData == nullptr &&
+           (static_cast<unsigned>(properties.requestedHandleTypes) & ~kKnown) == 0 &&
+           flags.compressionType == CU_MEM_ALLOCATION_COMP_NONE && flags.usage == 0 &&
+           std::ranges::all_of(flags.reserved, [](unsigned char byte) { return byte == 0; });
+}
+
+// Opened through any context of its GPU's, if there is none yet.
+Session* awake_session(CUdevice device) {
+    Session* const known = session_of(device);
+    if (known && known->awake()) return known;
+    CUdevice current = CU_DEVICE_INVALID;
+    if (driver().cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device) return current_session();
+    const CUcontext context = another_context(device, nullptr);
+    if (!context) return nullptr;
+    const device::InContext in_context(context);
+    return in_context.status() == CUDA_SUCCESS ? current_session() : nullptr;
+}
+
+std::vector<HandleValue> handles_of(const std::vector<View>& views) {
+    std::vector<HandleValue> handles;
+    for (const View& view : views) handles.push_back(view.handle);
+    return handles;
+}
+
+std::vector<View> views_in(Address address, std::uint64_t bytes) {
+    std::shared_lock lock(program_addresses().mutex);
+    return program_addresses().book.in(address, bytes);
+}
+
+std::vector<View> whole_views(Address address, std::uint64_t bytes) {
+    std::shared_lock lock(program_addresses().mutex);
+    return program_addresses().book.whole(address, bytes);
+}
+
+// Enters a view unless something else is there.
+bool enter(const View& view) {
+    const std::unique_lock lock(program_addresses().mutex);
+    AddressBook& book = program_addresses().book;
+    if (!book.reservation_of(view.address, view.bytes) || !book.in(view.address, view.bytes).empty())
+        return false;
+    book.add(view);
+    return true;
+}
+
+void take_out(Address address) {
+    const std::unique_lock lock(program_addresses().mutex);
+    program_addresses().book.remove(address);
+}
+
+}  // namespace
+
+Session* session_for(const CUmemAllocationProp& properties, std::uint64_t bytes) {
+    if (bytes == 0 || !is_ordinary(properties) || !manages(bytes)) return nullptr;
+    Session* const session = awake_session(properties.location.id);
+    return session && bytes % session->granularity() == 0 ? session : nullptr;
+}
+
+CUresult try_properties(const Session& session, const CUmemAllocationProp& properties) {
+    Registry& all = registry();
+    const auto known = [&](const CUmemAllocationProp& each) { return alike(each, properties); };
+    {
+        const std::lock_guard lock(all.mutex);
+        if (std::ranges::any_of(all.tried, known)) return CUDA_SUCCESS;
+    }
+    HandleValue handle = 0;
+    const CUresult status = call_with_oom_retry(
+        [&] { return driver().cuMemCreate(&handle, session.granularity(), &properties, 0); });
+    if (status != CUDA_SUCCESS) return status;
+    driver().cuMemRelease(handle);
+    const std::lock_guard lock(all.mutex);
+    all.tried.push_back(properties);
+    return CUDA_SUCCESS;
+}
+
+CUresult create_handle(Session& session, std::uint64_t bytes, const CUmemAllocationProp& properties,
+                       HandleValue& handle) {
+    Address home = 0;
+    const CUresult status = session.create(bytes, home);
+    if (status != CUDA_SUCCESS) return status;
+    const std::lock_guard lock(registry().mutex);
+    handle = registry().next++;
+    registry().handles[handle] = {&session, home, bytes, properties};
+    return CUDA_SUCCESS;
+}
+
+bool is_program_handle(HandleValue handle) {
+    return handle >> 40 == kFirst >> 40;
+}
+
+CUresult release_handle(HandleValue value) {
+    const Busy busy({value});
+    Handle* const handle = busy.find(value);
+    if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (--handle->references > 0) return CUDA_SUCCESS;
+    if (!handle->is_managed()) return driver().cuMemRelease(handle->real);
+    end_if_unused(*handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult properties_of(HandleValue value, CUmemAllocationProp& properties) {
+    const std::lock_guard lock(registry().mutex);
+    const auto it = registry().handles.find(value);
+    if (it == registry().handles.end() || it->second.references == 0) return CUDA_ERROR_INVALID_VALUE;
+    properties = it->second.properties;
+    return CUDA_SUCCESS;
+}
+
+namespace {
+
+// With `handle` busy, and managed.
+CUresult hand_over(HandleValue value, Handle& handle, const WithHandle& call,
+                   const std::function<void(HandleValue)>& undo) {
+    HandleValue real = 0;
+    CUresult status =
+        call_with_oom_retry([&] { return driver().cuMemCreate(&real, handle.bytes, &handle.properties, 0); });
+    if (status != CUDA_SUCCESS) return status;
+    status = call(real);
+    if (status == CUDA_SUCCESS) {
+        status = handle.session->hand_over(handle.home, real);
+        if (status != CUDA_SUCCESS) undo(real);
+    }
+    if (status != CUDA_SUCCESS) {
+        driver().cuMemRelease(real);
+        return status;
+    }
+    handle.real = real;
+    // Its mappings keep it.
+    if (handle.references == 0) driver().cuMemRelease(real);
+    const std::unique_lock lock(program_addresses().mutex);
+    program_addresses().book.each([&](View& view) {
+        if (view.handle == value) view.home = 0;
+    });
+    return CUDA_SUCCESS;
+}
+
+CUresult map_drivers(const View& view, Handle& handle, std::uint64_t offset, unsigned long long flags) {
+    const CUresult status = call_with_oom_retry(
+        [&] { return driver().cuMemMap(view.address, view.bytes, offset, handle.real, flags); });
+    if (status != CUDA_SUCCESS) return status;
+    enter(view);
+    ++handle.views;
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult map_handle(Address address, std::uint64_t bytes, std::uint64_t offset, HandleValue value,
+                    unsigned long long flags, Address& before) {
+    const Busy busy({value});
+    Handle* const handle = busy.find(value);
+    if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
+    View view{address, bytes, value, handle->session->device()};
+    if (!handle->is_managed()) return map_drivers(view, *handle, offset, flags);
+    const bool whole =
+        offset == 0 && bytes == handle->bytes && flags == 0 && address % handle->session->granularity() == 0;
+    if (!whole) {
+        // What no driver is known to take. One that does has its way.
+        const CUresult status = hand_over(
+            value, *handle,
+            [&](HandleValue real) { return driver().cuMemMap(address, bytes, offset, real, flags); },
+            [&](HandleValue) { driver().cuMemUnmap(address, bytes); });
+        if (status != CUDA_SUCCESS) return status;
+        enter(view);
+        ++handle->views;
+        return CUDA_SUCCESS;
+    }
+    view.home = handle->home;
+    {
+        const std::lock_guard lock(registry().mutex);
+        view.id = ++registry().views;
+    }
+    if (!enter(view)) return CUDA_ERROR_INVALID_VALUE;
+    widen_bounds(address, address + bytes);
+    managed_views = true;
+    const CUresult status = handle->session->map(handle->home, address);
+    if (status != CUDA_SUCCESS) {
+        take_out(address);
+        return status;
+    }
+    ++handle->views;
+    before = handle->mapped_at;
+    handle->mapped_at = address;
+    return CUDA_SUCCESS;
+}
+
+CUresult with_drivers_handle(HandleValue value, const WithHandle& call,
+                             const std::function<void(HandleValue)>& undo) {
+    const Busy busy({value});
+    Handle* const handle = busy.find(value);
+    if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
+    const auto retried = [&](HandleValue real) { return call_with_oom_retry([&] { return call(real); }); };
+    return handle->is_managed() ? hand_over(value, *handle, retried, undo) : retried(handle->real);
+}
+
+CUresult give_to_driver(Address address, std::uint64_t bytes) {
+    const std::vector<HandleValue> values = handles_of(views_in(address, bytes));
+    const Busy busy(values);
+    for (const HandleValue value : values) {
+        Handle* const handle = busy.find(value);
+        if (!handle || !handle->is_managed()) continue;
+        const CUresult status = hand_over(
+            value, *handle, [](HandleValue) { return CUDA_SUCCESS; }, [](HandleValue) {});
+        if (status != CUDA_SUCCESS) return status;
+    }
+    return CUDA_SUCCESS;
+}
+
+bool has_program_memory(Address address, std::uint64_t bytes) {
+    return managed_views.load(std::memory_order_relaxed) &&
+           std::ranges::any_of(views_in(address, bytes), [](const View& view) { return view.handle != 0; });
+}
+
+CUresult unmap_range(Address address, std::uint64_t bytes, const std::function<void(const View&)>& gone) {
+    const Busy busy(handles_of(whole_views(address, bytes)));
+    const std::vector<View> views = whole_views(address, bytes);
+    if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
+    for (const View& view : views) {
+        Handle* const handle = busy.find(view.handle);
+        const CUresult status = view.is_managed() ? handle->session->unmap(view.home, view.address)
+                                                  : driver().cuMemUnmap(view.address, view.bytes);
+        if (status != CUDA_SUCCESS) return status;
+        take_out(view.address);
+        if (!handle) continue;
+        --handle->views;
+        if (handle->references == 0 && handle->views == 0) gone(view);
+        end_if_unused(*handle);
+    }
+    return CUDA_SUCCESS;
+}
+
+namespace {
+
+// What the driver says of such access to memory that is on the GPU, wherever that to be reached is.
+CUresult try_access(const View& view, std::span<const CUmemAccessDesc> access) {
+    int devices = 0;
+    driver().cuDeviceGetCount(&devices);
+    const auto is_plain = [&](const CUmemAccessDesc& each) {
+        return each.location.type == CU_MEM_LOCATION_TYPE_DEVICE && each.location.id >= 0 &&
+               each.location.id < devices &&
+               (each.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || each.flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+                each.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    };
+    if (std::ranges::all_of(access, is_plain)) return CUDA_SUCCESS;
+    const std::uint64_t bytes = session_of(view.device)->granularity();
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, view.device};
+    HandleValue handle = 0;
+    CUdeviceptr address = 0;
+    CUresult status =
+        call_with_oom_retry([&] { return driver().cuMemCreate(&handle, bytes, &properties, 0); });
+    if (status != CUDA_SUCCESS) return status;
+    status = driver().cuMemAddressReserve(&address, bytes, bytes, 0, 0);
+    if (status == CUDA_SUCCESS) {
+        status = driver().cuMemMap(address, bytes, 0, handle, 0);
+        if (status == CUDA_SUCCESS) {
+            status = driver().cuMemSetAccess(address, bytes, access.data(), access.size());
+            driver().cuMemUnmap(address, bytes);
+        }
+        driver().cuMemAddressFree(address, bytes);
+    }
+    driver().cuMemRelease(handle);
+    return status;
+}
+
+void note_access(Address address, std::span<const CUmemAccessDesc> access) {
+    const std::unique_lock lock(program_addresses().mutex);
+    View& view = program_addresses().book.at(address);
+    for (const CUmemAccessDesc& each : access) {
+        set(view.access, each);
+        if (each.location.type == CU_MEM_LOCATION_TYPE_DEVICE && each.location.id != view.device &&
+            each.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            peer_admitted(view.device, each.location.id);
+    }
+}
+
+}  // namespace
+
+CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc> access) {
+    const Busy busy(handles_of(whole_views(address, bytes)));
+    const std::vector<View> views = whole_views(address, bytes);
+    if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
+    for (const View& view : views) {
+        if (!view.is_managed()) continue;
+        if (const CUresult status = try_access(view, access); status != CUDA_SUCCESS) return status;
+    }
+    for (const View& view : views) {
+        CUresult status = CUDA_SUCCESS;
+        if (view.is_managed()) {
+            // Before anybody can reach it there.
+            note_access(view.address, access);
+            status = busy.find(view.handle)->session->set_access(view.home, view.address, access);
+            if (status != CUDA_SUCCESS) {
+                const std::unique_lock lock(program_addresses().mutex);
+                program_addresses().book.at(view.address).access = view.access;
+            }
+        } else {
+            status = driver().cuMemSetAccess(view.address, view.bytes, access.data(), access.size());
+        }
+        if (status != CUDA_SUCCESS) return status;
+    }
+    return CUDA_SUCCESS;
+}
+
+std::optional<HandleValue> retain_handle(Address address) {
+    if (!managed_views.load(std::memory_order_relaxed)) return std::nullopt;
+    HandleValue value = 0;
+    {
+        std::shared_lock lock(program_addresses().mutex);
+        const View* const view = program_addresses().book.find(address);
+        if (!view || view->handle == 0) return std::nullopt;
+        value = view->handle;
+    }
+    const Busy busy({value});
+    Handle* const handle = busy.find(value);
+    if (!handle) return std::nullopt;
+    // Of the driver's own the program holds one, however many references it has here.
+    if (!handle->is_managed() && handle->references == 0) {
+        HandleValue real = 0;
+        if (driver().cuMemRetainAllocationHandle(&real, reinterpret_cast<void*>(address)) != CUDA_SUCCESS)
+            return std::nullopt;
+    }
+    ++handle->references;
+    return value;
+}
+
+std::optional<ViewAt> managed_view_at(Address address) {
+    if (!managed_views.load(std::memory_order_relaxed)) return std::nullopt;
+    ViewAt found{};
+    {
+        std::shared_lock lock(program_addresses().mutex);
+        const View* const view = program_addresses().book.find(address);
+        if (!view || !view->is_managed()) return std::nullopt;
+        found.view = *view;
+        found.reservation = *program_addresses().book.reservation_of(address);
+    }
+    const std::lock_guard lock(registry().mutex);
+    const auto it = registry().handles.find(found.view.handle);
+    if (it != registry().handles.end()) found.properties = it->second.properties;
+    return found;
+}
+
+}  // namespace lms::engine

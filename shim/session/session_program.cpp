@@ -1,0 +1,322 @@
+// Memory of handles of the program's own: it comes and goes at the program's addresses.
+#include <algorithm>
+#include <chrono>
+
+#include "shim/migration/block_allocation.h"
+#include "shim/migration/budget.h"
+#include "shim/migration/page_in.h"
+#include "shim/migration/placement.h"
+#include "shim/migration/telemetry.h"
+#include "shim/migration/user_warnings.h"
+#include "shim/session/session.h"
+#include "shim/trace/callstack.h"
+#include "shim/trace/writer.h"
+#include "shim/util/log.h"
+
+namespace lms::engine {
+
+using core::ChunkId;
+
+namespace {
+
+// Keeps the chunks of a buffer where they are. Made and ended with the session's lock held, which is dropped
+// while moves of them end.
+class HeldStill {
+  public:
+    HeldStill(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock)
+        : state_(state), chunks_(state.residency.allocation(id).chunks) {
+        const auto moves = [&](ChunkId chunk) {
+            state_.residency.cancel_out(chunk);
+            return state_.residency.chunk(chunk).state == core::State::Remapping;
+        };
+        while (std::ranges::any_of(chunks_, moves))
+            state_.changed.wait_for(lock, std::chrono::milliseconds(1));
+        for (const ChunkId chunk : chunks_) {
+            state_.residency.pin(chunk);
+            state_.residency.pin_in_place(chunk);
+        }
+    }
+    ~HeldStill() {
+        for (const ChunkId chunk : chunks_) {
+            state_.residency.unpin(chunk);
+            state_.residency.unpin_in_place(chunk);
+        }
+        state_.changed.notify_all();
+    }
+    HeldStill(const HeldStill&) = delete;
+    HeldStill& operator=(const HeldStill&) = delete;
+
+  private:
+    State& state_;
+    const std::vector<ChunkId> chunks_;
+};
+
+std::vector<BufferPiece> mapped_pieces(const State& state, core::AllocationId id) {
+    std::vector<BufferPiece> pieces;
+    const core::Allocation& buffer = state.residency.allocation(id);
+    for (const ChunkId chunk : buffer.chunks) {
+        const core::State where = state.residency.chunk(chunk).state;
+        const Backing& backing = state.backing[chunk];
+        const Block& block = where == core::State::OnHost ? backing.host : backing.device;
+        if (where != core::State::Empty && !block.pinned)
+            pieces.push_back({state.residency.chunk(chunk).address - buffer.address, block});
+    }
+    return pieces;
+}
+
+// Calls `call(piece)` for each; at the first that is refused `undo(piece)` for those before.
+template <typename Call, typename Undo>
+CUresult all_or_none(const std::vector<BufferPiece>& pieces, Call&& call, Undo&& undo) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const CUresult status = call(pieces[i]);
+        if (status == CUDA_SUCCESS) continue;
+        while (i-- > 0) undo(pieces[i]);
+        return status;
+    }
+    return CUDA_SUCCESS;
+}
+
+ProgramBuffer::Mapped& view_at(ProgramBuffer& buffer, core::Address address) {
+    return *std::ranges::find(buffer.views, address, &ProgramBuffer::Mapped::address);
+}
+
+}  // namespace
+
+CUresult Session::create(std::uint64_t bytes, core::Address& home) {
+    State& state = *state_;
+    std::vector<std::string> caller;
+    if (trace::writer()) caller = trace::call_site();
+    if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
+    std::unique_lock lock(state.mutex);
+    const auto id = enter(bytes, lock);
+    if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
+    state.program_buffers[*id];
+    note_allocation(state, *id, caller);
+    home = state.residency.allocation(*id).address;
+    return CUDA_SUCCESS;
+}
+
+bool Session::keeps_program_memory() const {
+    const std::lock_guard lock(state_->mutex);
+    return !state_->program_buffers.empty();
+}
+
+void Session::forget(core::Address home) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const core::AllocationId id = *state.residency.allocation_at(home);
+    state.residency.kill(id);
+    release(state, id, lock);
+}
+
+CUresult Session::map(core::Address home, core::Address address) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const core::AllocationId id = *state.residency.allocation_at(home);
+    ProgramBuffer& buffer = state.program_buffers.at(id);
+    if (!buffer.placed) {
+        const CUresult status = place(id, lock);
+        if (status == CUDA_ERROR_OUT_OF_MEMORY)
+            announce_no_host_memory(state, state.residency.allocation(id).bytes);
+        if (status != CUDA_SUCCESS) return status;
+        buffer.placed = true;
+        note_levels(state);
+    }
+    const HeldStill still(state, id, lock);
+    const std::vector<BufferPiece> pieces = mapped_pieces(state, id);
+    lock.unlock();
+    const CUresult status = all_or_none(
+        pieces,
+        [&](const BufferPiece& piece) {
+            return port_->map_for(address + piece.offset, piece.block.bytes, piece.block.handle, {});
+        },
+        [&](const BufferPiece& piece) { port_->unmap(address + piece.offset, piece.block.bytes); });
+    lock.lock();
+    if (status == CUDA_SUCCESS) buffer.views.push_back({address, {}});
+    return status;
+}
+
+CUresult Session::unmap(core::Address home, core::Address address) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const core::AllocationId id = *state.residency.allocation_at(home);
+    ProgramBuffer& buffer = state.program_buffers.at(id);
+    const HeldStill still(state, id, lock);
+    const std::vector<BufferPiece> pieces = mapped_pieces(state, id);
+    const Access access = view_at(buffer, address).access;
+    lock.unlock();
+    const CUresult status = all_or_none(
+        pieces,
+        [&](const BufferPiece& piece) { return port_->unmap(address + piece.offset, piece.block.bytes); },
+        [&](const BufferPiece& piece) {
+            port_->map_for(address + piece.offset, piece.block.bytes, piece.block.handle, access);
+        });
+    lock.lock();
+    if (status == CUDA_SUCCESS)
+        std::erase_if(buffer.views, [&](const auto& view) { return view.address == address; });
+    return status;
+}
+
+CUresult Session::set_access(core::Address home, core::Address address,
+                             std::span<const CUmemAccessDesc> access) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const core::AllocationId id = *state.residency.allocation_at(home);
+    ProgramBuffer& buffer = state.program_buffers.at(id);
+    const HeldStill still(state, id, lock);
+    const std::vector<BufferPiece> pieces = mapped_pieces(state, id);
+    const Access before = view_at(buffer, address).access;
+    // What nobody has set yet is none.
+    Access undo(access.begin(), access.end());
+    for (CUmemAccessDesc& each : undo) each.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    for (const CUmemAccessDesc& each : before) set(undo, each);
+    lock.unlock();
+    const CUresult status = all_or_none(
+        pieces,
+        [&](const BufferPiece& piece) {
+            return port_->set_access(address + piece.offset, piece.block.bytes, access);
+        },
+        [&](const BufferPiece& piece) {
+            port_->set_access(address + piece.offset, piece.block.bytes, undo);
+        });
+    lock.lock();
+    if (status != CUDA_SUCCESS) return status;
+    for (const CUmemAccessDesc& each : access) set(view_at(buffer, address).access, each);
+    return CUDA_SUCCESS;
+}
+
+namespace {
+
+// How long work may go on using what is to be handed over.
+constexpr auto kPatience = std::chrono::seconds(10);
+
+// Whether nothing reaches the buffer, or may reach it, or is about to.
+bool is_idle(State& state, core::AllocationId id) {
+    return !opaque_busy(state) &&
+           std::ranges::all_of(state.residency.allocation(id).chunks, [&](ChunkId chunk) {
+               const core::Chunk& each = state.residency.chunk(chunk);
+               return each.pins == 0 && each.pins_in_place == 0 && each.keeps == 0 &&
+                      !state.residency.in_flight(chunk) && each.state != core::State::Remapping;
+           });
+}
+
+bool await_idle(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!is_idle(state, id)) {
+        if (std::chrono::steady_clock::now() > deadline) return false;
+        state.changed.wait_for(lock, std::chrono::milliseconds(1));
+        poll_completions(state, lock);
+        look_at_earlier_work(state, lock);
+    }
+    return true;
+}
+
+// While it lives nobody is given the chunks of a buffer: work that needs them waits. They end as they were.
+class Away {
+  public:
+    Away(State& state, core::AllocationId id) : state_(state) {
+        for (const ChunkId chunk : state.residency.allocation(id).chunks) {
+            before_.push_back({chunk, state.residency.chunk(chunk).state});
+            if (before_.back().state == core::State::Resident) {
+                state.residency.begin_out(chunk);
+                state.residency.begin_remap(chunk);
+            } else {
+                state.residency.begin_in(chunk);
+            }
+        }
+        state.remapping += static_cast<std::uint32_t>(before_.size());
+    }
+    ~Away() {
+        for (const auto& [chunk, state] : before_) {
+            if (state == core::State::Resident) {
+                state_.residency.undo_remap(chunk);
+            } else {
+                state_.residency.undo_in(chunk, state == core::State::OnHost);
+            }
+        }
+        state_.remapping -= static_cast<std::uint32_t>(before_.size());
+        state_.changed.notify_all();
+    }
+    Away(const Away&) = delete;
+    Away& operator=(const Away&) = delete;
+
+  private:
+    struct Before {
+        ChunkId chunk;
+        core::State state;
+    };
+    State& state_;
+    std::vector<Before> before_;
+};
+
+}  // namespace
+
+CUresult Session::hand_over(core::Address home, CUmemGenericAllocationHandle real) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    const core::AllocationId id = *state.residency.allocation_at(home);
+    CUresult status = CUDA_ERROR_NOT_SUPPORTED;
+    // From here on somebody looks at what work reaches.
+    begin_pressure(state, lock);
+    migrator_->run_quiesced(lock, [&] {
+        if (await_idle(state, id, lock)) status = replace(id, real, lock);
+    });
+    if (status != CUDA_SUCCESS) return status;
+    state.residency.kill(id);
+    release(state, id, lock);
+    refresh_budget(state, lock);
+    return CUDA_SUCCESS;
+}
+
+// Nothing moves, and nothing uses the buffer.
+CUresult Session::replace(core::AllocationId id, CUmemGenericAllocationHandle real,
+                          std::unique_lock<std::mutex>& lock) {
+    State& state = *state_;
+    const std::uint64_t bytes = state.residency.allocation(id).bytes;
+    std::vector<BufferPiece> pieces;
+    for (const ChunkId chunk : state.residency.allocation(id).chunks) {
+        const core::Chunk& each = state.residency.chunk(chunk);
+        const Backing& backing = state.backing[chunk];
+        if (each.state != core::State::Empty)
+            pieces.push_back({each.address - state.residency.allocation(id).address,
+                              each.state == core::State::OnHost ? backing.host : backing.device});
+    }
+    const auto alias = state.aliases.take(bytes);
+    if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;
+    ProgramBuffer& buffer = state.program_buffers.at(id);
+    const Away away(state, id);
+    lock.unlock();
+    CUresult status = copy_to(*alias, bytes, real, pieces);
+    for (ProgramBuffer::Mapped& view : buffer.views) {
+        if (status != CUDA_SUCCESS) break;
+        for (const BufferPiece& piece : pieces) {
+            if (!piece.block.pinned) port_->unmap(view.address + piece.offset, piece.block.bytes);
+        }
+        status = port_->map_for(view.address, bytes, real, view.access);
+        if (status != CUDA_SUCCESS)
+            log::error("a mapping of {} bytes is lost: {}", bytes, static_cast<int>(status));
+    }
+    lock.lock();
+    state.aliases.give_back(*alias, bytes);
+    if (status == CUDA_SUCCESS) buffer.views.clear();
+    return status;
+}
+
+// Copies the pieces into `real`, by way of `alias`. Without the lock.
+CUresult Session::copy_to(core::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
+                          std::span<const BufferPiece> pieces) {
+    CUresult status = port_->map(alias, bytes, real, device::Place::Device);
+    if (status != CUDA_SUCCESS) return status;
+    for (const BufferPiece& piece : pieces) {
+        if (status == CUDA_SUCCESS)
+            status = port_->copy(alias + piece.offset, piece.block.alias, piece.block.bytes,
+                                 device::Direction::In);
+    }
+    const FencePtr fence = state_->fences.record(port_->stream(device::Direction::In));
+    if (!fence || !wait_until(*fence, std::chrono::steady_clock::now() + kPatience))
+        status = port_->synchronize();
+    port_->unmap(alias, bytes);
+    return status;
+}
+
+}  // namespace lms::engine
