@@ -55,6 +55,7 @@ struct sc_block {
     u32 static_shared_bytes;
     u32 dynamic_shared_bytes;
     u32 smid;
+    u32 nsmid;
 };
 
 struct sc_thread {
