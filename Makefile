@@ -34,7 +34,8 @@ POLICIES := $(patsubst policy/%.cpp,$(BUILD)/policy/%.so,$(filter-out policy/hos
 # ---------------------------------------------------------------- the simulated GPU
 SIM_DRIVER_SRC := $(sort $(wildcard tools/simcuda/ptx/*.cpp tools/simcuda/exec/*.cpp tools/simcuda/driver/*.cpp tools/simcuda/driver/*/*.cpp))
 SIM_RUNTIME_SRC := $(sort $(wildcard tools/simcuda/runtime/*.cpp))
-SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13
+SIM_NVML_SRC := $(sort $(wildcard tools/simcuda/nvml/*.cpp)) tools/simcuda/driver/knobs.cpp tools/simcuda/driver/message.cpp
+SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libnvidia-ml.so.1
 
 # ---------------------------------------------------------------- tools, demo, tests
 LMS_SRC := $(sort $(wildcard tools/lms/*.cpp))
@@ -88,7 +89,7 @@ $(BUILD)/obj/%.o: %.cpp
 # Tests are compiled more often than they run.
 $(BUILD)/obj/tests/%.o: CXXFLAGS = -O1 -g1
 $(call obj,$(SHIM_SRC) $(POLICY_SRC)): OBJ_FLAGS = $(HIDDEN) $(LIBUNWIND_INC)
-$(call obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC)): OBJ_FLAGS = $(HIDDEN)
+$(call obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC) $(SIM_NVML_SRC)): OBJ_FLAGS = $(HIDDEN)
 
 # -Bsymbolic: the addresses the shim hands out are its own functions, whatever else a process has preloaded.
 $(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) shim/exports.map
@@ -112,6 +113,10 @@ $(BUILD)/sim/libcudart.so.13: $(call obj,$(SIM_RUNTIME_SRC)) $(wildcard tools/si
 	$(CXX) $(LDFLAGS) -shared -pthread -o $@ $(filter %.o,$^) -Wl,-soname,libcudart.so.13 -Wl,-z,defs \
 	  $(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^)) -ldl
 comma := ,
+
+$(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC))
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
 
 $(LMS): $(call obj,$(LMS_SRC)) $(call obj,$(CORE_SRC))
 	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl

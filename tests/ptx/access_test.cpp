@@ -22,6 +22,7 @@ struct Access {
     std::string space;  // "": generic
     ptx::Type type = ptx::Type::None;
     unsigned count = 1;
+    std::string policy;  // a further operand
 
     unsigned bytes() const { return ptx::bytes_of(type); }
     // A register is wider than a narrow value, so that its extension shows.
@@ -38,6 +39,7 @@ bool parse(std::string_view opcode, Access& access) {
         if (part == "global" || part == "shared" || part == "local" || part == "const" || part == "param")
             access.space = part;
         if (part == "v2" || part == "v4") access.count = static_cast<unsigned>(part[1] - '0');
+        if (part == "L2::cache_hint") access.policy = ", %policy";
         if (const ptx::Type type = ptx::parse_type(part); type != ptx::Type::None) access.type = type;
     }
     return true;
@@ -68,11 +70,11 @@ std::string kernel_of(const Access& access, unsigned index) {
     std::string text = fmt::format(
         ".visible .entry access{}(.param .u64 input, .param .u64 output, .param .align 16 .b8 "
         "bytes[32])\n{{\n"
-        "  .reg .b64 %in, %out, %at, %offset; .reg .b32 %byte, %thread; .reg .{}{} %v<4>;\n"
+        "  .reg .b64 %in, %out, %at, %offset, %policy; .reg .b32 %byte, %thread; .reg .{}{} %v<4>;\n"
         "  .shared .align 16 .b8 shared_bytes[{}]; .local .align 16 .b8 local_bytes[32];\n"
         "  ld.param.u64 %in, [input]; ld.param.u64 %out, [output]; mov.u32 %thread, %tid.x;\n"
         "  mul.wide.u32 %offset, %thread, {}; cvta.to.global.u64 %in, %in; add.u64 %in, %in, %offset;\n"
-        "  add.u64 %out, %out, %offset;\n",
+        "  add.u64 %out, %out, %offset; createpolicy.fractional.L2::evict_last.b64 %policy, 1.0;\n",
         index, real ? "f" : "b", width, kThreads * kSlot, kSlot);
     if (space == "shared") text += "  mov.u64 %at, shared_bytes; add.u64 %at, %at, %offset;\n";
     if (space == "local") text += "  mov.u64 %at, local_bytes;\n";
@@ -81,7 +83,7 @@ std::string kernel_of(const Access& access, unsigned index) {
         std::string_view from = space == "global" ? "%in" : space == "param" ? "bytes" : "%at";
         if (space == "shared" || space == "local")
             text += copy_bytes("ld.global", "%in", "st." + space, "%at", 16);
-        text += fmt::format("  {} {}, [{}];\n", access.opcode, list, from);
+        text += fmt::format("  {} {}, [{}]{};\n", access.opcode, list, from, access.policy);
         for (unsigned i = 0; i < access.count; ++i)
             text += fmt::format("  st.global.b{} [%out+{}], %v{};\n", width, i * width / 8, i);
     } else {
@@ -97,7 +99,8 @@ std::string kernel_of(const Access& access, unsigned index) {
                 "  {} [what], {}; call.uni put{}, (to, what); }}\n",
                 access.opcode, list, bytes);
         } else {
-            text += fmt::format("  {} [{}], {};\n", access.opcode, space == "global" ? "%out" : "%at", list);
+            text += fmt::format("  {} [{}], {}{};\n", access.opcode, space == "global" ? "%out" : "%at", list,
+                                access.policy);
             if (space != "global") text += copy_bytes("ld." + space, "%at", "st.global", "%out", bytes);
         }
     }
@@ -174,14 +177,31 @@ TEST_CASE("every load and store of the table moves its bytes and no others") {
 TEST_CASE("what is not translated is refused by its name, and spoils no other kernel") {
     std::vector<std::string_view> refused(table_of_refused().begin(), table_of_refused().end());
     REQUIRE_FALSE(refused.empty());
-    for (std::string_view opcode :
-         {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ldmatrix.sync.aligned.m8n8.x2.shared.b16",
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
-          "cp.reduce.async.bulk.global.shared::cta.add.u32", "mbarrier.arrive.expect_tx.shared.b64",
-          "vmad.s32.s32.s32", "vadd.s32.s32.s32.sat", "vsub.s32.s32.s32.min", "cvt.rn.satfinite.e4m3x2.f32",
-          "atom.global.exch.b128", "red.async.relaxed.cluster.global.add.u32", "barrier.cluster.arrive",
-          "fence.proxy.async", "tex.grad.2d.v4.f32.f32", "sured.b.add.2d.u32.trap", "suld.p.2d.v4.f32.trap",
-          "griddepcontrol.wait", "alloca.u64"})
+    for (std::string_view opcode : {"mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32",
+                                    "mma.sync.aligned.m16n8k8.row.row.f32.f16.f16.f32",
+                                    "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+                                    "wmma.mma.sync.aligned.row.col.m16n16k8.f32.f32",
+                                    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16",
+                                    "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8",
+                                    "stmatrix.sync.aligned.m16n8.x2.trans.shared.b8",
+                                    "ldmatrix.sync.aligned.m8n16.x2.shared.b8x16.b6x16_p32",
+                                    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+                                    "cp.reduce.async.bulk.global.shared::cta.add.u32",
+                                    "mbarrier.arrive.expect_tx.shared.b64",
+                                    "vmad.s32.s32.s32",
+                                    "vadd.s32.s32.s32.sat",
+                                    "vsub.s32.s32.s32.min",
+                                    "cvt.rn.satfinite.e2m1x2.f32",
+                                    "cvt.rn.e4m3x2.f32",
+                                    "atom.global.exch.b128",
+                                    "red.async.relaxed.cluster.global.add.u32",
+                                    "barrier.cluster.arrive",
+                                    "fence.proxy.async",
+                                    "tex.grad.2d.v4.f32.f32",
+                                    "sured.b.add.2d.u32.trap",
+                                    "suld.p.2d.v4.f32.trap",
+                                    "griddepcontrol.launch",
+                                    "alloca.u64"})
         refused.push_back(opcode);
     std::string text = ".version 8.0\n.target sm_90\n.address_size 64\n.entry fine() { ret; }\n";
     for (std::size_t i = 0; i < refused.size(); ++i)

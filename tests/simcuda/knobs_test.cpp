@@ -55,12 +55,49 @@ TEST_CASE("a bad value is named in one line and its default used") {
                                                  {"SIMCUDA_FAIL", "cuMemCreate:0"},
                                                  {"SIMCUDA_FAIL", "cuMemCreate:1=0"},
                                                  {"SIMCUDA_FAIL", "cuMemCreate:1=full"},
-                                                 {"SIMCUDA_KERNELS", "3"}}) {
+                                                 {"SIMCUDA_KERNELS", "3"},
+                                                 {"SIMCUDA_SMS", "0"}}) {
         CAPTURE(name);
         CHECK(run({{name, value}}, initialise_only, &said) == "");
         CHECK(said.find("simcuda: " + name + "=" + value + " is not accepted; expected ") == 0);
         CHECK(said.find('\n') == said.size() - 1);
     }
+}
+
+// out[block] = the multiprocessor it runs on and how many there are.
+constexpr const char* kWhere = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry where(.param .u64 out)
+{
+    .reg .b32 %r<4>; .reg .b64 %a<3>;
+    ld.param.u64 %a0, [out]; mov.u32 %r0, %ctaid.x; mad.wide.u32 %a1, %r0, 8, %a0;
+    mov.u32 %r1, %smid; mov.u32 %r2, %nsmid; st.global.v2.u32 [%a1], {%r1, %r2};
+    ret;
+}
+)";
+
+SIM_TEST("knobs: the multiprocessors, and what follows from their number", {{"SIMCUDA_SMS", "3"}}) {
+    const Gpu gpu;
+    int count = 0, grid = 0, block = 0;
+    OK(cuDeviceGetAttribute, &count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu.device);
+    EXPECT(count == 3);
+    CUmodule module = nullptr;
+    CUfunction where = nullptr;
+    OK(cuModuleLoadData, &module, kWhere);
+    OK(cuModuleGetFunction, &where, module, "where");
+    OK(cuOccupancyMaxPotentialBlockSize, &grid, &block, where, nullptr, 0, 0);
+    EXPECT(grid * block == 3 * 1024);
+    CUdeviceptr out = 0;
+    OK(cuMemAlloc, &out, 64);
+    void* parameters[] = {&out};
+    OK(cuLaunchCooperativeKernel, where, 3, 1, 1, 1024, 1, 1, 0, nullptr, parameters);
+    FAILS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, cuLaunchCooperativeKernel, where, 4, 1, 1, 1024, 1, 1, 0,
+          nullptr, parameters);
+    LAUNCH(where, 8, 1, nullptr, out);
+    const auto bytes = read_back(out, 64);
+    for (unsigned i = 0; i < 8; ++i) EXPECT(bytes[i * 8] < 3 && bytes[i * 8 + 4] == 3);
 }
 
 SIM_TEST("the nth call of a name fails", {{"SIMCUDA_FAIL", "cuMemCreate:3,cuMemAlloc_v2:1"}}) {

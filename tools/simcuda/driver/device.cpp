@@ -91,3 +91,11 @@ PhysicalPool& host_pool() {
 }
 
 }  // namespace simcuda::driver
+
+// For the management library, which must not initialise the driver to ask.
+extern "C" __attribute__((visibility("default"))) std::uint64_t simcuda_device_memory_used(int ordinal) {
+    const auto all = simcuda::driver::devices();
+    return ordinal >= 0 && static_cast<std::size_t>(ordinal) < all.size()
+               ? all[static_cast<std::size_t>(ordinal)].memory.used()
+               : 0;
+}

@@ -1,6 +1,7 @@
 // What the simulated GPU says of itself: limits of compute capability 7.5 and only what this driver does.
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/identity.h"
 #include "tools/simcuda/driver/knobs.h"
 
 namespace simcuda::driver {
@@ -46,7 +47,7 @@ int device_attribute(const Device& device, CUdevice_attribute attribute) {
         case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
             return 4 << 20;
         case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-            return 8;
+            return static_cast<int>(knobs().multiprocessors);
         case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
             return 16;
         case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
@@ -108,7 +109,7 @@ int device_attribute(const Device& device, CUdevice_attribute attribute) {
         case CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS:
             return 2046;
         case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-            return device.ordinal + 1;
+            return pci_bus(device.ordinal);
         case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
             return device.ordinal;
         case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:

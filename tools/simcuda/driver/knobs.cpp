@@ -148,6 +148,7 @@ Knobs read_knobs() {
     Reader read;
     read.count("SIMCUDA_DEVICES", k.devices, 0, 16);
     read.count("SIMCUDA_ARCH", k.arch, 75, 90);
+    read.count("SIMCUDA_SMS", k.multiprocessors, 1, 1024);
     read.size("SIMCUDA_MEMORY", k.memory, 1 << 20);
     read.size("SIMCUDA_HOST_MEMORY", k.host_memory, 1 << 20);
     read.granularity("SIMCUDA_GRANULARITY", k.granularity);

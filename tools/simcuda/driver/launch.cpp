@@ -138,6 +138,7 @@ KernelOp make_launch(Context& context, CUfunction handle, const LaunchShape& sha
     launch.dynamic_shared_bytes = shape.dynamic_shared_bytes;
     launch.parameters = extra != nullptr ? pack_buffer(kernel, extra) : pack_each(kernel, parameters);
     launch.cooperative = shape.cooperative;
+    launch.multiprocessors = attribute(context.device(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     launch.time_limit_ns = knobs().kernel_timeout_ms * 1'000'000;
     context.reserve_local(kernel.local_bytes);
     return op;

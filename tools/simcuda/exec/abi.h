@@ -9,6 +9,8 @@
 //   Program::variables(), `shared` the host address that shared address 0 stands for (addresses wrap at 32
 //   bits: 2 GiB to each side are the block's own), `workspace` the device address of the zeroed words
 //   cooperative groups synchronises a grid with. `executor` is the exec::Block behind it.
+// SC_WARP_TOGETHER: the value is the address of what a lane brings, which begins with a pointer to a function.
+//   The function is called once, with the addresses of all 32, null for lanes that are not there.
 // sc_access: how an instruction addresses a texture or surface (exec::Access), and what it does out of
 //   bounds. Coordinates are x, y, z and the layer, in 32 bits each.
 // sc_runtime: what a kernel may call. `surface` gives the host address of so many bytes, 0 where there are
@@ -53,6 +55,7 @@ struct sc_block {
     u32 static_shared_bytes;
     u32 dynamic_shared_bytes;
     u32 smid;
+    u32 nsmid;
 };
 
 struct sc_thread {
@@ -68,7 +71,7 @@ enum sc_barrier_op { SC_BARRIER_SYNC, SC_BARRIER_POPC, SC_BARRIER_AND, SC_BARRIE
 enum sc_warp_op {
     SC_WARP_SYNC, SC_WARP_EXCHANGE, SC_WARP_BALLOT, SC_WARP_MATCH,
     SC_WARP_ADD, SC_WARP_MIN_U32, SC_WARP_MAX_U32, SC_WARP_MIN_S32, SC_WARP_MAX_S32,
-    SC_WARP_AND, SC_WARP_OR, SC_WARP_XOR
+    SC_WARP_AND, SC_WARP_OR, SC_WARP_XOR, SC_WARP_TOGETHER
 };
 
 enum sc_access {

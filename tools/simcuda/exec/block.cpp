@@ -54,11 +54,11 @@ Block::~Block() {
 }
 
 bool Block::provide_shared(std::uint64_t bytes) {
-    if (bytes > shared_open_) {
-        const std::uint64_t open = round_up(bytes, kPage);
-        if (mprotect(shared_, open, PROT_READ | PROT_WRITE) != 0) return false;
-        shared_open_ = open;
-    }
+    // What an earlier kernel had and this one has not is a fault again.
+    const std::uint64_t open = round_up(bytes, kPage);
+    if (open > shared_open_ && mprotect(shared_, open, PROT_READ | PROT_WRITE) != 0) return false;
+    if (open < shared_open_ && mprotect(shared_ + open, shared_open_ - open, PROT_NONE) != 0) return false;
+    shared_open_ = open;
     std::memset(shared_, kSharedPoison, bytes);
     return true;
 }

@@ -26,6 +26,7 @@ std::uint64_t Children::prepare(std::uint64_t kernel, const std::uint32_t grid[3
     std::copy_n(grid, 3, launch->grid);
     std::copy_n(block, 3, launch->block);
     launch->dynamic_shared_bytes = shared_bytes;
+    launch->multiprocessors = parent_.multiprocessors;
     launch->parameters.resize(std::max<std::size_t>(launch->kernel->parameter_bytes, 1));
     const std::uint64_t address = to_device(launch->parameters.data());
     const std::lock_guard lock(mutex_);

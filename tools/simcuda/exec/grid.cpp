@@ -211,7 +211,8 @@ void LaunchedGrid::describe(std::uint64_t index, sc_block& block) const {
              .ntid = {launch_.block[0], launch_.block[1], launch_.block[2]},
              .static_shared_bytes = launch_.kernel->static_shared_bytes,
              .dynamic_shared_bytes = launch_.dynamic_shared_bytes,
-             .smid = static_cast<u32>(index % 64)};
+             .smid = static_cast<u32>(index % launch_.multiprocessors),
+             .nsmid = launch_.multiprocessors};
 }
 
 // Takes the next block nobody has, and makes it resident in `spare` or a Block from the pool.

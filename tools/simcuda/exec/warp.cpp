@@ -94,6 +94,13 @@ void Block::complete(std::uint32_t warp, std::uint32_t lanes) {
                 lane(warp, l).result = equal;
             });
             break;
+        case SC_WARP_TOGETHER: {
+            void* parts[kWarpSize] = {};
+            for_each_lane(lanes,
+                          [&](std::uint32_t l) { parts[l] = reinterpret_cast<void*>(lane(warp, l).value); });
+            (*reinterpret_cast<void (**)(void* const*)>(first.value))(parts);
+            break;
+        }
         default: {
             auto total = static_cast<std::uint32_t>(first.value);
             for_each_lane(lanes & (lanes - 1), [&](std::uint32_t l) {

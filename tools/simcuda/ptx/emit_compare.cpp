@@ -16,6 +16,9 @@ constexpr bool is_half(Type type) {
 constexpr bool is_packed(Type type) {
     return type == Type::F16x2 || type == Type::Bf16x2;
 }
+constexpr bool is_eighths(Type type) {
+    return type == Type::E4m3x2 || type == Type::E5m2x2;
+}
 constexpr Type element_of(Type type) {
     return type == Type::F16x2 ? Type::F16 : Type::Bf16;
 }
@@ -168,10 +171,12 @@ void FunctionEmitter::emit_set(const Instruction& instruction) {
 }
 
 void FunctionEmitter::emit_convert(const Instruction& instruction) {
-    allow(instruction, "rn rz rm rp rni rzi rmi rpi ftz sat relu");
     if (instruction.types.size() != 2) refuse(instruction);
     const Type to = instruction.types[0];
     const Type from = instruction.types[1];
+    if (to == Type::Tf32) return emit_convert_to_tf32(instruction);
+    if (is_eighths(to) || is_eighths(from)) return emit_convert_eighths(instruction);
+    allow(instruction, "rn rz rm rp rni rzi rmi rpi ftz sat relu");
     if (is_packed(to)) {
         // Two floats to a pair: the first operand is the upper half.
         if (from != Type::F32) refuse(instruction);
@@ -187,6 +192,49 @@ void FunctionEmitter::emit_convert(const Instruction& instruction) {
     }
     expect_operands(instruction, 2, 2);
     write(instruction.operands[0], to, convert(instruction, to, from, read(instruction.operands[1], from)));
+}
+
+// cvt.{rna rn rz}{.relu}{.satfinite}.tf32.f32 d, a
+void FunctionEmitter::emit_convert_to_tf32(const Instruction& instruction) {
+    allow(instruction, "rna rn rz relu satfinite");
+    expect_operands(instruction, 2, 2);
+    if (instruction.types[1] != Type::F32) refuse(instruction);
+    std::string value = fmt::format("sc_tf32_{}({})",
+                                    instruction.has("rna")  ? "rna"
+                                    : instruction.has("rn") ? "rn"
+                                                            : "rz",
+                                    read(instruction.operands[1], Type::F32));
+    if (instruction.has("satfinite")) value = fmt::format("sc_sat_tf32({})", value);
+    if (instruction.has("relu")) value = fmt::format("sc_relu_tf32({})", value);
+    write(instruction.operands[0], Type::B32, value);
+}
+
+// cvt.rn.satfinite{.relu}.{e4m3x2 e5m2x2}.f32 d, high, low; ....f16x2 d, a; cvt.rn.f16x2{.relu}.{e4m3x2
+// e5m2x2} d, a
+void FunctionEmitter::emit_convert_eighths(const Instruction& instruction) {
+    allow(instruction, "rn satfinite relu");
+    const Type to = instruction.types[0];
+    const Type from = instruction.types[1];
+    const bool widens = to == Type::F16x2;
+    if (!widens && from != Type::F32 && from != Type::F16x2) refuse(instruction);
+    if (widens == instruction.has("satfinite") || !instruction.has("rn")) refuse(instruction);
+    const std::size_t sources = from == Type::F32 ? 2 : 1;
+    expect_operands(instruction, 1 + sources, 1 + sources);
+    const std::string_view name = name_of(widens ? from : to).substr(0, 4);
+    const auto half = [&](unsigned which) {
+        if (from == Type::F32) return read(instruction.operands[2 - which], from);
+        const std::string whole = read(instruction.operands[1], from);
+        if (widens) return fmt::format("(u8)({} >> {})", whole, which * 8);
+        return fmt::format("(float)sc_wide_f16((u16)({} >> {}))", whole, which * 16);
+    };
+    std::string convert = fmt::format("sc_{}_{}", widens ? "f16" : "narrow", name);
+    if (instruction.has("relu")) convert = fmt::format("sc_relu_{}({}", widens ? "f16" : name, convert);
+    const std::string_view close = instruction.has("relu") ? "))" : ")";
+    line("    {{ const u32 high = {}({}{};", convert, half(1), close);
+    line("    const u32 low = {}({}{};", convert, half(0), close);
+    write(instruction.operands[0], widens ? Type::B32 : Type::B16,
+          fmt::format("high << {} | low", widens ? 16 : 8));
+    line("    }}");
 }
 
 std::string FunctionEmitter::convert(const Instruction& instruction, Type to, Type from,

@@ -117,6 +117,11 @@ void FunctionEmitter::emit_trap(const Instruction&) {
     line("    t->block->runtime->trap(t);");
 }
 
+// A grid starts when those before it in its stream have ended, and what it waits for is there.
+void FunctionEmitter::emit_grid_control(const Instruction& instruction) {
+    allow(instruction, "launch_dependents wait");
+}
+
 // A breakpoint without a debugger, a performance event without a profiler.
 void FunctionEmitter::emit_nothing(const Instruction&) {}
 

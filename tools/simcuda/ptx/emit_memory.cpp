@@ -17,6 +17,11 @@ unsigned vector_length(const Instruction& instruction) {
     return instruction.has("v2") ? 2 : instruction.has("v4") ? 4 : instruction.has("v8") ? 8 : 1;
 }
 
+// Braces around a single register are no vector.
+const Operand& without_braces(const Operand& operand) {
+    return operand.kind == Operand::Kind::Vector && operand.parts.size() == 1 ? operand.parts[0] : operand;
+}
+
 // Observed by, or observing, other threads while they run: one access of the hardware each, never cached.
 bool is_strong(const Instruction& instruction) {
     for (std::string_view modifier : {"volatile", "relaxed", "acquire", "release", "mmio"})
@@ -71,7 +76,7 @@ void FunctionEmitter::emit_load(const Instruction& instruction) {
     expect_operands(instruction, 2, 3);
     if (instruction.types.size() != 1 || bytes_of(instruction.type()) == 0) refuse(instruction);
     const unsigned count = vector_length(instruction);
-    const Operand& target = instruction.operands[0];
+    const Operand& target = without_braces(instruction.operands[0]);
     if ((count > 1) != (target.kind == Operand::Kind::Vector) || (count > 1 && target.parts.size() != count))
         refuse(instruction);
     Space space = space_of(instruction);
@@ -103,7 +108,7 @@ void FunctionEmitter::emit_store(const Instruction& instruction) {
     expect_operands(instruction, 2, 3);
     if (instruction.types.size() != 1 || bytes_of(instruction.type()) == 0) refuse(instruction);
     const unsigned count = vector_length(instruction);
-    const Operand& value = instruction.operands[1];
+    const Operand& value = without_braces(instruction.operands[1]);
     if ((count > 1) != (value.kind == Operand::Kind::Vector) || (count > 1 && value.parts.size() != count))
         refuse(instruction);
     Space space = space_of(instruction);

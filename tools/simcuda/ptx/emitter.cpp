@@ -14,6 +14,9 @@ constexpr std::uint64_t kFrameReserve = 256;
 // Bytes of stack that libm and the executor may take; less than what every thread has beyond its frames.
 constexpr std::uint64_t kLeafReserve = 8 << 10;
 
+// What a lane brings to an instruction on matrices: sc_part.
+constexpr std::uint64_t kPartBytes = 256;
+
 std::string sanitized(std::string_view name) {
     std::string result;
     for (char c : name) result += c == '%' || c == '.' ? '_' : c;
@@ -69,6 +72,12 @@ FunctionEmitter::Handler FunctionEmitter::find_handler(std::string_view opcode) 
         {"activemask", &E::emit_active_mask},
         {"redux", &E::emit_reduce},
         {"elect", &E::emit_elect},
+        {"mma", &E::emit_multiply},
+        {"wmma", &E::emit_wmma},
+        {"ldmatrix", &E::emit_rows},
+        {"stmatrix", &E::emit_rows},
+        {"movmatrix", &E::emit_transpose},
+        {"griddepcontrol", &E::emit_grid_control},
         {"cp", &E::emit_async_copy},
         {"mbarrier", &E::emit_memory_barrier},
         {"tex", &E::emit_texture},
@@ -162,6 +171,7 @@ void FunctionEmitter::emit_prologue() {
         if (variable.space == Space::Local)
             line("    __builtin_memset({}, 0xcb, {});", variable.c_name, variable.bytes);
     }
+    if (out_.has_matrices) out_.frame_bytes += kPartBytes;
     // gcc aligns the frame of a leaf for what it sees the stack pointer used for (its bug 109780), and may
     // have aligned accesses to variables by other registers: this is one for it to see.
     if (out_.local_bytes) {

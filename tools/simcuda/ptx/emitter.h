@@ -27,6 +27,7 @@ struct EmittedFunction {
     std::uint64_t local_bytes = 0;        // declared local variables
     std::uint64_t frame_bytes = 0;        // at most what a C frame of it takes
     bool waits = false;                   // may wait for other threads: needs a fiber
+    bool has_matrices = false;            // that the lanes of a warp hold together
     bool exits = false;                   // ends its thread by `exit`
     bool calls_indirectly = false;
     bool takes_function_address = false;
@@ -105,6 +106,7 @@ class FunctionEmitter {
     void emit_return(const Instruction& instruction);
     void emit_exit(const Instruction& instruction);
     void emit_trap(const Instruction& instruction);
+    void emit_grid_control(const Instruction& instruction);
     void emit_nothing(const Instruction& instruction);
     std::string label_name(const Operand& operand, const Instruction& instruction);
 
@@ -119,6 +121,8 @@ class FunctionEmitter {
                            const std::string& b);
     std::string combined(const Instruction& instruction, const std::string& value);
     void emit_convert(const Instruction& instruction);
+    void emit_convert_to_tf32(const Instruction& instruction);
+    void emit_convert_eighths(const Instruction& instruction);
     std::string convert(const Instruction& instruction, Type to, Type from, const std::string& value);
 
     // emit_threads.cpp
@@ -130,6 +134,16 @@ class FunctionEmitter {
     void emit_active_mask(const Instruction& instruction);
     void emit_reduce(const Instruction& instruction);
     void emit_elect(const Instruction& instruction);
+
+    // emit_matrix.cpp
+    void emit_multiply(const Instruction& instruction);
+    void emit_wmma(const Instruction& instruction);
+    void emit_rows(const Instruction& instruction);
+    void emit_transpose(const Instruction& instruction);
+    void open_part(std::string_view work);
+    void meet();
+    void bring(std::string_view matrix, const Operand& vector, unsigned bytes);
+    void take(std::string_view matrix, const Operand& vector, unsigned bytes);
 
     // emit_async.cpp
     void emit_async_copy(const Instruction& instruction);

@@ -169,7 +169,7 @@ std::string FunctionEmitter::read_special(std::string_view name) {
         {"%warpid", "t->warp"},
         {"%nwarpid", "(t->block->ntid[0] * t->block->ntid[1] * t->block->ntid[2] + 31) / 32"},
         {"%smid", "t->block->smid"},
-        {"%nsmid", "64"},
+        {"%nsmid", "t->block->nsmid"},
         {"%gridid", "t->block->grid_id"},
         {"%lanemask_eq", "1u << t->lane"},
         {"%lanemask_lt", "(1u << t->lane) - 1"},

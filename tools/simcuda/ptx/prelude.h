@@ -8,5 +8,7 @@ extern const char kPreludeFloats[];
 extern const char kPreludeConversions[];
 extern const char kPreludeHalves[];
 extern const char kPreludeMemory[];
+extern const char kPreludeSmallFloats[];
+extern const char kPreludeMatrices[];  // only where such instructions are
 
 }  // namespace simcuda::ptx

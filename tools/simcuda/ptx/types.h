@@ -28,6 +28,9 @@ enum class Type : std::uint8_t {
     Bf16x2,
     F32,
     F64,
+    Tf32,
+    E4m3x2,
+    E5m2x2,
     Pred,
 };
 // clang-format on

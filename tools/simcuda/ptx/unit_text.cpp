@@ -88,6 +88,7 @@ Reach reach_of(const Module& module, const EmittedFunctions& emitted,
         reach.functions.push_back(candidate.get());
         if (reach.unsupported.empty()) reach.unsupported = function.unsupported;
         reach.waits |= function.waits || (function.exits && !candidate->entry);
+        reach.has_matrices |= function.has_matrices;
         reach.uses_function_addresses |= function.takes_function_address || function.calls_indirectly;
         reach.recursive |= is_recursive(emitted, candidate.get());
         reach.frame_bytes += function.frame_bytes;
@@ -131,8 +132,8 @@ std::string entry_symbol(const Function& kernel) {
 std::string unit_text(const Module&, const EmittedFunctions& emitted, const Reach& reach,
                       const std::vector<const Function*>& kernels, bool export_functions) {
     std::string text = exec::kAbiText;
-    for (const char* part :
-         {kPreludeIntegers, kPreludeFloats, kPreludeConversions, kPreludeHalves, kPreludeMemory})
+    for (const char* part : {kPreludeIntegers, kPreludeFloats, kPreludeConversions, kPreludeHalves,
+                             kPreludeMemory, kPreludeSmallFloats, reach.has_matrices ? kPreludeMatrices : ""})
         text += part;
     const SharedLayout layout = lay_out(reach);
     for (std::size_t i = 0; i < reach.shared.size(); ++i)

@@ -17,6 +17,7 @@ struct Reach {
     std::vector<const Function*> functions;  // in the module's order
     std::string unsupported;                 // the first thing among them that cannot be translated
     bool waits = false;
+    bool has_matrices = false;
     bool uses_function_addresses = false;
     bool recursive = false;  // or indirect calls, which may be
     std::uint64_t frame_bytes = 0;

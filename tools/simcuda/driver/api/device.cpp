@@ -5,15 +5,10 @@
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/identity.h"
 
 namespace simcuda::driver {
 namespace {
-
-std::string pci_id(const Device& device) {
-    char text[16];
-    std::snprintf(text, sizeof text, "0000:%02X:00.0", device.ordinal + 1);
-    return text;
-}
 
 CUresult copy_text(const std::string& text, char* out, int length) {
     require(out != nullptr && length > 0, CUDA_ERROR_INVALID_VALUE);
@@ -23,8 +18,8 @@ CUresult copy_text(const std::string& text, char* out, int length) {
 
 CUresult uuid(CUuuid* out, CUdevice ordinal) {
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
-    std::memcpy(out->bytes, "simcuda-device-\0", sizeof out->bytes);
-    out->bytes[15] = static_cast<char>('0' + checked_device(ordinal).ordinal);
+    const auto bytes = uuid_of(checked_device(ordinal).ordinal);
+    std::memcpy(out->bytes, bytes.data(), bytes.size());
     return CUDA_SUCCESS;
 }
 
@@ -49,7 +44,7 @@ SIMCUDA_API cuDeviceGetCount(int* count) {
 SIMCUDA_API cuDeviceGetName(char* name, int length, CUdevice device) {
     return call(Entry::cuDeviceGetName, [&] {
         checked_device(device);
-        return copy_text("Simulated GPU", name, length);
+        return copy_text(kDeviceName, name, length);
     });
 }
 
@@ -112,7 +107,7 @@ SIMCUDA_API cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
 
 SIMCUDA_API cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
     return call(Entry::cuDeviceGetPCIBusId, [&] {
-        const std::string full = pci_id(checked_device(device));
+        const std::string full = pci_id(checked_device(device).ordinal);
         require(length > static_cast<int>(full.size()), CUDA_ERROR_INVALID_VALUE);
         return copy_text(full, id, length);
     });
@@ -122,7 +117,8 @@ SIMCUDA_API cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
     return call(Entry::cuDeviceGetByPCIBusId, [&] {
         require(device != nullptr && id != nullptr, CUDA_ERROR_INVALID_VALUE);
         for (const Device& candidate : devices()) {
-            const std::string full = pci_id(candidate);  // "domain:bus:device.function", the domain optional
+            const std::string full =
+                pci_id(candidate.ordinal);  // "domain:bus:device.function", the domain optional
             if (id != full && id != full.substr(5)) continue;
             *device = candidate.ordinal;
             return CUDA_SUCCESS;

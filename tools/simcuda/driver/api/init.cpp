@@ -4,11 +4,10 @@
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/identity.h"
 
 namespace simcuda::driver {
 namespace {
-
-constexpr int kVersion = 13000;
 
 bool matches(StreamForm form, cuuint64_t flags) {
     const bool per_thread = form == StreamForm::PTDS || form == StreamForm::PTSZ;
@@ -62,7 +61,7 @@ SIMCUDA_API cuInit(unsigned flags) {
 SIMCUDA_API cuDriverGetVersion(int* version) {
     return call(Entry::cuDriverGetVersion, kBeforeInit, [&] {
         require(version != nullptr, CUDA_ERROR_INVALID_VALUE);
-        *version = kVersion;
+        *version = kCudaVersion;
         return CUDA_SUCCESS;
     });
 }
