@@ -151,3 +151,95 @@ FAMILY_TEST("code: what is unloaded is forgotten") {
     check(load, CU(cuModuleUnload));
     check(load_library, CU(cuLibraryUnload));
 }
+
+namespace {
+
+// A context ends with modules of the image `before`, each of which `look` has seen; in one made after it a
+// library of the image `after` becomes a module by the handle of one of them.
+template <typename Look>
+CUmodule module_by_the_same_handle(const std::string& before, const std::string& after, Look&& look) {
+    std::set<CUmodule> gone;
+    const CUlibrary library = load_library(after);
+    for (int i = 0; i < 100; ++i) {
+        CUcontext context = nullptr;
+        OK(cuCtxCreate_v2, &context, 0, 0);
+        for (int each = 0; each < 16; ++each) {
+            const CUmodule module = load(before);
+            gone.insert(module);
+            look(module);
+        }
+        OK(cuCtxDestroy_v2, context);
+        OK(cuCtxCreate_v2, &context, 0, 0);
+        CUmodule next = nullptr;
+        OK(cuLibraryGetModule, &next, library);
+        if (gone.contains(next)) return next;
+        OK(cuCtxDestroy_v2, context);
+    }
+    failed(__FILE__, __LINE__, "no handle was given out again");
+    stop();
+}
+
+}  // namespace
+
+BODY(code_gone_with_its_context) {
+    const Gpu gpu;
+    const CUmodule module =
+        module_by_the_same_handle(with_other_parameters(), with_parameter(), [](CUmodule before) {
+            unsigned none = 0;
+            void* parameters[] = {&none, &none, &none};
+            run(of(before), parameters);
+        });
+    const Buffer in(kBuffer, 1);
+    const Buffer out(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(in);
+    crowd.evict(out);
+    CUdeviceptr from = in.at();
+    CUdeviceptr to = out.at();
+    unsigned n = kWords;
+    void* parameters[] = {&from, &to, &n};
+    run(of(module), parameters);
+    EXPECT(in.resident());
+    EXPECT(out.holds(1));
+}
+
+TEST_CASE(
+    "code: a driver that does not tell layouts gives a context's handles out again, and the new are read") {
+    run_both("code_gone_with_its_context", Driver::Old, {});
+}
+
+FAMILY_TEST("code: variables go with their module's context") {
+    const Gpu gpu;
+    const Buffer in(kBuffer, 1);
+    const Buffer out(kBuffer, 2);
+    Crowd crowd;
+    const CUmodule module =
+        module_by_the_same_handle(with_variable(".global"), with_parameter(), [&](CUmodule before) {
+            CUdeviceptr variable = 0;
+            OK(cuModuleGetGlobal_v2, &variable, nullptr, before, "source");
+            const CUdeviceptr address = in.at();
+            OK(cuMemcpyHtoD_v2, variable, &address, sizeof address);
+        });
+    crowd.evict(in);
+    crowd.evict(out);
+    CUdeviceptr to = out.at();
+    unsigned n = kWords;
+    void* parameters[] = {&to, &to, &n};
+    run(of(module), parameters);
+    OK(cuCtxSynchronize);
+    EXPECT(out.resident());
+    EXPECT(in.evicted());
+}
+
+FAMILY_TEST("code: room is made for a module that is loaded when a variable of it is asked for") {
+    const Gpu gpu;
+    const Buffer in(kBuffer, 1);
+    Crowd crowd;
+    crowd.press();
+    for (int i = 0; i < 16; ++i) {
+        CUdeviceptr variable = 0;
+        OK(cuModuleGetGlobal_v2, &variable, nullptr, load(with_variable(".global")), "source");
+        OK(cuLibraryGetGlobal, &variable, nullptr, load_library(with_variable(".global")), "source");
+    }
+    EXPECT(in.holds(1));
+}
