@@ -1,26 +1,17 @@
 #include "tests/contract/ground.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <thread>
 
 #include "tests/contract/driver_ground.h"
 #include "tests/contract/fake_ground.h"
+#include "tests/support/child.h"
 
 namespace lms::contract {
 
 namespace {
-
-// Seconds after which a body that hangs is killed; none takes a tenth of it.
-constexpr unsigned kPatience = 60;
 
 std::mutex failures_mutex;
 std::string failures;
@@ -36,36 +27,17 @@ std::string driver_path() {
     return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "sim/libcuda.so.1";
 }
 
-// Runs `child` in a process of its own; what it notes as failed, or how it died.
-std::string in_child(const std::function<void()>& child) {
-    int report[2];
-    if (::pipe(report) != 0) return "pipe failed\n";
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::alarm(kPatience);
-        // Nothing may leave here but by _exit: the cases after this one are the parent's.
+// Runs `body` in a process of its own; what it notes as failed, or how it died.
+std::string in_child(const std::function<void()>& body) {
+    return support::report_of_child([&](int report) {
         try {
-            child();
+            body();
         } catch (const Stop&) {
         } catch (...) {
             failed(__FILE__, __LINE__, "an exception");
         }
-        const std::string text = take_failures();
-        const bool told = ::write(report[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
-        ::_exit(told ? 0 : 1);
-    }
-    ::close(report[1]);
-    std::string text;
-    std::array<char, 4096> buffer;
-    for (ssize_t bytes; (bytes = ::read(report[0], buffer.data(), buffer.size())) > 0;) {
-        text.append(buffer.data(), static_cast<std::size_t>(bytes));
-    }
-    ::close(report[0]);
-    int status = 0;
-    ::waitpid(pid, &status, 0);
-    if (WIFSIGNALED(status)) text += std::string("killed by ") + ::strsignal(WTERMSIG(status)) + "\n";
-    return text;
+        support::write_report(report, take_failures());
+    });
 }
 
 std::string said(const std::string& ground, const std::string& text) {

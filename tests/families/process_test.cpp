@@ -1,6 +1,5 @@
 // A process's life: children of fork, the end in any order, a launch under a lock that a callback needs.
 #include <dlfcn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,25 +11,12 @@
 #include "tests/families/gate.h"
 #include "tests/families/graph_rig.h"
 #include "tests/families/overlay/record.h"
+#include "tests/support/child.h"
 #include "tests/support/process.h"
 
 using namespace rig;
 
 namespace {
-
-// The exit status of a child that runs `body` and then ends by `end`.
-template <typename Body>
-int in_child(Body&& body, void (*end)(int)) {
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(20);  // should it hang
-        end(body());
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 // What the driver itself answers in a child.
 CUresult of_driver() {
@@ -46,14 +32,12 @@ BODY(process_fork) {
     Crowd crowd;
     crowd.evict(a);
     // Data loaders: they use no CUDA, and end one way or the other.
-    EXPECT(in_child([] { return 7; }, [](int status) { std::exit(status); }) == 7);
-    EXPECT(in_child([] { return 8; }, [](int status) { _exit(status); }) == 8);
-    EXPECT(in_child(
-               [] {
-                   execl("/bin/sh", "sh", "-c", "exit 9", nullptr);
-                   return 1;
-               },
-               [](int status) { _exit(status); }) == 9);
+    EXPECT(support::in_child([] { std::exit(7); }) == 7);
+    EXPECT(support::in_child([] { return 8; }) == 8);
+    EXPECT(support::in_child([] {
+               execl("/bin/sh", "sh", "-c", "exit 9", nullptr);
+               return 1;
+           }) == 9);
     EXPECT(a.holds(1));
     crowd.press();
     EXPECT(a.holds(1));
@@ -105,7 +89,7 @@ BODY(process_fork_cuda) {
         if (CU(cuMemFree_v2)(b.at()) == CUDA_SUCCESS) return 7;
         return 0;
     };
-    EXPECT(in_child(use_cuda, [](int status) { _exit(status); }) == 0);
+    EXPECT(support::in_child(use_cuda) == 0);
     EXPECT(a.holds(1));
     EXPECT(b.holds(2));
 }
