@@ -4,7 +4,10 @@
 #include <signal.h>
 
 #include <atomic>
+#include <string>
 #include <thread>
+
+#include "tests/support/kernels.h"
 
 namespace lms::contract {
 
@@ -13,32 +16,15 @@ using device::driver;
 namespace {
 
 // words[i] += 1 for i < n
-constexpr const char* kKernels = R"(
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry bump(.param .u64 words, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<6>;
-    .reg .b64 %a<4>;
-    ld.param.u64 %a1, [words];
-    ld.param.u32 %r1, [n];
-    mov.u32 %r2, %ctaid.x;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %tid.x;
-    mad.lo.u32 %r2, %r2, %r3, %r4;
-    setp.ge.u32 %p, %r2, %r1;
-    @%p bra DONE;
-    mul.wide.u32 %a2, %r2, 4;
-    add.u64 %a3, %a1, %a2;
-    ld.global.u32 %r5, [%a3];
-    add.u32 %r5, %r5, 1;
-    st.global.u32 [%a3], %r5;
-DONE:
-    ret;
+std::string bump_kernel() {
+    return support::kPtxHead + support::word_kernel("bump", ".param .u64 words, .param .u32 n",
+                                                    "ld.param.u64 %a1, [words];\nld.param.u32 %n, [n];\n", R"(
+    add.u64 %a1, %a1, %o;
+    ld.global.u32 %r1, [%a1];
+    add.u32 %r1, %r1, 1;
+    st.global.u32 [%a1], %r1;
+)");
 }
-)";
 
 sigjmp_buf escape;
 void on_fault(int) {
@@ -59,7 +45,7 @@ DriverGround::DriverGround() {
     NEED(driver().cuDeviceGet(&device, 0) == CUDA_SUCCESS);
     NEED(driver().cuDevicePrimaryCtxRetain(&context_, device) == CUDA_SUCCESS);
     NEED(driver().cuCtxSetCurrent(context_) == CUDA_SUCCESS);
-    NEED(driver().cuModuleLoadData(&module, kKernels) == CUDA_SUCCESS);
+    NEED(driver().cuModuleLoadData(&module, bump_kernel().c_str()) == CUDA_SUCCESS);
     NEED(driver().cuModuleGetFunction(&bump_, module, "bump") == CUDA_SUCCESS);
     CUresult error = CUDA_ERROR_UNKNOWN;
     port_ = device::DriverPort::create_for(device, context_, error);

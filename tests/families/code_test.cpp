@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tests/families/graph_rig.h"
+#include "tests/support/kernels.h"
 
 using namespace rig;
 
@@ -10,40 +11,22 @@ namespace {
 
 // The kernel copy(..., out, n), of words from the address that it finds in `source`, of state space `from`.
 std::string copy_kernel(const std::string& parameters, const std::string& from) {
-    return ".visible .entry copy(" + parameters + R"(.param .u64 out, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<8>;
-    .reg .b64 %a<6>;
-    ld.param.u64 %a1, [out];
-    ld.)" + from +
-           R"(.u64 %a2, [source];
-    ld.param.u32 %r2, [n];
-    mov.u32 %r3, %ctaid.x;
-    mov.u32 %r4, %ntid.x;
-    mov.u32 %r5, %tid.x;
-    mad.lo.u32 %r3, %r3, %r4, %r5;
-    setp.ge.u32 %p, %r3, %r2;
-    @%p bra DONE;
-    mul.wide.u32 %a3, %r3, 4;
-    add.u64 %a4, %a2, %a3;
-    add.u64 %a5, %a1, %a3;
-    ld.global.u32 %r6, [%a4];
-    st.global.u32 [%a5], %r6;
-DONE:
-    ret;
+    return support::word_kernel(
+        "copy", parameters + ".param .u64 out, .param .u32 n",
+        "ld.param.u64 %a1, [out];\nld." + from + ".u64 %a2, [source];\nld.param.u32 %n, [n];\n", R"(
+    add.u64 %a1, %a1, %o;
+    add.u64 %a2, %a2, %o;
+    ld.global.u32 %r1, [%a2];
+    st.global.u32 [%a1], %r1;
+)");
 }
-)";
-}
-
-constexpr const char* kHead = ".version 7.0\n.target sm_75\n.address_size 64\n";
 
 std::string with_variable(const std::string& space) {
-    return kHead + (".visible " + space + " .align 8 .u64 source;\n") + copy_kernel("", "global");
+    return support::kPtxHead + (".visible " + space + " .align 8 .u64 source;\n") + copy_kernel("", "global");
 }
 
 std::string with_parameter() {
-    return kHead + copy_kernel(".param .u64 source, ", "param");
+    return support::kPtxHead + copy_kernel(".param .u64 source, ", "param");
 }
 
 // As long a text, of a kernel of that name whose parameters are half as wide; it does nothing for an n of 0.

@@ -6,64 +6,24 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tests/support/kernels.h"
 #include "tests/support/process.h"
 
 namespace rig {
 
 namespace {
 
-// out[i] = in[i] + k, written by hand; `load` puts the address of `in`, which `parameter` holds, into %a2.
-std::string kernel_text(const std::string& name, const std::string& parameter, const std::string& load) {
-    return ".visible .entry " + name + "(.param .u64 out, " + parameter + R"(, .param .u32 k, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<8>;
-    .reg .b64 %a<6>;
-    ld.param.u64 %a1, [out];
-)" + load + R"(
-    ld.param.u32 %r1, [k];
-    ld.param.u32 %r2, [n];
-    mov.u32 %r3, %ctaid.x;
-    mov.u32 %r4, %ntid.x;
-    mov.u32 %r5, %tid.x;
-    mad.lo.u32 %r3, %r3, %r4, %r5;
-    setp.ge.u32 %p, %r3, %r2;
-    @%p bra DONE;
-    mul.wide.u32 %a3, %r3, 4;
-    add.u64 %a4, %a2, %a3;
-    add.u64 %a5, %a1, %a3;
-    ld.global.u32 %r6, [%a4];
-    add.u32 %r6, %r6, %r1;
-    st.global.u32 [%a5], %r6;
-DONE:
-    ret;
-}
-)";
-}
-
 // out[i] = what texel i of the texture holds.
-const char* const kFetch = R"(.visible .entry fetch(.param .u64 out, .param .u64 texture, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<9>;
-    .reg .b64 %a<4>;
-    ld.param.u64 %a1, [out];
-    ld.param.u64 %a2, [texture];
-    ld.param.u32 %r2, [n];
-    mov.u32 %r3, %ctaid.x;
-    mov.u32 %r4, %ntid.x;
-    mov.u32 %r5, %tid.x;
-    mad.lo.u32 %r3, %r3, %r4, %r5;
-    setp.ge.u32 %p, %r3, %r2;
-    @%p bra DONE;
-    tex.1d.v4.u32.s32 {%r5, %r6, %r7, %r8}, [%a2, {%r3}];
-    mul.wide.u32 %a3, %r3, 4;
-    add.u64 %a3, %a1, %a3;
-    st.global.u32 [%a3], %r5;
-DONE:
-    ret;
+std::string fetch_kernel() {
+    return support::word_kernel(
+        "fetch", ".param .u64 out, .param .u64 texture, .param .u32 n",
+        "ld.param.u64 %a1, [out];\nld.param.u64 %a2, [texture];\nld.param.u32 %n, [n];\n",
+        R"(
+    tex.1d.v4.u32.s32 {%r1, %r2, %r3, %r4}, [%a2, {%i}];
+    add.u64 %a1, %a1, %o;
+    st.global.u32 [%a1], %r1;
+)");
 }
-)";
 
 // Puts the word at that byte of a parameter into %a2.
 std::string bytes_of_parameter(const std::string& name, int at) {
@@ -76,19 +36,18 @@ std::string bytes_of_parameter(const std::string& name, int at) {
 }
 
 std::string ptx() {
-    return ".version 7.0\n.target sm_75\n.address_size 64\n" +
-           kernel_text("add", ".param .u64 in", "ld.param.u64 %a2, [in];") +
+    using support::add_kernel;
+    return support::kPtxHead + add_kernel("add") +
            // The buffer's address is word 2 of an opaque struct of 128 bytes, with every bit flipped.
-           kernel_text("add_through", ".param .align 64 .b8 map[128]",
-                       "ld.param.u64 %a2, [map+16]; not.b64 %a2, %a2;") +
+           add_kernel("add_through", ".param .align 64 .b8 map[128]",
+                      "ld.param.u64 %a2, [map+16]; not.b64 %a2, %a2;") +
            // The buffer's address is at byte 3 of a packed struct, which is read byte by byte.
-           kernel_text("add_packed", ".param .align 1 .b8 packed[16]", bytes_of_parameter("packed", 3)) +
+           add_kernel("add_packed", ".param .align 1 .b8 packed[16]", bytes_of_parameter("packed", 3)) +
            // The buffer begins just after, far after and before what it is given as.
-           kernel_text("add_just_after", ".param .u64 in", "ld.param.u64 %a2, [in]; add.u64 %a2, %a2, 4;") +
-           kernel_text("add_far_after", ".param .u64 in",
-                       "ld.param.u64 %a2, [in]; add.u64 %a2, %a2, 49152;") +
-           kernel_text("add_before", ".param .u64 in", "ld.param.u64 %a2, [in]; sub.u64 %a2, %a2, 524288;") +
-           kFetch;
+           add_kernel("add_just_after", ".param .u64 in", "ld.param.u64 %a2, [in]; add.u64 %a2, %a2, 4;") +
+           add_kernel("add_far_after", ".param .u64 in", "ld.param.u64 %a2, [in]; add.u64 %a2, %a2, 49152;") +
+           add_kernel("add_before", ".param .u64 in", "ld.param.u64 %a2, [in]; sub.u64 %a2, %a2, 524288;") +
+           fetch_kernel();
 }
 
 std::map<std::string, Body>& bodies() {
