@@ -49,7 +49,8 @@ TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp)))
 TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
-LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_scan.cpp shim/reach/pointer_words.cpp
+LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_scan.cpp shim/reach/pointer_words.cpp \
+             tests/support/fat_binary.cpp
 LIBS_unit := -lzstd -llz4
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
@@ -57,7 +58,7 @@ LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/% shim/session/ses
                tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_cli := tests/support/process.cpp
 LINK_e2e := tests/support/process.cpp
-LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp
+LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -lzstd -llz4
 
 .PHONY: all demo test check hook-map programs-check install uninstall format lint help setup clean compile_commands.json

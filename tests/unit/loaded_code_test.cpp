@@ -1,21 +1,20 @@
 // Kernels by the code they were loaded with: as text, in fat binaries of every packing, from files; by their
 // names; and what goes with what.
 #include <doctest/doctest.h>
-#include <lz4.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "shim/code/fat_binary.h"
 #include "shim/code/loaded_code.h"
+#include "tests/support/fat_binary.h"
 
 using namespace lms::engine;
+using support::FatBinary;
+using support::Packing;
 
 namespace {
 
@@ -24,55 +23,6 @@ const std::string kHidden =
     ".version 8.4\n.target sm_75\n.address_size 64\n"
     ".visible .entry k(.param .u64 p) { ld.param.u64 %rd1, [p]; ld.u64 %rd2, [%rd1]; ld.u32 %r1, [%rd2]; "
     "ret; }\n";
-
-enum class Kind : std::uint16_t { Ptx = 1, Native = 2 };
-enum class Packing { Plain, Lz4, Zstd };
-
-template <typename T>
-void put(std::string& bytes, std::size_t at, T value) {
-    std::memcpy(bytes.data() + at, &value, sizeof(T));
-}
-
-std::string entry(const std::string& text, std::uint32_t arch, Packing packing, Kind kind = Kind::Ptx,
-                  std::uint32_t header_bytes = 64) {
-    std::string payload = text + '\0';
-    const std::uint64_t plain = payload.size();
-    std::uint64_t flags = 0x11;
-    if (packing == Packing::Lz4) {
-        std::string packed(LZ4_compressBound(static_cast<int>(plain)), '\0');
-        packed.resize(LZ4_compress_default(payload.data(), packed.data(), static_cast<int>(plain),
-                                           static_cast<int>(packed.size())));
-        payload = packed;
-        flags |= 0x2000;
-    } else if (packing == Packing::Zstd) {
-        std::string packed(ZSTD_compressBound(plain), '\0');
-        packed.resize(ZSTD_compress(packed.data(), packed.size(), payload.data(), plain, 3));
-        payload = packed;
-        flags |= 0x8000;
-    }
-    const auto packed_bytes = static_cast<std::uint32_t>(payload.size());
-    payload.resize((payload.size() + 7) / 8 * 8);
-    std::string header(header_bytes, '\0');
-    put(header, 0, kind);
-    put<std::uint16_t>(header, 2, 0x101);
-    put(header, 4, header_bytes);
-    put<std::uint64_t>(header, 8, payload.size());
-    put(header, 16, packing == Packing::Plain ? 0u : packed_bytes);
-    put(header, 28, arch);
-    put(header, 40, flags);
-    put(header, 56, packing == Packing::Plain ? 0 : plain);
-    return header + payload;
-}
-
-std::string fat_binary(const std::vector<std::string>& entries) {
-    std::string bytes(16, '\0');
-    put<std::uint32_t>(bytes, 0, 0xba55ed50);
-    put<std::uint16_t>(bytes, 4, 1);
-    put<std::uint16_t>(bytes, 6, 16);
-    for (const std::string& one : entries) bytes += one;
-    put<std::uint64_t>(bytes, 8, bytes.size() - 16);
-    return bytes;
-}
 
 struct Wrapper {
     std::uint32_t magic = 0x466243b1;
@@ -118,41 +68,37 @@ TEST_CASE("loaded code: text") {
 }
 
 TEST_CASE("loaded code: fat binaries") {
-    for (const Packing packing : {Packing::Plain, Packing::Lz4, Packing::Zstd}) {
+    for (const Packing packing : {Packing::Raw, Packing::Lz4, Packing::Zstd}) {
         for (const std::uint32_t header_bytes : {64u, 80u}) {
-            CHECK(told_by(fat_binary({entry(kHidden, 75, packing, Kind::Ptx, header_bytes)}).c_str()) ==
+            CHECK(told_by(FatBinary(header_bytes).ptx(75, kHidden, packing).image()) ==
                   Addresses::Incomplete);
-            CHECK(told_by(fat_binary({entry(kTold, 75, packing, Kind::Ptx, header_bytes)}).c_str()) ==
-                  Addresses::Complete);
+            CHECK(told_by(FatBinary(header_bytes).ptx(75, kTold, packing).image()) == Addresses::Complete);
         }
     }
     SUBCASE("native code beside the text, and several texts: the newest counts") {
-        CHECK(told_by(fat_binary({entry("\x7f"
-                                        "ELF",
-                                        90, Packing::Plain, Kind::Native),
-                                  entry(kTold, 75, Packing::Lz4), entry(kHidden, 90, Packing::Zstd),
-                                  entry(kTold, 80, Packing::Plain)})
-                          .c_str()) == Addresses::Incomplete);
+        CHECK(told_by(FatBinary()
+                          .native(90)
+                          .ptx(75, kTold, Packing::Lz4)
+                          .ptx(90, kHidden, Packing::Zstd)
+                          .ptx(80, kTold)
+                          .image()) == Addresses::Incomplete);
     }
     SUBCASE("native code alone") {
-        CHECK(told_by(fat_binary({entry("\x7f"
-                                        "ELF",
-                                        90, Packing::Plain, Kind::Native)})
-                          .c_str()) == Addresses::Unknown);
+        CHECK(told_by(FatBinary().native(90).image()) == Addresses::Unknown);
         CHECK(told_by("\x7f"
                       "ELF and so on") == Addresses::Unknown);
     }
     SUBCASE("what does not unpack") {
-        std::string bytes = fat_binary({entry(kTold, 75, Packing::Zstd)});
-        bytes[16 + 64 + 8] ^= 0x55;
-        bytes[16 + 64 + 9] ^= 0x55;
+        std::string bytes = FatBinary().ptx(75, kTold, Packing::Zstd).whole();
+        bytes[16 + 80 + 8] ^= 0x55;
+        bytes[16 + 80 + 9] ^= 0x55;
         CHECK(told_by(bytes.c_str()) == Addresses::Unknown);
     }
 }
 
 TEST_CASE("loaded code: the wrapper that nvcc leaves") {
-    const std::string told = fat_binary({entry(kTold, 75, Packing::Zstd)});
-    const std::string hidden = fat_binary({entry(kHidden, 75, Packing::Zstd)});
+    const std::string told = FatBinary().ptx(75, kTold, Packing::Zstd).whole();
+    const std::string hidden = FatBinary().ptx(75, kHidden, Packing::Zstd).whole();
     Wrapper wrapper;
     wrapper.fat_binary = hidden.data();
     CHECK(told_by(&wrapper) == Addresses::Incomplete);
@@ -169,7 +115,7 @@ TEST_CASE("loaded code: the wrapper that nvcc leaves") {
 
 TEST_CASE("loaded code: files, whole and cut off") {
     const std::string path = "/tmp/lms_loaded_code_test." + std::to_string(getpid());
-    const std::string whole = fat_binary({entry(kHidden, 75, Packing::Zstd)});
+    const std::string whole = FatBinary().ptx(75, kHidden, Packing::Zstd).whole();
     const auto told = [&] { return CodeImage::of_file(path.c_str(), kBoth).addresses_of("k"); };
     for (const std::string& bytes : {whole, kHidden, whole.substr(0, 60), whole.substr(0, 10),
                                      whole.substr(0, whole.size() - 9), std::string()}) {
@@ -206,11 +152,7 @@ TEST_CASE("loaded code: a handle given out again stands for the new image alone,
     LoadedCode code;
     code.loaded(handle(0), image_of(kHidden), nullptr);
     code.loaded(handle(1), image_of(kTold), nullptr);
-    code.loaded(handle(0),
-                image_of(fat_binary({entry("\x7f"
-                                           "ELF",
-                                           90, Packing::Plain, Kind::Native)})),
-                nullptr);
+    code.loaded(handle(0), image_of(FatBinary().native(90).whole()), nullptr);
     CHECK(addresses(code, 0) == Addresses::Unknown);
     CHECK(parameters(code, 0) == -1);
 }

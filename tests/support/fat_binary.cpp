@@ -1,15 +1,14 @@
-#include "tests/simrt/fatbin.h"
+#include "tests/support/fat_binary.h"
 
 #include <lz4.h>
 #include <zstd.h>
 
 #include <cstring>
 
-namespace simrt {
+namespace support {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 16;
-constexpr std::size_t kEntryBytes = 80;
 
 template <class T>
 void put(std::string& at, std::size_t offset, T value) {
@@ -18,7 +17,7 @@ void put(std::string& at, std::size_t offset, T value) {
 
 }  // namespace
 
-FatBinary::FatBinary() : bytes_(kHeaderBytes, '\0') {
+FatBinary::FatBinary(std::uint32_t entry_bytes) : entry_bytes_(entry_bytes), bytes_(kHeaderBytes, '\0') {
     put<std::uint32_t>(bytes_, 0, 0xBA55ED50);
     put<std::uint16_t>(bytes_, 4, 1);
     put<std::uint16_t>(bytes_, 6, kHeaderBytes);
@@ -55,10 +54,10 @@ FatBinary& FatBinary::native(unsigned arch) {
 void FatBinary::entry(std::uint16_t kind, unsigned arch, std::uint64_t flags, std::string payload,
                       std::size_t compressed, std::size_t plain) {
     payload.resize((payload.size() + 7) / 8 * 8);
-    std::string head(kEntryBytes, '\0');
+    std::string head(entry_bytes_, '\0');
     put<std::uint16_t>(head, 0, kind);
     put<std::uint16_t>(head, 2, 0x0101);
-    put<std::uint32_t>(head, 4, kEntryBytes);
+    put<std::uint32_t>(head, 4, entry_bytes_);
     put<std::uint64_t>(head, 8, payload.size());
     put<std::uint32_t>(head, 16, static_cast<std::uint32_t>(compressed));
     put<std::uint32_t>(head, 28, arch);
@@ -72,13 +71,9 @@ const void* FatBinary::image() {
     return bytes_.data();
 }
 
-std::string storing_module(unsigned arch, unsigned value, std::string_view suffix) {
-    return ".version 8.0\n.target sm_" + std::to_string(arch) + std::string(suffix) +
-           "\n.address_size 64\n"
-           ".visible .entry which(.param .u64 out)\n{\n"
-           "    .reg .b64 %a;\n    .reg .b32 %r;\n"
-           "    ld.param.u64 %a, [out];\n    mov.u32 %r, " +
-           std::to_string(value) + ";\n    st.global.u32 [%a], %r;\n    ret;\n}\n";
+std::string FatBinary::whole() {
+    image();
+    return bytes_;
 }
 
-}  // namespace simrt
+}  // namespace support

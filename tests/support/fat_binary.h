@@ -5,30 +5,28 @@
 #include <string>
 #include <string_view>
 
-namespace simrt {
+namespace support {
 
 enum class Packing { Raw, Lz4, Zstd };
 
 class FatBinary {
   public:
-    FatBinary();
+    explicit FatBinary(std::uint32_t entry_bytes = 80);  // of an entry's header
 
     FatBinary& ptx(unsigned arch, std::string_view text, Packing packing = Packing::Raw);
     FatBinary& native(unsigned arch);  // an entry of machine code
 
-    // The bytes; valid while this lives and is not changed.
+    // The bytes, with their number put in; valid while this lives and is not changed.
     const void* image();
-
+    std::string whole();
     std::string& bytes() { return bytes_; }
 
   private:
     void entry(std::uint16_t kind, unsigned arch, std::uint64_t flags, std::string payload,
                std::size_t compressed, std::size_t plain);
 
+    std::uint32_t entry_bytes_;
     std::string bytes_;
 };
 
-// A module whose kernel `which` stores `value` at the address it is given.
-std::string storing_module(unsigned arch, unsigned value, std::string_view suffix = "");
-
-}  // namespace simrt
+}  // namespace support
