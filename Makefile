@@ -61,7 +61,7 @@ LINK_e2e := tests/support/process.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -lzstd -llz4
 
-.PHONY: all demo test check hook-map programs-check install uninstall format lint help setup clean compile_commands.json
+.PHONY: all demo test check hook-map third-party-check install uninstall format lint help setup clean compile_commands.json
 .DELETE_ON_ERROR:
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
@@ -160,11 +160,11 @@ check: needed ## test: build and run one folder's tests: T=engine, of them C='ca
 	@$(SUBMAKE) $(BUILD)/tests/$(T)
 	$(BUILD)/tests/$(T) $(if $(C),-tc='$(C)')
 
-programs-check: $(SHIM) $(SIM) ## test: run programs that nobody here wrote (installs, downloads; tests/programs)
-	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/programs.sh $(PROGRAMS)
+third-party-check: $(SHIM) $(SIM) ## test: run programs that nobody here wrote (installs, downloads; tests/third_party)
+	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/third_party.sh $(PROGRAMS)
 
-hook-map: all ## develop: find, for each hook that has none in tests/hooks/held.tsv, a test that fails without it
-	@python3 -B tests/hooks/held.py map
+hook-map: all ## develop: find, for each hook that has none in tests/hook_mutation/held.tsv, a test that fails without it
+	@python3 -B tests/hook_mutation/held.py map
 
 install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install: put all of it under PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim)
