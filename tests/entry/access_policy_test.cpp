@@ -49,7 +49,8 @@ FAMILY_TEST("access policy: a stream's window outlives the moves of what it is o
     OK(cuCtxResetPersistingL2Cache);
 }
 
-FAMILY_TEST("access policy: a launch's window over a buffer that is out, also one it does not name") {
+FAMILY_TEST("access policy: a launch's window over a buffer that is out, also one it does not name",
+            "access-policy") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer in(kBuffer, 1);

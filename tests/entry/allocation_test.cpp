@@ -7,7 +7,7 @@
 
 using namespace rig;
 
-FAMILY_TEST("allocation: rows with a pitch, of more than the GPU has") {
+FAMILY_TEST("allocation: rows with a pitch, of more than the GPU has", "pitched") {
     const Gpu gpu;
     constexpr std::size_t kWidth = 1000, kRows = 500, kPitch = 1024;
     std::vector<CUdeviceptr> buffers(12);

@@ -54,7 +54,8 @@ bool holds(CUdeviceptr address, std::uint32_t seed) {
 
 }  // namespace
 
-FAMILY_TEST("own mappings: a segment grows and shrinks under pressure, and managed memory makes room") {
+FAMILY_TEST("own mappings: a segment grows and shrinks under pressure, and managed memory makes room",
+            "own-mappings-grow") {
     const Gpu gpu;
     std::vector<std::unique_ptr<Buffer>> buffers;
     for (std::uint32_t i = 0; i < 6; ++i) buffers.push_back(std::make_unique<Buffer>(kBuffer, i));
@@ -87,7 +88,8 @@ FAMILY_TEST("own mappings: a segment grows and shrinks under pressure, and manag
     for (std::uint32_t i = 0; i < 6; ++i) EXPECT(buffers[i]->holds(i));
 }
 
-FAMILY_TEST("own mappings: managed addresses are not the app's to map, unmap or free") {
+FAMILY_TEST("own mappings: managed addresses are not the app's to map, unmap or free",
+            "own-mappings-refused") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
     const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};

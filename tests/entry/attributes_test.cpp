@@ -62,7 +62,7 @@ FAMILY_TEST("attributes: the same on the GPU, on the host, and partly on each") 
     EXPECT(ask(a.at(5)) == first);
 }
 
-FAMILY_TEST("attributes: a buffer in another's place has an identity of its own") {
+FAMILY_TEST("attributes: a buffer in another's place has an identity of its own", "identities") {
     const Gpu gpu;
     std::vector<std::uint64_t> ids;
     CUdeviceptr before = 0;

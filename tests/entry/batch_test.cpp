@@ -66,11 +66,12 @@ FAMILY_TEST("batch: copies of resident, evicted and partly evicted buffers, in s
     copy_through_batches(CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
 }
 
-FAMILY_TEST("batch: sources that may be read out of order are there before the call") {
+FAMILY_TEST("batch: sources that may be read out of order are there before the call", "batch-order") {
     copy_through_batches(CU_MEMCPY_SRC_ACCESS_ORDER_ANY);
 }
 
-FAMILY_TEST("batch: one larger than the GPU is done in parts, with the attributes of each copy") {
+FAMILY_TEST("batch: one larger than the GPU is done in parts, with the attributes of each copy",
+            "batch-parts") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     std::vector<std::unique_ptr<Buffer>> from;
@@ -96,7 +97,7 @@ FAMILY_TEST("batch: one larger than the GPU is done in parts, with the attribute
     check(CU(cuMemcpyBatchAsync_ptsz));
 }
 
-FAMILY_TEST("batch: one copy larger than the GPU") {
+FAMILY_TEST("batch: one copy larger than the GPU", "batch-one-copy") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer a(6 * kMiB, 1);
@@ -109,7 +110,7 @@ FAMILY_TEST("batch: one copy larger than the GPU") {
     EXPECT(b.holds(1));
 }
 
-FAMILY_TEST("batch: the operation at fault is told by its place in the whole batch") {
+FAMILY_TEST("batch: the operation at fault is told by its place in the whole batch", "batch-fault") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     std::vector<std::unique_ptr<Buffer>> buffers;
@@ -128,7 +129,7 @@ FAMILY_TEST("batch: the operation at fault is told by its place in the whole bat
           batch.bytes.data(), 3, nullptr, &batch.start, 1, stream);
 }
 
-OVERLAY_TEST("batch: 3D copies of evicted buffers, with pitches, and more than the GPU holds") {
+OVERLAY_TEST("batch: 3D copies of evicted buffers, with pitches, and more than the GPU holds", "batch-3d") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     std::vector<std::unique_ptr<Buffer>> from;
@@ -168,7 +169,7 @@ OVERLAY_TEST("batch: 3D copies of evicted buffers, with pitches, and more than t
     check();
 }
 
-OVERLAY_TEST("arrays: copies between them and evicted buffers, also larger than the GPU") {
+OVERLAY_TEST("arrays: copies between them and evicted buffers, also larger than the GPU", "array-copies") {
     const Gpu gpu;
     constexpr std::size_t kLarge = 6 * kMiB;
     CUarray array = nullptr;
@@ -189,7 +190,7 @@ OVERLAY_TEST("arrays: copies between them and evicted buffers, also larger than 
     EXPECT(d.holds(3));
 }
 
-OVERLAY_TEST("decompression finds its operands on the device, and none that cannot be") {
+OVERLAY_TEST("decompression finds its operands on the device, and none that cannot be", "decompression") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer a(kBuffer, 1);

@@ -99,7 +99,8 @@ BODY(before_pressure) {
 }
 
 // Each waits for a second, in which what is needed might have moved.
-TEST_CASE("before pressure: what work in any stream and context was given stays until it is done") {
+TEST_CASE("before pressure: what work in any stream and context was given stays until it is done" *
+          doctest::test_suite("before-pressure")) {
     std::map<std::string, std::future<Outcome>> outcomes;
     for (const char* form :
          {"cuStreamCreate", "cuStreamCreateWithPriority", "cuGreenCtxStreamCreate", "cuStreamDestroy",

@@ -34,7 +34,8 @@ std::vector<Form> forms() {
 
 }  // namespace
 
-FAMILY_TEST("capture: however begun, what is captured moves nothing and is alone in the graph") {
+FAMILY_TEST("capture: however begun, what is captured moves nothing and is alone in the graph",
+            "capture-begun") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     kernel("add");  // loading is forbidden later
@@ -86,6 +87,7 @@ BODY(capture_soft_limit) {
     }
 }
 
-TEST_CASE("capture: no allocation fails for LMS_SOFT_LIMIT until it is ended, and then they do") {
+TEST_CASE("capture: no allocation fails for LMS_SOFT_LIMIT until it is ended, and then they do" *
+          doctest::test_suite("capture-soft-limit")) {
     run_both("capture_soft_limit", Driver::Simulated, {{"LMS_SOFT_LIMIT", "1M"}});
 }

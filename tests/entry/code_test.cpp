@@ -71,7 +71,7 @@ void run(CUfunction function, void** parameters) {
 
 }  // namespace
 
-FAMILY_TEST("code: what a variable points to is brought in, however its address was asked for") {
+FAMILY_TEST("code: what a variable points to is brought in, however its address was asked for", "variables") {
     const Gpu gpu;
     const Buffer in(kBuffer, 1);
     Buffer out(kBuffer, 2);
@@ -98,7 +98,7 @@ FAMILY_TEST("code: what a variable points to is brought in, however its address 
 }
 
 // The driver gives its handles out again, for kernels with other parameters.
-FAMILY_TEST("code: what is unloaded is forgotten") {
+FAMILY_TEST("code: what is unloaded is forgotten", "code-unloaded") {
     const Gpu gpu;
     const Buffer in(kBuffer, 1);
     const Buffer out(kBuffer, 2);

@@ -43,7 +43,8 @@ void work_under_pressure() {
 
 }  // namespace
 
-OVERLAY_TEST("contexts: buffers and memory go with theirs, by whatever call, and the next one starts anew") {
+OVERLAY_TEST("contexts: buffers and memory go with theirs, by whatever call, and the next one starts anew",
+             "contexts-end") {
     OK(cuInit, 0);
     for (const auto destroy : {CU(cuCtxDestroy_v2), CU(cuCtxDestroy), CU(cuCtxDetach)}) {
         const CUcontext context = new_context(0);
@@ -62,7 +63,8 @@ OVERLAY_TEST("contexts: buffers and memory go with theirs, by whatever call, and
     }
 }
 
-FAMILY_TEST("contexts: a reset of the device, and the last release of the primary context, end it too") {
+FAMILY_TEST("contexts: a reset of the device, and the last release of the primary context, end it too",
+            "primary-contexts-end") {
     OK(cuInit, 0);
     const auto check = [](auto&& end) {
         CUcontext context = nullptr;
@@ -99,7 +101,7 @@ FAMILY_TEST("contexts: a release that is not the last takes nothing away") {
     EXPECT(a.holds(1));
 }
 
-FAMILY_TEST("contexts: two on a GPU share its memory, and each outlives the other") {
+FAMILY_TEST("contexts: two on a GPU share its memory, and each outlives the other", "two-contexts") {
     OK(cuInit, 0);
     // The shim works through the one that is used first.
     for (const bool first_goes : {true, false}) {
@@ -129,7 +131,7 @@ FAMILY_TEST("contexts: two on a GPU share its memory, and each outlives the othe
 }
 
 // Work in one context is known to work in the other: nothing moves under it.
-FAMILY_TEST("contexts: a buffer does not move while another context's stream uses it") {
+FAMILY_TEST("contexts: a buffer does not move while another context's stream uses it", "context-streams") {
     OK(cuInit, 0);
     const CUcontext one = new_context(0);
     const Buffer a(kBuffer, 1);
@@ -148,7 +150,7 @@ FAMILY_TEST("contexts: a buffer does not move while another context's stream use
     static_cast<void>(one);
 }
 
-FAMILY_TEST("contexts: memory of the GPU's pool outlives a context beside another") {
+FAMILY_TEST("contexts: memory of the GPU's pool outlives a context beside another", "context-pools") {
     const Gpu gpu;
     const CUcontext other = new_context(0);
     CUdeviceptr a = 0;

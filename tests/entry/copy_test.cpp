@@ -195,7 +195,7 @@ std::vector<Form> with_any(More... more) {
 
 }  // namespace
 
-FAMILY_TEST("copies: to the device from the host, any form and any sides") {
+FAMILY_TEST("copies: to the device from the host, any form and any sides", "copies-in") {
     check_copies(with_any(FORM(cuMemcpyHtoD_v2, kLine, to.window(), from.host(), kWindow),
                           FORM(cuMemcpyHtoD_v2_ptds, kLine, to.window(), from.host(), kWindow),
                           FORM(cuMemcpyHtoDAsync_v2, kLine, to.window(), from.host(), kWindow, stream),
@@ -203,7 +203,7 @@ FAMILY_TEST("copies: to the device from the host, any form and any sides") {
                  kDeviceSides, kHostSides);
 }
 
-FAMILY_TEST("copies: to the host from the device, any form and any sides") {
+FAMILY_TEST("copies: to the host from the device, any form and any sides", "copies-out") {
     check_copies(with_any(FORM(cuMemcpyDtoH_v2, kLine, to.host(), from.window(), kWindow),
                           FORM(cuMemcpyDtoH_v2_ptds, kLine, to.host(), from.window(), kWindow),
                           FORM(cuMemcpyDtoHAsync_v2, kLine, to.host(), from.window(), kWindow, stream),
@@ -211,7 +211,7 @@ FAMILY_TEST("copies: to the host from the device, any form and any sides") {
                  kHostSides, kDeviceSides);
 }
 
-FAMILY_TEST("copies: within the device, any form and any sides") {
+FAMILY_TEST("copies: within the device, any form and any sides", "copies-within") {
     check_copies(
         with_any(
             FORM(cuMemcpyDtoD_v2, kLine, to.window(), from.window(), kWindow),
@@ -229,7 +229,7 @@ FAMILY_TEST("copies: within the device, any form and any sides") {
         kDeviceSides, kDeviceSides);
 }
 
-FAMILY_TEST("sets: any form and any side") {
+FAMILY_TEST("sets: any form and any side", "sets") {
     const Gpu gpu;
     CUstream stream = nullptr;
     OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);

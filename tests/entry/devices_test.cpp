@@ -173,7 +173,8 @@ BODY(devices_copies) {
     EXPECT(b.holds(7));
 }
 
-TEST_CASE("devices: copies between them, whichever is current, of evicted buffers") {
+TEST_CASE("devices: copies between them, whichever is current, of evicted buffers" *
+          doctest::test_suite("device-copies")) {
     run_both("devices_copies", Driver::Simulated, kTwo);
 }
 
@@ -216,7 +217,8 @@ BODY(devices_peer_access) {
     }
 }
 
-TEST_CASE("devices: with peer access a kernel uses the other's buffers, wherever they are") {
+TEST_CASE("devices: with peer access a kernel uses the other's buffers, wherever they are" *
+          doctest::test_suite("peer-access")) {
     run_both("devices_peer_access", Driver::Simulated, kTwo);
 }
 
@@ -293,6 +295,6 @@ BODY(devices_pool_access) {
     EXPECT(reached_by_1(a));
 }
 
-TEST_CASE("devices: access to a GPU's pool is access to its buffers") {
+TEST_CASE("devices: access to a GPU's pool is access to its buffers" * doctest::test_suite("peer-pools")) {
     run_both("devices_pool_access", Driver::Simulated, kTwo);
 }

@@ -91,7 +91,7 @@ TEST_CASE("exempt: LMS_EXEMPT names other libraries, or none") {
 
 // The kernel's arguments do not show the buffer it reads. Were it taken away, where evicted memory is
 // unmapped the kernel would fault.
-FAMILY_TEST("exempt: nothing moves while a launch of such a library is unfinished") {
+FAMILY_TEST("exempt: nothing moves while a launch of such a library is unfinished", "exempt-launch") {
     const Gpu gpu;
     const Buffer hidden(kBuffer, 1);
     const Buffer out(kBuffer, 2);

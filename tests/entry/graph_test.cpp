@@ -30,7 +30,8 @@ bool host_mapping() {
 
 }  // namespace
 
-FAMILY_TEST("graphs: capture, with all else blocked and others at work, records what the program does only") {
+FAMILY_TEST("graphs: capture, with all else blocked and others at work, records what the program does only",
+            "graph-capture") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const CUstream blocked = new_stream();
@@ -114,7 +115,8 @@ FAMILY_TEST("graphs: operands of copies and sets are there from the first node o
 }
 
 // The driver looks at the operands of copies and sets then.
-FAMILY_TEST("graphs: nodes are added and changed while their operands are out, by every form") {
+FAMILY_TEST("graphs: nodes are added and changed while their operands are out, by every form",
+            "graph-node-changes") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     Buffer a(kBuffer, 1);
@@ -218,7 +220,8 @@ FAMILY_TEST("graphs: what the kernels of a graph name is brought in before it is
     }
 }
 
-FAMILY_TEST("graphs: the bodies of conditional nodes are brought in and kept like the rest") {
+FAMILY_TEST("graphs: the bodies of conditional nodes are brought in and kept like the rest",
+            "conditional-nodes") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer a(kBuffer, 1);
@@ -282,7 +285,7 @@ std::size_t growth(CUcontext context, Add add, Destroy destroy) {
 }  // namespace
 
 // Their bodies are told once; what is kept of that goes with the graph.
-FAMILY_TEST("graphs: what is known of conditional nodes goes with their graph") {
+FAMILY_TEST("graphs: what is known of conditional nodes goes with their graph", "conditional-nodes-end") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
     // What the driver itself keeps.
@@ -290,7 +293,8 @@ FAMILY_TEST("graphs: what is known of conditional nodes goes with their graph") 
     EXPECT(growth(gpu.context, CU(cuGraphAddNode_v2), CU(cuGraphDestroy)) < 2 * kGraphs * 2 * sizeof(void*));
 }
 
-FAMILY_TEST("graphs: executable nodes changed to buffers that are out, again and again") {
+FAMILY_TEST("graphs: executable nodes changed to buffers that are out, again and again",
+            "graph-exec-changes") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer a(kBuffer, 1);
@@ -398,7 +402,7 @@ FAMILY_TEST("graphs: executable nodes changed to buffers that are out, again and
     }
 }
 
-FAMILY_TEST("graphs: made by every form of instantiation, launched by every form of launch") {
+FAMILY_TEST("graphs: made by every form of instantiation, launched by every form of launch", "graph-forms") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer a(kBuffer, 1);
@@ -438,7 +442,7 @@ FAMILY_TEST("graphs: made by every form of instantiation, launched by every form
           launch);
 }
 
-FAMILY_TEST("graphs: one whose kernels need more than the GPU has") {
+FAMILY_TEST("graphs: one whose kernels need more than the GPU has", "graph-too-large") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     constexpr int kPairs = 6;
@@ -462,7 +466,7 @@ FAMILY_TEST("graphs: one whose kernels need more than the GPU has") {
     for (int i = 0; i < kPairs; ++i) EXPECT(to[i]->read() == plus(pattern(kBuffer, 10 + i), i));
 }
 
-FAMILY_TEST("graphs: destroyed while they run") {
+FAMILY_TEST("graphs: destroyed while they run", "graphs-destroyed") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer a(kBuffer, 1);
@@ -512,7 +516,7 @@ FAMILY_TEST("graphs: buffers freed before the graph that names them") {
     EXPECT(d.holds(4));
 }
 
-FAMILY_TEST("graphs: a switched-off copy's host memory may be gone") {
+FAMILY_TEST("graphs: a switched-off copy's host memory may be gone", "graph-switched-off") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer a(kBuffer, 1);

@@ -24,7 +24,7 @@ using Launch = std::function<CUresult(CUfunction, CUstream, void**)>;
 
 }  // namespace
 
-FAMILY_TEST("launches: every form brings in what it names, in the order of its stream") {
+FAMILY_TEST("launches: every form brings in what it names, in the order of its stream", "launch-forms") {
     const Gpu gpu;
     const Buffer in(kBuffer, 1);
     Buffer out(kBuffer, 2);

@@ -113,7 +113,7 @@ BODY(layouts_function_of_kernel) {
     go_round(function);
 }
 
-TEST_CASE("layouts: a driver that does not tell them") {
+TEST_CASE("layouts: a driver that does not tell them" * doctest::test_suite("untold-layouts")) {
     for (const std::string body :
          {"layouts_native_file", "layouts_native_data", "layouts_native_fat_binary", "layouts_ptx",
           "layouts_kernel", "layouts_kernel_of_file", "layouts_function_of_kernel"}) {

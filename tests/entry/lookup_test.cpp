@@ -3,7 +3,7 @@
 
 using namespace rig;
 
-FAMILY_TEST("lookups: both forms of cuGetProcAddress give the shim's functions") {
+FAMILY_TEST("lookups: both forms of cuGetProcAddress give the shim's functions", "lookups") {
     const Gpu gpu;
     CUdriverProcAddressQueryResult status{};
     void* found[2] = {};

@@ -33,7 +33,7 @@ CUstreamBatchMemOpParams wait_32(CUdeviceptr address, cuuint32_t value) {
 
 }  // namespace
 
-FAMILY_TEST("memory operations: writes reach evicted buffers, in every form") {
+FAMILY_TEST("memory operations: writes reach evicted buffers, in every form", "memory-writes") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     Buffer a(kBuffer, 1);
@@ -59,7 +59,7 @@ FAMILY_TEST("memory operations: writes reach evicted buffers, in every form") {
     next_64(152, [](auto... arguments) { OK(cuStreamWriteValue64_v2_ptsz, arguments...); });
 }
 
-FAMILY_TEST("memory operations: batches of writes") {
+FAMILY_TEST("memory operations: batches of writes", "memory-batches") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer a(kBuffer, 1);
@@ -82,7 +82,7 @@ FAMILY_TEST("memory operations: batches of writes") {
 }
 
 // What ends the wait has to be brought in while the wait lasts, and so has much else.
-FAMILY_TEST("memory operations: a wait holds up no move, and what it waits for stays") {
+FAMILY_TEST("memory operations: a wait holds up no move, and what it waits for stays", "memory-waits") {
     const Gpu gpu;
     const CUstream waiting = new_stream();
     const CUstream working = new_stream();
@@ -171,7 +171,7 @@ TEST_CASE("memory operations: an endless wait holds up no move, at any level") {
 }
 
 // The words of graph nodes stay, also those that an executable graph is given later.
-FAMILY_TEST("memory operations: nodes of graphs write and wait for words that were out") {
+FAMILY_TEST("memory operations: nodes of graphs write and wait for words that were out", "memory-nodes") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const CUstream working = new_stream();

@@ -40,7 +40,8 @@ BODY(old_levels_large) {
     EXPECT(all == UINT32_MAX);
 }
 
-TEST_CASE("old forms: more than 32 bits count is told as the most they do") {
+TEST_CASE("old forms: more than 32 bits count is told as the most they do" *
+          doctest::test_suite("old-levels")) {
     run_both("old_levels_large", Driver::Simulated, {{"LMS_MEMINFO", "enlarged"}, {"LMS_HOST_LIMIT", "8G"}});
 }
 
@@ -91,7 +92,7 @@ void check_launch(std::deque<Buffer>& held, Set&& set, Launch&& go, unsigned n) 
 
 }  // namespace
 
-OVERLAY_TEST("old launches: what parameters set beforehand name is brought in") {
+OVERLAY_TEST("old launches: what parameters set beforehand name is brought in", "old-launches") {
     const Gpu gpu;
     std::deque<Buffer> held;
     const auto blocks = static_cast<int>(words() / 256);
@@ -124,7 +125,8 @@ OVERLAY_TEST("old launches: what parameters set beforehand name is brought in") 
                  grid, words());
 }
 
-OVERLAY_TEST("old launches: on several devices at once, each one's buffers are brought in") {
+OVERLAY_TEST("old launches: on several devices at once, each one's buffers are brought in",
+             "old-launches-together") {
     const Gpu gpu;
     const Buffer in(kBuffer, 1);
     const Buffer first(kBuffer, 2);

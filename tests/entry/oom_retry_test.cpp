@@ -41,7 +41,7 @@ constexpr auto kLargeWords = static_cast<unsigned>(kLarge / 4);
 
 }  // namespace
 
-OVERLAY_TEST("oom retry: is made for every tracked call that finds none") {
+OVERLAY_TEST("oom retry: is made for every tracked call that finds none", "oom-retry-rows") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
     const Buffer rest(6 * kBuffer);

@@ -116,7 +116,7 @@ BODY(peers_threads) {
     EXPECT(stays.holds(9));
 }
 
-TEST_CASE("peers: the list of allocations is not locked") {
+TEST_CASE("peers: the list of allocations is not locked" * doctest::test_suite("peers-allocations")) {
     run_both("peers_threads", Driver::Simulated, {});
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("peers: GPU 0 alone is served") {
     run_both("devices_budgets", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
 }
 
-FAMILY_TEST("peers: kernelParams is taken to end in null") {
+FAMILY_TEST("peers: kernelParams is taken to end in null", "peers-parameters") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
     const Buffer b(kBuffer, 2);

@@ -79,7 +79,7 @@ FAMILY_TEST("pools: the device's own, named or not") {
         pool, [&](CUdeviceptr* address) { OK(cuMemAllocFromPoolAsync, address, kBuffer, pool, nullptr); });
 }
 
-FAMILY_TEST("pools: one of the program's, named or set for the device") {
+FAMILY_TEST("pools: one of the program's, named or set for the device", "own-pools") {
     const Gpu gpu;
     const CUmemoryPool pool = own_pool(gpu);
     more_than_the_gpu(
@@ -90,7 +90,7 @@ FAMILY_TEST("pools: one of the program's, named or set for the device") {
     OK(cuMemPoolDestroy, pool);
 }
 
-FAMILY_TEST("pools: in the order of the per-thread default stream") {
+FAMILY_TEST("pools: in the order of the per-thread default stream", "per-thread-pools") {
     const Gpu gpu;
     const CUmemoryPool pool = own_pool(gpu);
     more_than_the_gpu(
@@ -103,7 +103,7 @@ FAMILY_TEST("pools: in the order of the per-thread default stream") {
 }
 
 // The driver gives a pool's handle out again.
-FAMILY_TEST("pools: a destroyed one's levels are not those of one with its handle") {
+FAMILY_TEST("pools: a destroyed one's levels are not those of one with its handle", "pool-destroyed") {
     const Gpu gpu;
     for (int i = 0; i < 20; ++i) {
         const CUmemoryPool pool = own_pool(gpu);
@@ -116,7 +116,7 @@ FAMILY_TEST("pools: a destroyed one's levels are not those of one with its handl
     }
 }
 
-FAMILY_TEST("pools: memory of no pool, and of cuMemFree") {
+FAMILY_TEST("pools: memory of no pool, and of cuMemFree", "poolless") {
     const Gpu gpu;
     const Buffer plain(kBuffer, 1);
     EXPECT(pool_of(plain.at()) == nullptr);

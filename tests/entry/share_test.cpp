@@ -69,7 +69,8 @@ BODY(share_refused) {
     EXPECT(exports() == 2);
 }
 
-TEST_CASE("share: handles for other processes are refused, each with one line") {
+TEST_CASE("share: handles for other processes are refused, each with one line" *
+          doctest::test_suite("share-refused")) {
     const std::string err = run_both("share_refused", Driver::Overlay, {});
     for (const std::string call : {"cuIpcGetMemHandle", "cuMemPoolExportPointer"}) {
         CAPTURE(call);
@@ -84,7 +85,7 @@ TEST_CASE("share: handles for other processes are refused, each with one line") 
     }
 }
 
-OVERLAY_TEST("share: a range with a dma-buf handle stays on the GPU") {
+OVERLAY_TEST("share: a range with a dma-buf handle stays on the GPU", "share-dma-buf") {
     const Gpu gpu;
     check_stays([](const Buffer& a) {
         int descriptor = -1;
@@ -93,12 +94,13 @@ OVERLAY_TEST("share: a range with a dma-buf handle stays on the GPU") {
     });
 }
 
-OVERLAY_TEST("share: a range bound to a multicast object stays on the GPU") {
+OVERLAY_TEST("share: a range bound to a multicast object stays on the GPU", "share-multicast") {
     const Gpu gpu;
     check_stays([](const Buffer& a) { OK(cuMulticastBindAddr, 1, 0, a.at(), a.bytes(), 0); });
 }
 
-OVERLAY_TEST("share: a buffer whose operations are made synchronous stays on the GPU, as a whole") {
+OVERLAY_TEST("share: a buffer whose operations are made synchronous stays on the GPU, as a whole",
+             "share-synchronous") {
     const Gpu gpu;
     check_stays([](const Buffer& a) {
         const unsigned on = 1;

@@ -35,7 +35,8 @@ CUresult replace(CUtensorMap* map, CUdeviceptr address) {
 
 }  // namespace
 
-OVERLAY_TEST("tensor maps: a kernel finds the buffer behind its map, also with the bit that Triton clears") {
+OVERLAY_TEST("tensor maps: a kernel finds the buffer behind its map, also with the bit that Triton clears",
+             "tensor-maps") {
     const Gpu gpu;
     const Buffer out(kBuffer, 2);
     Crowd crowd;
@@ -83,7 +84,7 @@ OVERLAY_TEST("tensor maps: one for a buffer that was freed names nothing") {
           nullptr, nullptr, {}, {}, {}, {});
 }
 
-OVERLAY_TEST("tensor maps: one that could not be made anew is still for its buffer") {
+OVERLAY_TEST("tensor maps: one that could not be made anew is still for its buffer", "tensor-map-refused") {
     const Gpu gpu;
     const Buffer in(kBuffer, 1);
     const Buffer other(kBuffer, 3);

@@ -33,7 +33,8 @@ CUDA_RESOURCE_DESC pitched(const Buffer& buffer) {
 
 }  // namespace
 
-OVERLAY_TEST("textures: an object's buffer is on the device until the object is destroyed") {
+OVERLAY_TEST("textures: an object's buffer is on the device until the object is destroyed",
+             "texture-objects") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
     Crowd crowd;
@@ -95,7 +96,7 @@ OVERLAY_TEST("textures: one over more than the GPU holds is out of memory, and k
     EXPECT(large.holds(1));
 }
 
-OVERLAY_TEST("textures: a reference keeps what it was last bound to") {
+OVERLAY_TEST("textures: a reference keeps what it was last bound to", "texture-references") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
     const Buffer b(kBuffer, 2);
@@ -121,7 +122,8 @@ OVERLAY_TEST("textures: a reference keeps what it was last bound to") {
     crowd.evict(a);
 }
 
-OVERLAY_TEST("textures: a reference bound to an array lets go of what it was bound to") {
+OVERLAY_TEST("textures: a reference bound to an array lets go of what it was bound to",
+             "texture-references-let-go") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
     Crowd crowd;

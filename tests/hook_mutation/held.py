@@ -3,6 +3,9 @@
 
   held.py check          held.tsv names a test for every HOOK and RETRY row, which passes, and fails without the row
   held.py map [ROW ...]  finds one for these rows, or for all that held.tsv has none for
+
+A test is known by its id, the name of a test suite that it is alone in: FAMILY_TEST(title, "id"),
+TEST_CASE(title * doctest::test_suite("id")). So its title can change.
 """
 
 import argparse
@@ -19,13 +22,14 @@ import time
 import unhook
 
 BUILD = os.path.join(unhook.ROOT, os.environ.get("BUILD", "build"))
-MAP = os.path.join(unhook.ROOT, "tests", "hooks", "held.tsv")
+MAP = os.path.join(unhook.ROOT, "tests", "hook_mutation", "held.tsv")
 PROGRAMS = ("entry", "e2e")
 # Cases that take longer, in seconds, hold nothing: each is run again for every row it holds.
 LONGEST = 6
 # Beyond this a run hangs. That holds nothing either: on a slow machine any may.
 LIMIT = 60
-TITLE = re.compile(r'\b(?:FAMILY_TEST|OVERLAY_TEST|TEST_CASE|BODY)\(\s*((?:"[^"]*"\s*)+|\w+)\)')
+TITLE = re.compile(r'\b(?:FAMILY_TEST|OVERLAY_TEST|TEST_CASE|BODY)\(\s*((?:"[^"]*"\s*)+|\w+)'
+                   r'(?:(?:,|\*\s*doctest::test_suite\()\s*"([^"]*)"\)?)?\)')
 
 
 class Shims:
@@ -45,10 +49,18 @@ class Shims:
         return folder
 
 
-def run(build, program, case):
-    """How a case ends ("passed", "failed", or what else happened), and what it says."""
+def by_id(name):
+    return "-ts=" + name
+
+
+def by_title(title):
     # Commas part patterns; a question mark stands for any one letter.
-    command = [os.path.join(build, "tests", program), "-tc=" + case.replace(",", "?"), "-aa=1", "--no-colors=1"]
+    return "-tc=" + title.replace(",", "?")
+
+
+def run(build, program, which):
+    """How a test ends ("passed", "failed", or what else happened), and what it says."""
+    command = [os.path.join(build, "tests", program), which, "-aa=1", "--no-colors=1"]
     process = subprocess.Popen(command, cwd=unhook.ROOT, env=dict(os.environ, BUILD=build), text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
@@ -59,7 +71,7 @@ def run(build, program, case):
         return f"hung for {LIMIT} s", output
     told = " ".join(output.split())
     if "test cases: 0 |" in told:
-        return "there is no such case", output
+        return "there is no such test", output
     if "test cases: 1 | 1 passed" in told and process.returncode == 0:
         return "passed", output
     if "test cases: 1 | 0 passed | 1 failed" in told:
@@ -68,12 +80,12 @@ def run(build, program, case):
 
 
 def read_map():
-    """Row -> (program, case)."""
+    """Row -> (program, id)."""
     if not os.path.exists(MAP):
         return {}
     with open(MAP, encoding="utf-8") as file:
         lines = [line.rstrip("\n").split("\t") for line in file]
-    return {symbol: (program, case) for symbol, program, case in lines}
+    return {symbol: (program, name) for symbol, program, name in lines}
 
 
 def write_map(held, table):
@@ -94,12 +106,13 @@ def check(table, jobs):
     shims = Shims(table)
 
     def whole(test):
-        result, output = run(BUILD, *test)
+        result, output = run(BUILD, test[0], by_id(test[1]))
         return [] if result == "passed" else [f"{' '.join(test)}: {result}\n{output}"]
 
     def without(symbol):
         folder = shims.without(hooked[symbol])
-        result, _ = run(folder, *held[symbol])
+        program, name = held[symbol]
+        result, _ = run(folder, program, by_id(name))
         shutil.rmtree(folder)
         return [] if result == "failed" else [f"{symbol} taken out, {' '.join(held[symbol])}: {result}"]
 
@@ -121,14 +134,16 @@ class Cases:
         self.all = [(program, case) for program in PROGRAMS for case in self._list(program)]
         self.known = {}
         self.texts = {}
+        self.ids = {}
         for program in PROGRAMS:
             self._read(program)
+        self.by_id = {(program, name) for (program, _), name in self.ids.items() if name}
 
     def seconds(self, test):
         """How long it takes with the shim whole."""
         if test not in self.known:
             start = time.monotonic()
-            result, output = run(BUILD, *test)
+            result, output = run(BUILD, test[0], by_title(test[1]))
             self.known[test] = time.monotonic() - start
             if result != "passed":
                 sys.exit(f"with the shim whole, {' '.join(test)}: {result}\n{output}")
@@ -141,7 +156,7 @@ class Cases:
         return [line for line in listed.splitlines() if not line.startswith(("[doctest]", "==="))]
 
     def _read(self, program):
-        """Case -> its own text, and its file's."""
+        """Case -> its own text, and its file's; and its id."""
         folder = os.path.join(unhook.ROOT, "tests", program)
         for name in os.listdir(folder):
             if not name.endswith("_test.cpp"):
@@ -153,6 +168,7 @@ class Cases:
                 if title:
                     own = text[match.start():after.start() if after else len(text)]
                     self.texts[(program, title)] = (own, text)
+                    self.ids[(program, title)] = match[2]
 
     @staticmethod
     def _with_headers(path):
@@ -196,10 +212,11 @@ def find(row, cases, shims):
             if cases.seconds(test) > LONGEST:
                 continue
             start = time.monotonic()
-            if run(folder, *test)[0] != "failed":
+            program, title = test
+            if run(folder, program, by_title(title))[0] != "failed":
                 continue
             seconds = time.monotonic() - start
-            if seconds < best_seconds and all(run(folder, *test)[0] == "failed" for _ in range(2)):
+            if seconds < best_seconds and all(run(folder, program, by_title(title))[0] == "failed" for _ in range(2)):
                 best, best_seconds, best_rank = test, seconds, rank
         return best
     finally:
@@ -211,15 +228,18 @@ def make_map(table, wanted, jobs):
     cases = Cases()
     held = read_map()
     held = {row.symbol: held[row.symbol] for row in hooked
-            if row.symbol not in wanted and held.get(row.symbol) in cases.all}
+            if row.symbol not in wanted and held.get(row.symbol) in cases.by_id}
     shims = Shims(table)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         found = {pool.submit(find, row, cases, shims): row for row in hooked if row.symbol not in held}
         for result in concurrent.futures.as_completed(found):
             row, test = found[result], result.result()
             print(f"{row.symbol}: {' '.join(test) if test else 'no test fails without it'}", flush=True)
-            if test:
-                held[row.symbol] = test
+            name = cases.ids.get(test)
+            if name:
+                held[row.symbol] = (test[0], name)
+            elif test:
+                print("  which has no id yet: give it one (held.py says how), then again")
             write_map(held, table)
     return 0 if len(held) == len(hooked) else 1
 
