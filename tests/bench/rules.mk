@@ -24,5 +24,5 @@ $(BUILD)/bench/%: tests/bench/%.cu
 
 .PHONY: bench
 bench: needed ## measure: what the shim costs, as ratios inside one run
-	@$(SUBMAKE) build-all $(BENCH_ALL)
+	@+$(SUBMAKE) build-all $(BENCH_ALL)
 	@CUDA_HOME=$(CUDA_HOME) sh tests/bench.sh
