@@ -73,7 +73,7 @@ if command -v valgrind >/dev/null 2>&1; then
         many=$(instructions "$build/bench/calls" "$1" 11000 "$2")
         echo $(((many - few) / 10000))
     }
-    LD_LIBRARY_PATH=$PWD/$build/bench/still
+    LD_LIBRARY_PATH=$PWD/$build/bench/null
     for call in launch copy set upload attribute record; do
         LD_PRELOAD=$shim "$build/bench/calls" "$call" 1
         without=$(per_call "$call" 0)

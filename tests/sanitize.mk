@@ -13,7 +13,7 @@ SANITIZE_ENV := ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 TSAN
 define sanitize
 @mkdir -p $(BUILD)/sanitize/$(1)
 @ln -sfn ../../sim $(BUILD)/sanitize/$(1)/sim
-@$(SUBMAKE) BUILD=$(BUILD)/sanitize/$(1) CUDA_HOME=$(CUDA_HOME) CXXFLAGS='-O1 -g1 $(SANITIZE_$(1))' WARN='$(WARN) $(SANITIZE_WARN)' \
+@+$(SUBMAKE) BUILD=$(BUILD)/sanitize/$(1) CUDA_HOME=$(CUDA_HOME) CXXFLAGS='-O1 -g1 $(SANITIZE_$(1))' WARN='$(WARN) $(SANITIZE_WARN)' \
   LDFLAGS='$(SANITIZE_$(1))' $(2:%=$(BUILD)/sanitize/$(1)/tests/%)
 @set -e; for folder in $(2); do echo "$(1): tests/$$folder"; \
   $(SANITIZE_ENV) $(BUILD)/sanitize/$(1)/tests/$$folder $(if $(3),-tc='$(3)'); done
@@ -27,7 +27,8 @@ test-tsan: needed $(POLICIES) $(SIM) ## test: the same with ThreadSanitizer
 test-ubsan: needed $(POLICIES) $(SIM) ## test: the same with UndefinedBehaviorSanitizer
 	$(call sanitize,undefined,$(or $(T),$(SANITIZED)),$(C))
 
-# What threads share, and what reads files and code; without the simulated driver, which would be built first.
+# What threads share, what lives and dies in a session, what reads files and code; without the simulated driver, which
+# would be built first.
 sanitize-slice: needed $(POLICIES) ## test: a part of these, for every change
-	$(call sanitize,thread,engine,*three threads*)
-	$(call sanitize,address,unit)
+	$(call sanitize,thread,engine,*threads*)
+	$(call sanitize,address,engine unit)

@@ -3,7 +3,7 @@
 # otherwise the line to run is printed), and where there is no CUDA toolkit the parts needed are fetched into the build
 # folder. `make` runs this before everything else; when nothing is missing it only looks at some files.
 #
-# BUILD is the build folder, CUDA_HOME where the Makefile looks for the toolkit.
+# BUILD is the build folder, CUDA_HOME where the Makefile looks for the toolkit; with LINT=1 what `make lint` needs too.
 set -eu
 
 build=${BUILD:-build}
@@ -35,6 +35,11 @@ needs libcli11-dev /usr/include/CLI/CLI.hpp
 needs nlohmann-json3-dev /usr/include/nlohmann/json.hpp
 needs libzstd-dev /usr/include/zstd.h
 needs liblz4-dev /usr/include/lz4.h
+
+if [ -n "${LINT:-}" ]; then
+    needs_command clang-format clang-format
+    needs_command clang-tidy clang-tidy
+fi
 
 has_pip() { python3 -m pip --version >/dev/null 2>&1; }
 if [ ! -x "$cuda_home/bin/nvcc" ]; then

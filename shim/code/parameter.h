@@ -8,6 +8,8 @@ namespace lms::engine {
 struct Parameter {
     std::size_t offset;  // bytes from the start of the block
     std::size_t bytes;
+
+    friend bool operator==(const Parameter&, const Parameter&) = default;
 };
 
 }  // namespace lms::engine

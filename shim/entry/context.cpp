@@ -3,7 +3,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/entry/guard.h"
-#include "shim/reach/layouts.h"
+#include "shim/reach/code_registry.h"
 #include "shim/reach/pointer_tables.h"
 #include "shim/session/pools.h"
 #include "shim/session/submit.h"
@@ -34,7 +34,7 @@ CUresult make(CUcontext* context, CUdevice device, Call&& call,
 
 // What the rooms know of the context and of its buffers goes with it.
 void gone(CUcontext context) {
-    engine::forget_layouts();
+    engine::context_code_gone(context);
     for (const engine::Buffer& buffer : engine::buffers_of(context)) {
         engine::note_freed(buffer.address, buffer.bytes);
         engine::note_given_back(buffer.address);

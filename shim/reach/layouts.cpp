@@ -4,8 +4,8 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "shim/code/code_layouts.h"
 #include "shim/device/driver_table.h"
+#include "shim/reach/code_registry.h"
 #include "shim/util/settings.h"
 
 namespace lms::engine {
@@ -43,7 +43,7 @@ std::vector<const void*> owners_of(CUfunction function) {
     CUmodule module = nullptr;
     if (device::driver().cuFuncGetModule(&module, function) == CUDA_SUCCESS) owners.push_back(module);
     if (!driver_tells_layouts()) {
-        if (const auto noted = noted_name(function)) owners.push_back(noted->owner);
+        if (const auto known = loaded_code().kernel(function)) owners.push_back(known->owner);
         return owners;
     }
     CUlibrary library = nullptr;
@@ -71,57 +71,17 @@ Layout look(CUfunction function) {
     Layout layout;
     layout.owners = owners_of(function);
     if (settings().safety == Safety::Opaque)
-        layout.addresses = addresses_of(layout.owners, name_of(function));
+        layout.addresses = loaded_code().addresses_of(layout.owners, name_of(function));
     if (driver_tells_layouts()) {
         layout.known = ask_driver(function, layout.parameters);
-    } else if (auto parameters = layout_in_code(layout.owners, name_of(function))) {
+    } else if (auto parameters = loaded_code().layout_of(layout.owners, name_of(function))) {
         layout.known = true;
         layout.parameters = std::move(*parameters);
     }
     return layout;
 }
 
-std::vector<unsigned> ask_capabilities() {
-    const device::Driver& driver = device::driver();
-    int count = 0;
-    if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return {};
-    std::vector<unsigned> gpus;
-    for (int device = 0; device < count; ++device) {
-        int major = 0;
-        int minor = 0;
-        if (driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) !=
-                CUDA_SUCCESS ||
-            driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) !=
-                CUDA_SUCCESS)
-            return {};
-        gpus.push_back(static_cast<unsigned>(major * 10 + minor));
-    }
-    return gpus;
-}
-
 }  // namespace
-
-std::span<const unsigned> capabilities_of_gpus() {
-    static const std::vector<unsigned>& capabilities = *new std::vector<unsigned>(ask_capabilities());
-    return capabilities;
-}
-
-bool driver_tells_layouts() {
-    return device::driver_has(device::Entry::cuFuncGetParamInfo) &&
-           device::driver_has(device::Entry::cuKernelGetParamInfo);
-}
-
-std::string name_of(CUfunction function) {
-    if (!device::driver_has(device::Entry::cuFuncGetName) ||
-        !device::driver_has(device::Entry::cuKernelGetName)) {
-        const auto noted = noted_name(function);
-        return noted ? noted->name : "";
-    }
-    const char* name = nullptr;
-    if (device::driver().cuFuncGetName(&name, function) == CUDA_SUCCESS && name) return name;
-    const CUresult status = device::driver().cuKernelGetName(&name, reinterpret_cast<CUkernel>(function));
-    return status == CUDA_SUCCESS && name ? name : "";
-}
 
 std::shared_ptr<const Layout> layout_of(CUfunction function) {
     {

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
-#include "shim/code/kernel_access.h"
+#include "shim/code/code_image.h"
 #include "shim/code/parameter.h"
 #include "shim/device/cuda_api.h"
 
@@ -19,16 +17,6 @@ struct Layout {
     std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells
     Addresses addresses = Addresses::Complete;  // in LMS_SAFETY=opaque; elsewhere nobody asks
 };
-
-// Whether the driver tells layouts (from CUDA 12.4 on); else code and names go to code/code_layouts.h.
-bool driver_tells_layouts();
-
-// The compute capability of each GPU of the process (86 is 8.6); none where the driver does not tell them
-// all. It has been initialised.
-std::span<const unsigned> capabilities_of_gpus();
-
-// The kernel's name as in its code; empty where nobody tells.
-std::string name_of(CUfunction function);
 
 // The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.
 std::shared_ptr<const Layout> layout_of(CUfunction function);

@@ -20,7 +20,7 @@ namespace lms::engine {
 // Memory for what is noted down of one launch: on the stack, and beyond that wherever there is some.
 class Scratch : public std::pmr::monotonic_buffer_resource {
   public:
-    Scratch() : monotonic_buffer_resource(first_.data(), first_.size()) {}
+    Scratch() : monotonic_buffer_resource(&first_, sizeof first_) {}
 
   private:
     std::array<std::byte, 2048> first_;

@@ -1,6 +1,6 @@
 // calls KIND COUNT [EXTRA]: COUNT driver calls of one kind, for counting the instructions of one
 // (tests/bench.sh). EXTRA more buffers of 4 MiB are allocated and never used, which decides whether
-// everything fits. The driver behind it does nothing for them (still_driver.cpp), so what is counted is the
+// everything fits. The driver behind it does nothing for them (null_driver.cpp), so what is counted is the
 // shim.
 #include <cuda.h>
 

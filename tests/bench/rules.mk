@@ -11,10 +11,10 @@ $(BUILD)/bench/simcuda.ptx: tests/bench/kernels/simcuda.cu
 $(call obj,tests/bench/simcuda_bench.cpp): OBJ_FLAGS = -DSIMCUDA_BENCH_PTX='"$(abspath $(BUILD))/bench/simcuda.ptx"'
 $(call obj,tests/bench/simcuda_bench.cpp): | $(BUILD)/bench/simcuda.ptx
 
-$(BUILD)/bench/still/libcuda.so.1: $(call obj,tests/bench/still_driver.cpp tests/bench/still_rest.cpp)
+$(BUILD)/bench/null/libcuda.so.1: $(call obj,tests/bench/null_driver.cpp tests/bench/null_rest.cpp)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs
-$(BUILD)/bench/calls: $(call obj,tests/bench/calls.cpp) | $(BUILD)/bench/still/libcuda.so.1
+$(BUILD)/bench/calls: $(call obj,tests/bench/calls.cpp) | $(BUILD)/bench/null/libcuda.so.1
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
 
@@ -24,5 +24,5 @@ $(BUILD)/bench/%: tests/bench/%.cu
 
 .PHONY: bench
 bench: needed ## measure: what the shim costs, as ratios inside one run
-	@$(SUBMAKE) build-all $(BENCH_ALL)
+	@+$(SUBMAKE) build-all $(BENCH_ALL)
 	@CUDA_HOME=$(CUDA_HOME) sh tests/bench.sh

@@ -1,7 +1,7 @@
 // What only a driver can do to the port: contexts, captures, refusals and faults.
 #include <thread>
 
-#include "tests/contract/driver_ground.h"
+#include "tests/contract/driver_backend.h"
 
 namespace lms::contract {
 namespace {
@@ -33,24 +33,24 @@ void use_everything(Port& port) {
 }
 
 DRIVER_TEST("the caller's context stays what it was, current or not", {}) {
-    Port& port = ground.port();
+    Port& port = backend.port();
     CUcontext current = nullptr;
     use_everything(port);
     EXPECT(port.synchronize() == CUDA_SUCCESS);
     EXPECT(driver().cuCtxGetCurrent(&current) == CUDA_SUCCESS);
-    EXPECT(current == driver_ground().context());
+    EXPECT(current == driver_backend().context());
     std::thread([&] {
         use_everything(port);
         EXPECT(port.synchronize() == CUDA_SUCCESS);
-        CUcontext none = driver_ground().context();
+        CUcontext none = driver_backend().context();
         EXPECT(driver().cuCtxGetCurrent(&none) == CUDA_SUCCESS);
         EXPECT(none == nullptr);
     }).join();
 }
 
 DRIVER_TEST("an app's capture in the strictest mode survives the port's calls, from any thread", {}) {
-    Port& port = ground.port();
-    const CUstream stream = ground.stream();
+    Port& port = backend.port();
+    const CUstream stream = backend.stream();
     NEED(driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
     use_everything(port);
     std::thread([&] { use_everything(port); }).join();
@@ -68,15 +68,15 @@ DRIVER_TEST("an app's capture in the strictest mode survives the port's calls, f
 
 DRIVER_TEST("set-access that is not ready yet is asked again", {{"SIMCUDA_NOT_READY", "2"}}) {
     for (int i = 0; i < 5; ++i) {
-        const Mapped memory(ground.port(), Place::Device, ground.port().granularity());
-        ground.write(memory.address, pattern(1, 16));
-        EXPECT(ground.read(memory.alias, 16) == pattern(1, 16));
+        const Mapped memory(backend.port(), Place::Device, backend.port().granularity());
+        backend.write(memory.address, pattern(1, 16));
+        EXPECT(backend.read(memory.alias, 16) == pattern(1, 16));
     }
 }
 
 // The port's own probe maps once.
 DRIVER_TEST("a mapping that gets no access is no mapping", {{"SIMCUDA_FAIL", "cuMemSetAccess:2"}}) {
-    Port& port = ground.port();
+    Port& port = backend.port();
     Address address = 0;
     CUmemGenericAllocationHandle handle{};
     NEED(port.reserve(port.granularity(), address) == CUDA_SUCCESS);
@@ -91,7 +91,7 @@ DRIVER_TEST("outputs of refused calls are left alone",
             {{"SIMCUDA_FAIL",
               "cuMemCreate:2,cuMemAddressReserve:2,cuMemHostAlloc:1,cuEventCreate:1,"
               "cuMemGetInfo_v2:1"}}) {
-    Port& port = ground.port();
+    Port& port = backend.port();
     CUmemGenericAllocationHandle handle = 42;
     Address address = 42;
     CUevent event = nullptr;
@@ -111,36 +111,36 @@ DRIVER_TEST("outputs of refused calls are left alone",
 
 DRIVER_TEST("a driver that promises host memory and then refuses it: the next form is tried",
             {{"SIMCUDA_FAIL", "cuMemCreate:1"}}) {
-    EXPECT(ground.port().maps_host_memory());
-    use_everything(ground.port());
+    EXPECT(backend.port().maps_host_memory());
+    use_everything(backend.port());
 }
 
 DRIVER_TEST("a driver before CUDA 13, which has host memory by NUMA node alone",
             {{"SIMCUDA_HOST_VMM", "numa"}}) {
-    EXPECT(ground.port().maps_host_memory());
-    use_everything(ground.port());
-    const Mapped memory(ground.port(), Place::Host, ground.port().granularity());
+    EXPECT(backend.port().maps_host_memory());
+    use_everything(backend.port());
+    const Mapped memory(backend.port(), Place::Host, backend.port().granularity());
     const Words words = pattern(1, 256);
-    ground.write(memory.address, words);
-    EXPECT(ground.read(memory.address, 256) == words);
+    backend.write(memory.address, words);
+    EXPECT(backend.read(memory.address, 256) == words);
 }
 
 DRIVER_TEST("and where all forms are refused, nothing is mapped and nothing has leaked",
             {{"SIMCUDA_FAIL", "cuMemCreate:1,cuMemCreate:2"},
              {"SIMCUDA_HANDLES", "1"},
              {"SIMCUDA_MAPPINGS", "2"}}) {
-    EXPECT(!ground.port().maps_host_memory());
-    use_everything(ground.port());
+    EXPECT(!backend.port().maps_host_memory());
+    use_everything(backend.port());
 }
 
 DRIVER_TEST("a kernel's fault is the device's health from then on", {}) {
-    Port& port = ground.port();
+    Port& port = backend.port();
     Address nowhere = 0;
     NEED(port.reserve(port.granularity(), nowhere) == CUDA_SUCCESS);
-    const CUstream stream = ground.stream();
+    const CUstream stream = backend.stream();
     CUevent event = nullptr;
     NEED(port.record(stream, event) == CUDA_SUCCESS);
-    ground.bump(stream, nowhere, 1);
+    backend.bump(stream, nowhere, 1);
     while (port.health() == CUDA_SUCCESS) std::this_thread::yield();
     EXPECT(port.health() == CUDA_ERROR_ILLEGAL_ADDRESS);
     EXPECT(port.query(event) == CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -148,24 +148,24 @@ DRIVER_TEST("a kernel's fault is the device's health from then on", {}) {
 }
 
 DRIVER_TEST("mapping changes beside running work leave it alone", {{"SIMCUDA_VMM_US", "50"}}) {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     const Mapped busy(port, Place::Device, unit);
     Address address = 0;
     NEED(port.reserve(unit, address) == CUDA_SUCCESS);
-    ground.write(busy.address, pattern(1, 4096));
-    const CUstream stream = ground.stream();
+    backend.write(busy.address, pattern(1, 4096));
+    const CUstream stream = backend.stream();
     for (std::uint32_t round = 0; round < 20; ++round) {
         CUmemGenericAllocationHandle handle{};
-        ground.bump(stream, busy.address, 4096);
+        backend.bump(stream, busy.address, 4096);
         EXPECT(port.create(unit, Place::Device, handle) == CUDA_SUCCESS);
         EXPECT(port.map(address, unit, handle, Place::Device) == CUDA_SUCCESS);
-        ground.bump(stream, busy.alias, 4096);
+        backend.bump(stream, busy.alias, 4096);
         EXPECT(port.unmap(address, unit) == CUDA_SUCCESS);
         EXPECT(port.release(handle) == CUDA_SUCCESS);
     }
     EXPECT(port.synchronize() == CUDA_SUCCESS);
-    EXPECT(ground.read(busy.address, 4096) == plus(pattern(1, 4096), 40));
+    EXPECT(backend.read(busy.address, 4096) == plus(pattern(1, 4096), 40));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The port's memory: handles, addresses, mappings, pinned blocks.
-#include "tests/contract/ground.h"
+#include "tests/contract/backend.h"
 
 namespace lms::contract {
 namespace {
@@ -15,7 +15,7 @@ std::vector<Place> places(const Port& port) {
 }
 
 CONTRACT_TEST("device memory is what handles take and give back") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     NEED(unit > 0 && (unit & (unit - 1)) == 0);
     device::MemoryInfo before{};
@@ -33,7 +33,7 @@ CONTRACT_TEST("device memory is what handles take and give back") {
 }
 
 CONTRACT_TEST("beyond the device: out of memory, the output untouched, and all of it still there") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     const std::uint64_t before = free_bytes(port);
     CUmemGenericAllocationHandle handle = 42;
@@ -47,7 +47,7 @@ CONTRACT_TEST("beyond the device: out of memory, the output untouched, and all o
 }
 
 CONTRACT_TEST("addresses are aligned, apart, and cost no memory") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     const std::uint64_t before = free_bytes(port);
     Address first = 0;
@@ -67,38 +67,38 @@ CONTRACT_TEST("addresses are aligned, apart, and cost no memory") {
 }
 
 CONTRACT_TEST("one handle at two addresses is the same bytes, to kernels and copies") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     for (const Place place : places(port)) {
         Mapped memory(port, place, 2 * port.granularity());
         const Words words = pattern(1, 256);
-        const CUstream stream = ground.stream();
+        const CUstream stream = backend.stream();
         for (const Address base : {memory.address, memory.address + port.granularity() - 512}) {
             const Address alias = memory.alias + (base - memory.address);
-            ground.write(base, words);
-            EXPECT(ground.read(alias, 256) == words);
-            ground.bump(stream, alias, 256);
+            backend.write(base, words);
+            EXPECT(backend.read(alias, 256) == words);
+            backend.bump(stream, alias, 256);
             EXPECT(port.synchronize() == CUDA_SUCCESS);
-            EXPECT(ground.read(base, 256) == plus(words, 1));
-            ground.bump(stream, base, 256);
+            EXPECT(backend.read(base, 256) == plus(words, 1));
+            backend.bump(stream, base, 256);
             EXPECT(port.synchronize() == CUDA_SUCCESS);
-            EXPECT(ground.read(alias, 256) == plus(words, 2));
+            EXPECT(backend.read(alias, 256) == plus(words, 2));
         }
     }
 }
 
 CONTRACT_TEST("the CPU reads host memory at its device address, and device memory never") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     for (const Place place : places(port)) {
         Mapped memory(port, place, port.granularity());
-        ground.write(memory.address, pattern(3, 16));
+        backend.write(memory.address, pattern(3, 16));
         std::uint32_t word = 0;
-        EXPECT(ground.cpu_reads(memory.address, word) == (place == Place::Host));
+        EXPECT(backend.cpu_reads(memory.address, word) == (place == Place::Host));
         if (place == Place::Host) EXPECT(word == pattern(3, 16)[0]);
     }
 }
 
 CONTRACT_TEST("where host memory cannot be mapped it cannot be created") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     if (port.maps_host_memory()) return;
     CUmemGenericAllocationHandle handle = 42;
     EXPECT(port.create(port.granularity(), Place::Host, handle) != CUDA_SUCCESS);
@@ -106,30 +106,30 @@ CONTRACT_TEST("where host memory cannot be mapped it cannot be created") {
 }
 
 CONTRACT_TEST("only whole mappings are taken away, and only once") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     Mapped memory(port, Place::Device, 4 * unit);
-    ground.write(memory.address, pattern(4, 64));
+    backend.write(memory.address, pattern(4, 64));
     EXPECT(port.unmap(memory.address, unit) != CUDA_SUCCESS);
     EXPECT(port.unmap(memory.address + unit, 3 * unit) != CUDA_SUCCESS);
-    EXPECT(ground.read(memory.address, 64) == pattern(4, 64));
+    EXPECT(backend.read(memory.address, 64) == pattern(4, 64));
     EXPECT(port.unmap(memory.address, 4 * unit) == CUDA_SUCCESS);
     EXPECT(port.unmap(memory.address, 4 * unit) != CUDA_SUCCESS);
-    EXPECT(ground.read(memory.alias, 64) == pattern(4, 64));
+    EXPECT(backend.read(memory.alias, 64) == pattern(4, 64));
     NEED(port.map(memory.address, 4 * unit, memory.handle, Place::Device) == CUDA_SUCCESS);
-    EXPECT(ground.read(memory.address, 64) == pattern(4, 64));
+    EXPECT(backend.read(memory.address, 64) == pattern(4, 64));
 }
 
 CONTRACT_TEST("nothing is mapped over a mapping, in part, or out of bounds") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     Mapped memory(port, Place::Device, 2 * unit);
-    ground.write(memory.address, pattern(5, 64));
+    backend.write(memory.address, pattern(5, 64));
     CUmemGenericAllocationHandle other{};
     NEED(port.create(2 * unit, Place::Device, other) == CUDA_SUCCESS);
     EXPECT(port.map(memory.address, 2 * unit, other, Place::Device) != CUDA_SUCCESS);
     EXPECT(port.map(memory.address + unit, 2 * unit, other, Place::Device) != CUDA_SUCCESS);
-    EXPECT(ground.read(memory.address, 64) == pattern(5, 64));
+    EXPECT(backend.read(memory.address, 64) == pattern(5, 64));
     Address room = 0;
     NEED(port.reserve(4 * unit, room) == CUDA_SUCCESS);
     EXPECT(port.map(room + 3 * unit, 2 * unit, other, Place::Device) != CUDA_SUCCESS);
@@ -143,29 +143,29 @@ CONTRACT_TEST("nothing is mapped over a mapping, in part, or out of bounds") {
 }
 
 CONTRACT_TEST("an address changes its memory and changes back") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     for (const Place place : places(port)) {
         Mapped memory(port, Place::Device, unit);
         Mapped other(port, place, unit);
-        ground.write(memory.address, pattern(6, 128));
-        ground.write(other.address, pattern(7, 128));
-        const CUstream stream = ground.stream();
+        backend.write(memory.address, pattern(6, 128));
+        backend.write(other.address, pattern(7, 128));
+        const CUstream stream = backend.stream();
         for (std::uint32_t round = 1; round <= 5; ++round) {
             NEED(port.unmap(memory.address, unit) == CUDA_SUCCESS);
             NEED(port.map(memory.address, unit, other.handle, place) == CUDA_SUCCESS);
-            ground.bump(stream, memory.address, 128);
+            backend.bump(stream, memory.address, 128);
             EXPECT(port.synchronize() == CUDA_SUCCESS);
             NEED(port.unmap(memory.address, unit) == CUDA_SUCCESS);
             NEED(port.map(memory.address, unit, memory.handle, Place::Device) == CUDA_SUCCESS);
-            EXPECT(ground.read(memory.address, 128) == pattern(6, 128));
-            EXPECT(ground.read(other.address, 128) == plus(pattern(7, 128), round));
+            EXPECT(backend.read(memory.address, 128) == pattern(6, 128));
+            EXPECT(backend.read(other.address, 128) == plus(pattern(7, 128), round));
         }
     }
 }
 
 CONTRACT_TEST("memory outlives its handle as long as it is mapped") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     const std::uint64_t before = free_bytes(port);
     Address address = 0;
@@ -173,9 +173,9 @@ CONTRACT_TEST("memory outlives its handle as long as it is mapped") {
     NEED(port.reserve(unit, address) == CUDA_SUCCESS);
     NEED(port.create(unit, Place::Device, handle) == CUDA_SUCCESS);
     NEED(port.map(address, unit, handle, Place::Device) == CUDA_SUCCESS);
-    ground.write(address, pattern(8, 32));
+    backend.write(address, pattern(8, 32));
     EXPECT(port.release(handle) == CUDA_SUCCESS);
-    EXPECT(ground.read(address, 32) == pattern(8, 32));
+    EXPECT(backend.read(address, 32) == pattern(8, 32));
     EXPECT(free_bytes(port) == before - unit);
     EXPECT(port.unmap(address, unit) == CUDA_SUCCESS);
     EXPECT(free_bytes(port) == before);
@@ -183,22 +183,22 @@ CONTRACT_TEST("memory outlives its handle as long as it is mapped") {
 }
 
 CONTRACT_TEST("pinned memory holds what is copied to it") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     Mapped memory(port, Place::Device, unit);
     Address host = 0;
     NEED(port.pin(unit, host) == CUDA_SUCCESS);
     const auto count = static_cast<std::uint32_t>(unit / 4);
-    ground.write(memory.address, pattern(9, count));
+    backend.write(memory.address, pattern(9, count));
     NEED(port.copy(host, memory.alias, unit, Direction::Out) == CUDA_SUCCESS);
     EXPECT(port.synchronize() == CUDA_SUCCESS);
-    ground.write(memory.address, pattern(10, count));
+    backend.write(memory.address, pattern(10, count));
     std::uint32_t word = 0;
-    EXPECT(ground.cpu_reads(host + 4, word));
+    EXPECT(backend.cpu_reads(host + 4, word));
     EXPECT(word == pattern(9, 2)[1]);
     NEED(port.copy(memory.alias, host, unit, Direction::In) == CUDA_SUCCESS);
     EXPECT(port.synchronize() == CUDA_SUCCESS);
-    EXPECT(ground.read(memory.address, count) == pattern(9, count));
+    EXPECT(backend.read(memory.address, count) == pattern(9, count));
     EXPECT(port.unpin(host) == CUDA_SUCCESS);
     EXPECT(port.unpin(host) != CUDA_SUCCESS);
 }

@@ -1,7 +1,7 @@
 // The port's copies and fences: what runs when, and what waits for what.
 #include <thread>
 
-#include "tests/contract/ground.h"
+#include "tests/contract/backend.h"
 
 namespace lms::contract {
 namespace {
@@ -10,13 +10,13 @@ constexpr std::uint32_t kWords = 512;
 
 // Three pieces of device memory.
 struct Pieces {
-    explicit Pieces(Ground& ground)
-        : a(ground.port(), Place::Device, ground.port().granularity()),
-          b(ground.port(), Place::Device, ground.port().granularity()),
-          c(ground.port(), Place::Device, ground.port().granularity()) {
-        ground.write(a.address, pattern(1, kWords));
-        ground.write(b.address, pattern(2, kWords));
-        ground.write(c.address, pattern(3, kWords));
+    explicit Pieces(Backend& backend)
+        : a(backend.port(), Place::Device, backend.port().granularity()),
+          b(backend.port(), Place::Device, backend.port().granularity()),
+          c(backend.port(), Place::Device, backend.port().granularity()) {
+        backend.write(a.address, pattern(1, kWords));
+        backend.write(b.address, pattern(2, kWords));
+        backend.write(c.address, pattern(3, kWords));
     }
     Mapped a, b, c;
 };
@@ -28,10 +28,10 @@ CUevent record(Port& port, CUstream stream) {
 }
 
 CONTRACT_TEST("copies of one direction run in order; the directions run beside each other") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     EXPECT(port.stream(Direction::In) != port.stream(Direction::Out));
-    const Pieces pieces(ground);
-    const auto open = ground.block(port.stream(Direction::In));
+    const Pieces pieces(backend);
+    const auto open = backend.block(port.stream(Direction::In));
     // Both return at once, though the stream stands still.
     NEED(port.copy(pieces.b.alias, pieces.a.alias, 4 * kWords, Direction::In) == CUDA_SUCCESS);
     NEED(port.copy(pieces.c.alias, pieces.b.alias, 4 * kWords, Direction::In) == CUDA_SUCCESS);
@@ -41,20 +41,20 @@ CONTRACT_TEST("copies of one direction run in order; the directions run beside e
     const CUevent out = record(port, port.stream(Direction::Out));
     await(port, out);
     EXPECT(port.query(in) == CUDA_ERROR_NOT_READY);
-    EXPECT(ground.read(pieces.b.address, kWords) == pattern(2, kWords));
+    EXPECT(backend.read(pieces.b.address, kWords) == pattern(2, kWords));
     open();
     await(port, in);
     Words expected = pattern(1, kWords);
     expected[0] = pattern(3, 1)[0];
-    EXPECT(ground.read(pieces.c.address, kWords) == expected);
+    EXPECT(backend.read(pieces.c.address, kWords) == expected);
     port.recycle(in);
     port.recycle(out);
 }
 
 CONTRACT_TEST("the port's streams do not wait for the legacy stream") {
-    Port& port = ground.port();
-    const Pieces pieces(ground);
-    const auto open = ground.block(CU_STREAM_LEGACY);
+    Port& port = backend.port();
+    const Pieces pieces(backend);
+    const auto open = backend.block(CU_STREAM_LEGACY);
     for (const Direction direction : {Direction::In, Direction::Out}) {
         NEED(port.copy(pieces.b.alias, pieces.a.alias, 4 * kWords, direction) == CUDA_SUCCESS);
         const CUevent done = record(port, port.stream(direction));
@@ -63,110 +63,110 @@ CONTRACT_TEST("the port's streams do not wait for the legacy stream") {
     }
     open();
     EXPECT(port.synchronize() == CUDA_SUCCESS);
-    EXPECT(ground.read(pieces.b.address, kWords) == pattern(1, kWords));
+    EXPECT(backend.read(pieces.b.address, kWords) == pattern(1, kWords));
 }
 
 CONTRACT_TEST("an event covers the work before it and none after") {
-    Port& port = ground.port();
-    const Pieces pieces(ground);
-    const CUstream stream = ground.stream();
-    ground.bump(stream, pieces.a.address, kWords);
+    Port& port = backend.port();
+    const Pieces pieces(backend);
+    const CUstream stream = backend.stream();
+    backend.bump(stream, pieces.a.address, kWords);
     const CUevent first = record(port, stream);
-    const auto open = ground.block(stream);
-    ground.bump(stream, pieces.a.address, kWords);
+    const auto open = backend.block(stream);
+    backend.bump(stream, pieces.a.address, kWords);
     const CUevent second = record(port, stream);
     await(port, first);
-    EXPECT(ground.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 1));
+    EXPECT(backend.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 1));
     EXPECT(port.query(second) == CUDA_ERROR_NOT_READY);
     open();
     await(port, second);
     EXPECT(port.query(first) == CUDA_SUCCESS);
-    EXPECT(ground.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 2));
+    EXPECT(backend.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 2));
     port.recycle(first);
     port.recycle(second);
 }
 
 CONTRACT_TEST("work submitted to a stream from now on waits for an event, other work does not") {
-    Port& port = ground.port();
-    const Pieces pieces(ground);
-    const CUstream first = ground.stream();
-    const CUstream second = ground.stream();
-    const CUstream third = ground.stream();
-    const auto open = ground.block(first);
-    ground.bump(first, pieces.a.address, kWords);
+    Port& port = backend.port();
+    const Pieces pieces(backend);
+    const CUstream first = backend.stream();
+    const CUstream second = backend.stream();
+    const CUstream third = backend.stream();
+    const auto open = backend.block(first);
+    backend.bump(first, pieces.a.address, kWords);
     const CUevent gate = record(port, first);
-    ground.bump(second, pieces.b.address, kWords);
+    backend.bump(second, pieces.b.address, kWords);
     const CUevent before = record(port, second);
     NEED(port.wait_in_stream(second, gate) == CUDA_SUCCESS);
-    ground.bump(second, pieces.a.address, kWords);
+    backend.bump(second, pieces.a.address, kWords);
     const CUevent after = record(port, second);
-    ground.bump(third, pieces.c.address, kWords);
+    backend.bump(third, pieces.c.address, kWords);
     const CUevent beside = record(port, third);
     await(port, before);
     await(port, beside);
     EXPECT(port.query(after) == CUDA_ERROR_NOT_READY);
-    EXPECT(ground.read(pieces.a.address, kWords) == pattern(1, kWords));
+    EXPECT(backend.read(pieces.a.address, kWords) == pattern(1, kWords));
     open();
     await(port, after);
-    EXPECT(ground.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 2));
+    EXPECT(backend.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 2));
     for (const CUevent event : {gate, before, after, beside}) port.recycle(event);
 }
 
 CONTRACT_TEST("a recycled event's waits hold, and its next record is its own") {
-    Port& port = ground.port();
-    const Pieces pieces(ground);
-    const CUstream first = ground.stream();
-    const CUstream second = ground.stream();
-    const auto open = ground.block(first);
-    ground.bump(first, pieces.a.address, kWords);
+    Port& port = backend.port();
+    const Pieces pieces(backend);
+    const CUstream first = backend.stream();
+    const CUstream second = backend.stream();
+    const auto open = backend.block(first);
+    backend.bump(first, pieces.a.address, kWords);
     const CUevent gate = record(port, first);
     NEED(port.wait_in_stream(second, gate) == CUDA_SUCCESS);
     port.recycle(gate);
     // Most likely the same event, recorded where nothing stands in the way.
-    const CUstream third = ground.stream();
+    const CUstream third = backend.stream();
     const CUevent again = record(port, third);
     await(port, again);
-    ground.bump(second, pieces.a.address, kWords);
+    backend.bump(second, pieces.a.address, kWords);
     const CUevent after = record(port, second);
     EXPECT(port.query(after) == CUDA_ERROR_NOT_READY);
     open();
     await(port, after);
-    EXPECT(ground.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 2));
+    EXPECT(backend.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 2));
     port.recycle(again);
     port.recycle(after);
 }
 
 CONTRACT_TEST("synchronize waits for every stream") {
-    Port& port = ground.port();
-    const Pieces pieces(ground);
-    const CUstream stream = ground.stream();
-    const auto open = ground.block(stream);
-    ground.bump(stream, pieces.a.address, kWords);
+    Port& port = backend.port();
+    const Pieces pieces(backend);
+    const CUstream stream = backend.stream();
+    const auto open = backend.block(stream);
+    backend.bump(stream, pieces.a.address, kWords);
     NEED(port.copy(pieces.c.alias, pieces.b.alias, 4 * kWords, Direction::In) == CUDA_SUCCESS);
     std::thread opener([&] { open(); });
     EXPECT(port.synchronize() == CUDA_SUCCESS);
     opener.join();
-    EXPECT(ground.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 1));
-    EXPECT(ground.read(pieces.c.address, kWords) == pattern(2, kWords));
+    EXPECT(backend.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 1));
+    EXPECT(backend.read(pieces.c.address, kWords) == pattern(2, kWords));
     EXPECT(port.health() == CUDA_SUCCESS);
 }
 
 CONTRACT_TEST("a copy goes on through the alias while the address is remapped") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
-    const Pieces pieces(ground);
-    const auto open = ground.block(port.stream(Direction::Out));
+    const Pieces pieces(backend);
+    const auto open = backend.block(port.stream(Direction::Out));
     NEED(port.copy(pieces.b.alias, pieces.a.alias, 4 * kWords, Direction::Out) == CUDA_SUCCESS);
     NEED(port.unmap(pieces.a.address, unit) == CUDA_SUCCESS);
     NEED(port.map(pieces.a.address, unit, pieces.c.handle, Place::Device) == CUDA_SUCCESS);
     open();
     EXPECT(port.synchronize() == CUDA_SUCCESS);
-    EXPECT(ground.read(pieces.b.address, kWords) == pattern(1, kWords));
-    EXPECT(ground.read(pieces.a.address, kWords) == pattern(3, kWords));
+    EXPECT(backend.read(pieces.b.address, kWords) == pattern(1, kWords));
+    EXPECT(backend.read(pieces.a.address, kWords) == pattern(3, kWords));
 }
 
 CONTRACT_TEST("many threads, none of which has set anything up") {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     std::vector<std::thread> threads;
     for (std::uint32_t id = 0; id < 4; ++id) {

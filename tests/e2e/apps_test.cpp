@@ -130,7 +130,7 @@ TEST_CASE("apps: those whose memory does not move run as without the shim") {
     }
 }
 
-TEST_CASE("apps: data does move") {
+TEST_CASE("apps: data does move" * doctest::test_suite("apps-move")) {
     for (const std::string& host_mapping : kHostMapping) {
         const Run run = run_shimmed({"vector_add", "16"}, "4M", {{"SIMCUDA_HOST_VMM", host_mapping}});
         CHECK(run.stats.at("evictions") > 100);

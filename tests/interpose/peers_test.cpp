@@ -1,6 +1,6 @@
 // Faults of other shims in how they stand between a program and the driver, each kept out by a test whose
 // name begins with "peers"; some are beside what they concern (calls_test, opening_test, libraries_test), and
-// those in what is done with memory are in tests/families.
+// those in what is done with memory are in tests/entry.
 #include <doctest/doctest.h>
 
 #include <map>

@@ -1,15 +1,10 @@
 #include "tests/interpose/probe.h"
 
-#include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <iostream>
-#include <memory>
 
 namespace probe {
 namespace {
@@ -23,23 +18,6 @@ std::string own_path() {
     char path[PATH_MAX] = {};
     return readlink("/proc/self/exe", path, sizeof path - 1) > 0 ? path : "";
 }
-
-// A file without a name that takes a child's output.
-class Capture {
-  public:
-    Capture() : file_(std::tmpfile(), std::fclose) {}
-    int descriptor() const { return fileno(file_.get()); }
-    std::string text() const {
-        std::string text;
-        char block[4096];
-        std::rewind(file_.get());
-        for (std::size_t n; (n = std::fread(block, 1, sizeof block, file_.get())) > 0;) text.append(block, n);
-        return text;
-    }
-
-  private:
-    std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
-};
 
 }  // namespace
 
@@ -70,35 +48,11 @@ Environment with(Environment environment, const Environment& changes) {
 }
 
 Result run(const std::vector<std::string>& command, const Environment& environment) {
-    const Capture out;
-    const Capture err;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, out.descriptor(), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, err.descriptor(), STDERR_FILENO);
-
-    std::vector<std::string> variables;
-    if (const char* path = std::getenv("PATH")) variables.push_back(std::string("PATH=") + path);
-    for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
-    const auto pointers = [](const std::vector<std::string>& strings) {
-        std::vector<char*> list;
-        for (const std::string& string : strings) list.push_back(const_cast<char*>(string.c_str()));
-        list.push_back(nullptr);
-        return list;
-    };
-    pid_t child = 0;
-    Result result;
-    const int problem = posix_spawnp(&child, command[0].c_str(), &actions, nullptr, pointers(command).data(),
-                                     pointers(variables).data());
-    posix_spawn_file_actions_destroy(&actions);
-    if (problem != 0) return {.status = 127, .out = "", .err = "cannot run " + command[0]};
-    int status = 0;
-    waitpid(child, &status, 0);
-    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    result.out = out.text();
-    result.err = err.text();
-    return result;
+    std::vector<std::string> whole{"env", "-i"};
+    if (const char* path = std::getenv("PATH")) whole.push_back(std::string("PATH=") + path);
+    for (const auto& [name, value] : environment) whole.push_back(name + "=" + value);
+    whole.insert(whole.end(), command.begin(), command.end());
+    return {support::run(whole)};
 }
 
 Result run_probe(const std::string& name, const Environment& environment) {

@@ -14,15 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/process.h"
+
 namespace probe {
 
 using Environment = std::map<std::string, std::string>;
 
-struct Result {
-    int status = 0;  // exit status, or 128 + the signal
-    std::string out;
-    std::string err;
-
+struct Result : support::Result {
     // Fails the running test unless the process succeeded and said nothing on stderr.
     void check() const;
 };

@@ -1,5 +1,5 @@
 # tests/interpose: drivers that only answer lookups, and the programs that run over them under preload.
-LINK_interpose := shim/device/locate.cpp
+LINK_interpose := shim/device/locate.cpp tests/support/process.cpp
 INTERPOSE := $(BUILD)/interpose
 $(INTERPOSE)/driver/libcuda.so.1: FAKE_VERSION := 13000
 $(INTERPOSE)/old_driver/libcuda.so.1: FAKE_VERSION := 11040

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -11,6 +10,7 @@
 #include <fstream>
 
 #include "tests/ptx/device.h"
+#include "tests/support/child.h"
 #include "tools/simcuda/ptx/compile.h"
 
 namespace simcuda::testing {
@@ -45,17 +45,12 @@ TEST_CASE("the second process takes what the first compiled, and several at once
     const std::string source = "int answer(void) { return 42; }";
     std::vector<pid_t> children;
     for (int i = 0; i < 4; ++i) {
-        children.push_back(fork());
-        if (children.back() == 0) {
+        children.push_back(support::start_child([&] {
             std::string error;
-            _exit(ptx::compile(source, error).empty() ? 1 : 0);
-        }
+            return ptx::compile(source, error).empty() ? 1 : 0;
+        }));
     }
-    for (pid_t child : children) {
-        int status = 0;
-        waitpid(child, &status, 0);
-        CHECK(status == 0);
-    }
+    for (const pid_t child : children) CHECK(support::end_of_child(child) == 0);
     REQUIRE(cache.files() == 1);
     const fs::path object = fs::directory_iterator(cache.path())->path();
     const auto inode = [&] {

@@ -2,14 +2,13 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <xmmintrin.h>
 
 #include <atomic>
 #include <thread>
 
 #include "tests/ptx/device.h"
+#include "tests/support/child.h"
 
 namespace simcuda::testing {
 namespace {
@@ -162,15 +161,6 @@ TEST_CASE(
     CHECK(sigismember(&after, SIGSEGV) == 1);
 }
 
-// Runs in a child, for it changes what the process does on signals.
-int in_child(int (*body)()) {
-    const pid_t child = fork();
-    if (child == 0) _exit(body());
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 std::atomic<int> g_handled{0};
 void* g_page = nullptr;
 
@@ -183,7 +173,7 @@ TEST_CASE("faults of the program itself go where the program sends them") {
     static struct sigaction action;
     action.sa_sigaction = handler;
     action.sa_flags = SA_SIGINFO;
-    CHECK(in_child([] {
+    CHECK(support::in_child([] {
               g_page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
               sigaction(SIGSEGV, &action, nullptr);
               if (run(faults(), "store", 1, 1, std::uint64_t{8}).outcome != Outcome::IllegalAddress) return 1;
@@ -197,7 +187,7 @@ TEST_CASE("faults of the program itself go where the program sends them") {
               return g_handled == 2 ? 0 : 4;
           }) == 0);
     // And without one, to its end.
-    CHECK(in_child([] {
+    CHECK(support::in_child([] {
               signal(SIGSEGV, SIG_DFL);
               run(faults(), "store", 1, 1, std::uint64_t{8});
               *static_cast<volatile int*>(nullptr) = 1;

@@ -1,11 +1,9 @@
 // Initialisation, devices, contexts and who has which.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // cuCtxAttach
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <thread>
 
 #include "tests/simcuda/kernels.h"
+#include "tests/support/child.h"
 
 namespace {
 
@@ -185,16 +183,13 @@ SIM_TEST("a forked child has no driver, and the parent keeps its own", {}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
     OK(cuMemAlloc, &p, 4);
-    const pid_t child = ::fork();
-    if (child == 0) {
-        CUdeviceptr q = 0;
-        const bool refused = CU(cuMemAlloc)(&q, 4) == CUDA_ERROR_NOT_INITIALIZED &&
-                             CU(cuInit)(0) == CUDA_ERROR_NOT_INITIALIZED;
-        ::_exit(refused ? 0 : 1);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT(status == 0);
+    EXPECT(support::in_child([] {
+               CUdeviceptr q = 0;
+               return CU(cuMemAlloc)(&q, 4) == CUDA_ERROR_NOT_INITIALIZED &&
+                              CU(cuInit)(0) == CUDA_ERROR_NOT_INITIALIZED
+                          ? 0
+                          : 1;
+           }) == 0);
     OK(cuMemFree, p);
 }
 

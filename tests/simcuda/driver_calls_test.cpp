@@ -38,7 +38,7 @@ SIM_TEST("driver: a module out of a file", {}) {
     const Gpu gpu;
     char path[] = "/tmp/simcuda-module-XXXXXX";
     const int file = ::mkstemp(path);
-    EXPECT(::write(file, kKernels, std::strlen(kKernels)) == static_cast<ssize_t>(std::strlen(kKernels)));
+    EXPECT(::write(file, kKernels.data(), kKernels.size()) == static_cast<ssize_t>(kKernels.size()));
     ::close(file);
     CUmodule module = nullptr;
     OK(cuModuleLoad, &module, path);

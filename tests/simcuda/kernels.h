@@ -2,39 +2,24 @@
 #pragma once
 
 #include "tests/simcuda/sim.h"
+#include "tests/support/kernels.h"
 
 namespace sim {
 
-inline constexpr const char* kKernels = R"(
-.version 7.0
-.target sm_75
-.address_size 64
-
 // out[i] = in[i] + 1 for i < n
-.visible .entry increment(.param .u64 out, .param .u64 in, .param .u32 n)
-{
-    .reg .pred %p;
-    .reg .b32 %r<6>;
-    .reg .b64 %a<6>;
-    ld.param.u64 %a1, [out];
-    ld.param.u64 %a2, [in];
-    ld.param.u32 %r1, [n];
-    mov.u32 %r2, %ctaid.x;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %tid.x;
-    mad.lo.u32 %r2, %r2, %r3, %r4;
-    setp.ge.u32 %p, %r2, %r1;
-    @%p bra DONE;
-    mul.wide.u32 %a3, %r2, 4;
-    add.u64 %a4, %a2, %a3;
-    add.u64 %a5, %a1, %a3;
-    ld.global.u32 %r5, [%a4];
-    add.u32 %r5, %r5, 1;
-    st.global.u32 [%a5], %r5;
-DONE:
-    ret;
+inline std::string increment_kernel() {
+    return support::word_kernel("increment", ".param .u64 out, .param .u64 in, .param .u32 n",
+                                "ld.param.u64 %a1, [out];\nld.param.u64 %a2, [in];\nld.param.u32 %n, [n];\n",
+                                R"(
+    add.u64 %a1, %a1, %o;
+    add.u64 %a2, %a2, %o;
+    ld.global.u32 %r1, [%a2];
+    add.u32 %r1, %r1, 1;
+    st.global.u32 [%a1], %r1;
+)");
 }
 
+inline const std::string kKernels = support::kPtxHead + increment_kernel() + R"(
 // Waits until *flag is not zero, then *out = *flag.
 .visible .entry await(.param .u64 flag, .param .u64 out)
 {
@@ -83,7 +68,7 @@ AGAIN:
 )";
 
 struct Kernels {
-    Kernels() { OK(cuModuleLoadData, &module, kKernels); }
+    Kernels() { OK(cuModuleLoadData, &module, kKernels.c_str()); }
 
     CUfunction operator[](const char* name) const {
         CUfunction function = nullptr;

@@ -3,22 +3,18 @@
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <mutex>
+
+#include "tests/support/child.h"
 
 namespace sim {
 namespace {
-
-// Seconds after which a body that hangs is killed; none takes a tenth of it.
-constexpr unsigned kPatience = 120;
 
 void* library = nullptr;
 std::string failures;
@@ -45,77 +41,42 @@ void on_fault(int) {
 
 int report_file = -1;
 
-void send_failures() {
-    std::size_t sent = 0;
-    while (sent < failures.size()) {
-        const auto bytes = ::write(report_file, failures.data() + sent, failures.size() - sent);
-        if (bytes <= 0) break;
-        sent += static_cast<std::size_t>(bytes);
-    }
-    ::close(report_file);
-}
-
-std::string read_all(int file) {
+std::string text_of(std::FILE* file) {
     std::string text;
-    std::array<char, 4096> buffer;
-    for (;;) {
-        const auto bytes = ::read(file, buffer.data(), buffer.size());
-        if (bytes <= 0) return text;
-        text.append(buffer.data(), static_cast<std::size_t>(bytes));
-    }
+    std::rewind(file);
+    for (int letter; (letter = std::fgetc(file)) != EOF;) text += static_cast<char>(letter);
+    return text;
 }
 
 }  // namespace
 
 std::string run(const Environment& environment, void (*body)(), std::string* stderr_text) {
-    int report[2], errors[2];
-    if (::pipe(report) != 0 || ::pipe(errors) != 0) return "pipe failed";
-    std::fflush(nullptr);  // or the child writes it too
-    const pid_t child = ::fork();
-    if (child == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::alarm(kPatience);
-        ::close(report[0]);
-        ::close(errors[0]);
-        if (stderr_text != nullptr) ::dup2(errors[1], STDERR_FILENO);
-        ::close(errors[1]);
-        report_file = report[1];
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> errors(std::tmpfile(), std::fclose);
+    const std::string text = support::report_of_child([&](int report) {
+        if (stderr_text != nullptr) ::dup2(::fileno(errors.get()), STDERR_FILENO);
+        report_file = report;
         run_body(environment, body);
-        send_failures();
+        support::write_report(report, failures);
         std::exit(0);  // the driver's report is written at exit
-    }
-    ::close(report[1]);
-    ::close(errors[1]);
-    std::string text = read_all(report[0]);
-    const std::string said = read_all(errors[0]);
-    if (stderr_text != nullptr) *stderr_text = said;
-    ::close(report[0]);
-    ::close(errors[0]);
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    if (WIFSIGNALED(status)) text += std::string("killed by ") + ::strsignal(WTERMSIG(status));
+    });
+    if (stderr_text != nullptr) *stderr_text = text_of(errors.get());
     return text;
 }
 
 pid_t fork_body(const std::function<void()>& body) {
-    const pid_t process = ::fork();
-    if (process != 0) return process;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::alarm(kPatience);
-    failures.clear();
-    try {
-        body();
-    } catch (const Stop&) {
-    }
-    send_failures();
-    ::_exit(0);
+    return support::start_child([&] {
+        failures.clear();
+        try {
+            body();
+        } catch (const Stop&) {
+        }
+        support::write_report(report_file, failures);
+    });
 }
 
 void join(pid_t process) {
-    int status = 0;
-    ::waitpid(process, &status, 0);
-    if (WIFSIGNALED(status))
-        failed(__FILE__, __LINE__, std::string("killed by ") + ::strsignal(WTERMSIG(status)));
+    const std::string death = support::death_of_child(support::end_of_child(process));
+    if (!death.empty()) failed(__FILE__, __LINE__, death);
 }
 
 void* symbol(const char* name) {

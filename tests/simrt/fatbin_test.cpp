@@ -1,16 +1,24 @@
 // Which PTX of a fat binary is taken, and what is refused.
-#include "tests/simrt/fatbin.h"
-
 #include <cstring>
 
 #include "tests/simcuda/kernels.h"
+#include "tests/support/fat_binary.h"
 
 namespace {
 
 using namespace sim;
-using simrt::FatBinary;
-using simrt::Packing;
-using simrt::storing_module;
+using support::FatBinary;
+using support::Packing;
+
+// A module whose kernel `which` stores `value` at the address it is given.
+std::string storing_module(unsigned arch, unsigned value, const std::string& suffix = "") {
+    return ".version 8.0\n.target sm_" + std::to_string(arch) + suffix +
+           "\n.address_size 64\n"
+           ".visible .entry which(.param .u64 out)\n{\n"
+           "    .reg .b64 %a;\n    .reg .b32 %r;\n"
+           "    ld.param.u64 %a, [out];\n    mov.u32 %r, " +
+           std::to_string(value) + ";\n    st.global.u32 [%a], %r;\n    ret;\n}\n";
+}
 
 // What the kernel of the image stores.
 unsigned value_of(const void* image) {

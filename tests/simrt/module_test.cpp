@@ -130,7 +130,7 @@ SIM_TEST("module: without room for it the use fails, and succeeds once there is"
 
 SIM_TEST("module: an overhead that is a knob", {{"SIMCUDA_MODULE_BYTES", "3M"}, {"SIMCUDA_MEMORY", "4M"}}) {
     const Gpu gpu;
-    CUmodule first = load(kKernels), second = load(kKernels);
+    CUmodule first = load(kKernels.c_str()), second = load(kKernels.c_str());
     OK(cuFuncLoad, function_of(first, "store"));
     FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuFuncLoad, function_of(second, "store"));
     OK(cuModuleUnload, first);
@@ -192,7 +192,7 @@ SIM_TEST("module: JIT errors are written where the caller asked for them", {}) {
     EXPECT(std::string(log) != "untouched");
     EXPECT(reinterpret_cast<std::size_t>(values[1]) == std::strlen(log));
     values[1] = reinterpret_cast<void*>(sizeof(log));
-    OK(cuModuleLoadDataEx, &module, kKernels, 2, options, values);
+    OK(cuModuleLoadDataEx, &module, kKernels.c_str(), 2, options, values);
     EXPECT(values[1] == nullptr);
 }
 

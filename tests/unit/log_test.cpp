@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "shim/util/output_file.h"
+#include "tests/support/child.h"
 #include "tests/support/scratch.h"
-#include "tests/unit/in_child.h"
 
 namespace {
 
@@ -236,7 +236,7 @@ TEST_CASE("output file: truncating claims the file") {
 TEST_CASE("output file: a file system without locks will do") {
     using lms::util::OutputFile;
     const Scratch scratch;
-    CHECK(in_child([&] {
+    CHECK(support::in_child([&] {
               sock_filter no_locks[] = {
                   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),

@@ -12,8 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "shim/code/code_layouts.h"
+#include "shim/code/code_image.h"
 #include "shim/code/fat_binary.h"
+#include "shim/code/ptx_layouts.h"
 #include "tests/unit/kernels/layouts.h"
 
 using namespace lms::engine;
@@ -189,45 +190,15 @@ TEST_CASE("layouts in code: PTX declarations") {
     CHECK(layouts_in_ptx(kPtxHead + std::string(".visible .func k(.param .u32 a) { ret; }\n")).empty());
 }
 
-TEST_CASE("layouts in code: modules and libraries, loaded and unloaded") {
-    const std::string image = code(".fatbin");
-    const std::string other = std::string(kPtxHead) + ".visible .entry many(.param .u32 a) { ret; }\n" +
-                              ".visible .entry own(.param .u32 a) { ret; }\n";
-    int handles[3]{};
-    const void* const first = &handles[0];
-    const void* const second = &handles[1];
-    const void* const unknown = &handles[2];
-    keep_code_from(first, UNIT_CODE ".fatbin");
-    keep_code(second, other.c_str());
-    const auto parameters = [](const void* owner, const char* name) {
-        const auto layout = layout_in_code({&owner, 1}, name);
-        return layout ? static_cast<int>(layout->size()) : -1;
-    };
-    CHECK(parameters(first, "many") == 12);
-    CHECK(parameters(second, "many") == 1);
-    CHECK(parameters(first, "own") == -1);
-    // By name alone only where just one layout goes by it.
-    CHECK(parameters(unknown, "own") == 1);
-    CHECK(parameters(unknown, "mixed") == 8);
-    CHECK(parameters(unknown, "many") == -1);
-    drop_code(first);
-    CHECK(parameters(unknown, "many") == 1);
-    CHECK(parameters(first, "mixed") == -1);
-    drop_code(second);
-    CHECK(parameters(unknown, "many") == -1);
-}
-
-TEST_CASE("layouts in code: names go from a kernel to its function, and with what they came from") {
-    int handles[3]{};
-    note_name(&handles[0], {"k", &handles[2]});
-    note_same(&handles[1], &handles[0]);
-    CHECK(noted_name(&handles[1]).value().name == "k");
-    CHECK(noted_name(&handles[1]).value().owner == &handles[2]);
-    drop_code(&handles[2]);
-    CHECK(!noted_name(&handles[0]));
-    CHECK(!noted_name(&handles[1]));
-    // The function of a kernel of which nothing is known is not what its handle was before.
-    note_name(&handles[1], {"old", &handles[2]});
-    note_same(&handles[1], &handles[0]);
-    CHECK(!noted_name(&handles[1]));
+TEST_CASE("layouts in code: of a file, and of text") {
+    const CodeImage::Keep keep{.layouts = true};
+    CodeImage whole = CodeImage::of_file(UNIT_CODE ".fatbin", keep);
+    REQUIRE(whole.layout_of("many"));
+    CHECK(whole.layout_of("many")->size() == 12);
+    CHECK(!whole.layout_of("own"));
+    std::string text = std::string(kPtxHead) + ".visible .entry own(.param .u32 a) { ret; }\n" +
+                       ".visible .entry many(.param .u32 a) { ret; }\n";
+    CodeImage other(text.c_str(), std::nullopt, keep);
+    REQUIRE(other.layout_of("many"));
+    CHECK(other.layout_of("many")->size() == 1);
 }

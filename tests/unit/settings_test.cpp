@@ -10,8 +10,8 @@
 
 #include "shim/util/host_memory.h"
 #include "shim/util/mappings.h"
+#include "tests/support/child.h"
 #include "tests/support/scratch.h"
-#include "tests/unit/in_child.h"
 
 using lms::MemInfo;
 using lms::Safety;
@@ -171,7 +171,7 @@ TEST_CASE("settings: unknown LMS_ variables are named with the nearest known one
 TEST_CASE("settings: a set-uid program takes none from the environment of its user") {
     for (const bool secure : {false, true}) {
         CAPTURE(secure);
-        CHECK(in_child([&] {
+        CHECK(support::in_child([&] {
                   set_uid = secure;
                   setenv("LMS_POLICY", "/tmp/policy.so", 1);
                   setenv("LMS_STATS", "/tmp/stats", 1);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "shim/util/log.h"
+#include "tests/support/child.h"
 #include "tests/support/scratch.h"
-#include "tests/unit/in_child.h"
 
 using nlohmann::json;
 using namespace lms::trace;
@@ -62,12 +62,12 @@ TEST_CASE("counters: peaks only rise") {
 TEST_CASE("counters: written at exit by the process that asked, not by its children") {
     const Scratch scratch;
     const std::string file = scratch.path("stats");
-    CHECK(in_child([&] {
+    CHECK(support::in_child([&] {
               write_counters_at_exit("");
               write_counters_at_exit(file);
               write_counters_at_exit(file);
               add(counters().launches, 5);
-              if (in_child([] { exit(0); }) != 0) _exit(1);
+              if (support::in_child([] { exit(0); }) != 0) _exit(1);
               if (std::filesystem::file_size(file) != 0) _exit(2);
               exit(0);
           }) == 0);
@@ -76,7 +76,7 @@ TEST_CASE("counters: written at exit by the process that asked, not by its child
 
 TEST_CASE("counters: a file that cannot be written is told when they begin") {
     const Scratch scratch;
-    CHECK(in_child([&] {
+    CHECK(support::in_child([&] {
               lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
               write_counters_at_exit(scratch.path("missing/stats"));
           }) == 0);
@@ -86,7 +86,7 @@ TEST_CASE("counters: a file that cannot be written is told when they begin") {
 
 TEST_CASE("counters: the file is the one that the path meant when they began") {
     const Scratch scratch;
-    CHECK(in_child([&] {
+    CHECK(support::in_child([&] {
               std::filesystem::current_path(scratch.path());
               write_counters_at_exit("stats-%p");
               std::filesystem::rename("stats-" + std::to_string(getpid()), "stats");
@@ -100,7 +100,7 @@ TEST_CASE("counters: the file is the one that the path meant when they began") {
 TEST_CASE("counters: a pipe will do") {
     int ends[2];
     REQUIRE(pipe(ends) == 0);
-    CHECK(in_child([&] {
+    CHECK(support::in_child([&] {
               dup2(ends[1], STDOUT_FILENO);
               write_counters_at_exit("/dev/stdout");
               exit(0);

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,8 +16,8 @@
 #include "shim/trace/demangle.h"
 #include "shim/trace/writer.h"
 #include "shim/util/log.h"
+#include "tests/support/child.h"
 #include "tests/support/scratch.h"
-#include "tests/unit/in_child.h"
 
 using nlohmann::json;
 using namespace lms::trace;
@@ -181,22 +180,19 @@ TEST_CASE("trace writer: a program that is killed leaves every event it reported
     const Scratch scratch;
     int pipe_ends[2];
     REQUIRE(pipe(pipe_ends) == 0);
-    const pid_t child = fork();
-    if (child == 0) {
+    const pid_t child = support::start_child([&] {
         Writer writer;
-        if (writer.open(scratch.path("trace")) != 0) _exit(1);
+        if (writer.open(scratch.path("trace")) != 0) return;
         for (std::uint32_t i = 0;; ++i) {
             writer.write(free_of(i));
-            if (write(pipe_ends[1], &i, sizeof i) != sizeof i) _exit(2);
+            if (write(pipe_ends[1], &i, sizeof i) != sizeof i) return;
         }
-    }
+    });
     close(pipe_ends[1]);
     std::uint32_t reported = 0;
     while (reported < 500) REQUIRE(read(pipe_ends[0], &reported, sizeof reported) == sizeof reported);
     kill(child, SIGKILL);
-    int status = 0;
-    waitpid(child, &status, 0);
-    CHECK(WIFSIGNALED(status));
+    CHECK(support::end_of_child(child) == 128 + SIGKILL);
     while (read(pipe_ends[0], &reported, sizeof reported) == sizeof reported) {
     }
     close(pipe_ends[0]);
@@ -230,7 +226,7 @@ TEST_CASE("trace writer: a child of fork writes nothing") {
     REQUIRE(writer.open(scratch.path("trace")) == 0);
     writer.write(free_of(0));
     const std::string before = scratch.get("trace");
-    CHECK(in_child([&] { writer.write(free_of(1)); }) == 0);
+    CHECK(support::in_child([&] { writer.write(free_of(1)); }) == 0);
     CHECK(scratch.get("trace") == before);
     writer.write(free_of(2));
     const std::vector<json> events = events_in(scratch.get("trace"));
@@ -250,10 +246,7 @@ TEST_CASE("trace writer: a child forked while another thread writes does not wai
     // alarm.
     int status = 0;
     for (int child = 0; child < 100 && status == 0; ++child) {
-        status = in_child([&] {
-            alarm(60);
-            writer.write(free_of(1));
-        });
+        status = support::in_child([&] { writer.write(free_of(1)); });
     }
     stop = true;
     busy.join();
@@ -275,7 +268,7 @@ TEST_CASE("trace writer: a second process does not take over a trace that is bei
 
 TEST_CASE("trace writer: when the disk is full the trace ends, whole, with one line in the log") {
     const Scratch scratch;
-    CHECK(in_child([&] {
+    CHECK(support::in_child([&] {
               const rlimit limit = {5000, 5000};
               setrlimit(RLIMIT_FSIZE, &limit);
               lms::log::configure(lms::log::Level::Warn, scratch.path("log"));

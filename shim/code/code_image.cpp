@@ -1,0 +1,63 @@
+#include "shim/code/code_image.h"
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "shim/code/ptx_layouts.h"
+
+namespace lms::engine {
+
+CodeImage::CodeImage(const void* image, std::optional<std::uint64_t> bytes, const Keep& keep)
+    : tells_addresses_(keep.addresses) {
+    if (!image) return;
+    if (keep.layouts) cubins_ = find_cubins(image, bytes, keep.gpus);
+    layouts_in_ptx_ = keep.layouts && cubins_.empty();
+    if (tells_addresses_ || layouts_in_ptx_) ptx_ = find_ptx(image, bytes);
+}
+
+CodeImage CodeImage::of_file(const char* path, const Keep& keep) {
+    if (!path) return {};
+    std::ifstream file(path, std::ios::binary);
+    const std::string image{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    return CodeImage(image.data(), image.size(), keep);
+}
+
+void CodeImage::add(CodeLayouts layouts) {
+    for (auto& [name, layout] : layouts) {
+        const auto [it, is_new] = layouts_.try_emplace(name, layout);
+        if (!is_new && it->second != layout) it->second.reset();
+    }
+}
+
+void CodeImage::look() {
+    for (const PackedCode& packed : std::exchange(cubins_, {})) {
+        if (const auto cubin = unpack(packed)) add(layouts_in_cubin(*cubin));
+    }
+    for (const PackedCode& packed : std::exchange(ptx_, {})) {
+        auto text = unpack(packed);
+        if (!text) continue;
+        if (layouts_in_ptx_) add(layouts_in_ptx(*text));
+        if (tells_addresses_) modules_.push_back(std::make_unique<PtxModule>(std::move(*text)));
+    }
+}
+
+const std::vector<Parameter>* CodeImage::layout_of(const std::string& kernel) {
+    look();
+    const auto it = layouts_.find(kernel);
+    return it != layouts_.end() && it->second ? &*it->second : nullptr;
+}
+
+Addresses CodeImage::addresses_of(const std::string& kernel) {
+    look();
+    Addresses result = Addresses::Unknown;
+    for (const auto& module : modules_) {
+        const PtxModule::Answer answer = module->addresses_of(kernel);
+        if (answer == PtxModule::Answer::Incomplete) return Addresses::Incomplete;
+        if (answer == PtxModule::Answer::Complete) result = Addresses::Complete;
+    }
+    return result;
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,60 @@
+// What the code of one module or library tells of its kernels: their parameters, and whether these tell what
+// a kernel reaches. Pure. No look is taken before a kernel is asked about.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "shim/code/fat_binary.h"
+#include "shim/code/nv_info.h"
+#include "shim/code/parameter.h"
+#include "shim/code/ptx_taint.h"
+
+namespace lms::engine {
+
+// What a kernel reaches is told
+enum class Addresses {
+    Complete,    // by the arguments, by pointer tables and by variables
+    Incomplete,  // by these in part: some addresses may be loaded from memory that kernels have written
+    Unknown,     // there is no PTX to see
+};
+
+class CodeImage {
+  public:
+    // What it will be asked for.
+    struct Keep {
+        bool addresses = false;
+        bool layouts = false;
+        std::span<const unsigned> gpus{};  // layouts as these have them (see find_cubins)
+    };
+
+    // Of code that cannot be seen.
+    CodeImage() = default;
+    // Copies what is needed of `image`; without `bytes` it is as long as it says itself.
+    CodeImage(const void* image, std::optional<std::uint64_t> bytes, const Keep& keep);
+    static CodeImage of_file(const char* path, const Keep& keep);
+
+    // Null where the code does not tell, or where the image has several codes that differ: which of them runs
+    // only the driver knows.
+    const std::vector<Parameter>* layout_of(const std::string& kernel);
+    Addresses addresses_of(const std::string& kernel);
+
+  private:
+    void look();
+    void add(CodeLayouts layouts);
+
+    bool tells_addresses_ = false;
+    bool layouts_in_ptx_ = false;
+    std::vector<PackedCode> cubins_;
+    std::vector<PackedCode> ptx_;
+    // Of all that was packed, once it was looked at; nothing for kernels on which codes differ.
+    std::unordered_map<std::string, std::optional<std::vector<Parameter>>> layouts_;
+    std::vector<std::unique_ptr<PtxModule>> modules_;
+};
+
+}  // namespace lms::engine

@@ -1,0 +1,112 @@
+#include "shim/code/loaded_code.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lms::engine {
+
+namespace {
+
+// Their kernels reach other GPUs' memory and buffers that were registered with them.
+bool is_communication(const std::string& kernel) {
+    return kernel.find("nccl") != std::string::npos || kernel.find("nvshmem") != std::string::npos;
+}
+
+}  // namespace
+
+void LoadedCode::loaded(Handle handle, CodeImage image, Handle context) {
+    const std::lock_guard lock(mutex_);
+    code_.insert_or_assign(handle, Code{std::move(image), context});
+}
+
+void LoadedCode::became(Handle module, Handle library, Handle context) {
+    const std::lock_guard lock(mutex_);
+    code_.insert_or_assign(module, Code{{}, context, library});
+}
+
+void LoadedCode::named(Handle function, Kernel kernel) {
+    const std::lock_guard lock(mutex_);
+    kernels_.insert_or_assign(function, NamedKernel{std::move(kernel)});
+}
+
+void LoadedCode::same(Handle function, Handle kernel, Handle context) {
+    const std::lock_guard lock(mutex_);
+    const auto it = kernels_.find(kernel);
+    if (it == kernels_.end()) {
+        kernels_.erase(function);
+    } else {
+        kernels_.insert_or_assign(function, NamedKernel{Kernel(it->second), context});
+    }
+}
+
+// `is_gone(handle, code)` tells of modules and libraries; what they became or gave follows.
+template <typename IsGone>
+std::vector<LoadedCode::Handle> LoadedCode::drop(IsGone&& is_gone) {
+    std::vector<Handle> gone;
+    std::erase_if(code_, [&](const auto& entry) {
+        if (!is_gone(entry.first, entry.second)) return false;
+        gone.push_back(entry.first);
+        return true;
+    });
+    std::erase_if(kernels_,
+                  [&](const auto& entry) { return std::ranges::count(gone, entry.second.owner) > 0; });
+    return gone;
+}
+
+std::vector<LoadedCode::Handle> LoadedCode::unloaded(Handle handle) {
+    const std::lock_guard lock(mutex_);
+    return drop([&](Handle each, const Code& code) { return each == handle || code.library == handle; });
+}
+
+std::vector<LoadedCode::Handle> LoadedCode::context_gone(Handle context) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(kernels_, [&](const auto& entry) { return entry.second.context == context; });
+    return drop([&](Handle, const Code& code) { return code.context == context; });
+}
+
+std::optional<LoadedCode::Kernel> LoadedCode::kernel(Handle function) const {
+    const std::lock_guard lock(mutex_);
+    const auto it = kernels_.find(function);
+    return it != kernels_.end() ? std::optional<Kernel>(it->second) : std::nullopt;
+}
+
+CodeImage* LoadedCode::image_of(std::span<const Handle> owners) {
+    for (const Handle owner : owners) {
+        auto it = code_.find(owner);
+        if (it != code_.end() && it->second.library) it = code_.find(it->second.library);
+        if (it != code_.end()) return &it->second.image;
+    }
+    return nullptr;
+}
+
+std::optional<std::vector<Parameter>> LoadedCode::layout_of(std::span<const Handle> owners,
+                                                            const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    if (CodeImage* image = image_of(owners)) {
+        const auto* layout = image->layout_of(name);
+        return layout ? std::optional(*layout) : std::nullopt;
+    }
+    // The module that a library became in a context need not be known.
+    const std::vector<Parameter>* only = nullptr;
+    for (auto& [handle, code] : code_) {
+        const auto* layout = code.image.layout_of(name);
+        if (layout && only && *layout != *only) return std::nullopt;
+        if (layout) only = layout;
+    }
+    return only ? std::optional(*only) : std::nullopt;
+}
+
+Addresses LoadedCode::addresses_of(std::span<const Handle> owners, const std::string& name) {
+    if (is_communication(name)) return Addresses::Incomplete;
+    const std::lock_guard lock(mutex_);
+    if (CodeImage* image = image_of(owners)) return image->addresses_of(name);
+    Addresses result = Addresses::Unknown;
+    for (auto& [handle, code] : code_) {
+        const Addresses answer = code.image.addresses_of(name);
+        if (answer == Addresses::Incomplete) return answer;
+        if (answer == Addresses::Complete) result = answer;
+    }
+    return result;
+}
+
+}  // namespace lms::engine

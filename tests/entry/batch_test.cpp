@@ -1,0 +1,219 @@
+// Batches of copies, and copies to and from arrays.
+#include <algorithm>
+
+#include "tests/entry/rig.h"
+
+using namespace rig;
+
+namespace {
+
+CUstream new_stream() {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    return stream;
+}
+
+// A batch of copies with one attribute for all.
+struct Batch {
+    std::vector<CUdeviceptr> to;
+    std::vector<CUdeviceptr> from;
+    std::vector<std::size_t> bytes;
+    CUmemcpyAttributes attributes{};
+    std::size_t start = 0;
+
+    explicit Batch(CUmemcpySrcAccessOrder order = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) {
+        attributes.srcAccessOrder = order;
+    }
+    void add(CUdeviceptr destination, CUdeviceptr source, std::size_t n) {
+        to.push_back(destination);
+        from.push_back(source);
+        bytes.push_back(n);
+    }
+};
+
+CUdeviceptr host(void* pointer) {
+    return reinterpret_cast<CUdeviceptr>(pointer);
+}
+
+void copy_through_batches(CUmemcpySrcAccessOrder order) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    Crowd crowd;
+    for (int round = 0; round < 3; ++round) {
+        if (round == 1) crowd.evict(a);
+        if (round == 2) crowd.evict_half(a);
+        std::vector<std::uint8_t> read(kBuffer);
+        std::vector<std::uint8_t> upload = pattern(kBuffer, 10 + round);
+        Batch batch(order);
+        batch.add(c.at(), a.at(), kBuffer);
+        batch.add(b.at(), host(upload.data()), kBuffer);
+        batch.add(host(read.data()), a.at(), kBuffer);
+        OK(cuMemcpyBatchAsync_v2, batch.to.data(), batch.from.data(), batch.bytes.data(), 3,
+           &batch.attributes, &batch.start, 1, stream);
+        OK(cuStreamSynchronize, stream);
+        EXPECT(read == pattern(kBuffer, 1));
+        EXPECT(c.holds(1));
+        EXPECT(b.holds(10 + round));
+    }
+}
+
+}  // namespace
+
+FAMILY_TEST("batch: copies of resident, evicted and partly evicted buffers, in stream order") {
+    copy_through_batches(CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+}
+
+FAMILY_TEST("batch: sources that may be read out of order are there before the call", "batch-order") {
+    copy_through_batches(CU_MEMCPY_SRC_ACCESS_ORDER_ANY);
+}
+
+FAMILY_TEST("batch: one larger than the GPU is done in parts, with the attributes of each copy",
+            "batch-parts") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    std::vector<std::unique_ptr<Buffer>> from;
+    std::vector<std::unique_ptr<Buffer>> to;
+    Batch batch;
+    for (std::uint32_t i = 0; i < 8; ++i) {
+        from.push_back(std::make_unique<Buffer>(kBuffer, i));
+        to.push_back(std::make_unique<Buffer>(kBuffer, 100));
+        batch.add(to[i]->at(), from[i]->at(), kBuffer);
+    }
+    CUmemcpyAttributes attributes[3]{};
+    for (auto& each : attributes) each.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    std::size_t starts[] = {0, 3, 4};
+    std::size_t failed = 0;
+    const auto check = [&](auto copy) {
+        for (const auto& buffer : to) buffer->fill(100);
+        EXPECT(copy(batch.to.data(), batch.from.data(), batch.bytes.data(), 8, attributes, starts, 3, &failed,
+                    stream) == CUDA_SUCCESS);
+        OK(cuStreamSynchronize, stream);
+        for (std::uint32_t i = 0; i < 8; ++i) EXPECT(to[i]->holds(i));
+    };
+    check(CU(cuMemcpyBatchAsync));
+    check(CU(cuMemcpyBatchAsync_ptsz));
+}
+
+FAMILY_TEST("batch: one copy larger than the GPU", "batch-one-copy") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(6 * kMiB, 1);
+    const Buffer b(6 * kMiB, 2);
+    Batch batch;
+    batch.add(b.at(), a.at(), 6 * kMiB);
+    OK(cuMemcpyBatchAsync_v2_ptsz, batch.to.data(), batch.from.data(), batch.bytes.data(), 1,
+       &batch.attributes, &batch.start, 1, stream);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(b.holds(1));
+}
+
+FAMILY_TEST("batch: the operation at fault is told by its place in the whole batch", "batch-fault") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    Batch batch;
+    for (std::uint32_t i = 0; i < 12; ++i) {
+        buffers.push_back(std::make_unique<Buffer>(kBuffer, i));
+        if (i > 0) batch.add(buffers[i]->at(), buffers[0]->at(), kBuffer);
+    }
+    batch.bytes[9] = 0;
+    std::size_t failed = 0;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync, batch.to.data(), batch.from.data(),
+          batch.bytes.data(), batch.to.size(), &batch.attributes, &batch.start, 1, &failed, stream);
+    EXPECT(failed == 9);
+    OK(cuStreamSynchronize, stream);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync_v2, batch.to.data(), batch.from.data(),
+          batch.bytes.data(), 3, nullptr, &batch.start, 1, stream);
+}
+
+OVERLAY_TEST("batch: 3D copies of evicted buffers, with pitches, and more than the GPU holds", "batch-3d") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    std::vector<std::unique_ptr<Buffer>> from;
+    std::vector<std::unique_ptr<Buffer>> to;
+    std::vector<CUDA_MEMCPY3D_BATCH_OP> copies;
+    constexpr std::size_t kRow = 4096;
+    for (std::uint32_t i = 0; i < 8; ++i) {
+        from.push_back(std::make_unique<Buffer>(kBuffer, i));
+        to.push_back(std::make_unique<Buffer>(kBuffer, 100));
+        CUDA_MEMCPY3D_BATCH_OP copy{};
+        copy.src.type = copy.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+        copy.src.op.ptr = {from[i]->at(), kRow, 0, {}};
+        copy.dst.op.ptr = {to[i]->at(), kRow, 0, {}};
+        copy.extent = {kRow / 2, kBuffer / kRow, 1};
+        copy.srcAccessOrder = i % 2 == 0 ? CU_MEMCPY_SRC_ACCESS_ORDER_STREAM : CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+        copies.push_back(copy);
+    }
+    const auto check = [&] {
+        OK(cuStreamSynchronize, stream);
+        for (std::uint32_t i = 0; i < 8; ++i) {
+            const auto source = pattern(kBuffer, i);
+            auto expected = pattern(kBuffer, 100);
+            for (std::size_t row = 0; row < kBuffer; row += kRow)
+                std::copy_n(source.begin() + row, kRow / 2, expected.begin() + row);
+            EXPECT(to[i]->read() == expected);
+            to[i]->fill(100);
+        }
+    };
+    std::size_t failed = 0;
+    OK(cuMemcpy3DBatchAsync_v2, 8, copies.data(), 0, stream);
+    check();
+    OK(cuMemcpy3DBatchAsync_v2_ptsz, 8, copies.data(), 0, stream);
+    check();
+    OK(cuMemcpy3DBatchAsync, 8, copies.data(), &failed, 0, stream);
+    check();
+    OK(cuMemcpy3DBatchAsync_ptsz, 8, copies.data(), &failed, 0, stream);
+    check();
+}
+
+OVERLAY_TEST("arrays: copies between them and evicted buffers, also larger than the GPU", "array-copies") {
+    const Gpu gpu;
+    constexpr std::size_t kLarge = 6 * kMiB;
+    CUarray array = nullptr;
+    CUDA_ARRAY_DESCRIPTOR descriptor{kLarge, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+    OK(cuArrayCreate_v2, &array, &descriptor);
+    const Buffer a(kLarge, 1);
+    const Buffer b(kLarge, 2);
+    OK(cuMemcpyDtoA_v2, array, 0, a.at(), kLarge);
+    OK(cuMemcpyAtoD_v2, b.at(), array, 0, kLarge);
+    EXPECT(b.holds(1));
+    const Buffer c(kBuffer, 3);
+    const Buffer d(kBuffer, 4);
+    Crowd crowd;
+    crowd.evict(c);
+    OK(cuMemcpyDtoA_v2_ptds, array, 16, c.at(), kBuffer);
+    crowd.evict_half(d);
+    OK(cuMemcpyAtoD_v2_ptds, d.at(), array, 16, kBuffer);
+    EXPECT(d.holds(3));
+}
+
+OVERLAY_TEST("decompression finds its operands on the device, and none that cannot be", "decompression") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    CUmemDecompressParams operation{};
+    operation.src = reinterpret_cast<void*>(a.at());
+    operation.dst = reinterpret_cast<void*>(b.at());
+    operation.srcNumBytes = kBuffer;
+    for (const std::size_t told : {kBuffer, std::size_t{0}}) {
+        operation.dstNumBytes = told;
+        b.read();
+        crowd.evict(a);
+        crowd.evict(b);
+        OK(cuMemBatchDecompressAsync, &operation, 1, 0, nullptr, stream);
+        OK(cuStreamSynchronize, stream);
+        EXPECT(b.holds(1));
+        crowd.evict(b);
+        OK(cuMemBatchDecompressAsync_ptsz, &operation, 1, 0, nullptr, stream);
+        OK(cuStreamSynchronize, stream);
+    }
+    const Buffer large(6 * kMiB);
+    operation.src = reinterpret_cast<void*>(large.at());
+    operation.srcNumBytes = operation.dstNumBytes = 6 * kMiB;
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemBatchDecompressAsync, &operation, 1, 0, nullptr, stream);
+}

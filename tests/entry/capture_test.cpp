@@ -1,0 +1,93 @@
+// Captures, begun and ended by every form.
+#include <functional>
+
+#include "tests/entry/graph_rig.h"
+
+using namespace rig;
+
+namespace {
+
+struct Form {
+    std::function<CUresult(CUstream, CUgraph)> begin;
+    CUresult (*end)(CUstream, CUgraph*);
+};
+
+std::vector<Form> forms() {
+    constexpr CUstreamCaptureMode kMode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    const auto plain = [](auto begin) { return [=](CUstream stream, CUgraph) { return begin(stream); }; };
+    const auto with_mode = [](auto begin) {
+        return [=](CUstream stream, CUgraph) { return begin(stream, kMode); };
+    };
+    const auto to_graph = [](auto begin) {
+        return
+            [=](CUstream stream, CUgraph graph) { return begin(stream, graph, nullptr, nullptr, 0, kMode); };
+    };
+    const auto end = CU(cuStreamEndCapture);
+    const auto end_ptsz = CU(cuStreamEndCapture_ptsz);
+    return {{plain(CU(cuStreamBeginCapture)), end},
+            {plain(CU(cuStreamBeginCapture_ptsz)), end_ptsz},
+            {with_mode(CU(cuStreamBeginCapture_v2)), end},
+            {with_mode(CU(cuStreamBeginCapture_v2_ptsz)), end_ptsz},
+            {to_graph(CU(cuStreamBeginCaptureToGraph)), end},
+            {to_graph(CU(cuStreamBeginCaptureToGraph_ptsz)), end_ptsz}};
+}
+
+}  // namespace
+
+FAMILY_TEST("capture: however begun, what is captured moves nothing and is alone in the graph",
+            "capture-begun") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    kernel("add");  // loading is forbidden later
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    for (const Form& form : forms()) {
+        crowd.evict(a);
+        crowd.evict(b);
+        CUgraph graph = new_graph();
+        EXPECT(form.begin(stream, graph) == CUDA_SUCCESS);
+        EXPECT(launch("add", kWords, stream, b.at(), a.at(), 3u, kWords) == CUDA_SUCCESS);
+        CUstreamCaptureStatus status;
+        OK(cuStreamIsCapturing, stream, &status);
+        EXPECT(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        EXPECT(form.end(stream, &graph) == CUDA_SUCCESS);
+        EXPECT(a.evicted());
+        EXPECT(b.evicted());
+        std::size_t nodes = 0;
+        OK(cuGraphGetNodes, graph, nullptr, &nodes);
+        EXPECT(nodes == 1);
+        const CUgraphExec exec = instantiate(graph);
+        launch_and_wait(exec, stream);
+        EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
+        OK(cuGraphExecDestroy, exec);
+        OK(cuMemsetD8_v2, b.at(), 9, kBuffer);
+    }
+}
+
+// What a caching allocator would give back is not to be given back while a graph is captured.
+BODY(capture_soft_limit) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    std::size_t bytes = 2 * kMiB;
+    for (const Form& form : forms()) {
+        CUgraph graph = new_graph();
+        CUdeviceptr buffer = 0;
+        EXPECT(form.begin(stream, graph) == CUDA_SUCCESS);
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+        OK(cuThreadExchangeStreamCaptureMode, &mode);
+        OK(cuMemAlloc_v2, &buffer, bytes);
+        OK(cuThreadExchangeStreamCaptureMode, &mode);
+        EXPECT(form.end(stream, &graph) == CUDA_SUCCESS);
+        OK(cuMemFree_v2, buffer);
+        FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2, &buffer, bytes);
+        OK(cuMemAlloc_v2, &buffer, bytes);
+        OK(cuMemFree_v2, buffer);
+        bytes += kMiB / 8;  // the limit has followed
+    }
+}
+
+TEST_CASE("capture: no allocation fails for LMS_SOFT_LIMIT until it is ended, and then they do" *
+          doctest::test_suite("capture-soft-limit")) {
+    run_both("capture_soft_limit", Driver::Simulated, {{"LMS_SOFT_LIMIT", "1M"}});
+}

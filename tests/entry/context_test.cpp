@@ -1,0 +1,257 @@
+// Contexts: what is in one goes with it; several on a GPU share its memory; one that is made anew works.
+#include <chrono>
+#include <thread>
+
+#include "tests/entry/gate.h"
+
+using namespace rig;
+
+namespace {
+
+// In the simulated driver itself, past the shim. (The granule below which it cannot count is given away.)
+std::size_t free_bytes() {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    SIM(cuMemGetInfo_v2)(&free, &total);
+    return free;
+}
+
+CUcontext new_context(CUdevice device) {
+    CUcontext context = nullptr;
+    OK(cuCtxCreate_v2, &context, 0, device);
+    return context;
+}
+
+// Works through buffers of more than the GPU has; each context has kernels of its own.
+void work_under_pressure() {
+    CUmodule module = load_kernels();
+    CUfunction add = nullptr;
+    OK(cuModuleGetFunction, &add, module, "add");
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    for (std::uint32_t i = 0; i < 12; ++i) buffers.push_back(std::make_unique<Buffer>(kBuffer, i));
+    for (std::uint32_t i = 0; i < 11; ++i) {
+        CUdeviceptr to = buffers[i + 1]->at();
+        CUdeviceptr from = buffers[i]->at();
+        std::uint32_t zero = 0;
+        std::uint32_t words = kBuffer / 4;
+        void* parameters[] = {&to, &from, &zero, &words};
+        OK(cuLaunchKernel, add, words / 256, 1, 1, 256, 1, 1, 0, nullptr, parameters, nullptr);
+    }
+    for (const auto& buffer : buffers) EXPECT(buffer->holds(0));
+    OK(cuModuleUnload, module);
+}
+
+}  // namespace
+
+OVERLAY_TEST("contexts: buffers and memory go with theirs, by whatever call, and the next one starts anew",
+             "contexts-end") {
+    OK(cuInit, 0);
+    for (const auto destroy : {CU(cuCtxDestroy_v2), CU(cuCtxDestroy), CU(cuCtxDetach)}) {
+        const CUcontext context = new_context(0);
+        const std::size_t before = free_bytes();
+        work_under_pressure();
+        CUdeviceptr left = 0;
+        OK(cuMemAlloc_v2, &left, 2 * kBuffer);
+        // Not finished when the context goes.
+        OK(cuMemsetD8Async, left, 1, 2 * kBuffer, nullptr);
+        EXPECT(destroy(context) == CUDA_SUCCESS);
+        EXPECT(CU(cuMemFree_v2)(left) != CUDA_SUCCESS);
+        const CUcontext next = new_context(0);
+        EXPECT(free_bytes() >= before);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2, left);
+        OK(cuCtxDestroy_v2, next);
+    }
+}
+
+FAMILY_TEST("contexts: a reset of the device, and the last release of the primary context, end it too",
+            "primary-contexts-end") {
+    OK(cuInit, 0);
+    const auto check = [](auto&& end) {
+        CUcontext context = nullptr;
+        OK(cuDevicePrimaryCtxRetain, &context, 0);
+        OK(cuCtxSetCurrent, context);
+        const std::size_t before = free_bytes();
+        CUdeviceptr left = 0;
+        OK(cuMemAlloc_v2, &left, 6 * kMiB);
+        work_under_pressure();
+        end();
+        OK(cuDevicePrimaryCtxRetain, &context, 0);
+        OK(cuCtxSetCurrent, context);
+        EXPECT(free_bytes() >= before);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2, left);
+        work_under_pressure();
+        OK(cuDevicePrimaryCtxReset_v2, 0);
+    };
+    check([] { OK(cuDevicePrimaryCtxReset, 0); });
+    check([] { OK(cuDevicePrimaryCtxReset_v2, 0); });
+    check([] { OK(cuDevicePrimaryCtxRelease, 0); });
+    check([] { OK(cuDevicePrimaryCtxRelease_v2, 0); });
+}
+
+FAMILY_TEST("contexts: a release that is not the last takes nothing away") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    CUcontext again = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &again, gpu.device);
+    OK(cuDevicePrimaryCtxRelease_v2, gpu.device);
+    EXPECT(a.holds(1));
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+}
+
+FAMILY_TEST("contexts: two on a GPU share its memory, and each outlives the other", "two-contexts") {
+    OK(cuInit, 0);
+    // The shim works through the one that is used first.
+    for (const bool first_goes : {true, false}) {
+        const CUcontext one = new_context(0);
+        auto* const a = new Buffer(6 * kBuffer, 1);
+        const CUcontext two = new_context(0);
+        auto* const b = new Buffer(6 * kBuffer, 2);
+        work_under_pressure();
+        OK(cuCtxSetCurrent, one);
+        work_under_pressure();
+        EXPECT(a->holds(1));
+        OK(cuCtxSetCurrent, two);
+        EXPECT(b->holds(2));
+
+        const Buffer* const stays = first_goes ? b : a;
+        OK(cuCtxSetCurrent, first_goes ? two : one);
+        OK(cuCtxDestroy_v2, first_goes ? one : two);
+        EXPECT(stays->holds(first_goes ? 2 : 1));
+        work_under_pressure();
+        EXPECT(stays->holds(first_goes ? 2 : 1));
+        CUcontext owner = nullptr;
+        OK(cuPointerGetAttribute, &owner, CU_POINTER_ATTRIBUTE_CONTEXT, stays->at());
+        EXPECT(owner == (first_goes ? two : one));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2, (first_goes ? a : b)->at());
+        OK(cuCtxDestroy_v2, first_goes ? two : one);
+    }
+}
+
+// Work in one context is known to work in the other: nothing moves under it.
+FAMILY_TEST("contexts: a buffer does not move while another context's stream uses it", "context-streams") {
+    OK(cuInit, 0);
+    const CUcontext one = new_context(0);
+    const Buffer a(kBuffer, 1);
+    const CUcontext two = new_context(0);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    for (std::uint32_t i = 0; i < 20; ++i) {
+        OK(cuCtxSetCurrent, two);
+        OK(cuMemcpyDtoDAsync_v2, a.at(), b.at(), kBuffer, nullptr);
+        OK(cuCtxSetCurrent, one);
+        crowd.press();
+        OK(cuCtxSetCurrent, two);
+        OK(cuStreamSynchronize, nullptr);
+        EXPECT(a.holds(2));
+    }
+    static_cast<void>(one);
+}
+
+FAMILY_TEST("contexts: memory of the GPU's pool outlives a context beside another", "context-pools") {
+    const Gpu gpu;
+    const CUcontext other = new_context(0);
+    CUdeviceptr a = 0;
+    OK(cuMemAllocAsync, &a, kBuffer, nullptr);
+    OK(cuMemcpyHtoD_v2, a, pattern(kBuffer, 7).data(), kBuffer);
+    OK(cuCtxDestroy_v2, other);
+    OK(cuCtxSetCurrent, gpu.context);
+    std::vector<std::uint8_t> data(kBuffer);
+    OK(cuMemcpyDtoH_v2, data.data(), a, kBuffer);
+    EXPECT(data == pattern(kBuffer, 7));
+    OK(cuMemFreeAsync, a, nullptr);
+}
+
+FAMILY_TEST("contexts: a free waits for the context that the buffer is in") {
+    OK(cuInit, 0);
+    const CUcontext one = new_context(0);
+    const CUmodule module = load_kernels();
+    CUfunction add = nullptr;
+    OK(cuModuleGetFunction, &add, module, "add");
+    const Buffer out(kBuffer, 2);
+    const CUcontext two = new_context(0);
+    for (std::uint32_t i = 0; i < 10; ++i) {
+        OK(cuCtxSetCurrent, one);
+        auto* const a = new Buffer(kBuffer, i);
+        CUdeviceptr to = out.at();
+        CUdeviceptr from = a->at();
+        std::uint32_t zero = 0;
+        std::uint32_t words = kBuffer / 4;
+        void* parameters[] = {&to, &from, &zero, &words};
+        OK(cuLaunchKernel, add, words / 256, 1, 1, 256, 1, 1, 0, nullptr, parameters, nullptr);
+        OK(cuCtxSetCurrent, two);
+        delete a;
+        OK(cuCtxSetCurrent, one);
+        EXPECT(out.holds(i));
+    }
+}
+
+namespace {
+
+// Copies out are slow, so that some, ahead of need, are under way when it returns.
+std::vector<CUdeviceptr> press_in(std::size_t count) {
+    std::vector<CUdeviceptr> buffers(count);
+    for (CUdeviceptr& buffer : buffers) OK(cuMemAlloc_v2, &buffer, kBuffer);
+    for (const CUdeviceptr buffer : buffers) OK(cuMemsetD8Async, buffer, 1, kBuffer, nullptr);
+    return buffers;
+}
+
+}  // namespace
+
+BODY(contexts_copies_out) {
+    OK(cuInit, 0);
+    // The last of its GPU.
+    for (int round = 0; round < 3; ++round) {
+        const CUcontext context = new_context(0);
+        press_in(12);
+        OK(cuCtxDestroy_v2, context);
+    }
+    // One beside another, which goes on.
+    const CUcontext first = new_context(0);
+    const CUcontext second = new_context(0);
+    const Buffer kept(kBuffer, 5);
+    OK(cuCtxSetCurrent, first);
+    press_in(12);
+    OK(cuCtxDestroy_v2, first);
+    OK(cuCtxSetCurrent, second);
+    EXPECT(kept.holds(5));
+    // Freed one by one, and what they had given to others.
+    for (const CUdeviceptr buffer : press_in(12)) OK(cuMemFree_v2, buffer);
+    const Buffer large(3 * kMiB, 6);
+    EXPECT(large.holds(6));
+    EXPECT(kept.holds(5));
+}
+
+TEST_CASE("contexts: one that goes while buffers are copied out ahead of need") {
+    run_both("contexts_copies_out", Driver::Simulated, {{"SIMCUDA_D2H_GBPS", "0.02"}});
+}
+
+// What is out is pinned in the context that goes, and a copy in another one has yet to write there.
+FAMILY_TEST("contexts: one that goes while a copy in another waits for its turn") {
+    OK(cuInit, 0);
+    const CUcontext first = new_context(0);
+    const auto in_first = std::make_unique<Buffer>(kBuffer, 1);
+    const CUcontext second = new_context(0);
+    const Buffer a(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(a);
+    CUstream blocking = nullptr;
+    OK(cuStreamCreate, &blocking, CU_STREAM_DEFAULT);
+    Gate gate;
+    gate.hold_up(blocking);
+    std::thread writer([&] {
+        OK(cuCtxSetCurrent, second);
+        OK(cuMemcpyHtoD_v2, a.at(), pattern(kBuffer, 3).data(), kBuffer);
+    });
+    // The one may go only after the other, where it is in the way; to be early is all that can go wrong.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::thread destroyer([&] { OK(cuCtxDestroy_v2, first); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+    writer.join();
+    destroyer.join();
+    EXPECT(a.evicted());
+    EXPECT(a.holds(3));
+}

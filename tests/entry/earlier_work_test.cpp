@@ -1,0 +1,191 @@
+// Work from before the first move, which nobody looked at: nothing of it is lost, and turning to it holds up
+// nobody and breaks no capture.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "tests/entry/gate.h"
+#include "tests/entry/graph_rig.h"
+
+using namespace rig;
+
+namespace {
+
+// More than the GPU holds.
+class More {
+  public:
+    More() : buffers_(12) {
+        for (CUdeviceptr& buffer : buffers_) OK(cuMemAlloc_v2, &buffer, kBuffer);
+    }
+    ~More() {
+        for (const CUdeviceptr buffer : buffers_) CU(cuMemFree_v2)(buffer);
+    }
+    More(const More&) = delete;
+    More& operator=(const More&) = delete;
+
+  private:
+    std::vector<CUdeviceptr> buffers_;
+};
+
+CUstream blocking_stream() {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_DEFAULT);
+    return stream;
+}
+
+void allocate_in_another_thread(CUcontext context) {
+    std::thread([=] {
+        OK(cuCtxSetCurrent, context);
+        const More more;
+    }).join();
+}
+
+// Captures a kernel into `stream` while `meanwhile` runs out of memory, and launches it.
+template <typename Meanwhile>
+void capture_beside(CUstream stream, CUstreamCaptureMode mode, Meanwhile meanwhile) {
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    OK(cuStreamBeginCapture_v2, stream, mode);
+    OK(cuMemsetD8Async, b.at(), 9, kBuffer / 2, stream);
+    meanwhile();
+    OK(cuMemcpyDtoDAsync_v2, b.at(), a.at(), 256, stream);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    OK(cuStreamIsCapturing, stream, &status);
+    EXPECT(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture, stream, &graph);
+    std::size_t nodes = 0;
+    OK(cuGraphGetNodes, graph, nullptr, &nodes);
+    EXPECT(nodes == 2);
+    Crowd crowd;
+    crowd.evict(a);
+    launch_and_wait(instantiate(graph), stream);
+    std::vector<std::uint8_t> expected = pattern(kBuffer, 2);
+    std::fill_n(expected.begin(), kBuffer / 2, 9);
+    const std::vector<std::uint8_t> first = pattern(kBuffer, 1);
+    std::copy_n(first.begin(), 256, expected.begin());
+    EXPECT(b.read() == expected);
+}
+
+}  // namespace
+
+FAMILY_TEST("earlier work: a relaxed capture stays whole when its thread runs out of memory") {
+    const Gpu gpu;
+    capture_beside(new_stream(), CU_STREAM_CAPTURE_MODE_RELAXED, [] { const More more; });
+}
+
+FAMILY_TEST("earlier work: a capture of a blocking stream stays whole when its thread runs out of memory") {
+    const Gpu gpu;
+    capture_beside(blocking_stream(), CU_STREAM_CAPTURE_MODE_RELAXED, [] { const More more; });
+}
+
+FAMILY_TEST("earlier work: a capture stays whole when another thread runs out of memory") {
+    const Gpu gpu;
+    capture_beside(new_stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                   [&] { allocate_in_another_thread(gpu.context); });
+}
+
+FAMILY_TEST(
+    "earlier work: a capture of a blocking stream stays whole when another thread runs out of memory") {
+    const Gpu gpu;
+    capture_beside(blocking_stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                   [&] { allocate_in_another_thread(gpu.context); });
+}
+
+FAMILY_TEST("earlier work: what a stream was given before its capture is waited for") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    Gate gate;
+    gate.hold_up(stream);
+    OK(cuMemsetD8Async, a.at(), 5, kBuffer, stream);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    const More more;
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture, stream, &graph);
+    std::thread opener([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        gate.open();
+    });
+    Crowd crowd;
+    crowd.evict(a);
+    opener.join();
+    OK(cuStreamSynchronize, stream);
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 5));
+}
+
+FAMILY_TEST("earlier work: a capture that is begun where it cannot be leaves others whole") {
+    const Gpu gpu;
+    const CUstream stream = blocking_stream();
+    capture_beside(stream, CU_STREAM_CAPTURE_MODE_RELAXED, [&] {
+        EXPECT(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
+        EXPECT(CU(cuStreamBeginCapture_v2)(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
+        const More more;
+    });
+}
+
+FAMILY_TEST("earlier work: a capture that goes with its context holds nothing up") {
+    const Gpu gpu;
+    CUcontext context = nullptr;
+    OK(cuCtxCreate_v2, &context, 0, gpu.device);
+    OK(cuStreamBeginCapture_v2, new_stream(), CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuCtxDestroy_v2, context);
+    OK(cuCtxSetCurrent, gpu.context);
+    const Buffer a(kBuffer, 1);
+    const More more;
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+}
+
+FAMILY_TEST("earlier work: a capture that goes with its stream holds nothing up") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuStreamDestroy_v2, stream);
+    const More more;
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+}
+
+FAMILY_TEST("earlier work: who runs out of memory does not wait for a thread that is inside the driver") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Gate gate;
+    std::atomic<bool> copying{false};
+    gate.hold_up(nullptr);
+    std::vector<std::uint8_t> bytes(kBuffer);
+    std::thread copier([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        copying = true;
+        OK(cuMemcpyDtoH_v2, bytes.data(), a.at(), kBuffer);
+    });
+    while (!copying) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // more likely inside the driver
+    const More more;
+    gate.open();
+    copier.join();
+    EXPECT(bytes == pattern(kBuffer, 1));
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+}
+
+FAMILY_TEST("earlier work: blocking streams that wait for one another through the host go on") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const CUstream first = blocking_stream();
+    const CUstream second = blocking_stream();
+    Gate gate;
+    gate.hold_up(first);
+    OK(cuMemsetD8Async, a.at(), 5, kBuffer, first);
+    const More more;
+    OK(cuMemsetD8Async, b.at(), 6, kBuffer, second);
+    OK(cuStreamSynchronize, second);
+    gate.open();
+    OK(cuStreamSynchronize, first);
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 5));
+}

@@ -1,0 +1,75 @@
+// Calls that the shim makes for a hook's sake fail once: the program does not notice.
+#include "tests/entry/gate.h"
+#include "tests/entry/graph_rig.h"
+
+using namespace rig;
+
+// Memory of the driver's own, whose kind cannot be told, is not the CPU's to read.
+BODY(failing_kind) {
+    const Gpu gpu;
+    const Buffer to(kBuffer, 1);
+    CUdeviceptr small = 0;
+    OK(cuMemAlloc_v2, &small, 4096);
+    OK(cuMemsetD8_v2, small, 7, 4096);
+    OK(cuMemcpy, to.at(), small, 4096);
+    std::vector<std::uint8_t> expected = pattern(kBuffer, 1);
+    std::fill_n(expected.begin(), 4096, std::uint8_t{7});
+    EXPECT(to.read() == expected);
+    OK(cuMemFree_v2, small);
+}
+
+TEST_CASE("failing calls: memory whose kind cannot be asked for is not read by the CPU") {
+    for (const char* nth : {"1", "2"})
+        run_both("failing_kind", Driver::Simulated,
+                 {{"SIMCUDA_FAIL", std::string("cuPointerGetAttribute:") + nth + "=201"}});
+}
+
+BODY(failing_capture) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    kernel("add");
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    crowd.press();
+    CUgraph graph = nullptr;
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    for (int i = 0; i < 3; ++i)
+        EXPECT(launch("add", kWords, stream, b.at(), a.at(), 3u, kWords) == CUDA_SUCCESS);
+    OK(cuStreamEndCapture, stream, &graph);
+    std::size_t nodes = 0;
+    OK(cuGraphGetNodes, graph, nullptr, &nodes);
+    EXPECT(nodes == 3);
+}
+
+TEST_CASE("failing calls: a capture that cannot be asked for is not spoilt") {
+    for (const char* nth : {"1", "2", "3"})
+        run_both("failing_capture", Driver::Simulated,
+                 {{"SIMCUDA_FAIL", std::string("cuStreamIsCapturing:") + nth + "=1"}});
+}
+
+// A context that ends while something about it cannot be found out.
+BODY(failing_end) {
+    for (int life = 0; life < 3; ++life) {
+        const Gpu gpu;
+        std::size_t free_bytes = 0, total = 0;
+        SIM(cuMemGetInfo_v2)(&free_bytes, &total);
+        EXPECT(free_bytes > total / 2);
+        {
+            const Buffer a(kBuffer, 1);
+            Crowd crowd;
+            crowd.press();
+            EXPECT(a.holds(1));
+        }
+        const CUresult result = CU(cuDevicePrimaryCtxRelease_v2)(gpu.device);
+        if (result != CUDA_SUCCESS) OK(cuDevicePrimaryCtxRelease_v2, gpu.device);
+    }
+}
+
+TEST_CASE("failing calls: whatever fails at a context's end, its memory comes back") {
+    for (const char* call : {"cuDevicePrimaryCtxGetState:1", "cuDevicePrimaryCtxRelease:1",
+                             "cuCtxGetCurrent:1", "cuCtxGetDevice:1"}) {
+        CAPTURE(call);
+        run_both("failing_end", Driver::Simulated, {{"SIMCUDA_FAIL", std::string(call) + "=101"}});
+    }
+}

@@ -1,0 +1,194 @@
+// Calls that take memory of the GPU for the driver: where there is none left, room is made and they are tried
+// again.
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/entry/overlay/record.h"
+#include "tests/entry/rig.h"
+#include "tests/support/process.h"
+
+using namespace rig;
+
+namespace {
+
+enum class Action { HOOK, RETRY, PASS };
+struct Row {
+    const char* symbol;
+    Action action;
+};
+constexpr Row kRows[] = {
+#define LMS_ENTRY(symbol, base, introduced, stream, action) {#symbol, Action::action},
+#include "shim/entry_points.def"
+};
+
+using Call = CUresult (*)(std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
+                          std::uint64_t, std::uint64_t, std::uint64_t);
+
+void want_room(const char* name) {
+    void* const driver = dlopen(std::getenv("LMS_DRIVER"), RTLD_NOW | RTLD_LOCAL);
+    const auto found = reinterpret_cast<decltype(&overlay_want_room)>(dlsym(driver, "overlay_want_room"));
+    found(name);
+}
+
+CUresult ask(const char* name) {
+    return reinterpret_cast<Call>(function(name))(overlay::kAsked, 0, 0, 0, 0, 0, 0, 0);
+}
+
+constexpr std::size_t kLarge = 8 * kMiB;  // twice the GPU
+constexpr auto kLargeWords = static_cast<unsigned>(kLarge / 4);
+
+}  // namespace
+
+OVERLAY_TEST("oom retry: is made for every tracked call that finds none", "oom-retry-rows") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer rest(6 * kBuffer);
+    int tracked = 0;
+    for (const Row& row : kRows) {
+        if (row.action != Action::RETRY) continue;
+        OK(cuMemsetD8_v2, rest.at(), 2, rest.bytes());
+        OK(cuStreamSynchronize, nullptr);
+        want_room(row.symbol);
+        EXPECT(overlay::free_bytes() < overlay::kWanted);
+        if (const CUresult result = ask(row.symbol); result != CUDA_SUCCESS) {
+            failed(__FILE__, __LINE__, row.symbol + (" -> " + error_text(result)));
+            stop();
+        }
+        ++tracked;
+    }
+    EXPECT(tracked > 40);
+    EXPECT(a.holds(1));
+}
+
+// Of a GPU that copies out 0.6 MB a second.
+BODY(room_slowly) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1), b(kBuffer, 2), c(kBuffer, 3);
+    want_room("cuFuncLoad");
+    EXPECT(overlay::free_bytes() < overlay::kWanted);
+    EXPECT(ask("cuFuncLoad") == CUDA_SUCCESS);
+    EXPECT(a.holds(1));
+    EXPECT(b.holds(2));
+    EXPECT(c.holds(3));
+}
+
+TEST_CASE("oom retry: is waited for as long as it grows") {
+    const Environment slow = {
+        {"SIMCUDA_HOST_VMM", "0"}, {"SIMCUDA_MEMORY", "2M"}, {"SIMCUDA_D2H_GBPS", "0.0006"}};
+    CHECK(run("room_slowly", Driver::Overlay, slow).failures == "");
+}
+
+namespace {
+
+// All that is left of the GPU, taken past the shim.
+class Rest {
+  public:
+    Rest() {
+        for (CUdeviceptr granule = 0; SIM(cuMemAlloc_v2)(&granule, kGranule) == CUDA_SUCCESS;)
+            granules_.push_back(granule);
+    }
+    ~Rest() {
+        for (const CUdeviceptr granule : granules_) SIM(cuMemFree_v2)(granule);
+    }
+    Rest(const Rest&) = delete;
+    Rest& operator=(const Rest&) = delete;
+
+  private:
+    std::vector<CUdeviceptr> granules_;
+};
+
+}  // namespace
+
+BODY(room_for_one_stream) {
+    const Gpu gpu;
+    const Buffer large(3 * kMiB, 1);
+    const auto resident = [&] { return where::granules_on_device(large.at(), large.bytes()).first; };
+    EXPECT(resident() == 3 * kMiB / kGranule);
+    const Rest others;
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    EXPECT(resident() < 3 * kMiB / kGranule);
+    EXPECT(resident() >= 5 * kMiB / 2 / kGranule);
+    EXPECT(large.holds(1));
+}
+
+TEST_CASE("oom retry: little is made for what takes little") {
+    run_both("room_for_one_stream", Driver::Simulated, {{"SIMCUDA_STREAM_BYTES", "128K"}});
+}
+
+// Streams, contexts, code and graphs, each of which takes 128 KiB of the GPU here and keeps it.
+BODY(room_for_objects) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    CUstream stream = nullptr;
+    CUcontext context = nullptr;
+    CUmodule module = nullptr;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+    const std::string path = std::getenv("ENTRY_KERNELS") + std::string(".fatbin");
+    const std::string image = support::read_file(path);
+    OK(cuGraphCreate, &graph, 0);
+#define IS_MADE(name, ...)                      \
+    do {                                        \
+        crowd.press();                          \
+        const Rest others;                      \
+        FAILS(CUDA_SUCCESS, name, __VA_ARGS__); \
+        OK(cuCtxSetCurrent, gpu.context);       \
+    } while (0)
+    IS_MADE(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    IS_MADE(cuStreamCreateWithPriority, &stream, CU_STREAM_NON_BLOCKING, 0);
+    IS_MADE(cuGreenCtxStreamCreate, &stream, nullptr, CU_STREAM_NON_BLOCKING, 0);
+    IS_MADE(cuCtxCreate, &context, 0, gpu.device);
+    IS_MADE(cuCtxCreate_v2, &context, 0, gpu.device);
+    IS_MADE(cuCtxCreate_v3, &context, nullptr, 0, 0, gpu.device);
+    IS_MADE(cuCtxCreate_v4, &context, nullptr, 0, gpu.device);
+    IS_MADE(cuModuleLoad, &module, path.c_str());
+    IS_MADE(cuModuleLoadData, &module, image.data());
+    IS_MADE(cuModuleLoadDataEx, &module, image.data(), 0, nullptr, nullptr);
+    IS_MADE(cuModuleLoadFatBinary, &module, image.data());
+    IS_MADE(cuGraphInstantiate, &exec, graph, nullptr, nullptr, 0);
+    IS_MADE(cuGraphInstantiate_v2, &exec, graph, nullptr, nullptr, 0);
+    IS_MADE(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    IS_MADE(cuGraphInstantiateWithParams, &exec, graph, &params);
+    IS_MADE(cuGraphInstantiateWithParams_ptsz, &exec, graph, &params);
+#undef IS_MADE
+    EXPECT(a.holds(1));
+}
+
+TEST_CASE("oom retry: is made for streams, contexts, code and graphs, by every form") {
+    run_both("room_for_objects", Driver::Overlay,
+             {{"SIMCUDA_MEMORY", "6M"},
+              {"SIMCUDA_STREAM_BYTES", "128K"},
+              {"SIMCUDA_CONTEXT_BYTES", "128K"},
+              {"SIMCUDA_MODULE_BYTES", "128K"},
+              {"SIMCUDA_GRAPH_BYTES", "128K"}});
+}
+
+// The module is loaded at its first launch, and all of the GPU is then held for the very launch.
+BODY(room_for_a_module) {
+    const Gpu gpu;
+    const Buffer all(kLarge, 1);
+    for (std::uint32_t i = 1; i <= 2; ++i) {
+        EXPECT(launch("add", kLargeWords, nullptr, all.at(), all.at(), 1u, kLargeWords) == CUDA_SUCCESS);
+        const std::vector<std::uint8_t> before = pattern(kLarge, 1), after = all.read();
+        std::size_t wrong = 0;
+        for (std::size_t at = 0; at < kLarge; at += 4) {
+            std::uint32_t was = 0, is = 0;
+            std::memcpy(&was, &before[at], 4);
+            std::memcpy(&is, &after[at], 4);
+            wrong += is != was + i;
+        }
+        EXPECT(wrong == 0);
+    }
+}
+
+TEST_CASE(
+    "oom retry: a launch whose own buffers fill the GPU makes room for its module, and uses them in place") {
+    const Outcome outcome = run("room_for_a_module", Driver::Simulated,
+                                {{"SIMCUDA_HOST_VMM", "1"}, {"SIMCUDA_MODULE_BYTES", "1M"}});
+    CHECK(outcome.failures == "");
+}

@@ -1,0 +1,348 @@
+// What the simulated driver lacks, as far as the tests of entry need it. Where the real driver looks at
+// memory during a call, these insist that it is on the device.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "tests/entry/overlay/record.h"
+#include "tests/entry/where.h"
+
+overlay::Record overlay_record;
+
+namespace {
+
+using where::all_on_device;
+
+CUdeviceptr address_of(const void* pointer) {
+    return reinterpret_cast<CUdeviceptr>(pointer);
+}
+
+// Arrays are vectors of bytes.
+std::vector<std::uint8_t>& bytes_of(CUarray array) {
+    return *reinterpret_cast<std::vector<std::uint8_t>*>(array);
+}
+
+std::uintptr_t handles = 0x1000;
+
+void* new_handle() {
+    return reinterpret_cast<void*>(handles += 16);
+}
+
+CUresult in_place(bool there) {
+    return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+// ---- forms of before CUDA 4.0, as those that followed them
+
+CUresult cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) {
+    return SIM(cuCtxCreate_v2)(context, flags, device);
+}
+
+CUresult cuCtxDestroy(CUcontext context) {
+    return SIM(cuCtxDestroy_v2)(context);
+}
+
+CUresult cuCtxDetach(CUcontext context) {
+    return SIM(cuCtxDestroy_v2)(context);
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+    return SIM(cuStreamDestroy_v2)(stream);
+}
+
+// ---- green contexts, as the one that is current
+
+CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx, unsigned flags, int priority) {
+    return SIM(cuStreamCreateWithPriority)(stream, flags, priority);
+}
+
+// ---- arrays
+
+CUresult cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* descriptor) {
+    if (address_of(array) == overlay::kAsked) return overlay::answer_as_asked();
+    *array = reinterpret_cast<CUarray>(new std::vector<std::uint8_t>(descriptor->Width));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyDtoA_v2(CUarray to, std::size_t at, CUdeviceptr from, std::size_t bytes) {
+    return SIM(cuMemcpyDtoH_v2)(bytes_of(to).data() + at, from, bytes);
+}
+
+CUresult cuMemcpyDtoA_v2_ptds(CUarray to, std::size_t at, CUdeviceptr from, std::size_t bytes) {
+    return SIM(cuMemcpyDtoH_v2_ptds)(bytes_of(to).data() + at, from, bytes);
+}
+
+CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, std::size_t at, std::size_t bytes) {
+    return SIM(cuMemcpyHtoD_v2)(to, bytes_of(from).data() + at, bytes);
+}
+
+CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, std::size_t at, std::size_t bytes) {
+    return SIM(cuMemcpyHtoD_v2_ptds)(to, bytes_of(from).data() + at, bytes);
+}
+
+// ---- batches
+
+// Pointer to pointer only; each is a row after another.
+static CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, CUstream stream,
+                              decltype(&cuMemcpyAsync) copy) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto& [src, dst, extent, order, flags] = copies[i];
+        for (std::size_t row = 0; row < extent.height; ++row) {
+            const std::size_t to = row * dst.op.ptr.rowLength;
+            const std::size_t from = row * src.op.ptr.rowLength;
+            const CUresult status = copy(dst.op.ptr.ptr + to, src.op.ptr.ptr + from, extent.width, stream);
+            if (status != CUDA_SUCCESS) return status;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy3DBatchAsync_v2(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, unsigned long long,
+                                 CUstream stream) {
+    return copy_batch_3d(count, copies, stream, SIM(cuMemcpyAsync));
+}
+
+CUresult cuMemcpy3DBatchAsync_v2_ptsz(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, unsigned long long,
+                                      CUstream stream) {
+    return copy_batch_3d(count, copies, stream, SIM(cuMemcpyAsync_ptsz));
+}
+
+CUresult cuMemcpy3DBatchAsync(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t* failed,
+                              unsigned long long, CUstream stream) {
+    *failed = SIZE_MAX;
+    return copy_batch_3d(count, copies, stream, SIM(cuMemcpyAsync));
+}
+
+CUresult cuMemcpy3DBatchAsync_ptsz(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t* failed,
+                                   unsigned long long, CUstream stream) {
+    *failed = SIZE_MAX;
+    return copy_batch_3d(count, copies, stream, SIM(cuMemcpyAsync_ptsz));
+}
+
+// "Decompresses" by copying; its engine reaches device memory only.
+static CUresult decompress(CUmemDecompressParams* batch, std::size_t count, CUstream stream,
+                           decltype(&cuMemcpyAsync) copy) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const CUdeviceptr src = address_of(batch[i].src);
+        const CUdeviceptr dst = address_of(batch[i].dst);
+        if (!all_on_device(src, batch[i].srcNumBytes) || !all_on_device(dst, batch[i].srcNumBytes))
+            return CUDA_ERROR_INVALID_VALUE;
+        const CUresult status = copy(dst, src, batch[i].srcNumBytes, stream);
+        if (status != CUDA_SUCCESS) return status;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemBatchDecompressAsync(CUmemDecompressParams* batch, std::size_t count, unsigned, std::size_t*,
+                                   CUstream stream) {
+    return decompress(batch, count, stream, SIM(cuMemcpyAsync));
+}
+
+CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams* batch, std::size_t count, unsigned,
+                                        std::size_t*, CUstream stream) {
+    return decompress(batch, count, stream, SIM(cuMemcpyAsync_ptsz));
+}
+
+// ---- objects that hold addresses
+
+CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resource, const CUDA_TEXTURE_DESC*,
+                           const CUDA_RESOURCE_VIEW_DESC*) {
+    if (resource->resType == CU_RESOURCE_TYPE_LINEAR) {
+        const auto& linear = resource->res.linear;
+        if (linear.numChannels == 3) return CUDA_ERROR_INVALID_VALUE;
+        if (!all_on_device(linear.devPtr, linear.sizeInBytes)) return CUDA_ERROR_INVALID_VALUE;
+    } else if (resource->resType == CU_RESOURCE_TYPE_PITCH2D) {
+        const auto& pitched = resource->res.pitch2D;
+        if (!all_on_device(pitched.devPtr, pitched.pitchInBytes * pitched.height))
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    *object = reinterpret_cast<CUtexObject>(new_handle());
+    return CUDA_SUCCESS;
+}
+
+CUresult cuTexObjectDestroy(CUtexObject) {
+    return CUDA_SUCCESS;
+}
+
+CUresult cuTexRefCreate(CUtexref* reference) {
+    *reference = reinterpret_cast<CUtexref>(new_handle());
+    return CUDA_SUCCESS;
+}
+
+CUresult cuTexRefDestroy(CUtexref) {
+    return CUDA_SUCCESS;
+}
+
+CUresult cuTexRefSetAddress_v2(std::size_t* offset, CUtexref, CUdeviceptr address, std::size_t bytes) {
+    *offset = 0;
+    return in_place(bytes == 0 || all_on_device(address, bytes));
+}
+
+CUresult cuTexRefSetAddress2D_v3(CUtexref, const CUDA_ARRAY_DESCRIPTOR* descriptor, CUdeviceptr address,
+                                 std::size_t pitch) {
+    return in_place(all_on_device(address, pitch * descriptor->Height));
+}
+
+CUresult cuTexRefSetAddress2D_v2(CUtexref reference, const CUDA_ARRAY_DESCRIPTOR* descriptor,
+                                 CUdeviceptr address, std::size_t pitch) {
+    return cuTexRefSetAddress2D_v3(reference, descriptor, address, pitch);
+}
+
+CUresult cuTexRefSetArray(CUtexref, CUarray array, unsigned) {
+    return array ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuTexRefSetMipmappedArray(CUtexref, CUmipmappedArray array, unsigned) {
+    return array ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// A tensor map whose bytes do not show the address: word 2 is its complement.
+static CUresult encode(CUtensorMap* map, void* address) {
+    if (address_of(address) % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
+    for (std::size_t i = 0; i < 16; ++i) map->opaque[i] = 0x5a5a5a5a00200000 + i;
+    map->opaque[2] = ~address_of(address);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* address,
+                                const cuuint64_t*, const cuuint64_t*, const cuuint32_t*, const cuuint32_t*,
+                                CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+                                CUtensorMapFloatOOBfill) {
+    return encode(map, address);
+}
+
+CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* address,
+                                 const cuuint64_t*, const cuuint64_t*, const int*, const int*, cuuint32_t,
+                                 cuuint32_t, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    return encode(map, address);
+}
+
+CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* address,
+                                     const cuuint64_t*, const cuuint64_t*, int, int, cuuint32_t, cuuint32_t,
+                                     const cuuint32_t*, CUtensorMapInterleave, CUtensorMapIm2ColWideMode,
+                                     CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    return encode(map, address);
+}
+
+CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
+    return encode(map, address);
+}
+
+// ---- parameter layouts: told, unless OVERLAY_WITHOUT_LAYOUTS=1
+
+static bool without_layouts() {
+    const char* const set = std::getenv("OVERLAY_WITHOUT_LAYOUTS");
+    return set && set[0] == '1';
+}
+
+CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    return without_layouts() ? CUDA_ERROR_NOT_SUPPORTED
+                             : SIM(cuFuncGetParamInfo)(function, index, offset, bytes);
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    return without_layouts() ? CUDA_ERROR_NOT_SUPPORTED
+                             : SIM(cuKernelGetParamInfo)(kernel, index, offset, bytes);
+}
+
+// ---- sharing
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle*, CUdeviceptr) {
+    ++overlay_record.exports;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetHandleForAddressRange(void*, CUdeviceptr address, std::size_t bytes, CUmemRangeHandleType,
+                                       unsigned long long) {
+    ++overlay_record.exports;
+    return in_place(all_on_device(address, bytes));
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData*, CUdeviceptr) {
+    ++overlay_record.exports;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle, std::size_t, CUdeviceptr address,
+                             std::size_t bytes, unsigned long long) {
+    ++overlay_record.exports;
+    return in_place(all_on_device(address, bytes));
+}
+
+// Of memory of the driver's own, and with no other tile pools than it.
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle, std::size_t, CUmemGenericAllocationHandle handle,
+                            std::size_t, std::size_t, unsigned long long) {
+    ++overlay_record.exports;
+    CUmemAllocationProp properties{};
+    return SIM(cuMemGetAllocationPropertiesFromHandle)(&properties, handle);
+}
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo* list, unsigned count, CUstream) {
+    for (unsigned i = 0; i < count; ++i) {
+        if (list[i].memHandle.memHandle != 0) return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* list, unsigned count, CUstream stream) {
+    return cuMemMapArrayAsync(list, count, stream);
+}
+
+// ---- launches of the first years: parameters are set beforehand
+
+static std::vector<std::uint8_t> legacy_parameters;
+
+CUresult cuFuncSetBlockShape(CUfunction, int x, int, int) {
+    overlay_record.block = static_cast<unsigned>(x);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuParamSetSize(CUfunction, unsigned bytes) {
+    legacy_parameters.resize(bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuParamSetv(CUfunction, int offset, void* data, unsigned bytes) {
+    std::memcpy(legacy_parameters.data() + offset, data, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuParamSeti(CUfunction function, int offset, unsigned value) {
+    return cuParamSetv(function, offset, &value, sizeof value);
+}
+
+CUresult cuParamSetf(CUfunction function, int offset, float value) {
+    return cuParamSetv(function, offset, &value, sizeof value);
+}
+
+CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream) {
+    std::size_t bytes = legacy_parameters.size();
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, legacy_parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &bytes, CU_LAUNCH_PARAM_END};
+    return SIM(cuLaunchKernel)(function, static_cast<unsigned>(width), static_cast<unsigned>(height), 1,
+                               overlay_record.block, 1, 1, 0, stream, nullptr, extra);
+}
+
+CUresult cuLaunchGrid(CUfunction function, int width, int height) {
+    return cuLaunchGridAsync(function, width, height, nullptr);
+}
+
+CUresult cuLaunch(CUfunction function) {
+    return cuLaunchGrid(function, 1, 1);
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count, unsigned) {
+    for (unsigned i = 0; i < count; ++i) {
+        const CUDA_LAUNCH_PARAMS& each = launches[i];
+        const CUresult status = SIM(cuLaunchKernel)(
+            each.function, each.gridDimX, each.gridDimY, each.gridDimZ, each.blockDimX, each.blockDimY,
+            each.blockDimZ, each.sharedMemBytes, each.hStream, each.kernelParams, nullptr);
+        if (status != CUDA_SUCCESS) return status;
+    }
+    return CUDA_SUCCESS;
+}

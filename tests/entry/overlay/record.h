@@ -1,0 +1,43 @@
+// What tests read of the overlay driver.
+#pragma once
+
+#include <cstdint>
+
+#include "tests/entry/where.h"
+
+namespace overlay {
+
+struct Record {
+    int exports = 0;     // calls that share memory with others
+    unsigned block = 0;  // threads of a block of legacy launches
+};
+
+// What a call asks for whose first argument is kAsked, see overlay_want_room().
+constexpr std::size_t kWanted = 1 << 20;
+constexpr std::uint32_t kAsked = 0xa5ced;
+
+// Of the simulated GPU.
+inline std::size_t free_bytes() {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    SIM(cuMemGetInfo_v2)(&free, &total);
+    return free;
+}
+
+inline CUresult answer_as_asked() {
+    return free_bytes() < kWanted ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+constexpr const char* kRecordSymbol = "overlay_record";
+
+}  // namespace overlay
+
+// Exported by the overlay.
+extern "C" {
+extern overlay::Record overlay_record;
+// From now on the simulated driver is gone, as the real one is late in a process's exit.
+void overlay_deinitialize();
+// From now on the function of that name, and no other, answers CUDA_ERROR_OUT_OF_MEMORY to calls with kAsked
+// until kWanted bytes are free, and then CUDA_SUCCESS.
+void overlay_want_room(const char* name);
+}

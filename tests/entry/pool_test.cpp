@@ -1,0 +1,169 @@
+// Memory pools, the device's and the program's own: what is taken from them is managed, and they say so.
+#include <cstdint>
+
+#include "tests/entry/rig.h"
+
+using namespace rig;
+
+namespace {
+
+CUmemoryPool default_pool(const Gpu& gpu) {
+    CUmemoryPool pool = nullptr;
+    OK(cuDeviceGetDefaultMemPool, &pool, gpu.device);
+    return pool;
+}
+
+CUmemoryPool own_pool(const Gpu& gpu, std::size_t limit = 0) {
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    properties.maxSize = limit;
+    CUmemoryPool pool = nullptr;
+    OK(cuMemPoolCreate, &pool, &properties);
+    return pool;
+}
+
+std::uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which) {
+    cuuint64_t value = 0;
+    OK(cuMemPoolGetAttribute, pool, which, &value);
+    return value;
+}
+
+CUmemoryPool pool_of(CUdeviceptr address) {
+    CUmemoryPool pool = nullptr;
+    OK(cuPointerGetAttribute, &pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address);
+    return pool;
+}
+
+// Takes more than the GPU has from the pool, uses it all, and gives it back.
+template <typename Take, typename Give>
+void more_than_the_gpu(CUmemoryPool pool, const Take& take, const Give& give) {
+    constexpr std::size_t kCount = 12;
+    std::vector<CUdeviceptr> buffers(kCount);
+    std::vector<std::uint8_t> out(kBuffer);
+    for (std::size_t i = 0; i < kCount; ++i) {
+        take(&buffers[i]);
+        EXPECT(pool_of(buffers[i] + 5) == pool);
+        OK(cuMemcpyHtoD_v2, buffers[i], pattern(kBuffer, i).data(), kBuffer);
+    }
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == kCount * kBuffer);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= kCount * kBuffer);
+    for (std::size_t i = 0; i < kCount; ++i) {
+        OK(cuMemcpyDtoH_v2, out.data(), buffers[i], kBuffer);
+        EXPECT(out == pattern(kBuffer, i));
+        give(buffers[i]);
+    }
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == kCount * kBuffer);
+    cuuint64_t zero = 0;
+    OK(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+}
+
+template <typename Take>
+void more_than_the_gpu(CUmemoryPool pool, const Take& take) {
+    more_than_the_gpu(pool, take, [](CUdeviceptr address) { OK(cuMemFreeAsync, address, nullptr); });
+}
+
+void give_back_ptsz(CUdeviceptr address) {
+    OK(cuMemFreeAsync_ptsz, address, nullptr);
+}
+
+}  // namespace
+
+FAMILY_TEST("pools: the device's own, named or not") {
+    const Gpu gpu;
+    const CUmemoryPool pool = default_pool(gpu);
+    more_than_the_gpu(pool, [](CUdeviceptr* address) { OK(cuMemAllocAsync, address, kBuffer, nullptr); });
+    more_than_the_gpu(
+        pool, [&](CUdeviceptr* address) { OK(cuMemAllocFromPoolAsync, address, kBuffer, pool, nullptr); });
+}
+
+FAMILY_TEST("pools: one of the program's, named or set for the device", "own-pools") {
+    const Gpu gpu;
+    const CUmemoryPool pool = own_pool(gpu);
+    more_than_the_gpu(
+        pool, [&](CUdeviceptr* address) { OK(cuMemAllocFromPoolAsync, address, kBuffer, pool, nullptr); });
+    OK(cuDeviceSetMemPool, gpu.device, pool);
+    more_than_the_gpu(pool, [](CUdeviceptr* address) { OK(cuMemAllocAsync, address, kBuffer, nullptr); });
+    OK(cuDeviceSetMemPool, gpu.device, default_pool(gpu));
+    OK(cuMemPoolDestroy, pool);
+}
+
+FAMILY_TEST("pools: in the order of the per-thread default stream", "per-thread-pools") {
+    const Gpu gpu;
+    const CUmemoryPool pool = own_pool(gpu);
+    more_than_the_gpu(
+        default_pool(gpu), [](CUdeviceptr* address) { OK(cuMemAllocAsync_ptsz, address, kBuffer, nullptr); },
+        give_back_ptsz);
+    more_than_the_gpu(
+        pool,
+        [&](CUdeviceptr* address) { OK(cuMemAllocFromPoolAsync_ptsz, address, kBuffer, pool, nullptr); },
+        give_back_ptsz);
+}
+
+// The driver gives a pool's handle out again.
+FAMILY_TEST("pools: a destroyed one's levels are not those of one with its handle", "pool-destroyed") {
+    const Gpu gpu;
+    for (int i = 0; i < 20; ++i) {
+        const CUmemoryPool pool = own_pool(gpu);
+        EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+        CUdeviceptr address = 0;
+        OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+        EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == kBuffer);
+        OK(cuMemFree_v2, address);
+        OK(cuMemPoolDestroy, pool);
+    }
+}
+
+FAMILY_TEST("pools: memory of no pool, and of cuMemFree", "poolless") {
+    const Gpu gpu;
+    const Buffer plain(kBuffer, 1);
+    EXPECT(pool_of(plain.at()) == nullptr);
+    const CUmemoryPool pool = own_pool(gpu);
+    CUdeviceptr address = 0;
+    OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+    OK(cuMemFree_v2, address);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    // What was taken from it outlives a pool.
+    OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+    OK(cuMemPoolDestroy, pool);
+    OK(cuMemsetD8_v2, address, 7, kBuffer);
+    OK(cuMemFree_v2, address);
+}
+
+FAMILY_TEST("pools: a limit is the driver's to hold") {
+    const Gpu gpu;
+    const CUmemoryPool pool = own_pool(gpu, kBuffer);
+    CUdeviceptr first = 0, second = 0;
+    OK(cuMemAllocFromPoolAsync, &first, kBuffer, pool, nullptr);
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync, &second, kBuffer, pool, nullptr);
+    OK(cuMemFreeAsync, first, nullptr);
+    OK(cuMemPoolDestroy, pool);
+}
+
+// The driver does not say how much it lacks.
+BODY(a_large_request) {
+    const Gpu gpu;
+    constexpr std::size_t kLarge = 48 * kMiB, kAsked = 160 * kMiB;
+    std::vector<CUdeviceptr> buffers(4);
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        OK(cuMemAlloc_v2, &buffers[i], kLarge);
+        OK(cuMemsetD8_v2, buffers[i], static_cast<unsigned char>(i + 1), kLarge);
+    }
+    const CUmemoryPool pool = own_pool(gpu, kAsked);
+    CUdeviceptr asked = 0;
+    OK(cuMemAllocFromPoolAsync, &asked, kAsked, pool, nullptr);
+    OK(cuMemsetD8Async, asked, 99, kAsked, nullptr);
+    std::vector<std::uint8_t> out(kLarge);
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        OK(cuMemcpyDtoH_v2, out.data(), buffers[i], kLarge);
+        EXPECT(out == std::vector<std::uint8_t>(kLarge, static_cast<std::uint8_t>(i + 1)));
+    }
+    OK(cuMemFreeAsync, asked, nullptr);
+    OK(cuCtxSynchronize);
+}
+
+TEST_CASE("pools: room is made for what the driver is asked for, however much it is") {
+    run_both("a_large_request", Driver::Simulated, {{"SIMCUDA_MEMORY", "208M"}});
+}

@@ -1,0 +1,149 @@
+// Managed memory given to other processes, devices and network cards: what can be given stays on the GPU, the
+// rest is refused with a line that says what to do.
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "tests/entry/overlay/record.h"
+#include "tests/entry/rig.h"
+
+using namespace rig;
+
+namespace {
+
+int exports() {
+    static const auto* const found = static_cast<const overlay::Record*>(
+        dlsym(dlopen(std::getenv("LMS_DRIVER"), RTLD_NOW | RTLD_LOCAL), overlay::kRecordSymbol));
+    return found->exports;
+}
+
+CUdeviceptr small_buffer() {
+    CUdeviceptr address = 0;
+    OK(cuMemAlloc_v2, &address, 4096);
+    return address;
+}
+
+// `give` takes a buffer that is out; it is then on the GPU for good, whole, and what kernels make of it is
+// what it reads as.
+template <typename Give>
+void check_stays(Give&& give) {
+    auto* const a = new Buffer(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(*a);
+    give(*a);
+    EXPECT(a->resident());
+    for (int i = 0; i < 4; ++i) crowd.press();
+    EXPECT(a->resident());
+    EXPECT(a->holds(1));
+    const std::uint32_t zero = 0;
+    const auto words = static_cast<std::uint32_t>(kBuffer / 4);
+    const CUdeviceptr to = a->at();
+    const CUdeviceptr from = b.at();
+    EXPECT(launch("add", words, nullptr, to, from, zero, words) == CUDA_SUCCESS);
+    crowd.press();
+    EXPECT(a->resident());
+    EXPECT(a->holds(2));
+    // Freed, its memory serves others.
+    delete a;
+    const Buffer all(3 * kMiB, 3);
+    EXPECT(all.holds(3));
+}
+
+}  // namespace
+
+BODY(share_refused) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    CUipcMemHandle handle{};
+    CUmemPoolPtrExportData data{};
+    for (int i = 0; i < 2; ++i) {
+        FAILS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, a.at());
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer, &data, a.at(16));
+    }
+    EXPECT(exports() == 0);
+    EXPECT(a.holds(1));
+    // What is not managed is the driver's to give.
+    OK(cuIpcGetMemHandle, &handle, small_buffer());
+    OK(cuMemPoolExportPointer, &data, small_buffer());
+    EXPECT(exports() == 2);
+}
+
+TEST_CASE("share: handles for other processes are refused, each with one line" *
+          doctest::test_suite("share-refused")) {
+    const std::string err = run_both("share_refused", Driver::Overlay, {});
+    for (const std::string call : {"cuIpcGetMemHandle", "cuMemPoolExportPointer"}) {
+        CAPTURE(call);
+        const std::string line = "lms: " + call + " is not possible for managed memory";
+        const auto first = err.find(line);
+        REQUIRE(first != std::string::npos);
+        CHECK(err.find("LMS_THRESHOLD", first) != std::string::npos);
+        // Once in each of the two processes.
+        const auto second = err.find(line, first + 1);
+        REQUIRE(second != std::string::npos);
+        CHECK(err.find(line, second + 1) == std::string::npos);
+    }
+}
+
+OVERLAY_TEST("share: a range with a dma-buf handle stays on the GPU", "share-dma-buf") {
+    const Gpu gpu;
+    check_stays([](const Buffer& a) {
+        int descriptor = -1;
+        OK(cuMemGetHandleForAddressRange, &descriptor, a.at(), a.bytes(), CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+           0);
+    });
+}
+
+OVERLAY_TEST("share: a range bound to a multicast object stays on the GPU", "share-multicast") {
+    const Gpu gpu;
+    check_stays([](const Buffer& a) { OK(cuMulticastBindAddr, 1, 0, a.at(), a.bytes(), 0); });
+}
+
+OVERLAY_TEST("share: a buffer whose operations are made synchronous stays on the GPU, as a whole",
+             "share-synchronous") {
+    const Gpu gpu;
+    check_stays([](const Buffer& a) {
+        const unsigned on = 1;
+        OK(cuPointerSetAttribute, &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a.at(kBuffer / 2));
+    });
+    const Buffer a(kBuffer, 1);
+    const unsigned on = 1;
+    OK(cuPointerSetAttribute, &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a.at(16));
+    for (std::size_t offset = 0; offset < kBuffer; offset += kGranule) {
+        unsigned value = 0;
+        OK(cuPointerGetAttribute, &value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a.at(offset));
+        EXPECT(value == 1);
+    }
+}
+
+BODY(share_larger_than_the_gpu) {
+    const Gpu gpu;
+    const Buffer large(6 * kMiB, 1);
+    int descriptor = -1;
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemGetHandleForAddressRange, &descriptor, large.at(), large.bytes(),
+          CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    EXPECT(exports() == 0);
+    EXPECT(large.holds(1));
+}
+
+TEST_CASE("share: what does not fit on the GPU at once cannot be given, and nothing is lost") {
+    run_both("share_larger_than_the_gpu", Driver::Overlay, {});
+}
+
+BODY(share_driver_refuses) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    int descriptor = -1;
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemGetHandleForAddressRange, &descriptor, a.at(), a.bytes(),
+          CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    // Not kept: it goes out as before.
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+}
+
+TEST_CASE("share: what the driver refuses for managed memory is said, and not kept") {
+    const std::string err = run_both("share_driver_refuses", Driver::Simulated, {});
+    CHECK(err.find("lms: cuMemGetHandleForAddressRange is not possible for managed memory") !=
+          std::string::npos);
+}

@@ -1,0 +1,91 @@
+// Threads that wait: what is foretold comes in meanwhile (LMS_POLICY=next-use).
+#include <chrono>
+
+#include "tests/entry/gate.h"
+
+namespace {
+
+// Twice as many buffers as the GPU holds, used one after the other, round after round.
+struct Rounds {
+    static constexpr std::size_t kBuffers = 16;
+
+    Rounds() {
+        for (std::size_t i = 0; i < kBuffers; ++i)
+            buffers.push_back(std::make_unique<rig::Buffer>(rig::kBuffer, i));
+        OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+        for (std::size_t i = 0; i < 12 * kBuffers; ++i) use(i % kBuffers);
+        OK(cuStreamSynchronize, stream);
+    }
+    void use(std::size_t i) { rig::bring_in(buffers[i]->at(), buffers[i]->bytes(), stream); }
+    bool all_intact() const {
+        bool all = true;
+        for (std::size_t i = 0; i < kBuffers; ++i) all &= buffers[i]->holds(i);
+        return all;
+    }
+
+    std::vector<std::unique_ptr<rig::Buffer>> buffers;
+    CUstream stream = nullptr;
+};
+
+// `wait` comes back once what was submitted is over; a few buffers that come next are there by then.
+void wait_while_held_up(void (*wait)(CUstream)) {
+    const rig::Gpu gpu;
+    Rounds rounds;
+    constexpr std::size_t kNext = 3;
+    rounds.use(0);
+    OK(cuStreamSynchronize, rounds.stream);
+    rig::Gate gate;
+    gate.hold_up(rounds.stream);
+    rounds.use(1);
+    const auto there = [&] {
+        bool all = true;
+        for (std::size_t i = 2; i < 2 + kNext; ++i) all &= rounds.buffers[i]->resident();
+        return all;
+    };
+    bool came = false;
+    std::thread opening([&] {
+        for (int ms = 0; ms < 3000 && !came; ++ms) {
+            came = there();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        gate.open();
+    });
+    wait(rounds.stream);
+    opening.join();
+    EXPECT(came);
+    for (std::size_t i = 2; i < 2 * Rounds::kBuffers; ++i) rounds.use(i % Rounds::kBuffers);
+    EXPECT(rounds.all_intact());
+}
+
+}  // namespace
+
+BODY(held_up_stream) {
+    wait_while_held_up([](CUstream stream) { OK(cuStreamSynchronize, stream); });
+}
+BODY(held_up_stream_ptsz) {
+    wait_while_held_up([](CUstream stream) { OK(cuStreamSynchronize_ptsz, stream); });
+}
+BODY(held_up_context) {
+    wait_while_held_up([](CUstream) { OK(cuCtxSynchronize); });
+}
+BODY(held_up_context_v2) {
+    wait_while_held_up([](CUstream) {
+        CUcontext context = nullptr;
+        OK(cuCtxGetCurrent, &context);
+        OK(cuCtxSynchronize_v2, context);
+    });
+}
+
+TEST_CASE("wait: what is foretold comes in while a thread waits for a stream") {
+    rig::run_both("held_up_stream", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
+TEST_CASE(
+    "wait: what is foretold comes in while a thread waits for a stream, with per-thread default streams") {
+    rig::run_both("held_up_stream_ptsz", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
+TEST_CASE("wait: what is foretold comes in while a thread waits for its context") {
+    rig::run_both("held_up_context", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
+TEST_CASE("wait: what is foretold comes in while a thread waits for a context by its handle") {
+    rig::run_both("held_up_context_v2", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}

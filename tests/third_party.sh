@@ -1,0 +1,128 @@
+#!/bin/sh
+# Programs that nobody here wrote, unchanged, on the simulated GPU: each recipe of tests/third_party is run once without the
+# shim on a GPU that is large enough, then with the shim on GPUs of a part of what the program used. Each run's output
+# must be the known answer; with the shim, memory must have moved. tests/third_party/README.md says what a recipe is.
+#
+#   sh tests/third_party.sh [recipe ...]
+#
+# Not part of `make test`: it installs Debian packages (as root) and downloads. Ends with 0 if every run passed.
+set -u
+LC_ALL=C
+export LC_ALL
+cd "$(dirname "$0")/.." || exit 1
+root=$PWD
+build=$root/${BUILD:-build}
+recipes=$root/tests/third_party
+export recipes label
+cuda=${CUDA_HOME:-/usr/local/cuda}
+export CUDA_HOME="$cuda"
+
+for variable in $(env | sed -n 's/^\(LMS_[A-Za-z_]*\|SIMCUDA_[A-Za-z_]*\|LD_PRELOAD\|LD_LIBRARY_PATH\)=.*/\1/p'); do
+    unset "$variable"
+done
+
+# Far above what any takes; only a program that hangs meets it.
+longest=900
+
+[ $# -gt 0 ] || set -- $(cd tests/third_party && ls -- *.recipe | sed 's/\.recipe$//')
+
+# counter KEY FILE...: the sum of a number that stands alone on its line of JSON.
+counter() {
+    key=$1
+    shift
+    cat "$@" 2>/dev/null | awk -F '[:,]' -v key="\"$key\"" '{ gsub(/ /, "", $1) } $1 == key { sum += $2 }
+        END { printf "%.0f", sum }'
+}
+
+mib() { awk -v bytes="$1" 'BEGIN { printf "%.1f", bytes / 1048576 }'; }
+
+row() { printf '%-22s %-22s %9s %9s %9s  %s\n' "$@"; }
+
+install_packages() {
+    for package in $packages; do
+        dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' && continue
+        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$package" || return 1
+    done
+}
+
+# simulated LABEL BYTES [NAME=VALUE ...]: runs the program on a GPU of that size; its output goes to LABEL.out.
+simulated() {
+    label=$1 size=$2
+    shift 2
+    rm -f "$label".stats.* "$label.report"
+    (
+        export "SIMCUDA_MEMORY=$size" "SIMCUDA_REPORT=$label.report" "LD_LIBRARY_PATH=$build/sim:$cuda/lib64" \
+            SIMCUDA_GRANULARITY=64K SIMCUDA_LOCAL_THREADS=64 LMS_THRESHOLD=16K LMS_LOG=error
+        for setting in $settings "$@"; do export "${setting?}"; done
+        timeout -k 10 "$longest" sh -c '. "$1" && program' sh "$recipes/$recipe.recipe"
+    ) >"$label.out" 2>"$label.err"
+    status=$?
+    result=ok
+    [ "$status" -eq 0 ] || result="ended with $status"
+    if [ "$result" = ok ] && ! cmp -s answer "$label.out"; then result="other output"; fi
+    if [ "$result" = ok ] && [ "$(counter violation_count "$label.report")" != 0 ]; then result="broke a rule"; fi
+}
+
+# judge WHAT GPU IN OUT: prints the row of a run, and why where it failed.
+judge() {
+    row "$recipe" "$@" "$result"
+    if [ "$result" = ok ]; then
+        passed=$((passed + 1))
+        return
+    fi
+    failed=$((failed + 1))
+    diff answer "$label.out" | head -n 20
+    tail -n 20 "$label.err"
+}
+
+# Runs the recipe in its own folder and leaves "passed failed" in the file count.
+check() {
+    passed=0 failed=0
+    packages= settings= memory=1G shares="2 4" unmapped_shares=2
+    fetch() { :; }
+    # shellcheck source=/dev/null
+    . "$recipes/$recipe.recipe"
+    result=ok label=fetch
+    : >answer
+    if ! { install_packages && { [ -e fetched ] || { fetch && : >fetched; }; }; } >fetch.out 2>fetch.err; then
+        result="could not be fetched"
+    elif ! answer >answer 2>fetch.err || [ ! -s answer ]; then
+        result="no answer to compare with"
+    fi
+    if [ "$result" != ok ]; then
+        judge "" "" "" ""
+        echo "$passed $failed" >count
+        return
+    fi
+
+    simulated whole "$memory"
+    peak=$(counter peak whole.report)
+    judge "without the shim" "$(mib "$peak")" "" ""
+    [ "$failed" -eq 0 ] || shares=
+
+    for share in $shares; do
+        for setting in "" LMS_SAFETY=strict SIMCUDA_HOST_VMM=0; do
+            if [ "$setting" = SIMCUDA_HOST_VMM=0 ]; then
+                case " $unmapped_shares " in *" $share "*) ;; *) continue ;; esac
+            fi
+            label=1_$share${setting:+.$setting}
+            simulated "$label" $((peak / share)) "LD_PRELOAD=$build/liblmsshim.so" "LMS_STATS=$label.stats.%p" $setting
+            in=$(counter bytes_in "$label".stats.*) out=$(counter bytes_out "$label".stats.*)
+            if [ "$result" = ok ] && { [ "$in" = 0 ] || [ "$out" = 0 ]; }; then result="nothing moved"; fi
+            judge "1/$share $setting" "$(mib $((peak / share)))" "$(mib "$in")" "$(mib "$out")"
+        done
+    done
+    echo "$passed $failed" >count
+}
+
+row program run "GPU MiB" "in MiB" "out MiB" result
+all_passed=0 all_failed=0
+for recipe; do
+    mkdir -p "$build/programs/$recipe"
+    rm -f "$build/programs/$recipe/count"
+    (cd "$build/programs/$recipe" && check)
+    read -r passed failed <"$build/programs/$recipe/count" || { passed=0 failed=1; }
+    all_passed=$((all_passed + passed)) all_failed=$((all_failed + failed))
+done
+echo "$all_passed passed, $all_failed failed"
+[ "$all_failed" -eq 0 ] && [ "$all_passed" -gt 0 ]

@@ -1,0 +1,209 @@
+// Kernels by the code they were loaded with: as text, in fat binaries of every packing, from files; by their
+// names; and what goes with what.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "shim/code/loaded_code.h"
+#include "tests/support/fat_binary.h"
+
+using namespace lms::engine;
+using support::FatBinary;
+using support::Packing;
+
+namespace {
+
+const std::string kTold = ".version 8.4\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n";
+const std::string kHidden =
+    ".version 8.4\n.target sm_75\n.address_size 64\n"
+    ".visible .entry k(.param .u64 p) { ld.param.u64 %rd1, [p]; ld.u64 %rd2, [%rd1]; ld.u32 %r1, [%rd2]; "
+    "ret; }\n";
+
+struct Wrapper {
+    std::uint32_t magic = 0x466243b1;
+    std::uint32_t version = 1;
+    const char* fat_binary = nullptr;
+    const void* parts = nullptr;
+};
+
+constexpr CodeImage::Keep kBoth{true, true};
+
+CodeImage image_of(const std::string& text) {
+    return CodeImage(text.c_str(), std::nullopt, kBoth);
+}
+
+// What is said of kernel k of this image.
+Addresses told_by(const void* image, const char* kernel = "k") {
+    return CodeImage(image, std::nullopt, {.addresses = true}).addresses_of(kernel);
+}
+
+// Handles of what is loaded.
+const char handles[8]{};
+const void* handle(int which) {
+    return &handles[which];
+}
+Addresses addresses(LoadedCode& code, int owner) {
+    const void* const known = handle(owner);
+    return code.addresses_of({&known, 1}, "k");
+}
+int parameters(LoadedCode& code, int owner, const char* kernel = "k") {
+    const void* const known = handle(owner);
+    const auto layout = code.layout_of({&known, 1}, kernel);
+    return layout ? static_cast<int>(layout->size()) : -1;
+}
+
+}  // namespace
+
+TEST_CASE("loaded code: text") {
+    CHECK(told_by(kTold.c_str()) == Addresses::Complete);
+    CHECK(told_by(kHidden.c_str()) == Addresses::Incomplete);
+    CHECK(told_by(kTold.c_str(), "another") == Addresses::Unknown);
+    CHECK(told_by("") == Addresses::Unknown);
+    CHECK(told_by("abc") == Addresses::Unknown);
+}
+
+TEST_CASE("loaded code: fat binaries") {
+    for (const Packing packing : {Packing::Raw, Packing::Lz4, Packing::Zstd}) {
+        for (const std::uint32_t header_bytes : {64u, 80u}) {
+            CHECK(told_by(FatBinary(header_bytes).ptx(75, kHidden, packing).image()) ==
+                  Addresses::Incomplete);
+            CHECK(told_by(FatBinary(header_bytes).ptx(75, kTold, packing).image()) == Addresses::Complete);
+        }
+    }
+    SUBCASE("native code beside the text, and several texts: the newest counts") {
+        CHECK(told_by(FatBinary()
+                          .native(90)
+                          .ptx(75, kTold, Packing::Lz4)
+                          .ptx(90, kHidden, Packing::Zstd)
+                          .ptx(80, kTold)
+                          .image()) == Addresses::Incomplete);
+    }
+    SUBCASE("native code alone") {
+        CHECK(told_by(FatBinary().native(90).image()) == Addresses::Unknown);
+        CHECK(told_by("\x7f"
+                      "ELF and so on") == Addresses::Unknown);
+    }
+    SUBCASE("what does not unpack") {
+        std::string bytes = FatBinary().ptx(75, kTold, Packing::Zstd).whole();
+        bytes[16 + 80 + 8] ^= 0x55;
+        bytes[16 + 80 + 9] ^= 0x55;
+        CHECK(told_by(bytes.c_str()) == Addresses::Unknown);
+    }
+}
+
+TEST_CASE("loaded code: the wrapper that nvcc leaves") {
+    const std::string told = FatBinary().ptx(75, kTold, Packing::Zstd).whole();
+    const std::string hidden = FatBinary().ptx(75, kHidden, Packing::Zstd).whole();
+    Wrapper wrapper;
+    wrapper.fat_binary = hidden.data();
+    CHECK(told_by(&wrapper) == Addresses::Incomplete);
+    const char* parts[] = {told.data(), hidden.data(), nullptr};
+    wrapper.version = 2;
+    wrapper.fat_binary = told.data();
+    wrapper.parts = parts;
+    CHECK(told_by(&wrapper) == Addresses::Incomplete);
+    // Which of the two runs is not known.
+    CHECK(CodeImage(told.data(), std::nullopt, kBoth).layout_of("k"));
+    CHECK(CodeImage(hidden.data(), std::nullopt, kBoth).layout_of("k"));
+    CHECK(!CodeImage(&wrapper, std::nullopt, kBoth).layout_of("k"));
+}
+
+TEST_CASE("loaded code: files, whole and cut off") {
+    const std::string path = "/tmp/lms_loaded_code_test." + std::to_string(getpid());
+    const std::string whole = FatBinary().ptx(75, kHidden, Packing::Zstd).whole();
+    const auto told = [&] { return CodeImage::of_file(path.c_str(), kBoth).addresses_of("k"); };
+    for (const std::string& bytes : {whole, kHidden, whole.substr(0, 60), whole.substr(0, 10),
+                                     whole.substr(0, whole.size() - 9), std::string()}) {
+        std::ofstream(path, std::ios::binary) << bytes;
+        const bool complete = bytes == whole || bytes == kHidden;
+        CHECK(told() == (complete ? Addresses::Incomplete : Addresses::Unknown));
+    }
+    unlink(path.c_str());
+    CHECK(told() == Addresses::Unknown);
+}
+
+TEST_CASE("loaded code: a kernel whose module is not known is looked for in all that is loaded") {
+    LoadedCode code;
+    enum { One, Two, Other };
+    code.loaded(handle(One), image_of(kTold), nullptr);
+    CHECK(addresses(code, Other) == Addresses::Complete);
+    CHECK(parameters(code, Other) == 0);
+    code.loaded(handle(Two), image_of(kHidden), nullptr);
+    CHECK(addresses(code, Other) == Addresses::Incomplete);
+    CHECK(addresses(code, One) == Addresses::Complete);
+    // By name alone only where just one layout goes by it.
+    CHECK(parameters(code, Other) == -1);
+    CHECK(parameters(code, One) == 0);
+    CHECK(parameters(code, Two) == 1);
+    CHECK(code.unloaded(handle(Two)) == std::vector{handle(Two)});
+    CHECK(addresses(code, Other) == Addresses::Complete);
+    CHECK(parameters(code, Other) == 0);
+    code.unloaded(handle(One));
+    CHECK(addresses(code, One) == Addresses::Unknown);
+    CHECK(parameters(code, One) == -1);
+}
+
+TEST_CASE("loaded code: a handle given out again stands for the new image alone, also one without PTX") {
+    LoadedCode code;
+    code.loaded(handle(0), image_of(kHidden), nullptr);
+    code.loaded(handle(1), image_of(kTold), nullptr);
+    code.loaded(handle(0), image_of(FatBinary().native(90).whole()), nullptr);
+    CHECK(addresses(code, 0) == Addresses::Unknown);
+    CHECK(parameters(code, 0) == -1);
+}
+
+TEST_CASE("loaded code: modules go with their context, and what libraries became there") {
+    LoadedCode code;
+    enum { Context, Next, Module, Library, LibrarysModule, Kernel, Function, Stays };
+    code.loaded(handle(Module), image_of(kTold), handle(Context));
+    code.loaded(handle(Library), image_of(kHidden), nullptr);
+    code.loaded(handle(Stays), image_of(kTold), handle(Next));
+    code.became(handle(LibrarysModule), handle(Library), handle(Context));
+    CHECK(addresses(code, LibrarysModule) == Addresses::Incomplete);
+    CHECK(parameters(code, LibrarysModule) == 1);
+    code.named(handle(Kernel), {"k", handle(Library)});
+    code.same(handle(Function), handle(Kernel), handle(Context));
+    auto gone = code.context_gone(handle(Context));
+    std::ranges::sort(gone);
+    CHECK(gone == std::vector{handle(Module), handle(LibrarysModule)});
+    CHECK(!code.kernel(handle(Function)));
+    CHECK(code.kernel(handle(Kernel)).value().name == "k");
+    CHECK(addresses(code, Library) == Addresses::Incomplete);
+    CHECK(addresses(code, Stays) == Addresses::Complete);
+    code.became(handle(LibrarysModule), handle(Library), handle(Next));
+    gone = code.unloaded(handle(Library));
+    std::ranges::sort(gone);
+    CHECK(gone == std::vector{handle(Library), handle(LibrarysModule)});
+    CHECK(!code.kernel(handle(Kernel)));
+}
+
+TEST_CASE("loaded code: names go from a kernel to its function, and with what they came from") {
+    LoadedCode code;
+    enum { Kernel, Function, Library, Context, Unheard };
+    code.loaded(handle(Library), {}, nullptr);
+    code.named(handle(Kernel), {"k", handle(Library)});
+    code.same(handle(Function), handle(Kernel), handle(Context));
+    CHECK(code.kernel(handle(Function)).value().name == "k");
+    CHECK(code.kernel(handle(Function)).value().owner == handle(Library));
+    code.unloaded(handle(Library));
+    CHECK(!code.kernel(handle(Kernel)));
+    CHECK(!code.kernel(handle(Function)));
+    // The function of a kernel of which nothing is known is not what its handle was before.
+    code.named(handle(Function), {"old", handle(Library)});
+    code.same(handle(Function), handle(Unheard), handle(Context));
+    CHECK(!code.kernel(handle(Function)));
+}
+
+TEST_CASE("loaded code: communication libraries, by name") {
+    LoadedCode code;
+    CHECK(
+        code.addresses_of({}, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") ==
+        Addresses::Incomplete);
+    CHECK(code.addresses_of({}, "_Z22nvshmemi_barrier_kernel") == Addresses::Incomplete);
+    CHECK(code.addresses_of({}, "ncc") == Addresses::Unknown);
+}
