@@ -29,7 +29,8 @@ SIMCUDA_KERNEL_US=1049 SIMCUDA_H2D_GBPS=1 SIMCUDA_D2H_GBPS=1 LMS_RESERVE=0
 export SIMCUDA_KERNEL_US SIMCUDA_H2D_GBPS SIMCUDA_D2H_GBPS LMS_RESERVE
 shape() { "$build/bench/shapes" "$1" 4 "$2" "$3"; }
 share_of() { awk -v mib="$(SIMCUDA_MEMORY=1G shape "$1" 1 0)" -v ratio="$2" 'BEGIN { printf "%dK", mib * 1024 / ratio }'; }
-pressed() { SIMCUDA_MEMORY=$(share_of "$1" "$3") LD_PRELOAD=$shim shape "$1" "$2" 5; }
+# The first steps are those that show what the program repeats.
+pressed() { SIMCUDA_MEMORY=$(share_of "$1" "$3") LD_PRELOAD=$shim shape "$1" "$2" 8; }
 for launches in 4:just 2:half; do
     for program in training inference; do
         length=${launches%:*}
@@ -41,6 +42,8 @@ for launches in 4:just 2:half; do
             time=$(pressed "$program" "$length" $ratio)
             row "  at ${ratio}x" "$in_memory" "$time" "$(ratio "$time" "$in_memory")"
         done
+        time=$(LMS_POLICY=lru pressed "$program" "$length" 2)
+        row "  at 2x, LMS_POLICY=lru" "$in_memory" "$time" "$(ratio "$time" "$in_memory")"
         # A level of safety costs what it keeps from overlapping.
         for level in args strict; do
             time=$(LMS_SAFETY=$level pressed "$program" "$length" 2)

@@ -25,6 +25,15 @@ bool complete(const State& state, const PendingEviction& each) {
     return each.enqueued && state.residency.timelines.finished(each.copied);
 }
 
+// Behind work that is unfinished, as far as anybody has looked; null: there is none.
+FencePtr unfinished_work(const State& state) {
+    FencePtr fence;
+    for (const core::Use& use : state.fences.latest()) {
+        if (!fence) fence = state.fences.fence_of(use);
+    }
+    return fence;
+}
+
 void give_back(State& state, const PendingEviction& each) {
     state.host_blocks.put(each.host);
     if (each.orphan) state.device_blocks.put(each.device);
@@ -166,6 +175,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
     }
     if (jobs.empty()) return Finish::NothingReady;
     state.remapping += static_cast<std::uint32_t>(jobs.size());
+    const FencePtr beside = state.remaps_beside_work ? nullptr : unfinished_work(state);
     lock.unlock();
     for (Job& job : jobs) {
         // A fence passes too when nothing runs any more.
@@ -174,7 +184,9 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
         job.remapped = copied && remap(state.port, job.addresses, &job.eviction.device, job.eviction.host);
     }
     const auto until = trace::now_ns();
+    const bool ran_on = beside && state.port.query(beside->event()) == CUDA_ERROR_NOT_READY;
     lock.lock();
+    state.remaps_beside_work |= ran_on;
 
     state.remapping -= static_cast<std::uint32_t>(jobs.size());
     bool moved = false;

@@ -28,12 +28,20 @@ bool Migrator::bring_ahead(std::unique_lock<std::mutex>& lock) {
     bool more = true;
     while (more) {
         poll_completions(state_, lock);
+        if (!may_remap_now()) return false;
         if (opaque_busy(state_) || queue_.size() > 1 || state_.filling.size() >= kFills) return true;
         const std::size_t count = state_.residency.upcoming(next);
         if (count == 0) return false;
         more = step_ahead(std::span(next).first(count), lock);
     }
     return true;
+}
+
+// A driver that lets a remap wait for all work is not to hold a thread up that may be who that work waits
+// for: it asked for no move.
+bool Migrator::may_remap_now() const {
+    std::vector<core::Use> uses = state_.fences.latest();
+    return state_.remaps_beside_work || !core::any_unfinished(uses, state_.residency.timelines);
 }
 
 // Gets further with the first of `next` that can come in; false if that is not possible now.

@@ -79,6 +79,7 @@ class Migrator {
     Step await_copy_out(std::unique_lock<std::mutex>& lock);
     Step await_opaque(std::unique_lock<std::mutex>& lock);
     Step await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    bool may_remap_now() const;
     bool step_ahead(std::span<const core::ChunkId> next, std::unique_lock<std::mutex>& lock);
     void start_ahead(const ChunkPins& hold, std::unique_lock<std::mutex>& lock);
     Step page_in_now(std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock);

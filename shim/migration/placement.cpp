@@ -113,8 +113,8 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
     std::erase_if(mapped, [&](const Mapped& each) {
         bool taken = true;
         for (const MappedAt& at : each.addresses) {
-            taken &= !is_mapped(&each.block) ||
-                     state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
+            taken &=
+                !is_mapped(&each.block) || state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
         }
         if (!taken) lost.push_back(each.block);
         return !taken;

@@ -118,6 +118,7 @@ struct State {
     std::uint64_t disturbed = 0;                    // the latest one when opaque work last ended some
     std::vector<core::ChunkId> filling;             // Filling now, oldest first
     std::uint32_t remapping = 0;                    // chunks being remapped by the migrator
+    bool remaps_beside_work = false;                // seen: a remap does not wait for work that runs
     std::vector<core::Use> opaque_uses;             // submitted work that may reach any chunk
     std::uint32_t opaque_pending = 0;               // such work between acquire() and submitted()
     EarlierWork earlier;                            // such work too

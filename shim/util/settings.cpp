@@ -138,7 +138,7 @@ constexpr Setting kTable[] = {
      [](const Settings& s) {
          return s.exempt.empty() ? "none" : fmt::format("{}", fmt::join(s.exempt, ","));
      }},
-    {"LMS_POLICY", "policy", "NAME", "lru", "What is evicted, and when: a built-in policy or a plugin",
+    {"LMS_POLICY", "policy", "NAME", "next-use", "What is evicted, and when: a built-in policy or a plugin",
      "lru, lms or the path of a plugin",
      [](std::string_view text, Settings& s) { return parse_text(text, s.policy); },
      [](const Settings& s) { return s.policy; }},

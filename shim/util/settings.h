@@ -40,7 +40,7 @@ struct Settings {
     std::vector<std::string> exempt = default_exempt();  // beginnings of file names of libraries
     MemInfo meminfo = MemInfo::Physical;
     Safety safety = Safety::Opaque;
-    std::string policy = "lru";  // the name of a built-in policy or the path of a plugin
+    std::string policy = "next-use";  // the name of a built-in policy or the path of a plugin
     log::Level log_level = log::Level::Warn;
     std::string log_path;     // empty: stderr; "%p" is the process
     std::string stats_path;   // empty: none; "%p" is the process

@@ -74,6 +74,8 @@ Outcome run(const std::string& body, Driver driver, const Environment& environme
                        {"ENTRY_SIMULATED", sim},
                        {"SIMCUDA_MEMORY", "4M"},
                        {"SIMCUDA_GRANULARITY", "64K"},
+                       // What is where then follows from what was used last alone.
+                       {"LMS_POLICY", "lru"},
                        {"LMS_THRESHOLD", "16K"}};
     for (const auto& [name, value] : environment) all[name] = value;
     const support::Result result = support::run({"/proc/self/exe", "--body", body}, all, 60);

@@ -13,6 +13,18 @@ struct Rounds {
         for (std::size_t i = 0; i < kBuffers; ++i)
             buffers.push_back(std::make_unique<rig::Buffer>(rig::kBuffer, i));
         OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+        use(0);
+        OK(cuStreamSynchronize, stream);
+        // That moves do not wait for work that is held up must have been seen before any is made ahead of
+        // need.
+        CUstream other = nullptr;
+        OK(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
+        rig::Gate gate;
+        gate.hold_up(other);
+        rig::bring_in(buffers[0]->at(), buffers[0]->bytes(), other);
+        for (std::size_t i = 1; i < kBuffers; ++i) use(i);
+        gate.open();
+        OK(cuStreamSynchronize, other);
         for (std::size_t i = 0; i < 12 * kBuffers; ++i) use(i % kBuffers);
         OK(cuStreamSynchronize, stream);
     }
@@ -76,16 +88,20 @@ BODY(held_up_context_v2) {
     });
 }
 
-TEST_CASE("wait: what is foretold comes in while a thread waits for a stream") {
+TEST_CASE("wait: what is foretold comes in while a thread waits for a stream" *
+          doctest::test_suite("waits-stream")) {
     rig::run_both("held_up_stream", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
 }
 TEST_CASE(
-    "wait: what is foretold comes in while a thread waits for a stream, with per-thread default streams") {
+    "wait: what is foretold comes in while a thread waits for a stream, with per-thread default streams" *
+    doctest::test_suite("waits-stream-ptsz")) {
     rig::run_both("held_up_stream_ptsz", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
 }
-TEST_CASE("wait: what is foretold comes in while a thread waits for its context") {
+TEST_CASE("wait: what is foretold comes in while a thread waits for its context" *
+          doctest::test_suite("waits-context")) {
     rig::run_both("held_up_context", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
 }
-TEST_CASE("wait: what is foretold comes in while a thread waits for a context by its handle") {
+TEST_CASE("wait: what is foretold comes in while a thread waits for a context by its handle" *
+          doctest::test_suite("waits-context-v2")) {
     rig::run_both("held_up_context_v2", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
 }

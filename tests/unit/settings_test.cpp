@@ -63,7 +63,7 @@ TEST_CASE("settings: the defaults") {
     CHECK(s.meminfo == MemInfo::Physical);
     CHECK(s.safety == Safety::Opaque);
     CHECK(s.exempt == lms::default_exempt());
-    CHECK(s.policy == "lru");
+    CHECK(s.policy == "next-use");
     CHECK(s.log_level == lms::log::Level::Warn);
     CHECK(s.log_path.empty());
     CHECK(s.stats_path.empty());
@@ -176,7 +176,7 @@ TEST_CASE("settings: a set-uid program takes none from the environment of its us
                   setenv("LMS_POLICY", "/tmp/policy.so", 1);
                   setenv("LMS_STATS", "/tmp/stats", 1);
                   const Settings& read = lms::settings();
-                  const bool none = read.policy == "lru" && read.stats_path.empty();
+                  const bool none = read.policy == "next-use" && read.stats_path.empty();
                   const bool all = read.policy == "/tmp/policy.so" && read.stats_path == "/tmp/stats";
                   _exit((secure ? none : all) ? 0 : 1);
               }) == 0);
