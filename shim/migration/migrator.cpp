@@ -153,7 +153,11 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
             lock.unlock();
             status = state_.port.health();
             lock.lock();
-            if (status == CUDA_SUCCESS) status = CUDA_ERROR_OUT_OF_MEMORY;
+            if (status == CUDA_SUCCESS) {
+                status = CUDA_ERROR_OUT_OF_MEMORY;
+            } else {
+                announce_failure(state_, status);
+            }
             break;
         }
         if (late) {

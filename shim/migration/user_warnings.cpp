@@ -87,6 +87,20 @@ bool announce_no_mappings() {
     return true;
 }
 
+void announce_failure(const State& state, CUresult error) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    std::uint64_t in = 0, out = 0;
+    for (const core::ChunkId id : state.filling) in += state.residency.chunk(id).bytes;
+    for (const PendingEviction& each : state.pending_evictions) out += each.device.bytes;
+    log::error(
+        "GPU {}: its context has failed (error {}), and all calls say so; {} were being copied in then and "
+        "{} "
+        "out, of {} allocated",
+        state.device, static_cast<int>(error), format_bytes(in), format_bytes(out),
+        format_bytes(state.residency.allocated_bytes()));
+}
+
 void announce_no_budget(const State& state, std::uint64_t total_bytes) {
     if (state.budget_bytes >= state.granularity) return;
     static std::atomic<bool> said;

@@ -29,6 +29,9 @@ void announce_no_host_memory(const State& state, std::uint64_t bytes);
 // needed.
 bool announce_no_mappings();
 
+// The context has failed for good, as all its calls say: what moved when that was noticed.
+void announce_failure(const State& state, CUresult error);
+
 // Where LMS_RESERVE, LMS_LIMIT or other processes leave nothing of a GPU of `total_bytes`.
 void announce_no_budget(const State& state, std::uint64_t total_bytes);
 

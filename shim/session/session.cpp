@@ -117,8 +117,12 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
     // After a kernel's fault the driver refuses; memory at hand would not show it.
-    if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
+    const CUresult health = port_->health();
     std::unique_lock lock(state.mutex);
+    if (health != CUDA_SUCCESS) {
+        announce_failure(state, health);
+        return health;
+    }
     const auto id = enter(bytes, lock);
     if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
     state.owners[*id] = owner;
@@ -154,6 +158,20 @@ std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, std::uniqu
     state.backing.resize(std::max<std::size_t>(state.backing.size(), *std::ranges::max_element(chunks) + 1));
     return id;
 }
+
+namespace {
+
+// For what will have to go to the host when a new chunk of `bytes` comes in: if the driver does not pin as
+// much as it may be asked for, it is the allocation that fails, not a launch.
+CUresult pin_ahead(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    if (state.host_blocks.held_bytes() >= promised_host_bytes(state)) return CUDA_SUCCESS;
+    Block block;
+    if (state.host_blocks.create(bytes, block, lock) != CUDA_SUCCESS) return CUDA_ERROR_OUT_OF_MEMORY;
+    state.host_blocks.put(block);
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
 
 // Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
 // that is waited for, within a bound.
@@ -212,7 +230,7 @@ CUresult Session::place_chunk(ChunkId id, std::unique_lock<std::mutex>& lock) {
         begin_pressure(state, lock);
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
-        if (!port_->maps_host_memory()) return CUDA_SUCCESS;
+        if (!port_->maps_host_memory()) return pin_ahead(state, bytes, lock);
         const auto host = host_block(state, bytes, lock);
         if (host && where() == core::State::Empty) return map_new(id, *host, lock);
         if (host) state.host_blocks.put(*host);

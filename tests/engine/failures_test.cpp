@@ -95,6 +95,50 @@ TEST_CASE("failures: a stream that cannot be made to wait for a copy in has it w
     scene.check();
 }
 
+TEST_CASE("failures: a copy in whose fence is refused is waited for") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t cold = scene.make(2);
+    const std::size_t other = scene.make(63);
+    scene.rig.drain();
+    REQUIRE(scene.place(cold) == Place::Host);
+    REQUIRE(scene.rig.session().free(scene.regions[other].address) == CUDA_SUCCESS);
+    scene.regions.pop_back();
+    scene.expected.pop_back();
+    FakePort& gpu = scene.rig.gpu();
+    const Gate copies = std::make_shared<std::atomic<bool>>(false);
+    const Gate open = std::make_shared<std::atomic<bool>>(true);
+    gpu.launch(gpu.stream(device::Direction::In), gate(copies));
+    gpu.at(Call::Synchronize, 1, [&] { *copies = true; });
+    gpu.fail(Call::Record, 1, CUDA_ERROR_UNKNOWN);
+    REQUIRE(scene.rig.submit(scene.late_write(scene.stream, cold, open, true)) == CUDA_SUCCESS);
+    scene.changed(cold);
+    gpu.finish(gpu.mark(scene.stream));
+    *copies = true;
+    scene.check();
+}
+
+TEST_CASE("failures: a copy out whose fence is refused is waited for") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t cold = scene.make(60);
+    scene.make(60);
+    scene.rig.drain();
+    REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+    scene.rig.drain();
+    FakePort& gpu = scene.rig.gpu();
+    for (std::uint64_t nth = 1; nth <= 8; ++nth) {
+        CAPTURE(nth);
+        const Gate copies = std::make_shared<std::atomic<bool>>(false);
+        gpu.launch(gpu.stream(device::Direction::Out), gate(copies));
+        gpu.at(Call::Synchronize, 1, [&] { *copies = true; });
+        scene.open_after_a_while(copies);
+        gpu.fail(Call::Record, nth, CUDA_ERROR_UNKNOWN);
+        REQUIRE(scene.need(nth % 2, scene.stream) == CUDA_SUCCESS);
+        gpu.fail(Call::Record, 0, CUDA_SUCCESS);
+        *copies = true;
+        scene.check();
+    }
+}
+
 TEST_CASE("failures: work whose stream or fence cannot be asked for once is not over") {
     for (std::uint64_t nth = 1; nth <= 40; ++nth) {
         CAPTURE(nth);

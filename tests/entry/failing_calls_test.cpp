@@ -73,3 +73,31 @@ TEST_CASE("failing calls: whatever fails at a context's end, its memory comes ba
         run_both("failing_end", Driver::Simulated, {{"SIMCUDA_FAIL", std::string(call) + "=101"}});
     }
 }
+
+BODY(failing_for_good) {
+    const Gpu gpu;
+    std::vector<CUdeviceptr> buffers(12);
+    CUresult result = CUDA_SUCCESS;
+    for (CUdeviceptr& buffer : buffers) {
+        if (result == CUDA_SUCCESS) result = CU(cuMemAlloc_v2)(&buffer, kBuffer);
+        if (result == CUDA_SUCCESS) result = CU(cuMemsetD8_v2)(buffer, 1, kBuffer);
+    }
+    EXPECT(result == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CUdeviceptr none = 0;
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc_v2, &none, kBuffer);
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+    OK(cuDevicePrimaryCtxReset_v2, gpu.device);
+    const Gpu anew;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+}
+
+TEST_CASE(
+    "failing calls: a context that has failed for good says so, with a line about what moved, until there is "
+    "another") {
+    const std::string err =
+        run_both("failing_for_good", Driver::Simulated, {{"SIMCUDA_FAIL", "cuMemcpyAsync:9=700"}});
+    CHECK(err.find("GPU 0: its context has failed (error 700), and all calls say so; ") != std::string::npos);
+}

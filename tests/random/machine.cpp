@@ -98,6 +98,7 @@ void Machine::start(bool fresh) {
     if (fresh) {
         tear_down();
         set_up();
+        if (failed_) return;
     }
     shared_ = {};
     count_ = {};
