@@ -690,3 +690,19 @@ FAMILY_TEST("own mappings: what is out answers as what is there") {
     OK(cuMemRelease, handle);
     EXPECT(a.holds(1));
 }
+
+FAMILY_TEST("own mappings: what is to be read alone is not written, wherever it is") {
+    const Gpu gpu;
+    Crowd crowd;
+    const Own a(kBuffer, 1);
+    let_in(a.at(), kBuffer, 0, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    evict(crowd, a.at(), kBuffer);
+    EXPECT(a.holds(1));
+    evict(crowd, a.at(), kBuffer);
+    // The simulated GPU takes it for a fault, after which nothing works any more.
+    const auto data = pattern(kBuffer, 2);
+    const CUresult result = CU(cuMemcpyHtoD_v2)(a.at(), data.data(), kBuffer);
+    EXPECT(result != CUDA_SUCCESS || CU(cuCtxSynchronize)() != CUDA_SUCCESS);
+    std::fflush(stdout);
+    std::_Exit(0);
+}
