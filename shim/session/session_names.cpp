@@ -56,8 +56,9 @@ std::optional<Buffer> Session::buffer_at(core::Address address) {
 }
 
 bool Session::holds(core::Address address, std::uint64_t bytes) {
-    if (!spans(address)) return !state_->under_pressure.load() || program_can_use(address, bytes);
     if (!padded_.load() && !state_->under_pressure.load()) return true;
+    if (!spans(address)) [[unlikely]]
+        return program_can_use(address, bytes);
     const std::lock_guard lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return false;

@@ -162,10 +162,10 @@ Session* allocator_of(core::Address address) {
     return nullptr;
 }
 
-Session* session_at(core::Address address) {
-    Session* const allocator = allocator_of(address);
-    if (allocator || !managed_views.load(std::memory_order_relaxed)) [[likely]]
-        return allocator;
+namespace {
+
+// Apart, so that session_at() costs others nothing.
+[[gnu::noinline]] Session* session_of_view(core::Address address) {
     std::shared_lock lock(program_addresses().mutex);
     const AddressBook& book = program_addresses().book;
     const View* const view = book.find(address);
@@ -176,6 +176,15 @@ Session* session_at(core::Address address) {
         if (!beside && each.is_managed()) beside = session_of(each.device);
     });
     return beside;
+}
+
+}  // namespace
+
+Session* session_at(core::Address address) {
+    for (Session* session : sessions()) {
+        if (session->spans(address)) return session;
+    }
+    return managed_views.load(std::memory_order_relaxed) ? session_of_view(address) : nullptr;
 }
 
 void widen_bounds(core::Address begin, core::Address end) {

@@ -209,7 +209,7 @@ void copy_by_kernel(CUdeviceptr to, CUdeviceptr from, std::uint32_t words = kWor
 
 }  // namespace
 
-FAMILY_TEST("own mappings: twice what the GPU has, used by copies, sets and kernels") {
+FAMILY_TEST("own mappings: twice what the GPU has, used by copies, sets and kernels", "app-vmm-twice") {
     const Gpu gpu;
     std::vector<std::unique_ptr<Own>> all;
     for (std::uint32_t i = 0; i < 16; ++i) all.push_back(std::make_unique<Own>(kBuffer, i));
@@ -286,7 +286,8 @@ TEST_CASE("own mappings: handles beyond the GPU and LMS_HOST_LIMIT together are 
 }
 
 FAMILY_TEST(
-    "own mappings: contents are there until the last mapping and reference are gone, wherever they are") {
+    "own mappings: contents are there until the last mapping and reference are gone, wherever they are",
+    "app-vmm-contents") {
     const Gpu gpu;
     Crowd crowd;
     const CUdeviceptr p = reserve(kBuffer);
@@ -414,7 +415,6 @@ FAMILY_TEST("own mappings: what a graph's copies work on stays on the GPU") {
     OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     OK(cuMemcpyDtoDAsync_v2, b.at(), a.at(), kBuffer, stream);
-    // Forbidden meanwhile, as without the shim.
     CUgraph graph = nullptr;
     OK(cuStreamEndCapture, stream, &graph);
     CUgraphExec exec = nullptr;
@@ -507,7 +507,8 @@ TEST_CASE("own mappings: another GPU reaches what it is let into, wherever that 
 }
 
 FAMILY_TEST(
-    "own mappings: an exported handle is the driver's from then on, with all it held and is mapped at") {
+    "own mappings: an exported handle is the driver's from then on, with all it held and is mapped at",
+    "app-vmm-exported") {
     const Gpu gpu;
     Crowd crowd;
     CUmemAllocationProp properties = on_gpu();
@@ -553,8 +554,8 @@ FAMILY_TEST(
     EXPECT(plain.holds(4));
 }
 
-OVERLAY_TEST(
-    "own mappings: what network cards are given, or made synchronous, is the driver's from then on") {
+OVERLAY_TEST("own mappings: what network cards are given, or made synchronous, is the driver's from then on",
+             "app-vmm-network") {
     const Gpu gpu;
     Crowd crowd;
     const unsigned on = 1;
@@ -645,4 +646,67 @@ BODY(own_contexts) {
 
 TEST_CASE("own mappings: memory outlives the contexts it was made and used in") {
     run_both("own_contexts", Driver::Simulated, {});
+}
+
+FAMILY_TEST("own mappings: what is out answers as what is there", "app-vmm-out") {
+    const Gpu gpu;
+    Crowd crowd;
+    const Own a(kBuffer, 1);
+    const auto handle = create(kBuffer);
+    for (const bool out : {true, false}) {
+        if (out) {
+            evict(crowd, a.at(), kBuffer);
+        } else {
+            bring_in(a.at(), kBuffer, nullptr);
+            OK(cuCtxSynchronize);
+        }
+        EXPECT(on_device(a.at(), kBuffer) == !out);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree, a.at(), kBuffer);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemMap, a.at(), kBuffer, 0, handle, 0);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2, a.at());
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync, a.at(), nullptr);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemUnmap, a.at(), kBuffer / 2);
+        CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 5}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+        FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemSetAccess, a.at(), kBuffer, &access, 1);
+        // Memory on the GPU is not the CPU's, wherever it is now.
+        access.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+        const CUresult host = CU(cuMemSetAccess)(a.at(), kBuffer, &access, 1);
+        EXPECT(host == CUDA_ERROR_INVALID_VALUE || host == CUDA_ERROR_NOT_SUPPORTED);
+        unsigned long long flags = 0;
+        CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, 0};
+        OK(cuMemGetAccess, &flags, &location, a.at() + 5);
+        EXPECT(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        location.id = 5;
+        FAILS(CUDA_ERROR_INVALID_DEVICE, cuMemGetAccess, &flags, &location, a.at());
+        CUdeviceptr base = 0;
+        std::size_t bytes = 0;
+        OK(cuMemGetAddressRange_v2, &base, &bytes, a.at() + 5);
+        EXPECT(base == a.at() && bytes == kBuffer);
+        CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                       CU_POINTER_ATTRIBUTE_MAPPING_SIZE};
+        unsigned type = 0;
+        void* on_host = &type;
+        std::size_t size = 0;
+        void* answers[] = {&type, &on_host, &size};
+        OK(cuPointerGetAttributes, 3, which, answers, a.at() + 5);
+        EXPECT(type == CU_MEMORYTYPE_DEVICE && on_host == nullptr && size == kBuffer);
+    }
+    OK(cuMemRelease, handle);
+    EXPECT(a.holds(1));
+}
+
+FAMILY_TEST("own mappings: what is to be read alone is not written, wherever it is") {
+    const Gpu gpu;
+    Crowd crowd;
+    const Own a(kBuffer, 1);
+    let_in(a.at(), kBuffer, 0, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    evict(crowd, a.at(), kBuffer);
+    EXPECT(a.holds(1));
+    evict(crowd, a.at(), kBuffer);
+    // The simulated GPU takes it for a fault, after which nothing works any more.
+    const auto data = pattern(kBuffer, 2);
+    const CUresult result = CU(cuMemcpyHtoD_v2)(a.at(), data.data(), kBuffer);
+    EXPECT(result != CUDA_SUCCESS || CU(cuCtxSynchronize)() != CUDA_SUCCESS);
+    std::fflush(stdout);
+    std::_Exit(0);
 }

@@ -28,6 +28,7 @@ unsigned stream_arguments(Verb verb) {
         case Verb::turns:
         case Verb::together:
         case Verb::write:
+        case Verb::move:
         case Verb::open:
         case Verb::retune:
         case Verb::unmake:
@@ -46,6 +47,7 @@ UseList named(const Op& op) {
     switch (op.verb) {
         case Verb::alloc:
         case Verb::free:
+        case Verb::move:
         case Verb::write:
             return {{op.a[0], Mode::Write}};
         case Verb::mix:

@@ -76,8 +76,8 @@ class Generator {
     }
 
     void allocate(std::uint32_t buffer) {
-        static constexpr std::uint32_t kKinds[] = {0, 0, 0, 0, 0, 1, 1, 1, 2, 3, 4, 5};
-        add(any_thread(), Verb::alloc, {buffer, kKinds[below(12)], bytes(), any_stream(), below(4)});
+        static constexpr std::uint32_t kKinds[] = {0, 0, 0, 0, 0, 1, 1, 1, 2, 3, 4, 5, 6, 6, 6};
+        add(any_thread(), Verb::alloc, {buffer, kKinds[below(15)], bytes(), any_stream(), below(4)});
     }
 
     void step() {
@@ -177,6 +177,7 @@ class Generator {
 
     void renew(unsigned thread) {
         const std::uint32_t buffer = any_buffer();
+        if (one_in(4)) return add(thread, Verb::move, {buffer});
         if (one_in(2)) return add(thread, Verb::free, {buffer, below(3), any_stream()});
         allocate(buffer);
     }

@@ -172,6 +172,9 @@ void Machine::run_op(Hand& hand, std::size_t index) {
         case Verb::free:
             free_buffer(hand, op);
             break;
+        case Verb::move:
+            move(hand, op);
+            break;
         case Verb::stream:
             make_stream(hand, op);
             break;

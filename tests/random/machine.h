@@ -123,6 +123,13 @@ class Machine {
     void launch_by_table(Hand& hand, Op& op, std::uint32_t table, unsigned slot, UseList& uses,
                          const char* kernel);
 
+    // own.cpp
+    CUresult map_own(Buffer& buffer);
+    CUresult allocate_own(Buffer& buffer);
+    CUresult unmap_own(const Buffer& buffer);
+    CUresult free_own(const Buffer& buffer);
+    void move(Hand& hand, const Op& op);
+
     // work.cpp
     void work(Hand& hand, const Op& asked);
     bool resolve(Op& op, UseList& uses) const;

@@ -40,6 +40,8 @@ CUresult Machine::allocate_as(Buffer& buffer, CUstream stream) {
             result = CU(cuMemHostAlloc)(&pointer, buffer.bytes, CU_MEMHOSTALLOC_PORTABLE);
             buffer.address = reinterpret_cast<CUdeviceptr>(pointer);
             return result;
+        case Own:
+            return allocate_own(buffer);
         default:
             return CU(cuMemAlloc_v2)(&buffer.address, buffer.bytes);
     }
@@ -48,7 +50,8 @@ CUresult Machine::allocate_as(Buffer& buffer, CUstream stream) {
 void Machine::allocate(Hand& hand, const Op& op) {
     Buffer& buffer = buffers_[op.a[0] % kBuffers];
     const unsigned slot = slot_of(hand, op.a[3]);
-    const std::uint32_t kind = op.a[1] % kKinds;
+    // Who reaches what is mapped, and how, is another matter with two GPUs.
+    const std::uint32_t kind = pair_ && op.a[1] % kKinds == Own ? Plain : op.a[1] % kKinds;
     const bool in_stream = kind == Async || kind == FromPool;
     // It is filled there at once, so that its bytes are known.
     if (buffer.alive() || !usable(hand, slot) || !prepare(hand, op, slot, {})) return;
@@ -82,8 +85,14 @@ void Machine::allocate(Hand& hand, const Op& op) {
 
 void Machine::give_back(Buffer& buffer) {
     enter(buffer.device);
-    const CUresult result = buffer.kind == Pinned ? CU(cuMemFreeHost)(reinterpret_cast<void*>(buffer.address))
-                                                  : CU(cuMemFree_v2)(buffer.address);
+    CUresult result = CUDA_SUCCESS;
+    if (buffer.kind == Own) {
+        result = free_own(buffer);
+    } else if (buffer.kind == Pinned) {
+        result = CU(cuMemFreeHost)(reinterpret_cast<void*>(buffer.address));
+    } else {
+        result = CU(cuMemFree_v2)(buffer.address);
+    }
     ok(result, "free");
     buffer = {};
 }
@@ -104,7 +113,8 @@ void Machine::free_buffer(Hand& hand, const Op& op) {
     }
     if (forbidden(hand)) return;
     // The driver waits for what uses the other kinds, on their device.
-    if ((in_stream || buffer.kind == Pinned || pair_) && !host_waits(hand, uses)) return;
+    const bool waits = in_stream || buffer.kind == Pinned || buffer.kind == Own || pair_;
+    if (waits && !host_waits(hand, uses)) return;
     open_gates();
     give_back(buffer);
 }

@@ -12,7 +12,13 @@
 
 namespace rnd {
 
-enum Kind : std::uint32_t { Plain, Async, Pitched, Managed, Pinned, FromPool, kKinds };
+enum Kind : std::uint32_t { Plain, Async, Pitched, Managed, Pinned, FromPool, Own, kKinds };
+
+// Of a buffer that the program maps itself.
+struct Piece {
+    CUmemGenericAllocationHandle handle;
+    std::uint32_t bytes;
+};
 
 struct Buffer {
     std::uint64_t born = 0;  // 0: there is none; else which of all buffers that had this number
@@ -21,6 +27,7 @@ struct Buffer {
     CUdeviceptr address = 0;
     std::uint32_t bytes = 0;
     std::vector<std::uint8_t> expected;
+    std::vector<Piece> pieces;
     Uses uses;
 
     bool alive() const { return born != 0; }

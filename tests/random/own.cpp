@@ -1,0 +1,73 @@
+// Buffers that the program maps itself: several handles in a row, small ones among them, at addresses that
+// change.
+#include "tests/random/driver.h"
+#include "tests/random/machine.h"
+
+namespace rnd {
+
+namespace {
+
+constexpr std::uint32_t kGranule = 4 << 10;
+
+std::uint32_t mapped_bytes(const Buffer& buffer) {
+    return (buffer.bytes + kGranule - 1) / kGranule * kGranule;
+}
+
+}  // namespace
+
+CUresult Machine::map_own(Buffer& buffer) {
+    CUresult result = CU(cuMemAddressReserve)(&buffer.address, mapped_bytes(buffer), 0, 0, 0);
+    CUdeviceptr at = buffer.address;
+    for (const Piece& piece : buffer.pieces) {
+        if (result == CUDA_SUCCESS) result = CU(cuMemMap)(at, piece.bytes, 0, piece.handle, 0);
+        at += piece.bytes;
+    }
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, devices_[buffer.device].device},
+                                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return result == CUDA_SUCCESS ? CU(cuMemSetAccess)(buffer.address, mapped_bytes(buffer), &access, 1)
+                                  : result;
+}
+
+CUresult Machine::allocate_own(Buffer& buffer) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, devices_[buffer.device].device};
+    for (std::uint32_t left = mapped_bytes(buffer); left > 0;) {
+        // The shim leaves those of one granule to the driver.
+        const std::uint32_t bytes = std::min(left, (1 + left / kGranule % 5) * kGranule);
+        Piece piece{0, bytes};
+        const CUresult result = CU(cuMemCreate)(&piece.handle, bytes, &properties, 0);
+        if (result != CUDA_SUCCESS) return result;
+        buffer.pieces.push_back(piece);
+        left -= bytes;
+    }
+    return map_own(buffer);
+}
+
+CUresult Machine::unmap_own(const Buffer& buffer) {
+    const CUresult result = CU(cuMemUnmap)(buffer.address, mapped_bytes(buffer));
+    return result == CUDA_SUCCESS ? CU(cuMemAddressFree)(buffer.address, mapped_bytes(buffer)) : result;
+}
+
+CUresult Machine::free_own(const Buffer& buffer) {
+    CUresult result = unmap_own(buffer);
+    for (const Piece& piece : buffer.pieces) {
+        if (result == CUDA_SUCCESS) result = CU(cuMemRelease)(piece.handle);
+    }
+    return result;
+}
+
+// To other addresses, with all it holds.
+void Machine::move(Hand& hand, const Op& op) {
+    const std::uint32_t number = op.a[0] % kBuffers;
+    Buffer& buffer = buffers_[number];
+    const UseList uses = {{number, Mode::Write}};
+    if (!buffer.alive() || buffer.kind != Own || !may_use(hand, uses) || forbidden(hand)) return;
+    if (!host_waits(hand, uses)) return;
+    open_gates();
+    if (!ok(unmap_own(buffer), "unmap") || !ok(map_own(buffer), "map")) return;
+    // Graphs name the addresses that it had.
+    buffer.born = ++born_;
+}
+
+}  // namespace rnd
