@@ -3,13 +3,15 @@
 // inside for that reason; the fields are explained above it.
 //
 // sc_thread: one CUDA thread. `lane` and `warp` follow from its linear index; `stack_limit` is the lowest
-//   address its stack may reach; `budget` counts the passes a loop that may wait for others makes before it
-//   yields.
+//   address its stack may reach; `site` tells where it waits for others of its warp: the greater, the further
+//   inside of what they parted at; `calls` is the part of it that comes of calls; `budget` counts the passes
+//   a loop that may wait for others makes before it yields.
 // sc_block: one block. `parameters` is the parameter block, `variables` the device addresses of
 //   Program::variables(), `shared` the host address that shared address 0 stands for (addresses wrap at 32
 //   bits: 2 GiB to each side are the block's own), `workspace` the device address of the zeroed words
 //   cooperative groups synchronises a grid with. `executor` is the exec::Block behind it.
-// SC_WARP_TOGETHER: the value is the address of what a lane brings, which begins with a pointer to a function.
+// SC_WARP_TOGETHER: the value is the address of what a lane brings, which begins with a pointer to a
+// function.
 //   The function is called once, with the addresses of all 32, null for lanes that are not there.
 // sc_access: how an instruction addresses a texture or surface (exec::Access), and what it does out of
 //   bounds. Coordinates are x, y, z and the layer, in 32 bits each.
@@ -65,6 +67,8 @@ struct sc_thread {
     u32 lane;
     u32 warp;
     u32 budget;
+    u64 site;
+    u64 calls;
 };
 
 enum sc_barrier_op { SC_BARRIER_SYNC, SC_BARRIER_POPC, SC_BARRIER_AND, SC_BARRIER_OR };
@@ -83,7 +87,7 @@ struct sc_runtime {
     u32 (*barrier)(struct sc_thread*, u32 id, u32 threads, enum sc_barrier_op, u32 value);
     void (*arrive)(struct sc_thread*, u32 id, u32 threads);
     u64 (*warp)(struct sc_thread*, enum sc_warp_op, u32 mask, u64 value, u32 source);
-    u32 (*converge)(struct sc_thread*, u32 site);
+    u32 (*converge)(struct sc_thread*);
     void (*yield)(struct sc_thread*);
     void (*exit)(struct sc_thread*);
     void (*trap)(struct sc_thread*);

@@ -207,35 +207,4 @@ void Block::exit(Fiber& fiber) {
     __builtin_unreachable();
 }
 
-// A warp's threads come together where hardware would run them in step: each waits until no other of its warp
-// can run, then those at the earliest such point go on together.
-std::uint32_t Block::converge(Fiber& fiber, std::uint32_t site) {
-    fiber.site = site;
-    warps_[fiber.thread.warp].converging |= 1u << fiber.thread.lane;
-    suspend(fiber);
-    return static_cast<std::uint32_t>(fiber.result);
-}
-
-bool Block::release_converged() {
-    bool released = false;
-    for (std::uint32_t w = 0; w * kWarpSize < threads_; ++w) {
-        Warp& warp = warps_[w];
-        // Lanes still ready here have been going round in a loop that waits; they are elsewhere.
-        if (!warp.converging) continue;
-        std::uint32_t earliest = UINT32_MAX;
-        for (std::uint32_t rest = warp.converging; rest; rest &= rest - 1)
-            earliest = std::min(earliest, lane(w, static_cast<std::uint32_t>(__builtin_ctz(rest))).site);
-        std::uint32_t group = 0;
-        for (std::uint32_t rest = warp.converging; rest; rest &= rest - 1)
-            if (lane(w, static_cast<std::uint32_t>(__builtin_ctz(rest))).site == earliest)
-                group |= rest & -rest;
-        for (std::uint32_t rest = group; rest; rest &= rest - 1)
-            lane(w, static_cast<std::uint32_t>(__builtin_ctz(rest))).result = group;
-        warp.converging &= ~group;
-        make_ready(w, group);
-        released = true;
-    }
-    return released;
-}
-
 }  // namespace simcuda::exec

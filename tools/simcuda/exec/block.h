@@ -32,7 +32,6 @@ struct alignas(64) Fiber {
     sc_warp_op operation;
     std::uint32_t mask;
     std::uint32_t source;
-    std::uint32_t site;
     std::uint64_t value;
     std::uint64_t result;
 };
@@ -90,7 +89,7 @@ class Block {
     void arrive(Fiber& fiber, std::uint32_t id, std::uint32_t threads);
     std::uint64_t warp_operation(Fiber& fiber, sc_warp_op operation, std::uint32_t mask, std::uint64_t value,
                                  std::uint32_t source);
-    std::uint32_t converge(Fiber& fiber, std::uint32_t site);
+    std::uint32_t converge(Fiber& fiber);
     void yield(Fiber& fiber);
     [[noreturn]] void exit(Fiber& fiber);
 
@@ -109,8 +108,13 @@ class Block {
     void leave_block(Fiber& fiber);
     Fiber* next_ready(std::uint32_t after) const;
     void make_ready(std::uint32_t warp, std::uint32_t lanes);
+
+    // Lanes that come together by themselves.
+    std::uint32_t furthest_inside(std::uint32_t warp, std::uint32_t among) const;
+    void release(std::uint32_t warp, std::uint32_t lanes);
+    bool settle(std::uint32_t warp);
     bool release_converged();
-    Fiber& lane(std::uint32_t warp, std::uint32_t index) { return fibers_[warp * kWarpSize + index]; }
+    Fiber& lane(std::uint32_t warp, std::uint32_t index) const { return fibers_[warp * kWarpSize + index]; }
     std::uint32_t index_of(const Fiber& fiber) const {
         return static_cast<std::uint32_t>(&fiber - fibers_.get());
     }
@@ -125,6 +129,7 @@ class Block {
     bool try_complete(std::uint32_t warp, const Fiber& first, std::uint32_t present);
     void complete(std::uint32_t warp, std::uint32_t lanes);
     void recheck_warp(std::uint32_t warp);
+    void force(std::uint32_t warp, std::uint32_t among);
     bool force_warps();
 
     sc_block abi_{};
@@ -165,7 +170,7 @@ inline void Block::suspend(Fiber& fiber) {
         simcuda_switch_stack(&fiber.stack, next.stack);
         return;
     }
-    if (!ready) ready_warps_ &= ~(1u << fiber.thread.warp);
+    if (!ready && !settle(fiber.thread.warp)) ready_warps_ &= ~(1u << fiber.thread.warp);
     switch_to_next(fiber);
 }
 

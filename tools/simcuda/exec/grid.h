@@ -28,7 +28,7 @@ struct Launch {
     std::vector<std::byte> parameters;  // the parameter block, Kernel::parameter_bytes long
     bool cooperative = false;
     std::uint32_t multiprocessors = 1;  // that blocks are told to run on, by turns
-    std::uint64_t time_limit_ns = 0;  // 0: none
+    std::uint64_t time_limit_ns = 0;    // 0: none
 };
 
 enum class Outcome { Finished, IllegalAddress, Trap, Assert, NotSupported, Timeout };

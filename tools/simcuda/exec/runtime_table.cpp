@@ -22,7 +22,7 @@ const sc_runtime kRuntime = {
         [](sc_thread* t, sc_warp_op operation, u32 mask, u64 value, u32 source) {
             return Block::of(t).warp_operation(fiber_of(t), operation, mask, value, source);
         },
-    .converge = [](sc_thread* t, u32 site) { return Block::of(t).converge(fiber_of(t), site); },
+    .converge = [](sc_thread* t) { return Block::of(t).converge(fiber_of(t)); },
     .yield = [](sc_thread* t) { Block::of(t).yield(fiber_of(t)); },
     .exit = [](sc_thread* t) { Block::of(t).exit(fiber_of(t)); },
     .trap = [](sc_thread*) { leave(Outcome::Trap); },

@@ -121,19 +121,25 @@ void Block::recheck_warp(std::uint32_t warp) {
                          warps_[warp].waiting);
 }
 
-// No thread of the block can run: lanes named in a mask will never come. The specification leaves this
-// undefined; hardware goes on with those that are there.
+// Completes the operation that the first of `among` waits at with those of them that wait at the same. Others
+// named in its mask will never come. The specification leaves this undefined; hardware goes on with those
+// that are there.
+void Block::force(std::uint32_t warp, std::uint32_t among) {
+    const Fiber& first = lane(warp, static_cast<std::uint32_t>(__builtin_ctz(among)));
+    std::uint32_t group = 0;
+    for_each_lane(among, [&](std::uint32_t l) {
+        const Fiber& other = lane(warp, l);
+        if (other.mask == first.mask && other.operation == first.operation) group |= 1u << l;
+    });
+    complete(warp, group);
+}
+
+// No thread of the block can run.
 bool Block::force_warps() {
     bool forced = false;
     for (std::uint32_t w = 0; w * kWarpSize < threads_; ++w) {
         while (warps_[w].waiting) {
-            const Fiber& first = lane(w, static_cast<std::uint32_t>(__builtin_ctz(warps_[w].waiting)));
-            std::uint32_t group = 0;
-            for_each_lane(warps_[w].waiting, [&](std::uint32_t l) {
-                const Fiber& other = lane(w, l);
-                if (other.mask == first.mask && other.operation == first.operation) group |= 1u << l;
-            });
-            complete(w, group);
+            force(w, warps_[w].waiting);
             forced = true;
         }
     }

@@ -80,6 +80,9 @@ void FunctionEmitter::emit_call(const Instruction& instruction) {
     pass(arguments, false);
     line("    {{");
     out_.text += before;
+    // Threads that return at different times meet behind the call.
+    const bool meets = may_meet(instruction);
+    if (meets) line("    t->calls += 1ul << 48;");
     if (callee) {
         out_.callees.insert(callee);
         line("    {}(t{});", c_name(*callee), call_arguments);
@@ -88,8 +91,10 @@ void FunctionEmitter::emit_call(const Instruction& instruction) {
         line("    ((void (*)(struct sc_thread*{})){})(t{});", parameter_types, read(target, Type::B64),
              call_arguments);
     }
+    if (meets) line("    t->calls -= 1ul << 48;");
     out_.text += after;
     line("    }}");
+    if (meets) emit_join();
 }
 
 void FunctionEmitter::emit_return(const Instruction& instruction) {

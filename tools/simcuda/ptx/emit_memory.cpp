@@ -85,7 +85,7 @@ void FunctionEmitter::emit_load(const Instruction& instruction) {
     const bool strong = is_strong(instruction) && space != Space::Local && space != Space::Param;
     if (strong && space == Space::Shared && instruction.has("volatile")) {
         out_.waits = true;
-        line("    t->block->runtime->converge(t, {});", ++sites_);
+        line("    t->block->runtime->converge(t);");
     }
     if (count == 1) {
         write(target, type, fmt::format("*({}{}*)({})", strong ? "volatile " : "", c_type(type), address));
@@ -117,7 +117,7 @@ void FunctionEmitter::emit_store(const Instruction& instruction) {
     const bool strong = is_strong(instruction) && space != Space::Local && space != Space::Param;
     if (strong && space == Space::Shared && instruction.has("volatile")) {
         out_.waits = true;
-        line("    t->block->runtime->converge(t, {});", ++sites_);
+        line("    t->block->runtime->converge(t);");
     }
     if (instruction.has("release")) line("    __atomic_thread_fence(__ATOMIC_RELEASE);");
     if (count == 1) {

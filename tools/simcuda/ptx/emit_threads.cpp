@@ -69,8 +69,7 @@ void FunctionEmitter::emit_vote(const Instruction& instruction) {
     expect_operands(instruction, sync ? 3 : 2, sync ? 3 : 2);
     out_.waits = true;
     const auto& operands = instruction.operands;
-    const std::string mask =
-        sync ? read(operands[2], Type::U32) : fmt::format("t->block->runtime->converge(t, {})", ++sites_);
+    const std::string mask = sync ? read(operands[2], Type::U32) : "t->block->runtime->converge(t)";
     line("    {{ const u32 mask = {};", mask);
     line("    const u32 ballot = t->block->runtime->warp(t, SC_WARP_BALLOT, mask, {}, 0);",
          read(operands[1], Type::Pred));
@@ -112,7 +111,7 @@ void FunctionEmitter::emit_match(const Instruction& instruction) {
 void FunctionEmitter::emit_active_mask(const Instruction& instruction) {
     expect_operands(instruction, 1, 1);
     out_.waits = true;
-    write(instruction.operands[0], Type::B32, fmt::format("t->block->runtime->converge(t, {})", ++sites_));
+    write(instruction.operands[0], Type::B32, "t->block->runtime->converge(t)");
 }
 
 // redux.sync.op.type d, a, membermask

@@ -2,6 +2,7 @@
 #include "tools/simcuda/ptx/emitter.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "tools/simcuda/ptx/emit_line.h"
@@ -30,6 +31,18 @@ bool observes_others(const Instruction& instruction) {
     if (instruction.opcode != "ld") return false;
     return instruction.has("volatile") || instruction.has("relaxed") || instruction.has("acquire") ||
            instruction.has("mmio") || instruction.has("cv");
+}
+
+// Instructions at which threads of a warp take notice of one another, or may: those of a warp together, and
+// what old code takes for that.
+bool meets_others(const Instruction& instruction) {
+    static constexpr std::string_view kTogether[] = {"shfl",     "vote",     "match",    "activemask",
+                                                     "redux",    "elect",    "mma",      "wmma",
+                                                     "ldmatrix", "stmatrix", "movmatrix"};
+    if (std::find(std::begin(kTogether), std::end(kTogether), instruction.opcode) != std::end(kTogether))
+        return true;
+    if (instruction.opcode == "bar" || instruction.opcode == "barrier") return instruction.has("warp");
+    return instruction.has("volatile") && (instruction.has("shared") || instruction.has("shared::cta"));
 }
 
 }  // namespace
@@ -129,6 +142,8 @@ void FunctionEmitter::allow(const Instruction& instruction, std::string_view mod
 EmittedFunction FunctionEmitter::emit() {
     try {
         find_waiting_loops();
+        joins_ =
+            joins_of(function_, [this](const Instruction& instruction) { return may_meet(instruction); });
         std::string body;
         for (position_ = 0; position_ < function_.body.size(); ++position_)
             emit_statement(function_.body[position_]);
@@ -198,8 +213,10 @@ void FunctionEmitter::emit_prologue() {
 void FunctionEmitter::emit_statement(const Statement& statement) {
     if (statement.label >= 0) {
         line("{}:;", function_.labels[static_cast<std::size_t>(statement.label)].c_name);
+        if (joins_.before[position_]) emit_join();
         return;
     }
+    if (joins_.before[position_]) emit_join();
     const Instruction& instruction = statement.instruction;
     current_ = &instruction;
     if (instruction.malformed) refuse(instruction);
@@ -208,6 +225,7 @@ void FunctionEmitter::emit_statement(const Statement& statement) {
         const std::string& name = function_.registers[static_cast<std::size_t>(instruction.predicate)].c_name;
         line("    if ({}{}) {{", instruction.predicate_negated ? "!" : "", name);
     }
+    if (meets_others(instruction)) emit_site();
     if (const Handler handler = find_handler(instruction.opcode))
         (this->*handler)(instruction);
     else if (const Rule* rule = find_rule(instruction))
@@ -215,6 +233,12 @@ void FunctionEmitter::emit_statement(const Statement& statement) {
     else
         refuse(instruction);
     if (predicated) line("    }}");
+}
+
+void FunctionEmitter::emit_join() {
+    out_.waits = true;
+    emit_site();
+    line("    t->block->runtime->converge(t);");
 }
 
 void FunctionEmitter::emit_rule(const Rule& rule, const Instruction& instruction) {
@@ -289,22 +313,41 @@ void FunctionEmitter::emit_rule(const Rule& rule, const Instruction& instruction
 }
 
 // By itself or in what it calls.
-bool FunctionEmitter::may_observe(const Instruction& instruction) {
-    if (observes_others(instruction)) return true;
+bool FunctionEmitter::reaches(const Instruction& instruction, Test test, Verdicts& verdicts) {
+    if (test(instruction)) return true;
     if (instruction.opcode != "call") return false;
     for (const Operand& operand : instruction.operands) {
         if (operand.kind == Operand::Kind::Register) return true;  // whoever that is
         if (operand.kind != Operand::Kind::Name) continue;
         const Function* callee = module_.find_function(operand.name);
         if (!callee || !callee->defined) return false;
-        const bool first = observing_functions_.emplace(callee, false).second;
+        const bool first = verdicts.emplace(callee, false).second;
         if (first)
             for (const Statement& statement : callee->body)
-                if (statement.label < 0 && may_observe(statement.instruction))
-                    observing_functions_[callee] = true;
-        return observing_functions_[callee];
+                if (statement.label < 0 && reaches(statement.instruction, test, verdicts))
+                    verdicts[callee] = true;
+        return verdicts[callee];
     }
     return false;
+}
+
+bool FunctionEmitter::may_meet(const Instruction& instruction) {
+    const bool called = instruction.opcode == "call";
+    if (called && !module_meets_) {
+        module_meets_ = false;
+        for (const auto& function : module_.functions)
+            for (const Statement& statement : function->body)
+                if (!function->entry && statement.label < 0 && meets_others(statement.instruction))
+                    module_meets_ = true;
+    }
+    return (!called || *module_meets_) && reaches(instruction, meets_others, meeting_functions_);
+}
+
+// Says where in the kernel the thread is, for the executor to tell who is ahead of whom: further inside, then
+// earlier in the text.
+void FunctionEmitter::emit_site() {
+    const std::uint64_t depth = std::min(joins_.depth[position_], 0xffffu);
+    line("    t->site = t->calls + {:#x}ul;", depth << 32 | (0xffffffffu - first_site_ - position_));
 }
 
 // A loop is what lies between a label and a branch back to it. One that looks at what others may change could
@@ -317,7 +360,9 @@ void FunctionEmitter::find_waiting_loops() {
     std::vector<std::size_t> loaded{0}, fenced{0};
     for (const Statement& statement : function_.body) {
         const std::string_view opcode = statement.label < 0 ? statement.instruction.opcode : "";
-        observed.push_back(observed.back() + (statement.label < 0 && may_observe(statement.instruction)));
+        observed.push_back(
+            observed.back() +
+            (statement.label < 0 && reaches(statement.instruction, observes_others, observing_functions_)));
         loaded.push_back(loaded.back() + (opcode == "ld"));
         fenced.push_back(fenced.back() + (opcode == "membar" || opcode == "fence"));
     }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "tools/simcuda/ptx/ast.h"
 #include "tools/simcuda/ptx/instruction_set.h"
+#include "tools/simcuda/ptx/joins.h"
 #include "tools/simcuda/ptx/registers.h"
 
 namespace simcuda::ptx {
@@ -35,8 +37,12 @@ struct EmittedFunction {
 
 class FunctionEmitter {
   public:
-    FunctionEmitter(const Module& module, const Function& function)
-        : module_(module), function_(function), computed_(computed_f32_registers(function)) {}
+    // `first_site` is how many statements the functions before this one have: sites of a module are numbered.
+    FunctionEmitter(const Module& module, const Function& function, std::uint64_t first_site)
+        : module_(module),
+          function_(function),
+          first_site_(first_site),
+          computed_(computed_f32_registers(function)) {}
     EmittedFunction emit();
 
     // The C name of a function and its head, "static void f_name(struct sc_thread* t, u64 p1)".
@@ -55,7 +61,12 @@ class FunctionEmitter {
     void emit_statement(const Statement& statement);
     void emit_rule(const Rule& rule, const Instruction& instruction);
     void find_waiting_loops();
-    bool may_observe(const Instruction& instruction);
+    using Test = bool (*)(const Instruction&);
+    using Verdicts = std::map<const Function*, bool>;
+    bool reaches(const Instruction& instruction, Test test, Verdicts& verdicts);
+    bool may_meet(const Instruction& instruction);
+    void emit_site();
+    void emit_join();
     template <typename... Args>
     void line(std::string_view format, const Args&... args);
     void expect_operands(const Instruction& instruction, std::size_t least, std::size_t most);
@@ -161,14 +172,16 @@ class FunctionEmitter {
 
     const Module& module_;
     const Function& function_;
+    const std::uint64_t first_site_;
     const std::vector<bool> computed_;
     EmittedFunction out_;
     const Instruction* current_ = nullptr;
     std::size_t position_ = 0;                // of the current statement in the body
     std::set<std::size_t> waiting_branches_;  // back-edges of loops that may wait for other threads
-    std::map<const Function*, bool> observing_functions_;
+    Verdicts observing_functions_, meeting_functions_;
+    std::optional<bool> module_meets_;  // some function that may be called does
+    Joins joins_;
     bool carries_ = false;
-    int sites_ = 0;  // points at which a warp converges, numbered
 };
 
 }  // namespace simcuda::ptx

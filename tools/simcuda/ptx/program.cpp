@@ -18,10 +18,12 @@ class TranslatedProgram final : public Program {
   public:
     explicit TranslatedProgram(std::string_view source) : module_(Parser::parse(source)) {
         number_variables();
+        std::uint64_t statements = 0;
         for (const auto& function : module_->functions) {
             if (!function->defined) continue;
             choose_float_registers(*function);
-            emitted_[function.get()] = FunctionEmitter(*module_, *function).emit();
+            emitted_[function.get()] = FunctionEmitter(*module_, *function, statements).emit();
+            statements += function->body.size();
         }
         make_kernels();
         make_variables();
