@@ -113,8 +113,8 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
     std::erase_if(mapped, [&](const Mapped& each) {
         bool taken = true;
         for (const MappedAt& at : each.addresses) {
-            taken &= !is_mapped(&each.block) ||
-                     state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
+            taken &=
+                !is_mapped(&each.block) || state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
         }
         if (!taken) lost.push_back(each.block);
         return !taken;
@@ -152,7 +152,8 @@ void poll_completions(State& state, std::unique_lock<std::mutex>& lock) {
         if (!state.residency.timelines.finished(backing.fill)) return false;
         state.residency.filled(id);
         state.host_blocks.put(backing.host);
-        note_move(state, trace::Direction::In, id, "needed", backing.fill_since_ns, trace::now_ns());
+        note_move(state, trace::Direction::In, id, trace::MoveReason::Needed, backing.fill_since_ns,
+                  trace::now_ns());
         return true;
     });
 }
