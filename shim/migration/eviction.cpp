@@ -201,7 +201,8 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
         residency.out(id);
         state.backing[id].host = job.eviction.host;
         state.device_blocks.put(job.eviction.device);
-        note_move(state, trace::Direction::Out, id, "make room", job.eviction.since_ns, until);
+        note_move(state, trace::Direction::Out, id, trace::MoveReason::MakeRoom, job.eviction.since_ns,
+                  until);
     }
     note_levels(state);
     state.changed.notify_all();

@@ -169,7 +169,7 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
         }
     }
     if (status == CUDA_SUCCESS) start_ahead(hold, lock);
-    note_stall(state_, "launch waits for its buffers", since, trace::now_ns());
+    note_stall(state_, trace::StallReason::Buffers, since, trace::now_ns());
     return status;
 }
 

@@ -152,7 +152,8 @@ void poll_completions(State& state, std::unique_lock<std::mutex>& lock) {
         if (!state.residency.timelines.finished(backing.fill)) return false;
         state.residency.filled(id);
         state.host_blocks.put(backing.host);
-        note_move(state, trace::Direction::In, id, "needed", backing.fill_since_ns, trace::now_ns());
+        note_move(state, trace::Direction::In, id, trace::MoveReason::Needed, backing.fill_since_ns,
+                  trace::now_ns());
         return true;
     });
 }

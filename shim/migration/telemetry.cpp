@@ -14,7 +14,7 @@ void note_levels(const State& state) {
     }
 }
 
-void note_move(const State& state, trace::Direction direction, core::ChunkId id, std::string_view reason,
+void note_move(const State& state, trace::Direction direction, core::ChunkId id, trace::MoveReason reason,
                std::uint64_t begin_ns, std::uint64_t end_ns) {
     const core::Chunk& chunk = state.residency.chunk(id);
     trace::Counters& counters = trace::counters();
@@ -27,7 +27,7 @@ void note_move(const State& state, trace::Direction direction, core::ChunkId id,
     }
 }
 
-void note_stall(const State& state, std::string_view reason, std::uint64_t begin_ns, std::uint64_t end_ns) {
+void note_stall(const State& state, trace::StallReason reason, std::uint64_t begin_ns, std::uint64_t end_ns) {
     trace::add(trace::counters().stalls);
     trace::add(trace::counters().stall_ns, end_ns - begin_ns);
     if (trace::Writer* writer = trace::writer()) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "shim/migration/state.h"
 #include "shim/trace/events.h"
@@ -14,9 +13,9 @@ namespace lms::engine {
 
 // Bytes on the device or the host have changed.
 void note_levels(const State& state);
-void note_move(const State& state, trace::Direction direction, core::ChunkId chunk, std::string_view reason,
+void note_move(const State& state, trace::Direction direction, core::ChunkId chunk, trace::MoveReason reason,
                std::uint64_t begin_ns, std::uint64_t end_ns);
-void note_stall(const State& state, std::string_view reason, std::uint64_t begin_ns, std::uint64_t end_ns);
+void note_stall(const State& state, trace::StallReason reason, std::uint64_t begin_ns, std::uint64_t end_ns);
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site);
 void note_free(const State& state, core::AllocationId id);
 

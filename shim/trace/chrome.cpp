@@ -13,7 +13,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// By the enumerations' order.
 constexpr std::string_view kDirectionNames[] = {"in", "out"};
+constexpr std::string_view kMoveReasons[] = {"needed", "make room"};
+constexpr std::string_view kStallReasons[] = {"launch waits for its buffers"};
+
+template <std::size_t Count, typename Enumeration>
+constexpr std::string_view named(const std::string_view (&names)[Count], Enumeration value) {
+    return names[static_cast<std::size_t>(value)];
+}
 
 // The format counts microseconds; a double holds nanoseconds of a machine up for a hundred days exactly.
 double microseconds(std::uint64_t ns) {
@@ -60,20 +68,21 @@ class Encoder {
     }
 
     std::string operator()(const Move& event) {
-        const std::string_view direction = kDirectionNames[static_cast<int>(event.direction)];
+        const std::string_view direction = named(kDirectionNames, event.direction);
         Json json = slice(event, fmt::format("{}, buffer {}", direction, event.allocation), "move",
                           fmt::format("moves {}", direction));
         json["args"] = {{"direction", direction},
                         {"allocation", event.allocation},
                         {"chunk", event.chunk},
                         {"bytes", event.bytes},
-                        {"reason", event.reason}};
+                        {"reason", named(kMoveReasons, event.reason)}};
         return names_ + text(json);
     }
 
     std::string operator()(const Stall& event) {
-        Json json = slice(event, event.reason, "stall", "stalls");
-        json["args"] = {{"reason", event.reason}};
+        const std::string_view reason = named(kStallReasons, event.reason);
+        Json json = slice(event, reason, "stall", "stalls");
+        json["args"] = {{"reason", reason}};
         return names_ + text(json);
     }
 

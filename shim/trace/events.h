@@ -40,6 +40,15 @@ struct Launch {
 
 enum class Direction : std::uint8_t { In, Out };
 
+// Why a chunk was moved, and why a thread waited. What the trace calls them stands in chrome.cpp.
+enum class MoveReason : std::uint8_t {
+    Needed,    // by work that names it
+    MakeRoom,  // for what is
+};
+enum class StallReason : std::uint8_t {
+    Buffers,  // a launch, for what it names
+};
+
 // A chunk's bytes were copied to the GPU (In) or to the host (Out).
 struct Move {
     int device;
@@ -47,7 +56,7 @@ struct Move {
     std::uint32_t allocation;
     std::uint32_t chunk;
     std::uint64_t bytes;
-    std::string_view reason;
+    MoveReason reason;
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
 };
@@ -55,7 +64,7 @@ struct Move {
 // A thread of the app waited because of the shim.
 struct Stall {
     int device;
-    std::string_view reason;
+    StallReason reason;
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
 };

@@ -41,7 +41,7 @@ Move move_of(std::uint64_t begin_ns, std::uint64_t end_ns, Direction direction =
             .allocation = 3,
             .chunk = 9,
             .bytes = 1 << 21,
-            .reason = "demand",
+            .reason = direction == Direction::In ? MoveReason::Needed : MoveReason::MakeRoom,
             .begin_ns = begin_ns,
             .end_ns = end_ns};
 }
@@ -107,18 +107,19 @@ TEST_CASE("trace codec: each kind of event, every field") {
     CHECK(event["cat"] == "move");
     CHECK(event["ts"] == 1.0);
     CHECK(event["dur"] == 2.001);
+    CHECK(encoded(move_of(1000, 3001))["args"]["reason"] == "needed");
     CHECK(event["args"] == json({{"direction", "out"},
                                  {"allocation", 3},
                                  {"chunk", 9},
                                  {"bytes", 1 << 21},
-                                 {"reason", "demand"}}));
+                                 {"reason", "make room"}}));
 
-    event = encoded(Stall{.device = 0, .reason = "no free chunk", .begin_ns = 10'000, .end_ns = 20'000});
+    event = encoded(Stall{.device = 0, .reason = StallReason::Buffers, .begin_ns = 10'000, .end_ns = 20'000});
     CHECK(event["ph"] == "X");
-    CHECK(event["name"] == "no free chunk");
+    CHECK(event["name"] == "launch waits for its buffers");
     CHECK(event["cat"] == "stall");
     CHECK(event["dur"] == 10.0);
-    CHECK(event["args"]["reason"] == "no free chunk");
+    CHECK(event["args"]["reason"] == "launch waits for its buffers");
 
     event = encoded(Residency{.device = 2, .resident_bytes = 10, .host_bytes = 20, .at_ns = 1});
     CHECK(event["ph"] == "C");
