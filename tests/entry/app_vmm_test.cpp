@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <thread>
 
 #include "tests/entry/rig.h"
 
@@ -460,13 +461,80 @@ BODY(own_forbidden) {
     std::printf("end\n");
 }
 
-TEST_CASE("own mappings: what a capture forbids is forbidden as without the shim") {
-    Environment environment = {{"LMS_LOG", "off"}};
-    const std::string with = run("own_forbidden", Driver::Simulated, environment).failures;
+// Has what a body prints compared with what it prints without the shim.
+static void same_both_ways(const std::string& body, Environment environment) {
+    environment["LMS_LOG"] = "off";
+    const std::string with = run(body, Driver::Simulated, environment).failures;
     environment["LD_PRELOAD"] = environment["FAMILIES_SIMULATED"] =
         std::string(std::getenv("BUILD") ? std::getenv("BUILD") : "build") + "/sim/libcuda.so.1";
-    CHECK(with == run("own_forbidden", Driver::Simulated, environment).failures);
+    CHECK(with == run(body, Driver::Simulated, environment).failures);
     CHECK(with.ends_with("end\n"));
+}
+
+TEST_CASE("own mappings: what a capture forbids is forbidden as without the shim") {
+    same_both_ways("own_forbidden", {});
+}
+
+// Of a GPU that copies in 20 MB a second.
+BODY(own_unfinished) {
+    const Gpu gpu;
+    void* host = nullptr;
+    OK(cuMemHostAlloc, &host, kBuffer, 0);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    const auto handle = create(kBuffer);
+    const CUdeviceptr p = reserve(kBuffer);
+    map(p, kBuffer, handle);
+    OK(cuMemcpyHtoDAsync_v2, p, host, kBuffer, stream);
+    std::printf("unmap: %s\n", error_text(CU(cuMemUnmap)(p, kBuffer)).c_str());
+    std::printf("stream: %s\n", error_text(CU(cuStreamSynchronize)(stream)).c_str());
+    std::printf("release: %s\n", error_text(CU(cuMemRelease)(handle)).c_str());
+    std::printf("free: %s\n", error_text(CU(cuMemAddressFree)(p, kBuffer)).c_str());
+    std::printf("end\n");
+    std::fflush(stdout);
+    std::_Exit(0);
+}
+
+TEST_CASE("own mappings: unmapping under unfinished work does what it does without the shim") {
+    for (const char* drains : {"0", "1"}) {
+        CAPTURE(drains);
+        same_both_ways("own_unfinished", {{"SIMCUDA_H2D_GBPS", "0.02"}, {"SIMCUDA_UNMAP_DRAINS", drains}});
+    }
+}
+
+FAMILY_TEST("own mappings: threads make, use and give back memory of their own beside one another") {
+    const Gpu gpu;
+    const CUfunction add = kernel("add");
+    const auto work = [&](std::uint32_t thread) {
+        OK(cuCtxSetCurrent, gpu.context);
+        CUstream stream = nullptr;
+        OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+        for (std::uint32_t round = 0; round < 25; ++round) {
+            const std::uint32_t seed = 100 * thread + round;
+            const Own a(kBuffer, seed);
+            const Own b(kBuffer);
+            const Buffer c(kBuffer);
+            const CUdeviceptr way[] = {a.at(), b.at(), c.at()};
+            for (int i = 0; i < 2; ++i) {
+                CUdeviceptr to = way[i + 1];
+                CUdeviceptr from = way[i];
+                std::uint32_t zero = 0;
+                std::uint32_t words = kWords;
+                void* parameters[] = {&to, &from, &zero, &words};
+                OK(cuLaunchKernel, add, kWords / 256, 1, 1, 256, 1, 1, 0, stream, parameters, nullptr);
+            }
+            OK(cuStreamSynchronize, stream);
+            EXPECT(c.holds(seed));
+            EXPECT(b.holds(seed));
+            EXPECT(a.holds(seed));
+        }
+        OK(cuStreamDestroy_v2, stream);
+    };
+    const Own kept(3 * kBuffer, 7);
+    std::vector<std::thread> threads;
+    for (std::uint32_t i = 0; i < 3; ++i) threads.emplace_back(work, i);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT(kept.holds(7));
 }
 
 BODY(own_peers) {

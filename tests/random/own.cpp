@@ -13,10 +13,15 @@ std::uint32_t mapped_bytes(const Buffer& buffer) {
     return (buffer.bytes + kGranule - 1) / kGranule * kGranule;
 }
 
+// What is not mapped keeps calls past the ends of other buffers from finding this one.
+std::uint32_t reserved_bytes(const Buffer& buffer) {
+    return mapped_bytes(buffer) + kGranule;
+}
+
 }  // namespace
 
 CUresult Machine::map_own(Buffer& buffer) {
-    CUresult result = CU(cuMemAddressReserve)(&buffer.address, mapped_bytes(buffer), 0, 0, 0);
+    CUresult result = CU(cuMemAddressReserve)(&buffer.address, reserved_bytes(buffer), 0, 0, 0);
     CUdeviceptr at = buffer.address;
     for (const Piece& piece : buffer.pieces) {
         if (result == CUDA_SUCCESS) result = CU(cuMemMap)(at, piece.bytes, 0, piece.handle, 0);
@@ -46,7 +51,7 @@ CUresult Machine::allocate_own(Buffer& buffer) {
 
 CUresult Machine::unmap_own(const Buffer& buffer) {
     const CUresult result = CU(cuMemUnmap)(buffer.address, mapped_bytes(buffer));
-    return result == CUDA_SUCCESS ? CU(cuMemAddressFree)(buffer.address, mapped_bytes(buffer)) : result;
+    return result == CUDA_SUCCESS ? CU(cuMemAddressFree)(buffer.address, reserved_bytes(buffer)) : result;
 }
 
 CUresult Machine::free_own(const Buffer& buffer) {
