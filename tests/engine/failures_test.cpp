@@ -88,10 +88,16 @@ TEST_CASE("failures: a stream that cannot be made to wait for a copy in has it w
     scene.make(63);
     scene.rig.drain();
     REQUIRE(scene.place(cold) == Place::Host);
-    scene.rig.gpu().fail(Call::Wait, 1, CUDA_ERROR_INVALID_HANDLE);
+    FakePort& gpu = scene.rig.gpu();
+    const Gate copies = std::make_shared<std::atomic<bool>>(false);
     const Gate open = std::make_shared<std::atomic<bool>>(true);
+    gpu.launch(gpu.stream(device::Direction::In), gate(copies));
+    gpu.at(Call::Wait, 1, [&] { scene.open_after_a_while(copies); });
+    gpu.fail(Call::Wait, 1, CUDA_ERROR_INVALID_HANDLE);
     REQUIRE(scene.rig.submit(scene.late_write(scene.stream, cold, open, true)) == CUDA_SUCCESS);
     scene.changed(cold);
+    gpu.finish(gpu.mark(scene.stream));
+    *copies = true;
     scene.check();
 }
 

@@ -102,8 +102,8 @@ def wrong_again(line, faults):
 
 def left(report, faults):
     """What was not given back."""
-    # A context that fails while the shim tries the device's memory for the first time takes that with it.
-    may_lose = sum(base(symbol) in TAKES_AWAY or error in STICKY for symbol, _, error in faults)
+    # A context that fails takes with it what was tried or copied out just then.
+    may_lose = sum((base(symbol) in TAKES_AWAY) + 2 * (error in STICKY) for symbol, _, error in faults)
     vmm = report["vmm"]
     if vmm["handles"] > may_lose or vmm["mappings"] > 2 * may_lose:
         return f"{vmm['handles']} handles and {vmm['mappings']} mappings are left"

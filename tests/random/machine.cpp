@@ -18,6 +18,8 @@ Machine::Machine(Options options) : options_(options) {
 Machine::~Machine() {
     constexpr std::uint32_t kBeyondAll = 1 << 30;
     for (unsigned i = 0; flags_ && i <= kThreads * kFlags; ++i) std::atomic_ref(flags_[i]).store(kBeyondAll);
+    // Host functions that wait at them look every 20 us.
+    if (failed_) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     tear_down();
 }
 
