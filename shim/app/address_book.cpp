@@ -73,7 +73,8 @@ void AddressBook::each_of_run(Address address, std::uint64_t near,
         middle = before && (lower_half || !after) ? before : after;
     }
     if (!middle) return;
-    const AddressRange within = reservation_of(middle->address).value_or(AddressRange{middle->address, middle->end()});
+    const AddressRange within =
+        reservation_of(middle->address).value_or(AddressRange{middle->address, middle->end()});
     auto it = views_.find(middle->address);
     while (it->first > within.begin && it != views_.begin() && std::prev(it)->second.end() == it->first) --it;
     for (Address end = it->first; it != views_.end() && it->first == end && end < within.end; ++it) {

@@ -337,7 +337,7 @@ TEST_CASE("own mappings: any order of calls answers and holds what it does witho
             environment["SIMCUDA_MEMORY"] = "64M";
             const std::string without = run("own_walk", Driver::Simulated, environment).failures;
             CHECK(without.find("free 0\n") != std::string::npos);
-            CHECK(without.find("own_vmm_random_test") == std::string::npos);
+            CHECK(without.find("app_vmm_random_test") == std::string::npos);
             const auto differ = std::mismatch(with.begin(), with.end(), without.begin(), without.end());
             const auto at = static_cast<std::size_t>(differ.first - with.begin());
             const std::size_t from = with.rfind('\n', at > 300 ? at - 300 : 0) + 1;
