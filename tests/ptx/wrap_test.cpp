@@ -89,6 +89,21 @@ TEST_CASE("wrap: shared addresses") {
     }
 }
 
+TEST_CASE("wrap: shared addresses of matrices") {
+    for (const std::string& way : kShort) {
+        CAPTURE(way);
+        CHECK(words_of(with(way, "fixed", R"(
+    st.shared.v4.u32 [fixed], {5, 6, 7, 8}; st.shared.v4.u32 [fixed+16], {0, 0, 0, 0}; st.shared.v4.u32 [fixed+32], {0, 0, 0, 0};
+    ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [@+64];
+    stmatrix.sync.aligned.m8n8.x1.shared.b16 [@+80], {%r2}; ld.shared.u32 %r3, [fixed+16];
+    wmma.load.a.sync.aligned.row.m8n32k16.shared.u8 {%r4}, [@+68], 16;
+    wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [@+96], {%r2, %r4, %r2, %r4}, 16;
+    ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [fixed+32];
+    st.global.v4.u32 [%rd1], {%r2, %r3, %r4, %r5}; st.global.v2.u32 [%rd1+16], {%r6, %r7}; st.global.u32 [%rd1+24], %r8;)"),
+                       7) == Words{5, 5, 6, 5, 6, 5, 6});
+    }
+}
+
 TEST_CASE("wrap: shared addresses and large offsets") {
     CHECK(words_of(R"(
     mov.u32 %r1, 0x80000000; st.shared.u32 [fixed], 5; st.shared.u32 [fixed+4], 6;
@@ -101,6 +116,13 @@ TEST_CASE("wrap: shared addresses and large offsets") {
 TEST_CASE("wrap: local addresses") {
     for (const std::string& way : kShort) {
         CAPTURE(way);
+        CHECK(words_of(with(way, "depot", R"(
+    st.local.u16 [@+64], 0x1234; st.local.u8 [@+66], 0x56; st.local.u8 [@+67], 0x78; st.local.v2.u16 [@+68], {9, 8};
+    st.volatile.local.u64 [@+72], 7; st.local.v2.u64 [@+80], {11, 12};
+    ld.local.u32 %r2, [depot]; ld.local.s8 %r3, [@+67]; ld.local.v2.u16 {%rs1, %rs2}, [@+68]; mov.b32 %r4, {%rs1, %rs2};
+    ld.volatile.local.u64 %rd5, [depot+8]; cvt.u32.u64 %r5, %rd5; ld.local.v2.u64 {%rd6, %rd7}, [@+80]; cvt.u32.u64 %r6, %rd7;
+    st.global.v4.u32 [%rd1], {%r2, %r3, %r4, %r5}; st.global.u32 [%rd1+16], %r6;)"),
+                       5) == Words{0x78561234, 0x78, 0x80009, 7, 12});
         CHECK(words_of(with(way, "depot", R"(
     st.local.v4.u32 [@+64], {5, 6, 7, 8}; ld.local.v2.u32 {%r2, %r3}, [depot+8];
     st.local.u32 [@+96], 9; ld.local.u32 %r4, [depot+32]; ld.local.v2.u32 {%r5, %r6}, [@+72];

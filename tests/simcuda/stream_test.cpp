@@ -238,13 +238,47 @@ SIM_TEST("destroying a stream lets its work finish", {}) {
     Gate gate(stream);
     LAUNCH(kernels["store"], 1, 1, stream, p, 123);
     OK(cuStreamDestroy, stream);
-    FAILS(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery, stream);
+    FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamQuery, stream);
     const CUevent event = event_of();
     OK(cuEventRecord, event, CU_STREAM_LEGACY);  // still waits for it
     FAILS(CUDA_ERROR_NOT_READY, cuEventQuery, event);
     gate.open();
     OK(cuCtxSynchronize);
     EXPECT(read_back(p, 1)[0] == 123);
+}
+
+SIM_TEST("stream: calls tell one that was destroyed from what never was one", {}) {
+    const Gpu gpu;
+    const Kernels kernels;
+    CUdeviceptr p = 0;
+    OK(cuMemAlloc, &p, 4);
+    const CUevent event = event_of();
+    CUcontext other = nullptr;
+    CUstream of_other = nullptr;
+    OK(cuCtxCreate, &other, nullptr, 0, gpu.device);
+    OK(cuStreamCreate, &of_other, 0);
+    OK(cuCtxDestroy, other);
+    OK(cuCtxSetCurrent, gpu.context);
+    const CUstream own = stream_of(CU_STREAM_DEFAULT);
+    OK(cuStreamDestroy, own);
+    int word = 0;
+    for (const CUstream gone : {own, of_other}) {
+        FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamQuery, gone);
+        FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamSynchronize, gone);
+        FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemsetD8Async, p, 0, 4, gone);
+        FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventRecord, event, gone);
+        FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamDestroy, gone);
+        FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAllocAsync, &p, 4, gone);
+        EXPECT(launch(kernels["store"], 1, 1, gone, p, 1u) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery, reinterpret_cast<CUstream>(&word));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy, reinterpret_cast<CUstream>(&word));
+    // A new stream may have an old one's handle.
+    for (int i = 0; i < 20; ++i) {
+        const CUstream stream = stream_of(CU_STREAM_DEFAULT);
+        OK(cuStreamSynchronize, stream);
+        OK(cuStreamDestroy, stream);
+    }
 }
 
 SIM_TEST("idle threads sleep", {}) {

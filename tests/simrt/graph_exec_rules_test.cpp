@@ -41,6 +41,40 @@ SIM_TEST("graph: an executable copy keeps its direction", {}) {
     }
 }
 
+// As JAX does, whose buffers are others in each run.
+SIM_TEST("graph: an executable copy is given other memory when its own has been freed", {}) {
+    const Gpu gpu;
+    for (const bool general : {false, true}) {
+        Memory first;
+        cudaGraphNode_t node = nullptr;
+        const cudaGraphExec_t exec =
+            instantiate(copying(first.other, first.device, cudaMemcpyDeviceToDevice, &node));
+        RT_ANSWERS(cudaSuccess, cudaGraphLaunch, exec, nullptr);
+        RT_ANSWERS(cudaSuccess, cudaDeviceSynchronize);
+        for (int round = 0; round < 3; ++round) {
+            RT_ANSWERS(cudaSuccess, cudaFree, first.device);
+            RT_ANSWERS(cudaSuccess, cudaFree, first.other);
+            first = Memory();
+            const auto data = pattern(64, static_cast<std::uint32_t>(round));
+            RT_ANSWERS(cudaSuccess, cudaMemcpy, first.device, data.data(), 64, cudaMemcpyHostToDevice);
+            if (general) {
+                cudaGraphNodeParams params{};
+                params.type = cudaGraphNodeTypeMemcpy;
+                params.memcpy.copyParams.srcPtr = {first.device, 64, 64, 1};
+                params.memcpy.copyParams.dstPtr = {first.other, 64, 64, 1};
+                params.memcpy.copyParams.extent = {64, 1, 1};
+                params.memcpy.copyParams.kind = cudaMemcpyDeviceToDevice;
+                RT_ANSWERS(cudaSuccess, cudaGraphExecNodeSetParams, exec, node, &params);
+            } else {
+                RT_ANSWERS(cudaSuccess, cudaGraphExecMemcpyNodeSetParams1D, exec, node, first.other,
+                           first.device, 64, cudaMemcpyDeviceToDevice);
+            }
+            RT_ANSWERS(cudaSuccess, cudaGraphLaunch, exec, nullptr);
+            EXPECT(read_back(reinterpret_cast<CUdeviceptr>(first.other), 64) == data);
+        }
+    }
+}
+
 SIM_TEST("graph: an executable child graph keeps the directions of its copies", {}) {
     const Gpu gpu;
     Memory memory;

@@ -84,6 +84,8 @@ class Context : public std::enable_shared_from_this<Context> {
     std::atomic<unsigned> usages;
     std::atomic<unsigned> flags;
     std::array<std::atomic<std::size_t>, CU_LIMIT_MAX> limits;
+    // Kernels were launched that use what the limits of the same name are about: these are fixed.
+    std::atomic<bool> has_printed{false}, has_used_heap{false};
     std::atomic<CUfunc_cache> cache_config{CU_FUNC_CACHE_PREFER_NONE};
     std::atomic<CUsharedconfig> shared_config{CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE};
 

@@ -1,6 +1,7 @@
 #include "tools/simcuda/driver/stream.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
@@ -57,6 +58,46 @@ std::unique_lock<std::mutex> lock_with_room(Stream& stream) {
     return lock;
 }
 
+// What a kernel uses has the size that it has from now on.
+void note_launch(Context& context, const Op& op) {
+    const auto* launch = std::get_if<KernelOp>(&op);
+    if (launch == nullptr) return;
+    if (launch->launch.kernel->prints) context.has_printed = true;
+    if (launch->launch.kernel->uses_heap) context.has_used_heap = true;
+}
+
+// Handles of streams that are no more. Those of live ones are not among them.
+class Destroyed {
+  public:
+    void add(const void* handle) {
+        std::lock_guard lock(mutex_);
+        handles_.insert(handle);
+    }
+    void remove(const void* handle) {
+        std::lock_guard lock(mutex_);
+        handles_.erase(handle);
+    }
+    bool contains(const void* handle) {
+        std::lock_guard lock(mutex_);
+        return handles_.contains(handle);
+    }
+
+  private:
+    std::mutex mutex_;
+    std::unordered_set<const void*> handles_;
+};
+
+Destroyed& destroyed() {
+    static auto& destroyed = *new Destroyed;
+    return destroyed;
+}
+
+// NVIDIA's drivers know a destroyed stream's handle from one that never was.
+void require_found(const std::shared_ptr<Stream>& stream, CUstream handle) {
+    if (stream != nullptr) return;
+    throw Failure{destroyed().contains(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE};
+}
+
 void finish(const std::vector<WorkPtr>& works) {
     std::unique_lock lock(work_mutex());
     await(lock, [&] {
@@ -75,7 +116,7 @@ std::shared_ptr<Stream> resolve(Context& context, CUstream handle, bool per_thre
     if (handle == CU_STREAM_LEGACY) return context.legacy_stream();
     if (handle == CU_STREAM_PER_THREAD) return context.per_thread_stream();
     auto stream = handles().find(handle);
-    require(stream != nullptr, CUDA_ERROR_INVALID_HANDLE);
+    require_found(stream, handle);
     return stream;
 }
 
@@ -84,7 +125,7 @@ std::shared_ptr<Stream> resolve_anywhere(CUstream handle, bool per_thread) {
     if (stream == nullptr) {
         const bool of_context =
             handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
-        require(of_context, CUDA_ERROR_INVALID_HANDLE);
+        if (!of_context) require_found(nullptr, handle);
         Context* context = current_context();
         require(context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
         require(is_live(context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -100,6 +141,7 @@ WorkPtr submit(Stream& stream, Op op, const std::vector<WorkPtr>& after) {
         capture->record(stream, std::move(op));
         return nullptr;
     }
+    note_launch(stream.context, op);
     auto work = std::make_shared<Work>();
     work->op = std::move(op);
     const auto lock = lock_with_room(stream);
@@ -132,6 +174,7 @@ std::vector<WorkPtr> submit_graph(Stream& stream, std::vector<GraphNode> nodes, 
     std::vector<WorkPtr> before = predecessors(stream);
     before.push_back(earlier);
     for (std::size_t i = 0; i < nodes.size(); ++i) {
+        note_launch(stream.context, nodes[i].op);
         works[i] = std::make_shared<Work>();
         works[i]->op = std::move(nodes[i].op);
         works[i]->context = stream.context.shared_from_this();
@@ -200,6 +243,7 @@ std::shared_ptr<Stream> create_stream(Context& context, unsigned flags, int prio
         std::lock_guard lock(work_mutex());
         context.streams.push_back(stream);
     }
+    destroyed().remove(stream.get());
     handles().add(stream);
     return stream;
 }
@@ -208,7 +252,8 @@ void destroy_stream(CUstream handle) {
     require(handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD,
             CUDA_ERROR_INVALID_HANDLE);
     const auto stream = handles().remove(handle);
-    require(stream != nullptr, CUDA_ERROR_INVALID_HANDLE);
+    require_found(stream, handle);
+    destroyed().add(handle);
     capture_forget(*stream);
     stream->context.refund(knobs().stream_bytes);
     std::lock_guard lock(work_mutex());
@@ -218,7 +263,11 @@ void destroy_stream(CUstream handle) {
 
 void forget_streams(Context& context) {
     capture_forget(context);
-    handles().remove_if([&](const Stream& stream) { return &stream.context == &context; });
+    handles().remove_if([&](const Stream& stream) {
+        if (&stream.context != &context) return false;
+        destroyed().add(&stream);
+        return true;
+    });
 }
 
 }  // namespace simcuda::driver

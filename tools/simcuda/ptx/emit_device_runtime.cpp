@@ -20,6 +20,9 @@ void FunctionEmitter::emit_system_call(std::string_view name, const Operand* res
                  value);
     };
     const std::string runtime = "t->block->runtime->";
+    out_.prints |= name == "vprintf";
+    out_.uses_heap |=
+        name == "malloc" || name == "free" || name == "__cudaCDP2Malloc" || name == "__cudaCDP2Free";
     if (name == "vprintf") {
         store_result(Type::B32, fmt::format("{}print(t, {}, {})", runtime, argument(0, Type::U64),
                                             argument(1, Type::U64)));

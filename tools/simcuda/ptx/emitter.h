@@ -29,6 +29,8 @@ struct EmittedFunction {
     std::uint64_t local_bytes = 0;        // declared local variables
     std::uint64_t frame_bytes = 0;        // at most what a C frame of it takes
     bool waits = false;                   // may wait for other threads: needs a fiber
+    bool prints = false;
+    bool uses_heap = false;
     bool has_matrices = false;            // that the lanes of a warp hold together
     bool exits = false;                   // ends its thread by `exit`
     bool calls_indirectly = false;

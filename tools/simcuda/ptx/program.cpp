@@ -87,6 +87,8 @@ class TranslatedProgram final : public Program {
             static_cast<std::uint32_t>(shares ? common_shared_bytes_ : lay_out(reach).static_bytes);
         kernel.local_bytes = static_cast<std::uint32_t>(reach.local_bytes);
         kernel.max_threads = entry.max_threads;
+        kernel.prints = reach.prints;
+        kernel.uses_heap = reach.uses_heap;
         kernel.unsupported = reach.unsupported;
         if (!kernel.unsupported.empty()) return;
         native.unit =

@@ -22,6 +22,8 @@ struct Kernel {
     std::uint32_t static_shared_bytes = 0;  // per block
     std::uint32_t local_bytes = 0;          // per thread
     std::uint32_t max_threads = 1024;       // per block (.maxntid)
+    bool prints = false;                    // by vprintf
+    bool uses_heap = false;                 // of malloc and free
     std::string unsupported;                // first thing in it that cannot be translated; empty: it runs
     void* code = nullptr;                   // native entry; its signature is exec's business
 };

@@ -89,6 +89,8 @@ Reach reach_of(const Module& module, const EmittedFunctions& emitted,
         if (reach.unsupported.empty()) reach.unsupported = function.unsupported;
         reach.waits |= function.waits || (function.exits && !candidate->entry);
         reach.has_matrices |= function.has_matrices;
+        reach.prints |= function.prints;
+        reach.uses_heap |= function.uses_heap;
         reach.uses_function_addresses |= function.takes_function_address || function.calls_indirectly;
         reach.recursive |= is_recursive(emitted, candidate.get());
         reach.frame_bytes += function.frame_bytes;

@@ -18,6 +18,8 @@ struct Reach {
     std::string unsupported;                 // the first thing among them that cannot be translated
     bool waits = false;
     bool has_matrices = false;
+    bool prints = false;
+    bool uses_heap = false;
     bool uses_function_addresses = false;
     bool recursive = false;  // or indirect calls, which may be
     std::uint64_t frame_bytes = 0;

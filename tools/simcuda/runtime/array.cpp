@@ -51,6 +51,9 @@ Format driver_format(const cudaChannelFormatDesc& channel) {
     const int bits[] = {channel.x, channel.y, channel.z, channel.w};
     const auto first_empty = std::find(std::begin(bits), std::end(bits), 0);
     const auto channels = static_cast<unsigned>(first_empty - std::begin(bits));
+    const bool exists = channel.f >= cudaChannelFormatKindSigned && channel.f != cudaChannelFormatKindNone &&
+                        channel.f <= cudaChannelFormatKindUnsignedNormalized1010102;
+    require(exists, cudaErrorInvalidValue);
     require(channel.f <= cudaChannelFormatKindFloat, cudaErrorNotSupported);
     require(channels == 1 || channels == 2 || channels == 4, cudaErrorInvalidChannelDescriptor);
     require(std::all_of(std::begin(bits), first_empty, [&](int b) { return b == channel.x; }) &&

@@ -183,6 +183,9 @@ SIMCUDA_API cuCtxGetLimit(std::size_t* value, CUlimit limit) {
 SIMCUDA_API cuCtxSetLimit(CUlimit limit, std::size_t value) {
     return call(Entry::cuCtxSetLimit, [&](Context& context) {
         require(limit >= 0 && limit < CU_LIMIT_MAX, CUDA_ERROR_UNSUPPORTED_LIMIT);
+        const bool fixed = (limit == CU_LIMIT_PRINTF_FIFO_SIZE && context.has_printed) ||
+                           (limit == CU_LIMIT_MALLOC_HEAP_SIZE && context.has_used_heap);
+        require(!fixed, CUDA_ERROR_INVALID_VALUE);
         context.limits[limit] = value;
         return CUDA_SUCCESS;
     });

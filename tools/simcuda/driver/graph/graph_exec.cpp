@@ -71,6 +71,14 @@ void require_unchanged(const ExecNode& node) {
     }
 }
 
+// Memory that was freed since is no obstacle to a node's being given other.
+void require_not_mapped_anew(const ExecNode& node) {
+    for (const Operand& operand : node.operands) {
+        const auto now = memory_at(operand.address, operand.bytes);
+        require(now.empty() || now == operand.memory, CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
 // Everything of the node but its place in the graph and the bodies.
 void fill(ExecNode& node, Context& context, const NodeWork& work) {
     node.op = operation(context, work);
@@ -322,7 +330,7 @@ void GraphExec::set(ExecNode& node, const NodeWork& work) {
     ExecNode changed{node.source, node.type, MarkerOp{}, {}};
     fill(changed, *context_, work);
     if (node.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-        require_unchanged(node);
+        require_not_mapped_anew(node);
         require(linear(node.op) && linear(changed.op), CUDA_ERROR_INVALID_VALUE);
         require(!empty(std::get<CopyOp>(changed.op)), CUDA_ERROR_INVALID_VALUE);
     }
