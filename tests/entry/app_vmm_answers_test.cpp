@@ -43,7 +43,7 @@ BODY(own_forbidden) {
 static void same_both_ways(const std::string& body, Environment environment) {
     environment["LMS_LOG"] = "off";
     const std::string with = run(body, Driver::Simulated, environment).failures;
-    environment["LD_PRELOAD"] = environment["FAMILIES_SIMULATED"] =
+    environment["LD_PRELOAD"] = environment["ENTRY_SIMULATED"] =
         std::string(std::getenv("BUILD") ? std::getenv("BUILD") : "build") + "/sim/libcuda.so.1";
     CHECK(with == run(body, Driver::Simulated, environment).failures);
     CHECK(with.ends_with("end\n"));

@@ -332,7 +332,7 @@ TEST_CASE("own mappings: any order of calls answers and holds what it does witho
             Environment environment = {
                 {"LMS_LOG", "off"}, {"SIMCUDA_HOST_VMM", host_mapping}, {"OWN_SEED", std::to_string(seed)}};
             const std::string with = run("own_walk", Driver::Simulated, environment).failures;
-            environment["LD_PRELOAD"] = environment["FAMILIES_SIMULATED"] =
+            environment["LD_PRELOAD"] = environment["ENTRY_SIMULATED"] =
                 std::string(std::getenv("BUILD") ? std::getenv("BUILD") : "build") + "/sim/libcuda.so.1";
             environment["SIMCUDA_MEMORY"] = "64M";
             const std::string without = run("own_walk", Driver::Simulated, environment).failures;
