@@ -8,7 +8,6 @@
 #include "shim/util/host_memory.h"
 
 namespace lms::device {
-
 namespace {
 
 bool is_default(CUstream stream) {
@@ -41,9 +40,7 @@ CUresult DriverPort::probe() {
                                                              CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     if (status != CUDA_SUCCESS) return status;
     granularity_ = granularity;
-
-    status = create_streams();
-    if (status != CUDA_SUCCESS) return status;
+    if (status = create_streams(); status != CUDA_SUCCESS) return status;
     probe_host_memory(attribute);
     // What a context refuses that has failed says nothing about the device.
     return health();
@@ -74,7 +71,6 @@ CUresult DriverPort::create_streams() {
 // Attributes have been seen to promise what a container or a card then refuses, so it is tried once for real.
 bool DriverPort::probe_host_location(CUmemLocation location) {
     host_location_ = location;
-
     std::size_t granularity = 0;
     const CUmemAllocationProp host_memory = properties(Place::Host);
     bool works = driver().cuMemGetAllocationGranularity(&granularity, &host_memory,
