@@ -101,41 +101,6 @@ TEST_CASE("vectors of all widths; the address may be among the targets") {
     reversed(80, 8, 2);
 }
 
-// As Triton writes them: braces stand around one register too. What a cache is told changes no value, and
-// what a grid waits for is there before it begins.
-TEST_CASE("one register in braces, hints to caches, policies, the control of dependent grids") {
-    const Module module = module_of(R"(
-.visible .entry k(.param .u64 in, .param .u64 out)
-{
-    .reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .pred %p<3>;
-    griddepcontrol.wait;
-    ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];
-    createpolicy.fractional.L2::evict_first.b64 %rd3, 1.0;
-    createpolicy.fractional.L2::evict_last.b64 %rd4, 0.5;
-    createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %rd4, 0.25;
-    createpolicy.range.global.L2::evict_last.L2::evict_unchanged.b64 %rd5, [%rd1], 32, 64;
-    createpolicy.cvt.L2.b64 %rd6, %rd4;
-    prefetch.global.L1 [%rd1]; prefetch.global.L2 [%rd1+16]; prefetch.global.L2::evict_last [%rd1]; prefetchu.L1 [%rd1];
-    applypriority.global.L2::evict_normal [%rd1], 128;
-    setp.eq.u64 %p1, %rd1, %rd1;
-    @%p1 ld.global.L1::evict_last.L2::cache_hint.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ], %rd3;
-    @!%p1 ld.global.b32 { %r1 }, [ %rd1 + 0 ];
-    griddepcontrol.launch_dependents;
-    st.global.L1::evict_first.L2::cache_hint.v2.b32 [ %rd2 + 0 ], { %r4, %r3 }, %rd6;
-    @%p1 st.global.b32 [ %rd2 + 8 ], { %r2 };
-    .shared .align 4 .b32 word; st.shared.b32 [ word + 0 ], { %r2 }; mov.b32 { %r2 }, %r1; ld.shared.b32 { %r1 }, [ word + 0 ];
-    @!%p1 st.global.b32 [ %rd2 + 8 ], { %r1 };
-    @!%p1 st.global.b32 [ %rd2 + 0 ], { %r2 };
-    ret;
-})");
-    const DeviceMemory in(16), out(16);
-    for (unsigned i = 0; i < 4; ++i) in.as<unsigned>()[i] = 10 + i;
-    out.as<unsigned>()[3] = 7;
-    REQUIRE(run(module, "k", 1, 1, in.address(), out.address()).outcome == exec::Outcome::Finished);
-    const unsigned wanted[] = {13, 12, 11, 7};
-    CHECK(std::memcmp(out.as<char>(), wanted, sizeof wanted) == 0);
-}
-
 TEST_CASE("vector registers, as a whole and by their elements") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 in, .param .u64 out)

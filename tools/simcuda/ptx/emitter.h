@@ -31,8 +31,8 @@ struct EmittedFunction {
     bool waits = false;                   // may wait for other threads: needs a fiber
     bool prints = false;
     bool uses_heap = false;
-    bool has_matrices = false;            // that the lanes of a warp hold together
-    bool exits = false;                   // ends its thread by `exit`
+    bool has_matrices = false;  // that the lanes of a warp hold together
+    bool exits = false;         // ends its thread by `exit`
     bool calls_indirectly = false;
     bool takes_function_address = false;
 };
