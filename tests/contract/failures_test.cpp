@@ -1,5 +1,5 @@
 // Calls of the port's own that the driver refuses once.
-#include "tests/contract/driver_ground.h"
+#include "tests/contract/driver_backend.h"
 
 namespace lms::contract {
 namespace {
@@ -16,7 +16,7 @@ std::uint64_t free_bytes(Port& port) {
 // The port's own probe maps and unmaps once.
 DRIVER_TEST("failures: an address that a refused mapping was not taken from can be mapped again",
             {{"SIMCUDA_FAIL", "cuMemSetAccess:2,cuMemUnmap:2"}}) {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     Address address = 0;
     CUmemGenericAllocationHandle handle{};
@@ -30,7 +30,7 @@ DRIVER_TEST("failures: an address that a refused mapping was not taken from can 
 
 DRIVER_TEST("failures: what the driver did not take back it is asked to again",
             {{"SIMCUDA_FAIL", "cuMemUnmap:2,cuMemRelease:2"}}) {
-    Port& port = ground.port();
+    Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     const std::uint64_t before = free_bytes(port);
     Address address = 0;
@@ -52,7 +52,7 @@ DRIVER_TEST("failures: what the driver did not take back it is asked to again",
 // The port's own probe asks once.
 DRIVER_TEST("failures: a device is ill only from an error that stays",
             {{"SIMCUDA_FAIL", "cuStreamQuery:2=400,cuStreamQuery:3=719"}}) {
-    Port& port = ground.port();
+    Port& port = backend.port();
     EXPECT(port.health() == CUDA_SUCCESS);
     EXPECT(port.health() == CUDA_ERROR_LAUNCH_FAILED);
     EXPECT(port.health() == CUDA_ERROR_LAUNCH_FAILED);
@@ -68,7 +68,7 @@ constexpr char kExchanges[] =
 DRIVER_TEST("failures: the thread's capture mode stays what it was", {{"SIMCUDA_FAIL", kExchanges}}) {
     for (int i = 0; i < 40; ++i) {
         device::MemoryInfo info{};
-        EXPECT(ground.port().memory_info(info) == CUDA_SUCCESS);
+        EXPECT(backend.port().memory_info(info) == CUDA_SUCCESS);
         CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
         while (driver().cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) {
         }
