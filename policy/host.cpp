@@ -24,7 +24,7 @@ static_assert(LMS_PURPOSE_ROOM == static_cast<std::uint32_t>(core::Purpose::Room
 static_assert(LMS_PURPOSE_WAIT == static_cast<std::uint32_t>(core::Purpose::Wait));
 static_assert(LMS_PURPOSE_AHEAD == static_cast<std::uint32_t>(core::Purpose::Ahead));
 
-constexpr const lms_policy* kBuiltin[] = {&kLru, &kLms, &kNextUse};
+constexpr const lms_policy* kBuiltin[] = {&kNextUse, &kLru, &kLms};
 
 bool is_path(const std::string& name) {
     return name.find('/') != name.npos || name.ends_with(".so");

@@ -139,7 +139,7 @@ constexpr Setting kTable[] = {
          return s.exempt.empty() ? "none" : fmt::format("{}", fmt::join(s.exempt, ","));
      }},
     {"LMS_POLICY", "policy", "NAME", "next-use", "What is evicted, and when: a built-in policy or a plugin",
-     "lru, lms or the path of a plugin",
+     "next-use, lru, lms or the path of a plugin",
      [](std::string_view text, Settings& s) { return parse_text(text, s.policy); },
      [](const Settings& s) { return s.policy; }},
     {"LMS_LOG", "log", "LEVEL[:FILE]", "warn", "How much to say, on stderr or into a file (%p: process)",

@@ -70,7 +70,8 @@ TEST_CASE("lms: usage errors") {
     check_usage_error("run --meminfo big true", "--meminfo=big: expected physical or enlarged");
     check_usage_error("run --safety none true", "--safety=none: expected args, opaque or strict");
     check_usage_error("run --log loud true", "--log=loud: expected off, error, warn, info or debug");
-    check_usage_error("run --policy lur true", "--policy=lur: expected lru, lms, or the path of a plugin");
+    check_usage_error("run --policy lur true",
+                      "--policy=lur: expected next-use, lru, lms, or the path of a plugin");
     check_usage_error("run --policy ./none.so true", "./none.so");
     check_usage_error("run --sim-memory 64M true", "--sim");
     check_usage_error("run --sim --sim-memory 64X true", "--sim-memory=64X: expected a size");
@@ -236,7 +237,8 @@ TEST_CASE("lms settings: every variable, its default and its value now") {
         CHECK(text.out.find(setting["variable"].get<std::string>() + "=") != std::string::npos);
     }
     CHECK(result.err.find("LMS_FRAC=7: expected a number from 0 to 1") != std::string::npos);
-    CHECK(result.err.find("LMS_POLICY=lur: expected lru, lms, or the path of a plugin") != std::string::npos);
+    CHECK(result.err.find("LMS_POLICY=lur: expected next-use, lru, lms, or the path of a plugin") !=
+          std::string::npos);
     CHECK(result.err.find("LMS_LIMTI is not a setting; the nearest is LMS_LIMIT") != std::string::npos);
 }
 

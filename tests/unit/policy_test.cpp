@@ -56,8 +56,8 @@ using Order = std::vector<ChunkId>;
 // The policies as built into the shim and as built for loading.
 constexpr const char* kLruForms[] = {"lru", "build/policy/lru.so"};
 constexpr const char* kLmsForms[] = {"lms", "build/policy/lms.so"};
-constexpr const char* kAllForms[] = {"lru", "build/policy/lru.so", "lms",
-                                     "build/policy/lms.so", "next-use", "build/policy/next-use.so"};
+constexpr const char* kAllForms[] = {"lru",      "build/policy/lru.so",     "lms", "build/policy/lms.so",
+                                     "next-use", "build/policy/next-use.so"};
 
 std::string problem_with(const std::string& name) {
     std::string problem;
@@ -261,7 +261,7 @@ TEST_CASE("policy: any sequence of events gives what a plain list gives") {
 
 TEST_CASE("policy host: what cannot be used is told in one line, and lru serves") {
     const Scratch scratch;
-    CHECK(problem_with("lur") == "expected lru, lms, next-use, or the path of a plugin");
+    CHECK(problem_with("lur") == "expected next-use, lru, lms, or the path of a plugin");
     CHECK(problem_with("./nothing.so").find("nothing.so") != std::string::npos);
     CHECK(problem_with("nothing.so").find("./nothing.so: cannot open") != std::string::npos);
     scratch.put("text.so", "not a library");
@@ -280,8 +280,8 @@ TEST_CASE("policy host: what cannot be used is told in one line, and lru serves"
     CHECK(problem_with(newer) == newer + " has version 2 of the policy ABI, expected 1");
     const std::string small =
         build(scratch, "small", head + "static const lms_policy table = {16, 1, \"x\"};" + get);
-    CHECK(problem_with(small) ==
-          small + " has a table of 16 bytes, expected " + std::to_string(offsetof(lms_policy, work)) + " or more");
+    CHECK(problem_with(small) == small + " has a table of 16 bytes, expected " +
+                                     std::to_string(offsetof(lms_policy, work)) + " or more");
     const std::string lacks = build(scratch, "lacks",
                                     head +
                                         "static void* c(const lms_policy_config* f) { return (void*)f; } "
