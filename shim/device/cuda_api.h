@@ -54,10 +54,15 @@ inline bool is_sticky(CUresult status) {
     }
 }
 
+// Whether any call would be answered so: its context has failed, or it is made in a host callback.
+inline bool refuses_all(CUresult status) {
+    return is_sticky(status) || status == CUDA_ERROR_NOT_PERMITTED;
+}
+
 // What the app is told where a call fails that it did not make: its context's error, or one that it may
 // expect of any call and go on after.
 inline CUresult as_told(CUresult status) {
-    return status == CUDA_SUCCESS || is_sticky(status) ? status : CUDA_ERROR_OUT_OF_MEMORY;
+    return status == CUDA_SUCCESS || refuses_all(status) ? status : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace lms::device

@@ -344,7 +344,7 @@ CUresult DriverPort::wait_in_stream(CUstream stream, CUevent event) {
 CUresult DriverPort::health() {
     const InContext in_context(context_);
     const CUresult status = driver().cuStreamQuery(in_);
-    return is_sticky(status) ? status : CUDA_SUCCESS;
+    return refuses_all(status) ? status : CUDA_SUCCESS;
 }
 
 CUresult DriverPort::synchronize() {

@@ -89,7 +89,7 @@ bool announce_no_mappings() {
 
 void announce_failure(const State& state, CUresult error) {
     static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (!device::is_sticky(error) || !log::once(said)) return;
     std::uint64_t in = 0, out = 0;
     for (const core::ChunkId id : state.filling) in += state.residency.chunk(id).bytes;
     for (const PendingEviction& each : state.pending_evictions) out += each.device.bytes;

@@ -107,6 +107,8 @@ void Session::forget(core::Address home) {
     const core::AllocationId id = *state.residency.allocation_at(home);
     state.residency.kill(id);
     release(state, id, lock);
+    // It has outlived its GPU's last context: nobody is about to use its blocks.
+    if (!awake()) rest(lock);
 }
 
 CUresult Session::map(core::Address home, core::Address address) {

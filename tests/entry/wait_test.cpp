@@ -39,24 +39,23 @@ struct Rounds {
     CUstream stream = nullptr;
 };
 
-// `wait` comes back once what was submitted is over; a few buffers that come next are there by then.
+// `wait` comes back once what was submitted is over; the first of what comes next that was not there is by
+// then.
 void wait_while_held_up(void (*wait)(CUstream)) {
     const rig::Gpu gpu;
     Rounds rounds;
-    constexpr std::size_t kNext = 3;
     rounds.use(0);
     OK(cuStreamSynchronize, rounds.stream);
     rig::Gate gate;
     gate.hold_up(rounds.stream);
     rounds.use(1);
-    const auto there = [&] {
-        bool all = true;
-        for (std::size_t i = 2; i < 2 + kNext; ++i) all &= rounds.buffers[i]->resident();
-        return all;
-    };
+    std::size_t next = 2;
+    while (next < Rounds::kBuffers && rounds.buffers[next]->resident()) ++next;
+    EXPECT(next < Rounds::kBuffers);
+    const auto there = [&] { return rounds.buffers[next]->resident(); };
     bool came = false;
     std::thread opening([&] {
-        for (int ms = 0; ms < 3000 && !came; ++ms) {
+        for (int ms = 0; ms < 2000 && !came; ++ms) {
             came = there();
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }

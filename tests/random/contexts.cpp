@@ -70,7 +70,7 @@ bool Machine::has(Verb verb) const {
     return std::any_of(program_->begin(), program_->end(), [&](const Op& op) { return op.verb == verb; });
 }
 
-// The contexts take everything with them.
+// The contexts take everything with them that is not mapped by the program.
 void Machine::tear_down() {
     {
         const std::lock_guard lock(flags_mutex_);
@@ -80,6 +80,9 @@ void Machine::tear_down() {
     for (const Device& device : devices_) {
         ok(CU(cuDevicePrimaryCtxRelease_v2)(device.device), "cuDevicePrimaryCtxRelease");
     }
+    // One that has failed would answer still.
+    CU(cuCtxSetCurrent)(nullptr);
+    drop_own();
 }
 
 }  // namespace rnd

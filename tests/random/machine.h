@@ -16,6 +16,7 @@ namespace rnd {
 struct Options {
     bool hidden = true;      // kernels may reach what neither their arguments nor an upload tell
     bool behind = true;      // work may wait for work that is submitted later
+    bool own = true;         // some memory is mapped by the program itself
     std::uint32_t room = 0;  // bytes: work that names more than this may run out of memory; 0: none may
 };
 
@@ -128,6 +129,7 @@ class Machine {
     CUresult allocate_own(Buffer& buffer);
     CUresult unmap_own(const Buffer& buffer);
     CUresult free_own(const Buffer& buffer);
+    void drop_own();
     void move(Hand& hand, const Op& op);
 
     // work.cpp
@@ -180,7 +182,8 @@ class Machine {
 
     Options options_;
     std::array<Device, kDevices> devices_;
-    bool pair_ = false;               // whether every other stream is the second device's
+    bool pair_ = false;  // whether every other stream is the second device's
+    OwnMemory own_;
     CUdeviceptr nowhere_ = 0;         // reserved, never mapped
     std::uint32_t* flags_ = nullptr;  // page-locked; the first says how many gates are open
 

@@ -51,7 +51,8 @@ void Machine::allocate(Hand& hand, const Op& op) {
     Buffer& buffer = buffers_[op.a[0] % kBuffers];
     const unsigned slot = slot_of(hand, op.a[3]);
     // Who reaches what is mapped, and how, is another matter with two GPUs.
-    const std::uint32_t kind = pair_ && op.a[1] % kKinds == Own ? Plain : op.a[1] % kKinds;
+    const bool own = options_.own && !pair_;
+    const std::uint32_t kind = op.a[1] % kKinds == Own && !own ? Plain : op.a[1] % kKinds;
     const bool in_stream = kind == Async || kind == FromPool;
     // It is filled there at once, so that its bytes are known.
     if (buffer.alive() || !usable(hand, slot) || !prepare(hand, op, slot, {})) return;

@@ -22,9 +22,12 @@ std::uint32_t reserved_bytes(const Buffer& buffer) {
 
 CUresult Machine::map_own(Buffer& buffer) {
     CUresult result = CU(cuMemAddressReserve)(&buffer.address, reserved_bytes(buffer), 0, 0, 0);
+    const std::lock_guard lock(own_.mutex);
+    if (result == CUDA_SUCCESS) own_.reserved[buffer.address] = reserved_bytes(buffer);
     CUdeviceptr at = buffer.address;
     for (const Piece& piece : buffer.pieces) {
         if (result == CUDA_SUCCESS) result = CU(cuMemMap)(at, piece.bytes, 0, piece.handle, 0);
+        if (result == CUDA_SUCCESS) own_.mapped[at] = piece.bytes;
         at += piece.bytes;
     }
     const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, devices_[buffer.device].device},
@@ -43,6 +46,8 @@ CUresult Machine::allocate_own(Buffer& buffer) {
         Piece piece{0, bytes};
         const CUresult result = CU(cuMemCreate)(&piece.handle, bytes, &properties, 0);
         if (result != CUDA_SUCCESS) return result;
+        const std::lock_guard lock(own_.mutex);
+        own_.handles.insert(piece.handle);
         buffer.pieces.push_back(piece);
         left -= bytes;
     }
@@ -50,16 +55,37 @@ CUresult Machine::allocate_own(Buffer& buffer) {
 }
 
 CUresult Machine::unmap_own(const Buffer& buffer) {
-    const CUresult result = CU(cuMemUnmap)(buffer.address, mapped_bytes(buffer));
-    return result == CUDA_SUCCESS ? CU(cuMemAddressFree)(buffer.address, reserved_bytes(buffer)) : result;
+    CUresult result = CU(cuMemUnmap)(buffer.address, mapped_bytes(buffer));
+    const std::lock_guard lock(own_.mutex);
+    CUdeviceptr at = buffer.address;
+    for (const Piece& piece : buffer.pieces) {
+        if (result == CUDA_SUCCESS) own_.mapped.erase(at);
+        at += piece.bytes;
+    }
+    if (result == CUDA_SUCCESS) result = CU(cuMemAddressFree)(buffer.address, reserved_bytes(buffer));
+    if (result == CUDA_SUCCESS) own_.reserved.erase(buffer.address);
+    return result;
 }
 
 CUresult Machine::free_own(const Buffer& buffer) {
     CUresult result = unmap_own(buffer);
     for (const Piece& piece : buffer.pieces) {
         if (result == CUDA_SUCCESS) result = CU(cuMemRelease)(piece.handle);
+        const std::lock_guard lock(own_.mutex);
+        if (result == CUDA_SUCCESS) own_.handles.erase(piece.handle);
     }
     return result;
+}
+
+// No context takes it with it.
+void Machine::drop_own() {
+    const std::lock_guard lock(own_.mutex);
+    for (const auto& [address, bytes] : own_.mapped) CU(cuMemUnmap)(address, bytes);
+    for (const CUmemGenericAllocationHandle handle : own_.handles) CU(cuMemRelease)(handle);
+    for (const auto& [address, bytes] : own_.reserved) CU(cuMemAddressFree)(address, bytes);
+    own_.mapped.clear();
+    own_.handles.clear();
+    own_.reserved.clear();
 }
 
 // To other addresses, with all it holds.

@@ -110,7 +110,10 @@ bool Machine::resolve_rect(Op& op) const {
 // memory of some device, what is copied (docs/limits.md tells why no more).
 bool Machine::reaches(unsigned slot, const Op& op, const UseList& uses) const {
     const auto of_host = [&](const Use& use) { return buffers_[use.buffer].of_host(); };
-    if (op.verb == Verb::copy && op.a[6] % 2 && std::none_of(uses.begin(), uses.end(), of_host)) return true;
+    // As nodes of graphs they do not (docs/limits.md).
+    if (op.verb == Verb::copy && op.a[6] % 2 && !streams_[slot].capture &&
+        std::none_of(uses.begin(), uses.end(), of_host))
+        return true;
     return std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
         return of_host(use) || buffers_[use.buffer].device == device_of(slot);
     });

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +19,14 @@ enum Kind : std::uint32_t { Plain, Async, Pitched, Managed, Pinned, FromPool, Ow
 struct Piece {
     CUmemGenericAllocationHandle handle;
     std::uint32_t bytes;
+};
+
+// All that there is of such memory, whatever has failed.
+struct OwnMemory {
+    std::mutex mutex;
+    std::set<CUmemGenericAllocationHandle> handles;
+    std::map<CUdeviceptr, std::uint32_t> mapped;    // bytes
+    std::map<CUdeviceptr, std::uint32_t> reserved;  // bytes
 };
 
 struct Buffer {
