@@ -119,7 +119,7 @@ typedef struct lms_policy {
 
     /* From here on everything may be null, or missing from an older table. */
 
-    /* Event: a launch is submitted. */
+    /* Event: a piece of work is about to be submitted; what it names need not be on the device yet. */
     void (*work)(void* state, const lms_policy_work* work);
 
     /* Writes to `chunks` which of those that are not on the device will be named next, soonest first, `most`

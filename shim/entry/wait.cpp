@@ -40,7 +40,8 @@ void meanwhile(Busy&& busy) {
 
 template <typename Query, typename Wait>
 CUresult wait_for_stream(CUstream handle, bool per_thread, Query query, Wait wait) {
-    const CUresult prepared = guarded([&] {
+    // Whatever comes of it, the wait is made.
+    guarded([&] {
         const CUstream stream = engine::resolve_stream(handle, per_thread);
         meanwhile([&] {
             if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
@@ -50,7 +51,7 @@ CUresult wait_for_stream(CUstream handle, bool per_thread, Query query, Wait wai
         });
         return CUDA_SUCCESS;
     });
-    return prepared == CUDA_SUCCESS ? wait(handle) : prepared;
+    return wait(handle);
 }
 
 // The driver cannot be asked about a whole context. What its GPU was given is known, but not by which
@@ -70,11 +71,12 @@ bool busy(CUcontext context) {
 
 template <typename Wait>
 CUresult wait_for_context(CUcontext context, Wait&& wait) {
-    const CUresult prepared = guarded([&] {
+    // Whatever comes of it, the wait is made.
+    guarded([&] {
         if (context) meanwhile([&] { return busy(context); });
         return CUDA_SUCCESS;
     });
-    return prepared == CUDA_SUCCESS ? wait() : prepared;
+    return wait();
 }
 
 }  // namespace
