@@ -69,8 +69,7 @@ typedef struct lms_policy_pressure {
 /* What a victim is for. */
 #define LMS_PURPOSE_ROOM 0u  /* room for what work needs now, or very soon */
 #define LMS_PURPOSE_WAIT 1u  /* nothing is idle: which chunk's work to wait for, to evict it then */
-#define LMS_PURPOSE_AHEAD 2u /* room for `sooner`, which is foretold: a chunk that is needed later, or none \
-                              */
+#define LMS_PURPOSE_AHEAD 2u /* room for `sooner`, which is foretold: what is needed later, or none */
 
 /* What is wanted. Non-zero from eligible(context, chunk): the chunk may be evicted now (LMS_PURPOSE_WAIT: may
  * be waited for). */
