@@ -2,7 +2,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
 #include "shim/reach/graphs.h"
-#include "shim/trace/stats.h"
+#include "shim/trace/live_page.h"
 
 namespace lms::entry {
 namespace {

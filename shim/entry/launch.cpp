@@ -7,7 +7,7 @@
 #include "shim/reach/code_registry.h"
 #include "shim/reach/exempt.h"
 #include "shim/reach/pointer_tables.h"
-#include "shim/trace/stats.h"
+#include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 
 namespace lms::entry {

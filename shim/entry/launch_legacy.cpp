@@ -7,7 +7,7 @@
 #include "shim/reach/arguments.h"
 #include "shim/reach/legacy_parameters.h"
 #include "shim/reach/pointer_tables.h"
-#include "shim/trace/stats.h"
+#include "shim/trace/live_page.h"
 
 namespace lms::entry {
 namespace {

@@ -11,6 +11,7 @@
 #include "shim/entry/guard.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
+#include "shim/trace/stats.h"
 
 namespace lms::entry {
 namespace {
@@ -29,6 +30,7 @@ bool bring_ahead() {
 // For as long as `busy()`, which may ask the driver but not wait, says that there is something to wait for.
 template <typename Busy>
 void meanwhile(Busy&& busy) {
+    trace::refresh_counters();
     while (bring_ahead()) {
         {
             const engine::CapturesHeldOff held_off;

@@ -7,7 +7,7 @@
 #include "shim/migration/eviction.h"
 #include "shim/migration/migration_turn.h"
 #include "shim/migration/placement.h"
-#include "shim/trace/stats.h"
+#include "shim/trace/live_page.h"
 
 namespace lms::engine {
 

@@ -1,13 +1,29 @@
 #include "shim/migration/telemetry.h"
 
+#include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 
 namespace lms::engine {
+namespace {
+
+void note_allocated(const State& state, std::uint64_t bytes) {
+    trace::LiveGpu& gpu = trace::live_gpu(state.device);
+    trace::set(gpu.used, 1);
+    trace::set(gpu.allocated_bytes, bytes);
+    trace::raise(gpu.peak_allocated_bytes, bytes);
+    if (bytes > state.budget_bytes) trace::raise(gpu.most_beyond_bytes, bytes - state.budget_bytes);
+}
+
+}  // namespace
 
 void note_levels(const State& state) {
     const std::uint64_t resident = state.residency.device_bytes();
     trace::raise(trace::counters().peak_resident_bytes, resident);
     trace::raise(trace::counters().peak_host_bytes, state.host_blocks.held_bytes());
+    trace::LiveGpu& gpu = trace::live_gpu(state.device);
+    trace::set(gpu.budget_bytes, state.budget_bytes);
+    trace::set(gpu.resident_bytes, resident);
+    trace::set(gpu.host_bytes, state.residency.host_bytes());
     if (trace::Writer* writer = trace::writer()) {
         writer->write(
             trace::Residency{state.device, resident, state.residency.host_bytes(), trace::now_ns()});
@@ -37,6 +53,7 @@ void note_stall(const State& state, trace::StallReason reason, std::uint64_t beg
 
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site) {
     trace::add(trace::counters().allocations);
+    note_allocated(state, state.residency.allocated_bytes());
     if (trace::Writer* writer = trace::writer()) {
         const core::Allocation& buffer = state.residency.allocation(id);
         writer->write(
@@ -46,6 +63,7 @@ void note_allocation(const State& state, core::AllocationId id, std::span<const 
 
 void note_free(const State& state, core::AllocationId id) {
     trace::add(trace::counters().frees);
+    note_allocated(state, state.residency.allocated_bytes() - state.residency.allocation(id).bytes);
     if (trace::Writer* writer = trace::writer())
         writer->write(trace::Free{state.device, id, trace::now_ns()});
 }

@@ -5,7 +5,7 @@
 
 #include "shim/migration/state.h"
 #include "shim/trace/events.h"
-#include "shim/trace/stats.h"
+#include "shim/trace/live_page.h"
 
 namespace lms::engine {
 
@@ -17,6 +17,7 @@ void note_move(const State& state, trace::Direction direction, core::ChunkId chu
                std::uint64_t begin_ns, std::uint64_t end_ns);
 void note_stall(const State& state, trace::StallReason reason, std::uint64_t begin_ns, std::uint64_t end_ns);
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site);
+// It is about to be removed.
 void note_free(const State& state, core::AllocationId id);
 
 }  // namespace lms::engine

@@ -12,7 +12,7 @@
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
 #include "shim/trace/callstack.h"
-#include "shim/trace/stats.h"
+#include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 #include "shim/util/log.h"
 #include "shim/util/units.h"

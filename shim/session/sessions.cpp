@@ -62,7 +62,7 @@ Session* open(CUdevice device, CUcontext context) {
 bool manages(std::uint64_t bytes) {
     // Asked before any session exists, so that a program with small allocations alone pays for none.
     static const policy::Host& gate = []() -> const policy::Host& {
-        trace::write_counters_at_exit(settings().stats_path);
+        trace::begin_counters(settings().stats_path);
         return *make_policy().release();
     }();
     return gate.is_managed(bytes);

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "shim/trace/events.h"
+#include "shim/trace/live_page.h"
 #include "shim/util/log.h"
 #include "shim/util/output_file.h"
 
@@ -34,24 +36,20 @@ constexpr CounterField kFields[] = {
 
 // The process whose counters are written; a child of fork has another number.
 std::atomic<pid_t> writing_process = 0;
-// Of that process; never destroyed, for threads may outlive static objects.
-const std::string* target = nullptr;
+// Of that process; never destroyed, for threads may outlive static objects. Null before, empty: none.
+std::atomic<const std::string*> target = nullptr;
+
+constexpr std::uint64_t kFreshNs = 10'000'000'000;
+std::atomic<std::uint64_t> written_ns = 0;
 
 void report(const std::string& path, int problem) {
     if (problem != 0) log::warn("LMS_STATS: cannot write {}: {}", path, util::OutputFile::reason(problem));
 }
 
-void write_counters() noexcept {
+void end_counters() noexcept {
     if (writing_process.load(std::memory_order_relaxed) != getpid()) return;
-    try {
-        util::OutputFile file;
-        int problem = file.open(target->c_str(), util::OutputFile::Mode::Truncate);
-        // Not at an offset, so that it may be a pipe or a terminal.
-        if (problem == 0) problem = file.append(to_json(counters()));
-        report(*target, problem);
-    } catch (const std::exception&) {
-        log::warn("LMS_STATS: out of memory; not written");
-    }
+    report(*target.load(), write_stats(own_page.page, *target.load()));
+    withdraw();
 }
 
 }  // namespace
@@ -60,24 +58,37 @@ std::span<const CounterField> counter_fields() {
     return kFields;
 }
 
-std::string to_json(const Counters& counters) {
+nlohmann::ordered_json to_json(const Counters& counters) {
     nlohmann::ordered_json json;
     for (const CounterField& field : kFields) {
         json[field.name] = (counters.*field.member).load(std::memory_order_relaxed);
     }
-    return json.dump(2) + "\n";
+    return json;
 }
 
-void write_counters_at_exit(const std::string& path) noexcept try {
-    if (path.empty() || writing_process.exchange(getpid()) == getpid()) return;
+void begin_counters(const std::string& path) noexcept try {
+    if (writing_process.exchange(getpid()) == getpid()) return;
     // The program may change its folder before it ends.
-    target = new std::string(std::filesystem::absolute(util::expand_path(path)));
+    target = new std::string(path.empty() ? "" : std::filesystem::absolute(util::expand_path(path)).string());
+    const std::string& file = *target.load();
     // Better told now than after days of work.
-    report(*target, util::OutputFile().open(target->c_str(), util::OutputFile::Mode::Append));
-    if (std::atexit(write_counters) != 0)
+    if (!file.empty()) report(file, util::OutputFile().open(file.c_str(), util::OutputFile::Mode::Append));
+    written_ns = now_ns();
+    publish(file);
+    if (std::atexit(end_counters) != 0 && !file.empty())
         log::warn("LMS_STATS: no exit handler is left; nothing will be written");
 } catch (const std::exception& problem) {
     log::warn("LMS_STATS: {}; nothing will be written", problem.what());
+}
+
+void refresh_counters() noexcept {
+    const std::string* const file = target.load(std::memory_order_relaxed);
+    if (file == nullptr || file->empty()) return;
+    const std::uint64_t now = now_ns();
+    std::uint64_t before = written_ns.load(std::memory_order_relaxed);
+    if (now - before < kFreshNs || !written_ns.compare_exchange_strong(before, now)) return;
+    // What cannot be written now is told at the end.
+    if (writing_process.load(std::memory_order_relaxed) == getpid()) replace_stats(own_page.page);
 }
 
 }  // namespace lms::trace

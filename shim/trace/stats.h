@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,25 +42,27 @@ inline void add(Counters::Counter& counter, std::uint64_t amount = 1) {
     counter.fetch_add(amount, std::memory_order_relaxed);
 }
 
+inline void set(Counters::Counter& level, std::uint64_t value) {
+    level.store(value, std::memory_order_relaxed);
+}
+
 inline void raise(Counters::Counter& peak, std::uint64_t value) {
     std::uint64_t seen = peak.load(std::memory_order_relaxed);
     while (seen < value && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
     }
 }
 
-// An object with one number per field, indented, ending in a line break.
-std::string to_json(const Counters& counters);
+// An object with one number per field.
+nlohmann::ordered_json to_json(const Counters& counters);
 
-// The counters of this process.
-inline constinit Counters counters_of_process;
-inline Counters& counters() {
-    return counters_of_process;
-}
+// From now on this process's counters (live_page.h) are shared with tools, and when it exits normally they go
+// to the file `path` as it is reached now ("%p" in it is the process); to none if it is empty. One that
+// cannot be written is told now. Children of fork write nothing unless they call it themselves. Any thread,
+// any number of times: a process's first call counts. Never throws.
+void begin_counters(const std::string& path) noexcept;
 
-// From now on, when the process exits normally, the counters go to the file `path` as it is reached now ("%p"
-// in it is the process); none if it is empty. One that cannot be written is told now. Children of fork write
-// nothing unless they call it themselves. Any thread, any number of times: a process's first path counts.
-// Never throws.
-void write_counters_at_exit(const std::string& path) noexcept;
+// Brings that file up to date, should it be ten seconds old: a process that is killed leaves it so. At a
+// moment when the thread waits anyway, without a lock. Never throws.
+void refresh_counters() noexcept;
 
 }  // namespace lms::trace

@@ -68,6 +68,7 @@ TEST_CASE("lms: usage errors") {
     check_usage_error("run --frac 1.5 true", "--frac=1.5: expected a number from 0 to 1");
     check_usage_error("run --frac '' true", "--frac=: expected a number from 0 to 1");
     check_usage_error("run --meminfo big true", "--meminfo=big: expected physical or enlarged");
+    check_usage_error("run --summary loud true", "--summary");
     check_usage_error("run --safety none true", "--safety=none: expected args, opaque or strict");
     check_usage_error("run --log loud true", "--log=loud: expected off, error, warn, info or debug");
     check_usage_error("run --policy lur true",
@@ -82,7 +83,7 @@ TEST_CASE("lms: usage errors") {
 TEST_CASE("lms run: the program gets the shim, the settings and its own arguments") {
     const Result plain = shell("build/lms run -- env");
     CHECK(plain.status == 0);
-    CHECK(plain.err == "");
+    CHECK(plain.err == "lms: env allocated no GPU memory; nothing to enlarge\n");
     CHECK(plain.out.find("LD_PRELOAD=" + shim() + "\n") != std::string::npos);
     CHECK(plain.out.find("LMS_") == std::string::npos);
     CHECK(plain.out.find("LD_LIBRARY_PATH") == std::string::npos);
@@ -112,21 +113,21 @@ TEST_CASE("lms run: variables already set stay, options win over them") {
     // Something harmless that is there on every glibc system.
     const Result preloaded = shell("LD_PRELOAD=libm.so.6 build/lms run -- env");
     CHECK(preloaded.out.find("LD_PRELOAD=libm.so.6:" + shim() + "\n") != std::string::npos);
-    CHECK(preloaded.err == "");
+    CHECK(shell("LD_PRELOAD=libm.so.6 build/lms run --summary=off -- env").err == "");
 }
 
 TEST_CASE("lms run: what changes a framework is set when asked for, and said") {
     // Nothing of it unasked.
     CHECK(shell("build/lms run -- env").out.find("ALLOC") == std::string::npos);
 
-    Result result = shell("build/lms run --torch-async -- env | grep ALLOC | sort");
+    Result result = shell("build/lms run --summary=off --torch-async -- env | grep ALLOC | sort");
     CHECK(result.out ==
           "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync\nPYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");
     CHECK(result.err ==
           "lms run: --torch-async sets PYTORCH_ALLOC_CONF=backend:cudaMallocAsync\n"
           "lms run: --torch-async sets PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");
 
-    result = shell("build/lms run --jax-platform -- env | grep ALLOC");
+    result = shell("build/lms run --summary=off --jax-platform -- env | grep ALLOC");
     CHECK(result.out == "XLA_PYTHON_CLIENT_ALLOCATOR=platform\n");
     CHECK(result.err == "lms run: --jax-platform sets XLA_PYTHON_CLIENT_ALLOCATOR=platform\n");
     CHECK(shell("build/lms run --help").out.find("--jax-platform") != std::string::npos);
@@ -172,6 +173,56 @@ TEST_CASE("lms run: it ends as the program ends") {
     const Result folder = shell("build/lms run -- ./tests");
     CHECK(folder.status == 126);
     CHECK(folder.err == "lms run: ./tests: Permission denied\n");
+}
+
+TEST_CASE("lms run: it ends as the program ends, when it waits for it and when it becomes it") {
+    for (const std::string how : {"--summary=text", "--summary=json", "--summary=off"}) {
+        CAPTURE(how);
+        const std::string run = "build/lms run " + how + " -- ";
+        CHECK(shell(run + "sh -c 'exit 7'").status == 7);
+        CHECK(shell(run + "sh -c 'kill -9 $$'").status == 128 + 9);
+        CHECK(shell(run + "sh -c 'kill -TERM $$'").status == 128 + 15);
+        CHECK(shell(run + "./no-such-program").status == 127);
+        CHECK(shell("echo words | " + run + "cat").out == "words\n");
+    }
+}
+
+TEST_CASE("lms run: a signal sent to it reaches the program, and the program goes with it") {
+    // Each writes what it saw once it waits.
+    const Scratch scratch;
+    const std::string program =
+        "trap 'echo told; exit 3' USR1 TERM; echo ready; while :; do sleep 0.05; done";
+    for (const std::string signal : {"USR1", "TERM"}) {
+        const std::string out = scratch.path(signal);
+        const Result told =
+            shell("build/lms run -- sh -c \"" + program + "\" >" + out + " & p=$!; until grep -q ready " +
+                  out + " 2>/dev/null; do sleep 0.05; done; kill -" + signal + " $p; wait $p");
+        CHECK(told.status == 3);
+        CHECK(scratch.get(signal) == "ready\ntold\n");
+    }
+    const Result killed = shell("build/lms run -- sh -c 'echo $$; exec sleep 100' >" + scratch.path("out") +
+                                " & p=$!; until test -s " + scratch.path("out") +
+                                "; do sleep 0.05; done; kill -KILL $p; wait $p; q=$(cat " +
+                                scratch.path("out") + "); while kill -0 $q 2>/dev/null; do sleep 0.05; done");
+    CHECK(killed.status == 0);
+}
+
+TEST_CASE("lms run: it says why nothing could be enlarged") {
+    const Scratch scratch;
+    scratch.put("static.c", "int main(void) { return 4; }\n");
+    REQUIRE(shell("cc -static -o " + scratch.path("static") + " " + scratch.path("static.c")).status == 0);
+    Result result = shell("build/lms run -- " + scratch.path("static"));
+    CHECK(result.status == 4);
+    CHECK(result.err ==
+          "lms: " + scratch.path("static") + " is a static program, into which nothing can be preloaded\n");
+    fs::copy_file("/bin/true", scratch.path("set-uid"));
+    REQUIRE(shell("chmod u+s " + scratch.path("set-uid")).status == 0);
+    result = shell("build/lms run -- " + scratch.path("set-uid"));
+    CHECK(result.err == "lms: " + scratch.path("set-uid") +
+                            " runs as another user (set-uid), before which nothing is preloaded\n");
+    const auto json = nlohmann::json::parse(shell("build/lms run --summary=json -- true 2>&1").out);
+    CHECK(json["processes"].empty());
+    CHECK(json["sum"]["fills"] == 0);
 }
 
 TEST_CASE("lms run: installed, it finds the shim in ../lib/lmsshim; without one it says so") {

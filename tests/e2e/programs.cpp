@@ -37,7 +37,9 @@ Run run_shimmed(const std::vector<std::string>& arguments, const std::string& me
     environment["SIMCUDA_REPORT"] = support::scratch_file("report.json");
     Run run{support::run(command(arguments), environment), {}};
     const auto json = nlohmann::json::parse(support::read_file(environment["LMS_STATS"]), nullptr, false);
-    if (json.is_object()) run.stats = json.get<std::map<std::string, std::uint64_t>>();
+    for (const auto& [name, value] : json.items()) {
+        if (value.is_number()) run.stats[name] = value;
+    }
     const auto report =
         nlohmann::json::parse(support::read_file(environment["SIMCUDA_REPORT"]), nullptr, false);
     if (report.is_object()) run.violations = report.at("violation_count");

@@ -1,4 +1,4 @@
-#include "shim/trace/stats.h"
+#include "shim/trace/live_page.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ TEST_CASE("counters: the JSON has each field under its name") {
     Counters counters;
     std::uint64_t value = 1ull << 40;
     for (const CounterField& field : counter_fields()) counters.*field.member = value++;
-    const json parsed = json::parse(to_json(counters));
+    const auto parsed = to_json(counters);
     CHECK(parsed.size() == counter_fields().size());
     CHECK(sizeof(Counters) == counter_fields().size() * sizeof(Counters::Counter));
     value = 1ull << 40;
@@ -63,9 +63,8 @@ TEST_CASE("counters: written at exit by the process that asked, not by its child
     const Scratch scratch;
     const std::string file = scratch.path("stats");
     CHECK(support::in_child([&] {
-              write_counters_at_exit("");
-              write_counters_at_exit(file);
-              write_counters_at_exit(file);
+              begin_counters(file);
+              begin_counters(file + "-other");
               add(counters().launches, 5);
               if (support::in_child([] { exit(0); }) != 0) _exit(1);
               if (std::filesystem::file_size(file) != 0) _exit(2);
@@ -78,7 +77,7 @@ TEST_CASE("counters: a file that cannot be written is told when they begin") {
     const Scratch scratch;
     CHECK(support::in_child([&] {
               lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
-              write_counters_at_exit(scratch.path("missing/stats"));
+              begin_counters(scratch.path("missing/stats"));
           }) == 0);
     CHECK(scratch.get("log") ==
           "lms: LMS_STATS: cannot write " + scratch.path("missing/stats") + ": No such file or directory\n");
@@ -88,13 +87,13 @@ TEST_CASE("counters: the file is the one that the path meant when they began") {
     const Scratch scratch;
     CHECK(support::in_child([&] {
               std::filesystem::current_path(scratch.path());
-              write_counters_at_exit("stats-%p");
+              begin_counters("stats-%p");
               std::filesystem::rename("stats-" + std::to_string(getpid()), "stats");
               std::filesystem::create_symlink("stats", "stats-" + std::to_string(getpid()));
               std::filesystem::current_path("/");
               exit(0);
           }) == 0);
-    CHECK(json::parse(scratch.get("stats")).size() == counter_fields().size());
+    CHECK(json::parse(scratch.get("stats")).size() == counter_fields().size() + 1);
 }
 
 TEST_CASE("counters: a pipe will do") {
@@ -102,12 +101,12 @@ TEST_CASE("counters: a pipe will do") {
     REQUIRE(pipe(ends) == 0);
     CHECK(support::in_child([&] {
               dup2(ends[1], STDOUT_FILENO);
-              write_counters_at_exit("/dev/stdout");
+              begin_counters("/dev/stdout");
               exit(0);
           }) == 0);
     char text[4096] = {};
     CHECK(read(ends[0], text, sizeof text - 1) > 0);
-    CHECK(json::parse(text).size() == counter_fields().size());
+    CHECK(json::parse(text).size() == counter_fields().size() + 1);
     close(ends[0]);
     close(ends[1]);
 }

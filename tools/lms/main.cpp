@@ -34,6 +34,9 @@ struct RunHelp : CLI::Formatter {
 void add_run_options(CLI::App& command, RunOptions& options) {
     command.prefix_command();
     command.formatter(std::make_shared<RunHelp>());
+    command
+        .add_option("--summary", options.summary, "What is said at the end: text, json or off; default: text")
+        ->type_name("HOW");
     command.add_flag("--sim", options.simulated, "Run on the simulated GPU");
     command.add_option("--sim-memory", options.simulated_memory, "Memory of the simulated GPU")
         ->type_name("SIZE")

@@ -11,15 +11,19 @@
 #include <string_view>
 
 #include "policy/host.h"
+#include "shim/trace/events.h"
 #include "shim/util/settings.h"
+#include "tools/lms/child.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/frameworks.h"
 #include "tools/lms/places.h"
+#include "tools/lms/summary.h"
 
 namespace lms::tool {
 namespace {
 
 constexpr const char* kSimulatedMemory = "SIMCUDA_MEMORY";
+constexpr const char* kRun = "LMSSHIM_RUN";  // LivePage::run
 
 int fail(int status, const std::string& why) {
     fmt::print(stderr, "lms run: {}\n", why);
@@ -59,6 +63,19 @@ bool set_for_framework(const FrameworkOption& option) {
     return true;
 }
 
+int cannot_start(const std::vector<std::string>& command, int problem) {
+    return fail(problem == ENOENT ? kNotFound : kCannotExecute,
+                fmt::format("{}: {}", command[0], std::strerror(problem)));
+}
+
+int become(const std::vector<std::string>& command) {
+    std::vector<char*> words;
+    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    execvp(words[0], words.data());
+    return cannot_start(command, errno);
+}
+
 }  // namespace
 
 std::string refuse(const RunOptions& options) {
@@ -75,6 +92,8 @@ std::string refuse(const RunOptions& options) {
     if (const auto& memory = options.simulated_memory; !memory.empty() && !util::parse_bytes(memory)) {
         return fmt::format("--sim-memory={}: expected a size in bytes, or with suffix K, M, G or T", memory);
     }
+    if (options.summary != "text" && options.summary != "json" && options.summary != "off")
+        return fmt::format("--summary={}: expected text, json or off", options.summary);
     return {};
 }
 
@@ -102,13 +121,16 @@ int run(const RunOptions& options) {
     }
     preload(shim);
 
-    std::vector<char*> arguments;
-    for (const std::string& argument : options.command)
-        arguments.push_back(const_cast<char*>(argument.c_str()));
-    arguments.push_back(nullptr);
-    execvp(arguments[0], arguments.data());
-    return fail(errno == ENOENT ? kNotFound : kCannotExecute,
-                fmt::format("{}: {}", options.command[0], std::strerror(errno)));
+    if (options.summary == "off") return become(options.command);
+    setenv(kRun, std::to_string(getpid()).c_str(), 1);
+    const Ended ended = run_and_wait(options.command);
+    if (ended.problem != 0) return cannot_start(options.command, ended.problem);
+    const Pages pages = take_pages(getpid());
+    const std::uint64_t now = trace::now_ns();
+    fmt::print(
+        stderr, "{}",
+        options.summary == "json" ? summary_json(pages, now) : summary(pages, options.command[0], now));
+    end_as(ended.status);
 }
 
 }  // namespace lms::tool

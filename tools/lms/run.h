@@ -12,6 +12,7 @@ struct RunOptions {
     // Values of the options that settings have, by the option's name; only those given.
     std::map<std::string, std::string> settings;
     std::set<std::string> frameworks;  // options of tools/lms/frameworks.h that were given
+    std::string summary = "text";      // what is said at the end, on stderr: that, "json", or "off"
     bool simulated = false;
     std::string simulated_memory;      // a size; empty: the simulated GPU's own default
     std::vector<std::string> command;  // the program and its arguments; not empty
@@ -20,8 +21,8 @@ struct RunOptions {
 // Why the options cannot be used, in one line; empty if they can. Values are checked as the shim will.
 std::string refuse(const RunOptions& options);
 
-// Sets the environment up and becomes the program. Returns only if that fails, with the exit status, having
-// said why on stderr.
+// Sets the environment up, runs the program, says what came of it and ends as it did; without a summary
+// becomes the program. Returns only if it cannot be started, with the exit status, having said why on stderr.
 int run(const RunOptions& options);
 
 }  // namespace lms::tool

@@ -1,0 +1,137 @@
+#include "shim/trace/live_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "shim/util/keep_errno.h"
+
+namespace lms::trace {
+namespace {
+
+bool is_ours(int folder) {
+    struct stat status;
+    return fstat(folder, &status) == 0 && status.st_uid == geteuid() &&
+           (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+int open_below(const char* base) {
+    char path[512];
+    const int length = std::snprintf(path, sizeof path, "%s/lmsshim-%u", base, geteuid());
+    if (length < 0 || length >= static_cast<int>(sizeof path)) return -1;
+    mkdir(path, S_IRWXU);
+    const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder >= 0 && is_ours(folder)) return folder;
+    if (folder >= 0) ::close(folder);
+    return -1;
+}
+
+std::unique_ptr<LivePage> read_page(int folder, const char* name) {
+    const int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) return nullptr;
+    auto page = std::make_unique<LivePage>();
+    const bool whole = pread(file, page.get(), sizeof(LivePage), 0) == sizeof(LivePage);
+    ::close(file);
+    if (!whole || page->magic != LivePage::kMagic || page->version != LivePage::kVersion) return nullptr;
+    page->program[sizeof page->program - 1] = '\0';
+    page->stats_path[sizeof page->stats_path - 1] = '\0';
+    return name_of(*page) == name ? std::move(page) : nullptr;
+}
+
+}  // namespace
+
+LiveFolder::LiveFolder() noexcept : folder_(-1) {
+    const util::KeepErrno keep;
+    const char* const runtime = secure_getenv("XDG_RUNTIME_DIR");
+    if (runtime != nullptr && runtime[0] == '/') folder_ = open_below(runtime);
+    if (folder_ < 0) folder_ = open_below("/dev/shm");
+}
+
+LiveFolder::~LiveFolder() {
+    const util::KeepErrno keep;
+    if (is_open()) ::close(folder_);
+}
+
+int LiveFolder::create(const std::string& name) const noexcept {
+    const int file =
+        openat(folder_, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (file < 0) return -1;
+    // A page without memory would be a signal at the first count.
+    if (const int problem = posix_fallocate(file, 0, sizeof(OwnPage))) {
+        ::close(file);
+        remove(name);
+        errno = problem;
+        return -1;
+    }
+    return file;
+}
+
+void LiveFolder::remove(const std::string& name) const noexcept {
+    unlinkat(folder_, name.c_str(), 0);
+}
+
+std::vector<std::unique_ptr<LivePage>> LiveFolder::pages() const {
+    const util::KeepErrno keep;
+    std::vector<std::unique_ptr<LivePage>> found;
+    const int again = is_open() ? openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(again < 0 ? nullptr : fdopendir(again), closedir);
+    if (!listing) {
+        if (again >= 0) ::close(again);
+        return found;
+    }
+    while (const dirent* const entry = readdir(listing.get())) {
+        if (auto page = read_page(folder_, entry->d_name)) found.push_back(std::move(page));
+    }
+    return found;
+}
+
+void LiveFolder::clean() const {
+    const util::KeepErrno keep;
+    for (const auto& page : pages()) {
+        if (!is_gone(*page)) continue;
+        // Whoever waits for it takes it away; unless he is gone too.
+        if (page->run != 0 && start_of_process(static_cast<pid_t>(page->run)) != 0) continue;
+        if (page->ended_ns == 0) replace_stats(*page);
+        remove(name_of(*page));
+    }
+}
+
+std::uint64_t start_of_process(pid_t process) noexcept {
+    char path[32];
+    std::snprintf(path, sizeof path, "/proc/%d/stat", process);
+    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    char text[1024];
+    const ssize_t length = ::read(file, text, sizeof text - 1);
+    ::close(file);
+    if (length <= 0) return 0;
+    text[length] = '\0';
+    // The second field is a name that may have spaces and brackets; the third and all behind it have none.
+    const char* field = std::strrchr(text, ')');
+    // The third: dead ones stay until their parent has asked for them.
+    if (field != nullptr && (field[2] == 'Z' || field[2] == 'X')) return 0;
+    for (int number = 2; field != nullptr && number < 22; ++number) field = std::strchr(field + 1, ' ');
+    return field == nullptr ? 0 : std::strtoull(field, nullptr, 10);
+}
+
+std::uint64_t numbers_of_this_process() noexcept {
+    struct stat status;
+    return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+std::string name_of(const LivePage& page) {
+    return std::to_string(page.process) + "." + std::to_string(page.process_started);
+}
+
+bool is_gone(const LivePage& page) noexcept {
+    return page.numbers_of == numbers_of_this_process() &&
+           start_of_process(page.process) != page.process_started;
+}
+
+}  // namespace lms::trace

@@ -1,0 +1,51 @@
+// The folder in which processes under the shim have their live pages, a file each: lmsshim-<uid> in
+// XDG_RUNTIME_DIR, or in /dev/shm. It is its user's alone; one that others may enter or own is not used.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shim/trace/live_page.h"
+
+namespace lms::trace {
+
+class LiveFolder {
+  public:
+    // Makes it where there is none. Without one (is_open()) nothing is found and nothing can be made.
+    LiveFolder() noexcept;
+    ~LiveFolder();
+    LiveFolder(const LiveFolder&) = delete;
+    LiveFolder& operator=(const LiveFolder&) = delete;
+    bool is_open() const { return folder_ >= 0; }
+
+    // A new file of `bytes`, all of which have their memory; -1 with errno. The caller closes it.
+    int create(const std::string& name) const noexcept;
+    void remove(const std::string& name) const noexcept;
+
+    // Copies of the pages of this version, as they are now. May throw std::bad_alloc.
+    std::vector<std::unique_ptr<LivePage>> pages() const;
+
+    // Takes away the pages of processes that are gone and for which no `lms run` waits, and writes the
+    // counters (LMS_STATS) of those that were killed. May throw std::bad_alloc.
+    void clean() const;
+
+  private:
+    int folder_;
+};
+
+// When a process began, in the system's ticks since it was started (proc(5), field 22); 0: there is none, or
+// it is dead.
+std::uint64_t start_of_process(pid_t process) noexcept;
+// The inode of the name space of this process's process numbers.
+std::uint64_t numbers_of_this_process() noexcept;
+
+// Its file's name.
+std::string name_of(const LivePage& page);
+// False too of a process in another name space, whose end cannot be seen from here.
+bool is_gone(const LivePage& page) noexcept;
+
+}  // namespace lms::trace

@@ -1,0 +1,72 @@
+// What a process under the shim tells while it runs: counters and levels, in a page that it shares with tools
+// through a file, so that they outlive it however it ends. docs/trace.md has the file.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "shim/trace/stats.h"
+
+namespace lms::trace {
+
+// Where the managed bytes of one GPU are. Any thread; nothing is ordered by them.
+struct LiveGpu {
+    Counters::Counter used = 0;             // 1: this GPU has managed memory, and the rest means something
+    Counters::Counter budget_bytes = 0;     // device memory that they may take
+    Counters::Counter allocated_bytes = 0;  // by the program, now
+    Counters::Counter peak_allocated_bytes = 0;  // most at once
+    Counters::Counter most_beyond_bytes = 0;     // by how much they were beyond the budget at most
+    Counters::Counter resident_bytes = 0;
+    Counters::Counter host_bytes = 0;
+};
+
+struct LivePage {
+    static constexpr std::uint64_t kMagic = 0x6576696c20736d6c;  // "lms live"
+    static constexpr std::uint32_t kVersion = 1;                 // another: the rest is laid out otherwise
+    static constexpr std::size_t kGpus = 64;                     // by CUDA ordinal
+
+    std::uint64_t magic = kMagic;
+    std::uint32_t version = kVersion;
+    std::uint32_t bytes = 0;  // of the page
+    std::int32_t process = 0;
+    std::uint32_t run = 0;              // of the `lms run` that waits for it to end; 0: none does
+    std::uint64_t process_started = 0;  // as start_of_process(); with the number it names one process
+    std::uint64_t numbers_of = 0;       // the name space of process numbers, by its inode
+    std::uint64_t began_ns = 0;         // CLOCK_MONOTONIC, which is the machine's
+    Counters::Counter ended_ns = 0;     // 0: runs, or was killed
+    char program[256] = {};             // ends in 0, as the next
+    char stats_path[1024] = {};         // where the counters are to go in the end, absolute; empty: nowhere
+
+    Counters counters;
+    LiveGpu gpus[kGpus];
+};
+
+// This process's own. Its place is fixed, so that counting needs no pointer; publish() puts the shared page
+// there. Children of fork get one of their own, shared with nobody.
+inline constinit struct alignas(4096) OwnPage { LivePage page; } own_page;
+inline Counters& counters() {
+    return own_page.page.counters;
+}
+// Of a device that has no place there: one that nobody reads.
+LiveGpu& live_gpu(int device);
+
+// An object with one number per counter and the levels of each GPU, indented, ending in a line break. May
+// throw std::bad_alloc.
+std::string to_json(const LivePage& page);
+// Puts it into the file, of which it is the whole from then on. 0 or an errno.
+int write_stats(const LivePage& page, const std::string& path) noexcept;
+// The same in place of what is in the file that the page names, if that is one still. Nothing is put into a
+// pipe, which is for the end alone, and may be somebody else's by now.
+void replace_stats(const LivePage& page) noexcept;
+
+// From now on the counters are in a file of the user's folder (live_folder.h), whose name is this process;
+// those of processes that are gone are taken away. `stats_path`: where the counters go in the end. Where
+// there can be no such file nothing is shared. What other threads count at this moment may be lost. Never
+// throws.
+void publish(const std::string& stats_path) noexcept;
+
+// The process ends by itself: a page nobody waits for goes.
+void withdraw() noexcept;
+
+}  // namespace lms::trace

@@ -1,0 +1,132 @@
+#include "tools/lms/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "shim/trace/live_folder.h"
+#include "shim/util/units.h"
+#include "tools/lms/program_kind.h"
+
+namespace lms::tool {
+namespace {
+
+using trace::Counters;
+using trace::LiveGpu;
+using trace::LivePage;
+using util::format_bytes;
+
+double seconds_of(const LivePage& page, std::uint64_t now_ns) {
+    const std::uint64_t end = page.ended_ns == 0 ? now_ns : page.ended_ns.load();
+    return static_cast<double>(end - std::min(end, page.began_ns)) / 1e9;
+}
+
+std::string moved(const Counters& counters, double seconds) {
+    const double waited = static_cast<double>(counters.stall_ns) / 1e9;
+    return fmt::format(
+        "moved {} to the GPU in {} copies and {} to the host in {}; its threads waited {:.1f} s of {:.1f} s "
+        "for "
+        "that\n",
+        format_bytes(counters.bytes_in), counters.fills.load(), format_bytes(counters.bytes_out),
+        counters.evictions.load(), waited, seconds);
+}
+
+std::string lacking(std::size_t device, const LiveGpu& gpu) {
+    return fmt::format(
+        "GPU {}: buffers of {} at once where {} may be filled; with {} more nothing would have moved\n",
+        device, format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes),
+        format_bytes(gpu.most_beyond_bytes));
+}
+
+std::string fitted(std::size_t device, const LiveGpu& gpu) {
+    return fmt::format("GPU {}: all fitted: buffers of {} at once where {} may be filled; nothing moved\n",
+                       device, format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes));
+}
+
+bool has_moved(const LivePage& page) {
+    return page.counters.fills != 0 || page.counters.evictions != 0;
+}
+
+// What is told of one process, a line each.
+std::vector<std::string> lines_of(const LivePage& page, std::uint64_t now_ns) {
+    std::vector<std::string> lines;
+    if (has_moved(page)) lines.push_back(moved(page.counters, seconds_of(page, now_ns)));
+    for (std::size_t device = 0; device < LivePage::kGpus; ++device) {
+        const LiveGpu& gpu = page.gpus[device];
+        if (gpu.used == 0 || gpu.budget_bytes == 0) continue;
+        if (gpu.most_beyond_bytes != 0)
+            lines.push_back(lacking(device, gpu));
+        else if (!has_moved(page))
+            lines.push_back(fitted(device, gpu));
+    }
+    if (lines.empty()) {
+        lines.push_back(page.counters.allocations == 0
+                            ? "no allocation was large enough to be managed (LMS_THRESHOLD); nothing moved\n"
+                            : "nothing moved\n");
+    }
+    return lines;
+}
+
+// What was killed together with the program may take a moment to die; what goes on beside it is not waited
+// for.
+void await_dying(const trace::LiveFolder& folder, std::uint32_t run) {
+    for (int look = 0; look < 10; ++look) {
+        const Pages pages = folder.pages();
+        if (std::ranges::all_of(
+                pages, [&](const auto& page) { return page->run != run || trace::is_gone(*page); })) {
+            return;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+}
+
+}  // namespace
+
+Pages take_pages(pid_t run) {
+    const trace::LiveFolder folder;
+    await_dying(folder, static_cast<std::uint32_t>(run));
+    Pages taken;
+    for (auto& page : folder.pages()) {
+        if (page->run != static_cast<std::uint32_t>(run)) continue;
+        // One that goes on in the background keeps its page.
+        const bool gone = trace::is_gone(*page);
+        if (gone) {
+            if (page->ended_ns == 0) trace::replace_stats(*page);
+            folder.remove(trace::name_of(*page));
+        }
+        taken.push_back(std::move(page));
+    }
+    std::ranges::sort(taken, {}, [](const auto& page) { return page->began_ns; });
+    return taken;
+}
+
+std::string summary(const Pages& pages, const std::string& command, std::uint64_t now_ns) {
+    if (pages.empty()) return fmt::format("lms: {}\n", why_untouched(command));
+    std::string text;
+    for (const auto& page : pages) {
+        const std::string who =
+            pages.size() == 1 ? "" : fmt::format("{} ({}): ", page->program, page->process);
+        for (const std::string& line : lines_of(*page, now_ns)) text += "lms: " + who + line;
+    }
+    return text;
+}
+
+std::string summary_json(const Pages& pages, std::uint64_t now_ns) {
+    nlohmann::ordered_json all{{"processes", nlohmann::ordered_json::array()}};
+    Counters sum;
+    for (const auto& page : pages) {
+        nlohmann::ordered_json process{
+            {"process", page->process}, {"program", page->program}, {"seconds", seconds_of(*page, now_ns)}};
+        process.update(nlohmann::ordered_json::parse(trace::to_json(*page)));
+        all["processes"].push_back(process);
+        for (const trace::CounterField& field : trace::counter_fields())
+            sum.*field.member += page->counters.*field.member;
+    }
+    all["sum"] = trace::to_json(sum);
+    return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lms::tool

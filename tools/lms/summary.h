@@ -1,0 +1,26 @@
+// What `lms run` says of a run that has ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shim/trace/live_page.h"
+
+namespace lms::tool {
+
+using Pages = std::vector<std::unique_ptr<trace::LivePage>>;
+
+// The pages of the processes of this run (`run`: LivePage::run), which are taken away from their folder; the
+// counters of those that were killed are put where LMS_STATS says.
+Pages take_pages(pid_t run);
+
+// A few lines, each behind "lms: ". `command`: the program that was run, for when no page tells of it.
+// `now_ns` (CLOCK_MONOTONIC) is the end of processes that were killed.
+std::string summary(const Pages& pages, const std::string& command, std::uint64_t now_ns);
+// The same as a JSON object: the processes, and the sums over them.
+std::string summary_json(const Pages& pages, std::uint64_t now_ns);
+
+}  // namespace lms::tool
