@@ -291,7 +291,8 @@ def main():
     parser.add_argument("--each", type=int, default=3, help="settings that each block of seeds is run in")
     parser.add_argument("--block", type=int, default=40, help="programs that one process runs")
     parser.add_argument("--minutes", type=float)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=4 * os.cpu_count(),
+                        help="processes at once; they sleep for half of their time")
     parser.add_argument("--tries", type=int, default=6)
     parser.add_argument("--hang", type=int, default=20, help="seconds without progress that count as hanging")
     parser.add_argument("--sim-seed", type=int, help="the SIMCUDA_SEED that failed: the first seed of the block")
