@@ -103,8 +103,9 @@ Form each_fat_binary(const char* at, std::optional<std::uint64_t> bytes, Look&& 
         return Form::FatBinaries;
     }
     if (magic == kFatBinaryMagic) {
-        if (read<std::uint64_t>(at + header::kEntriesBytes) > bytes.value_or(UINT64_MAX) - header::kBytes)
-            return Form::Nothing;
+        const auto own = read<std::uint16_t>(at + header::kOwnBytes);
+        const auto entries = read<std::uint64_t>(at + header::kEntriesBytes);
+        if (bytes && (own > *bytes || entries > *bytes - own)) return Form::Nothing;
         look(at);
         return Form::FatBinaries;
     }
@@ -125,6 +126,11 @@ std::uint64_t bytes_of_elf(const char* at) {
     }
     return end;
 }
+
+// How much a byte of packed code can be unpacked to: a block of four bytes that repeats one of them 128 KiB
+// long; a byte that makes a copy 255 longer.
+constexpr std::uint64_t kMostOfZstd = (128 << 10) / 4;
+constexpr std::uint64_t kMostOfLz4 = 255;
 
 }  // namespace
 
@@ -173,11 +179,16 @@ std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64
 
 std::optional<std::string> unpack(const PackedCode& code) {
     if (code.coding == PackedCode::Coding::Plain) return code.bytes;
-    // Far above any; a wrong header must not take all memory.
+    const bool zstd = code.coding == PackedCode::Coding::Zstd;
+    // Far above any, and what each byte can stand for at the most; a wrong header must not take all memory.
     constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
-    if (code.plain_bytes > kMost || code.bytes.size() > INT_MAX) return std::nullopt;
+    const std::uint64_t most = code.bytes.size() * (zstd ? kMostOfZstd : kMostOfLz4);
+    if (code.plain_bytes > std::min(kMost, most) || code.bytes.size() > INT_MAX) return std::nullopt;
+    const auto told =
+        zstd ? ZSTD_getFrameContentSize(code.bytes.data(), code.bytes.size()) : ZSTD_CONTENTSIZE_UNKNOWN;
+    if (told != ZSTD_CONTENTSIZE_UNKNOWN && told != code.plain_bytes) return std::nullopt;
     std::string text(code.plain_bytes, '\0');
-    if (code.coding == PackedCode::Coding::Zstd) {
+    if (zstd) {
         const std::size_t n = ZSTD_decompress(text.data(), text.size(), code.bytes.data(), code.bytes.size());
         if (ZSTD_isError(n) || n != text.size()) return std::nullopt;
     } else {

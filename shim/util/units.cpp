@@ -55,8 +55,8 @@ std::string format_bytes(std::uint64_t bytes) {
     for (const Unit& unit : kUnits) {
         if (bytes < unit.bytes) continue;
         if (bytes % unit.bytes == 0) return fmt::format("{}{}", bytes / unit.bytes, unit.letter);
-        std::string text =
-            fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(unit.bytes));
+        // Cut, not rounded, so that what is just below the largest that fits does not come to more.
+        std::string text = fmt::format("{}.{:02}", bytes / unit.bytes, bytes % unit.bytes * 100 / unit.bytes);
         text.erase(text.find_last_not_of('0') + 1);
         if (text.back() == '.') text.pop_back();
         return text + unit.letter;

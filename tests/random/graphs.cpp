@@ -166,7 +166,7 @@ void Machine::retune(Hand&, const Op& op) {
     Step& step = graph.steps[op.a[1] % graph.steps.size()];
     Op& kernel = step.op;
     if (kernel.verb != Verb::mix || !step.node) return;
-    if (!names_what_lives({step})) return;
+    if (!names_what_lives({step}) || !enter(graph.device)) return;
     CUdeviceptr addresses[] = {buffers_[kernel.a[1]].address, buffers_[kernel.a[2]].address,
                                buffers_[kernel.a[3]].address};
     void* arguments[] = {&addresses[0], &addresses[1], &addresses[2],

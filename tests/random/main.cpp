@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/random/look.h"
 #include "tests/random/machine.h"
 
 using namespace rnd;
@@ -25,6 +26,7 @@ struct Arguments {
     unsigned failures = 0;      // calls that may fail and be made again
     bool again = false;         // a program that fails is run once more, in new contexts
     unsigned hang_s = 30;
+    unsigned look_every = 0;  // programs; 0: never
 };
 
 bool read_arguments(int argc, char** argv, Arguments& arguments) {
@@ -56,6 +58,8 @@ bool read_arguments(int argc, char** argv, Arguments& arguments) {
             arguments.again = true;
         } else if (name == "--room") {
             arguments.options.room = static_cast<std::uint32_t>(std::atoi(argv[++i]));
+        } else if (name == "--look-every") {
+            arguments.look_every = static_cast<unsigned>(std::atoi(argv[++i]));
         } else if (name == "--hang") {
             arguments.hang_s = static_cast<unsigned>(std::atoi(argv[++i]));
         } else {
@@ -124,8 +128,12 @@ Program program_of(std::uint64_t seed, const Arguments& arguments) {
 int run_all(Machine& machine, const Program& program, const Arguments& arguments) {
     if (!arguments.file.empty()) return run(machine, program, arguments.file, arguments.all_codes);
     int status = 0;
-    for (std::uint64_t seed = arguments.first; seed <= arguments.last && status == 0; ++seed)
+    for (std::uint64_t seed = arguments.first; seed <= arguments.last && status == 0; ++seed) {
         status = run(machine, program_of(seed, arguments), std::to_string(seed), arguments.all_codes);
+        if (arguments.look_every == 0 || seed % arguments.look_every != 0) continue;
+        std::printf("look %s\n", look().c_str());
+        std::fflush(stdout);
+    }
     return status;
 }
 
@@ -158,7 +166,7 @@ int main(int argc, char** argv) {
         std::fprintf(
             stderr,
             "%s: --seeds A-B | --file PROGRAM [--ops N] [--print] [--codes] [--no-hidden] [--hang S] "
-            "[--failures N [--again]]\n",
+            "[--failures N [--again]] [--look-every N]\n",
             argv[0]);
         return 2;
     }

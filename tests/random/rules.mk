@@ -10,15 +10,24 @@ $(RECKLESS): tests/random/reckless.c include/lms/policy.h
 	@mkdir -p $(@D)
 	$(CC) -O2 -Wall -Wextra -Werror -Iinclude -shared -fPIC -o $@ $<
 
+YIELDS := $(BUILD)/random/yields.so
+$(YIELDS): tests/random/yields.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -Werror -shared -fPIC -ftls-model=initial-exec -o $@ $<
+
 SEEDS ?= 1-1000
 OPS ?= 200
 MINUTES ?= 60
 .PHONY: random soak random-programs
-random-programs: $(SHIM) $(SIM) $(RANDOM_PROGRAM) $(RECKLESS)
+random-programs: $(SHIM) $(SIM) $(RANDOM_PROGRAM) $(RECKLESS) $(YIELDS)
 random: random-programs ## random programs with the shim and without, compared (SEEDS=1-1000 OPS=200 ARGS=...)
 	@BUILD=$(BUILD) python3 -B tests/random/run.py run --seeds $(SEEDS) --ops $(OPS) $(ARGS)
-soak: random-programs ## random programs for a time (MINUTES=60 OPS=200 ARGS=...)
-	@BUILD=$(BUILD) python3 -B tests/random/run.py run --minutes $(MINUTES) --ops $(OPS) $(ARGS)
-build-all: $(RANDOM_PROGRAM) $(RECKLESS)
+soak: random-programs ## random programs for a time, half of it with yields; and one process all along that may not grow (MINUTES=60 OPS=200 ARGS=...)
+	@export BUILD=$(BUILD); half=$$(echo $(MINUTES) | awk '{ print $$1 / 2 }'); \
+	python3 -B tests/random/soak.py --minutes $(MINUTES) --ops $(OPS) & endless=$$!; status=0; \
+	python3 -B tests/random/run.py run --minutes $$half --ops $(OPS) $(ARGS) || status=1; \
+	python3 -B tests/random/run.py run --minutes $$half --ops $(OPS) --yields $(ARGS) || status=1; \
+	wait $$endless && exit $$status
+build-all: $(RANDOM_PROGRAM) $(RECKLESS) $(YIELDS)
 # It runs under that policy too.
 $(BUILD)/tests/engine: | $(RECKLESS)

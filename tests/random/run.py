@@ -7,7 +7,8 @@
     run.py shrink --seed 17 --setting S   the shortest program found that still fails
 
 A setting is `safety-times-host-drains`: args-2-map-free is LMS_SAFETY=args, twice what the GPU holds, host memory
-mapped, unmaps that do not wait; `none` is the driver alone. Python's standard library only.
+mapped, unmaps that do not wait; with `-yields` behind it threads make way for others where locks are taken and let go
+(yields.c). `none` is the driver alone. Python's standard library only.
 """
 
 import argparse
@@ -36,6 +37,7 @@ DRAINS = ("free", "drain")
 # Taken in turn, by the seed: reckless answers anything.
 POLICIES = ("lru", "next-use", os.path.join(BUILD, "random", "reckless.so"))
 SETTINGS = ["-".join(parts) for parts in itertools.product(SAFETY, TIMES, HOST, DRAINS)]
+YIELDS = os.path.join(BUILD, "random", "yields.so")
 
 
 def environment(setting, seed):
@@ -46,9 +48,12 @@ def environment(setting, seed):
                SIMCUDA_GRAPH_BYTES="512", SIMCUDA_DELAY_US=str((0, 5, 50)[seed % 3]), SIMCUDA_KERNEL_US=str((0, 0, 0, 0, 60)[seed % 5]))
     if setting == "none":
         return dict(env, SIMCUDA_MEMORY="64M"), []
-    safety, times, host, drains = setting.split("-")
+    safety, times, host, drains, *yields = setting.split("-")
     memory = int(FOOTPRINT / float(times)) + OVERHEAD
-    env.update(LD_PRELOAD=os.path.join(BUILD, "liblmsshim.so"), LMS_DRIVER=os.path.join(BUILD, "sim", "libcuda.so.1"),
+    shim = os.path.join(BUILD, "liblmsshim.so")
+    if yields:  # kernels that run while threads sleep
+        env.update(SIMCUDA_KERNEL_US=str((0, 100, 400)[seed // 3 % 3]), YIELDS_SEED=str(seed))
+    env.update(LD_PRELOAD=f"{YIELDS}:{shim}" if yields else shim, LMS_DRIVER=os.path.join(BUILD, "sim", "libcuda.so.1"),
                LMS_THRESHOLD="8K", LMS_HOST_LIMIT="64M", LMS_LOG="off", LMS_SAFETY=safety,
                LMS_POLICY=POLICIES[seed // 2 % 3],
                SIMCUDA_MEMORY=str(LEAST), LMS_RESERVE="16K", SIMCUDA_CONTEXT_BYTES=str(LEAST - memory), SIMCUDA_HOST_VMM="1" if host == "map" else "0",
@@ -134,6 +139,8 @@ def blocks(options):
     first, last = map(int, options.seeds.split("-"))
     size = options.block
     settings = options.setting.split(",") if options.setting else SETTINGS
+    if options.yields:
+        settings = [f"{setting}-yields" for setting in settings]
     for index, at in enumerate(range(first, last + 1, size)):
         chosen = [settings[(index * options.each + i) % len(settings)] for i in range(min(options.each, len(settings)))]
         yield at, min(at + size - 1, last), chosen, options.ops, options.hang, without(options)
@@ -288,10 +295,12 @@ def main():
     parser.add_argument("--file")
     parser.add_argument("--ops", type=int, default=200)
     parser.add_argument("--setting", help="one, or several with commas; all in turn if not given")
+    parser.add_argument("--yields", action="store_true", help="threads make way for others at places that the seed chooses")
     parser.add_argument("--each", type=int, default=3, help="settings that each block of seeds is run in")
     parser.add_argument("--block", type=int, default=40, help="programs that one process runs")
     parser.add_argument("--minutes", type=float)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=4 * os.cpu_count(),
+                        help="processes at once; they sleep for half of their time")
     parser.add_argument("--tries", type=int, default=6)
     parser.add_argument("--hang", type=int, default=20, help="seconds without progress that count as hanging")
     parser.add_argument("--sim-seed", type=int, help="the SIMCUDA_SEED that failed: the first seed of the block")

@@ -161,6 +161,18 @@ TEST_CASE("the report counts what was not given back") {
     CHECK(report["vmm"]["reservations"] == 1);
 }
 
+void leave_memory_behind_and_die() {
+    leave_memory_behind();
+    OK(cuProfilerStop);
+    std::_Exit(0);
+}
+
+TEST_CASE("the report is written on demand too") {
+    const TemporaryFile file;
+    CHECK(run({{"SIMCUDA_REPORT", file.name()}}, leave_memory_behind_and_die) == "");
+    CHECK(nlohmann::json::parse(file.text())["vmm"]["handles"] == 1);
+}
+
 void do_some_work() {
     const Gpu gpu;
     const Kernels kernels;

@@ -51,6 +51,8 @@ TEST_CASE("sizes: printed short, and read back") {
     CHECK(format_bytes((1ull << 30) + 1) == "1G");
     CHECK(format_bytes(10ull * 1024 * 1024 * 1024 / 3) == "3.33G");
     CHECK(format_bytes(5ull << 40) == "5T");
+    CHECK(format_bytes(1024 * 1024 - 1) == "1023.99K");
+    CHECK(parse_bytes(format_bytes(18446744073709551615ull)));
     for (const std::uint64_t bytes : {0ull, 1ull, 1023ull, 1ull << 10, 3ull << 19, 7ull << 30, 5ull << 39}) {
         CHECK(parse_bytes(format_bytes(bytes)) == bytes);
     }

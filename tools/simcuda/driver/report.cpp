@@ -55,8 +55,10 @@ std::FILE* log_file() {
 
 pid_t reporter = 0;
 
+}  // namespace
+
 void write_report() {
-    if (::getpid() != reporter) return;  // a forked child exits
+    if (::getpid() != reporter) return;  // a forked child exits; or there is to be none
     nlohmann::ordered_json report;
     Counts& c = counts();
     nlohmann::ordered_json calls;
@@ -90,8 +92,6 @@ void write_report() {
     std::fwrite(text.data(), 1, text.size(), file);
     std::fclose(file);
 }
-
-}  // namespace
 
 Traffic& traffic() {
     static Traffic& traffic = *new Traffic;

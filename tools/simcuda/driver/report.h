@@ -32,5 +32,7 @@ void count_launch();
 
 // Makes the report be written at exit. Idempotent.
 void start_report();
+// Writes it now, if there is to be one.
+void write_report();
 
 }  // namespace simcuda::driver

@@ -5,6 +5,7 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/identity.h"
+#include "tools/simcuda/driver/report.h"
 
 namespace simcuda::driver {
 namespace {
@@ -91,7 +92,10 @@ SIMCUDA_API cuProfilerStart() {
 }
 
 SIMCUDA_API cuProfilerStop() {
-    return call(Entry::cuProfilerStop, [](Context&) { return CUDA_SUCCESS; });
+    return call(Entry::cuProfilerStop, [](Context&) {
+        write_report();
+        return CUDA_SUCCESS;
+    });
 }
 
 }  // namespace simcuda::driver

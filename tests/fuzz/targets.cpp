@@ -1,0 +1,153 @@
+#include "tests/fuzz/targets.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "policy/host.h"
+#include "shim/code/code_image.h"
+#include "shim/code/ptx_layouts.h"
+#include "shim/trace/demangle.h"
+#include "shim/util/output_file.h"
+#include "shim/util/settings.h"
+#include "shim/util/trust.h"
+
+namespace fuzz {
+namespace {
+
+using namespace lms;
+
+void must(bool holds) {
+    if (!holds) std::abort();
+}
+
+// Bytes behind which there is nothing that could be read.
+class Bytes {
+  public:
+    explicit Bytes(std::string_view input) : size_(input.size()) {
+        whole_ = (size_ + kPage - 1) / kPage * kPage + kPage;
+        void* const at = mmap(nullptr, whole_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        must(at != MAP_FAILED);
+        begin_ = static_cast<char*>(at);
+        must(mprotect(begin_ + whole_ - kPage, kPage, PROT_NONE) == 0);
+        std::copy(input.begin(), input.end(), begin_ + whole_ - kPage - size_);
+    }
+    ~Bytes() { munmap(begin_, whole_); }
+    Bytes(const Bytes&) = delete;
+    Bytes& operator=(const Bytes&) = delete;
+
+    const char* data() const { return begin_ + whole_ - kPage - size_; }
+    std::size_t size() const { return size_; }
+    std::string_view view() const { return {data(), size_}; }
+
+  private:
+    static constexpr std::size_t kPage = 4096;
+    std::size_t size_;
+    std::size_t whole_;
+    char* begin_;
+};
+
+// Lines of an environment. What is shown of a setting is accepted for it.
+void settings(std::string_view input) {
+    std::map<std::string, std::string> values;
+    std::vector<std::string> lines;
+    for (std::string_view rest = input; !rest.empty();) {
+        const std::string line(rest.substr(0, rest.find('\n')).substr(0, rest.find('\0')));
+        rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+        const std::size_t equals = line.find('=');
+        if (equals != line.npos) values[line.substr(0, equals)] = line.substr(equals + 1);
+        lines.push_back(line);
+    }
+    std::vector<const char*> environment;
+    for (const std::string& line : lines) environment.push_back(line.c_str());
+    environment.push_back(nullptr);
+    unknown_variables(environment.data());
+
+    std::vector<std::string> problems;
+    const Settings parsed = parse_settings(
+        [&](const char* name) {
+            const auto found = values.find(name);
+            return found == values.end() ? nullptr : found->second.c_str();
+        },
+        problems);
+    for (const Setting& setting : settings_table()) {
+        Settings again;
+        const std::string shown = setting.show(parsed);
+        must(shown.empty() || setting.parse(shown, again));
+    }
+}
+
+void paths(std::string_view input) {
+    const std::string path(input.substr(0, input.find('\0')));
+    util::expand_path(path);
+    util::distrust(path);
+    // What is there might be a library, and run.
+    struct stat there;
+    std::string problem;
+    if (stat(path.c_str(), &there) != 0) policy::find(path, problem);
+}
+
+void fat_binary(std::string_view input) {
+    const Bytes image(input);
+    for (const auto& found :
+         {engine::find_ptx(image.data(), image.size()), engine::find_cubins(image.data(), image.size())}) {
+        for (const engine::PackedCode& code : found) {
+            const auto plain = engine::unpack(code);
+            must(!plain || plain->size() == code.plain_bytes);
+        }
+    }
+    const unsigned gpus[] = {75, 86, 90};
+    engine::CodeImage code(image.data(), image.size(), {.addresses = true, .layouts = true, .gpus = gpus});
+    code.layout_of("k");
+    code.addresses_of("k");
+}
+
+void check_layouts(const engine::CodeLayouts& layouts) {
+    for (const auto& [name, layout] : layouts) {
+        std::size_t end = 0;
+        for (const engine::Parameter& parameter : layout) {
+            must(parameter.offset >= end && parameter.offset + parameter.bytes >= parameter.offset);
+            end = parameter.offset + parameter.bytes;
+        }
+    }
+}
+
+void nv_info(std::string_view input) {
+    const Bytes cubin(input);
+    check_layouts(engine::layouts_in_cubin(cubin.view()));
+}
+
+void ptx(std::string_view input) {
+    const Bytes text(input);
+    const auto layouts = engine::layouts_in_ptx(text.view());
+    check_layouts(layouts);
+    engine::PtxModule module{std::string(input)};
+    for (const auto& [name, layout] : layouts) module.addresses_of(name);
+}
+
+void symbol(std::string_view input) {
+    trace::demangled(std::string(input));
+}
+
+constexpr Target kTargets[] = {{"settings", settings}, {"paths", paths}, {"fat_binary", fat_binary},
+                               {"nv_info", nv_info},   {"ptx", ptx},     {"symbol", symbol}};
+
+}  // namespace
+
+std::span<const Target> targets() {
+    return kTargets;
+}
+
+const Target* find(std::string_view name) {
+    for (const Target& target : kTargets) {
+        if (target.name == name) return &target;
+    }
+    return nullptr;
+}
+
+}  // namespace fuzz
