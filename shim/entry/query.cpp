@@ -6,6 +6,7 @@
 #include "shim/entry/context_check.h"
 #include "shim/entry/guard.h"
 #include "shim/migration/budget.h"
+#include "shim/migration/memory_told.h"
 #include "shim/session/pools.h"
 #include "shim/session/program_memory.h"
 #include "shim/session/sessions.h"
@@ -162,6 +163,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
         // The driver lets a program ask for one alone.
         if (free) *free = info.free_bytes;
         if (total) *total = info.total_bytes;
+        engine::note_memory_told(info.total_bytes, info.free_bytes);
         return status;
     });
 }
@@ -169,7 +171,9 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
     return entry::guarded([&]() -> CUresult {
         const CUresult status = driver().cuDeviceTotalMem_v2(bytes, dev);
-        if (status == CUDA_SUCCESS && bytes) *bytes = engine::visible_total(*bytes, settings());
+        if (status != CUDA_SUCCESS || !bytes) return status;
+        *bytes = engine::visible_total(*bytes, settings());
+        engine::note_memory_told(*bytes, 0);
         return status;
     });
 }

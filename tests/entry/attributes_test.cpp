@@ -1,7 +1,10 @@
 // What the app can ask about a buffer: the same answer wherever its bytes are.
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "tests/entry/rig.h"
+#include "tests/support/child.h"
 
 using namespace rig;
 
@@ -110,4 +113,45 @@ FAMILY_TEST("attributes: memory info of one kind alone is that of both") {
     OK(cuMemGetInfo_v2, nullptr, &total_alone);
     EXPECT(free_alone == free);
     EXPECT(total_alone == total);
+}
+
+// Asks as a program does that sizes itself, maybe fills the GPU, and ends as it is told to.
+BODY(memory_asked) {
+    const Gpu gpu;
+    std::size_t free = 0, total = 0;
+    OK(cuDeviceTotalMem_v2, &total, gpu.device);
+    if (std::getenv("ASKS_FREE")) OK(cuMemGetInfo_v2, &free, &total);
+    if (std::getenv("FILLS")) {
+        const Buffer a(kBuffer, 1);
+        Crowd crowd;
+        crowd.evict(a);
+    }
+    // Nor does a child say it of its parent.
+    EXPECT(support::in_child([] { std::exit(7); }) == 7);
+    std::exit(std::atoi(std::getenv("ENDS_WITH")));
+}
+
+TEST_CASE(
+    "attributes: a program that asks for memory and fails before the GPU is full is told of LMS_MEMINFO, "
+    "once") {
+    const auto said = [](Environment environment) {
+        environment.merge(Environment{{"LMS_HOST_LIMIT", "60M"}, {"ENDS_WITH", "3"}});
+        return run("memory_asked", Driver::Simulated, environment).err;
+    };
+    const std::string line =
+        "lms: the program ended with 3 and never filled the GPU; it had asked how much memory there is, and "
+        "was told 4M";
+    const std::string hint = ": if it found that too little, LMS_MEMINFO=enlarged tells it 64M\n";
+    CHECK(said({}) == line + hint);
+    const std::string of_both = said({{"ASKS_FREE", "1"}});
+    CHECK(of_both.starts_with(line + ", of which 3."));
+    CHECK(of_both.ends_with("M free" + hint));
+    CHECK(std::ranges::count(of_both, '\n') == 1);
+    CHECK(said({{"ENDS_WITH", "0"}}) == "");
+    CHECK(said({{"ENDS_WITH", "0"}, {"LMS_LOG", "info"}}).find("ended with 0 and never filled") !=
+          std::string::npos);
+    CHECK(said({{"LMS_MEMINFO", "enlarged"}}) == "");
+    const std::string full = said({{"FILLS", "1"}});
+    CHECK(full.find("GPU memory is full") != std::string::npos);
+    CHECK(full.find("never filled") == std::string::npos);
 }

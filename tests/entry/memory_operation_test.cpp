@@ -59,6 +59,25 @@ FAMILY_TEST("memory operations: writes reach evicted buffers, in every form", "m
     next_64(152, [](auto... arguments) { OK(cuStreamWriteValue64_v2_ptsz, arguments...); });
 }
 
+// JAX's vmm allocator does so from threads of its own.
+FAMILY_TEST("memory operations: writes and waits of a thread without a context, in a stream that is named") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    Buffer a(kBuffer, 1);
+    Crowd crowd;
+    auto expected = pattern(kBuffer, 1);
+    const cuuint64_t value = 77;
+    std::memcpy(expected.data() + 8, &value, sizeof value);
+    crowd.evict(a);
+    OK(cuCtxSetCurrent, nullptr);
+    FAILS(CUDA_ERROR_INVALID_CONTEXT, cuStreamWriteValue64_v2, nullptr, a.at(8), value, 0);
+    OK(cuStreamWriteValue64_v2, stream, a.at(8), value, 0);
+    OK(cuStreamWaitValue64_v2, stream, a.at(8), value, CU_STREAM_WAIT_VALUE_EQ);
+    OK(cuCtxSetCurrent, gpu.context);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(a.read() == expected);
+}
+
 FAMILY_TEST("memory operations: batches of writes", "memory-batches") {
     const Gpu gpu;
     const CUstream stream = new_stream();

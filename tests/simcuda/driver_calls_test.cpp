@@ -34,6 +34,34 @@ SIM_TEST("driver: names, devices and errors as text", {}) {
     EXPECT(get_device(nullptr) == CUDA_ERROR_INVALID_VALUE);
 }
 
+void hear(void*, CUlogLevel, char*, std::size_t) {}
+
+// PyTorch listens from its first call on.
+SIM_TEST("driver: the log has listeners and says nothing", {}) {
+    CUlogsCallbackHandle first = nullptr, second = nullptr;
+    OK(cuLogsRegisterCallback, hear, nullptr, &first);
+    OK(cuLogsRegisterCallback, hear, nullptr, &second);
+    OK(cuLogsRegisterCallback, hear, nullptr, nullptr);
+    EXPECT(first != nullptr && second != nullptr && first != second);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuLogsRegisterCallback, nullptr, nullptr, &first);
+    CUlogIterator end = 1;
+    OK(cuLogsCurrent, &end, 0);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuLogsCurrent, &end, 1);
+    char text[4] = {'x', 'x', 'x', 'x'};
+    std::size_t bytes = sizeof text;
+    OK(cuLogsDumpToMemory, &end, text, &bytes, 0);
+    EXPECT(bytes == 0 && text[0] == '\0');
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuLogsDumpToMemory, &end, nullptr, &bytes, 0);
+    char path[] = "/tmp/simcuda-log-XXXXXX";
+    ::close(::mkstemp(path));
+    OK(cuLogsDumpToFile, nullptr, path, 0);
+    ::unlink(path);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuLogsDumpToFile, nullptr, "/nowhere/log", 0);
+    OK(cuLogsUnregisterCallback, first);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuLogsUnregisterCallback, first);
+    OK(cuLogsUnregisterCallback, second);
+}
+
 SIM_TEST("driver: a module out of a file", {}) {
     const Gpu gpu;
     char path[] = "/tmp/simcuda-module-XXXXXX";

@@ -65,6 +65,34 @@ SIM_TEST("no context: memory of a stream is of the stream's device", {{"SIMCUDA_
     }
 }
 
+// JAX's vmm allocator marks so that a stream is done with a buffer, from threads of its own.
+SIM_TEST("no context: values written and awaited in a stream that is named", {}) {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    CUdeviceptr word = 0;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    OK(cuMemAlloc, &word, 8);
+    OK(cuMemsetD8, word, 0, 8);
+    OK(cuCtxSetCurrent, nullptr);
+    CUstreamBatchMemOpParams item{};
+    item.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    item.writeValue.address = word + 4;
+    item.writeValue.value = 7;
+    for (const CUstream of_context : {CUstream{}, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+        FAILS(CUDA_ERROR_INVALID_CONTEXT, cuStreamWriteValue64, of_context, word, 1, 0);
+        FAILS(CUDA_ERROR_INVALID_CONTEXT, cuStreamWaitValue32, of_context, word, 0, 0);
+        FAILS(CUDA_ERROR_INVALID_CONTEXT, cuStreamBatchMemOp, of_context, 1, &item, 0);
+    }
+    OK(cuStreamWriteValue32, stream, word, 5, 0);
+    OK(cuStreamWaitValue32, stream, word, 5, CU_STREAM_WAIT_VALUE_EQ);
+    OK(cuStreamBatchMemOp, stream, 1, &item, 0);
+    OK(cuCtxSetCurrent, gpu.context);
+    OK(cuStreamSynchronize, stream);
+    std::uint64_t seen = 0;
+    OK(cuMemcpyDtoH, &seen, word, sizeof seen);
+    EXPECT(seen == (std::uint64_t{7} << 32 | 5));
+}
+
 SIM_TEST("no context: arrays are destroyed", {}) {
     const Gpu gpu;
     CUarray array = nullptr;

@@ -24,9 +24,9 @@ ValueOp value_op(const Context& context, bool wait, CUdeviceptr address, std::ui
 
 CUresult one(Site site, CUstream handle, bool wait, CUdeviceptr address, std::uint64_t value, unsigned bytes,
              unsigned flags) {
-    return call(site.entry, [&](Context& context) {
-        const auto stream = resolve(context, handle, site.per_thread);
-        submit(*stream, value_op(context, wait, address, value, bytes, flags));
+    return call(site.entry, [&] {
+        const auto stream = resolve_anywhere(handle, site.per_thread);
+        submit(*stream, value_op(stream->context, wait, address, value, bytes, flags));
         return CUDA_SUCCESS;
     });
 }
@@ -82,10 +82,10 @@ namespace {
 
 CUresult batch(Site site, CUstream handle, unsigned count, const CUstreamBatchMemOpParams* items,
                unsigned flags) {
-    return call(site.entry, [&](Context& context) {
+    return call(site.entry, [&] {
         require(items != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
-        const auto stream = resolve(context, handle, site.per_thread);
-        std::vector<Op> ops = value_ops(context, {items, count});
+        const auto stream = resolve_anywhere(handle, site.per_thread);
+        std::vector<Op> ops = value_ops(stream->context, {items, count});
         for (Op& op : ops) submit(*stream, std::move(op));
         return CUDA_SUCCESS;
     });

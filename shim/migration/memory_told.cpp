@@ -1,0 +1,58 @@
+#include "shim/migration/memory_told.h"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "shim/trace/stats.h"
+#include "shim/util/host_memory.h"
+#include "shim/util/log.h"
+#include "shim/util/settings.h"
+#include "shim/util/units.h"
+
+namespace lms::engine {
+namespace {
+
+std::atomic<std::uint64_t> told_total = 0;
+std::atomic<std::uint64_t> told_free = 0;
+// The process that listens for its end; a child of fork has another number.
+std::atomic<pid_t> listening = 0;
+
+bool was_full() {
+    const trace::Counters& counters = trace::counters();
+    return counters.evictions != 0 || counters.peak_host_bytes != 0;
+}
+
+// A program that succeeds may have made do with less: that is said to those who want to know all.
+void at_end(int status, void*) noexcept try {
+    if (listening != getpid() || was_full() || settings().meminfo == MemInfo::Enlarged) return;
+    const std::uint64_t total = told_total, free = told_free;
+    const std::string text = fmt::format(
+        "the program ended with {} and never filled the GPU; it had asked how much memory there is, and was "
+        "told {}{}: "
+        "if it found that too little, LMS_MEMINFO=enlarged tells it {}",
+        status & 0xff, util::format_bytes(total),
+        free == 0 ? "" : ", of which " + util::format_bytes(free) + " free",
+        util::format_bytes(total + util::host_limit_bytes(settings().host_limit_bytes)));
+    if (status == 0) {
+        log::info("{}", text);
+    } else {
+        log::warn("{}", text);
+    }
+} catch (const std::bad_alloc&) {
+    // There is nobody left to tell.
+}
+
+}  // namespace
+
+void note_memory_told(std::uint64_t total_bytes, std::uint64_t free_bytes) noexcept {
+    told_total = total_bytes;
+    if (free_bytes != 0) told_free = free_bytes;
+    if (listening != getpid() && listening.exchange(getpid()) != getpid()) ::on_exit(at_end, nullptr);
+}
+
+}  // namespace lms::engine
