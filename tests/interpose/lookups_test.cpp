@@ -131,7 +131,7 @@ PROBE(a_null_status_is_accepted_and_arrives) {
     CHECK(function == shim_lookup());
     CHECK(record().had_status == false);
     CHECK(std::string(record().symbol) == "cuGetProcAddress");
-    CHECK(lookup("cuNothing", &function, 12000, kDefault, nullptr) == kNotFound);
+    CHECK(lookup("cuNothing", &function, 12000, kDefault, nullptr) == kSuccess);
     CHECK(function == nullptr);
 }
 
@@ -172,8 +172,17 @@ PROBE(the_first_version_of_the_call_substitutes_too) {
     CHECK(function == shim_function("cuGetProcAddress"));
     CHECK(lookup("cuMemAllocPitch", &function, 3020, kDefault) == kSuccess);
     CHECK(function == expected(row_named("cuMemAllocPitch_v2")));
+    void* const before = function;
     CHECK(lookup("cuNothing", &function, 11030, kDefault) == kNotFound);
-    CHECK(function == nullptr);
+    CHECK(function == before);
+}
+
+// No row of the table, and no newer one either.
+PROBE(old_and_undocumented_names_go_to_the_driver) {
+    void* const found = dlsym(libcuda(), "cuMemGetAttribute");
+    REQUIRE(found != nullptr);
+    CHECK(reinterpret_cast<int (*)()>(found)() >= fake::kAnswerBase);
+    CHECK(dlsym(RTLD_DEFAULT, "cuMemGetAttribute") == nullptr);
 }
 
 // A driver newer than the table: a function that the table does not know, and a new ABI of a hooked one.
@@ -268,6 +277,10 @@ TEST_CASE("an entry point newer than the table is passed through and named once"
               "memory it names may be "
               "misplaced\n");
     }
+}
+
+TEST_CASE("what NVIDIA's drivers export undocumented goes to them without a word") {
+    probe::run_probe("old_and_undocumented_names_go_to_the_driver", probe::preloaded()).check();
 }
 
 TEST_CASE("what an old driver lacks is not found, and its calls answer") {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <mutex>
 #include <set>
 #include <string>
@@ -10,7 +12,16 @@
 
 namespace lms::entry {
 
+namespace {
+
+// Exported by NVIDIA's drivers declared nowhere, and found by no cuGetProcAddress.
+constexpr std::array<std::string_view, 3> kOldAndUndocumented{"cuEGLApiInit", "cuMemGetAttribute",
+                                                              "cuMemGetAttribute_v2"};
+
+}  // namespace
+
 void name_unknown(std::string_view symbol, int version) noexcept {
+    if (std::ranges::find(kOldAndUndocumented, symbol) != kOldAndUndocumented.end()) return;
     try {
         std::string name(symbol);
         if (version != 0) name += fmt::format(" of CUDA {}.{}", version / 1000, version % 1000 / 10);

@@ -16,10 +16,11 @@
 #define FAKE_TEXT(x) FAKE_TEXT_(x)
 
 // Rows of a driver newer than the table: a function of its own, and a new ABI under a base name that is
-// hooked.
-#define FAKE_NEWER_ROWS                                      \
-    LMS_ENTRY(cuFutureCall, cuFutureCall, 14000, NONE, PASS) \
-    LMS_ENTRY(cuGetProcAddress_v3, cuGetProcAddress, 14000, NONE, PASS)
+// hooked. And one that NVIDIA's drivers export without a base name.
+#define FAKE_NEWER_ROWS                                                 \
+    LMS_ENTRY(cuFutureCall, cuFutureCall, 14000, NONE, PASS)            \
+    LMS_ENTRY(cuGetProcAddress_v3, cuGetProcAddress, 14000, NONE, PASS) \
+    LMS_ENTRY(cuMemGetAttribute, no base name, 2000, NONE, PASS)
 
 namespace {
 
@@ -144,28 +145,29 @@ int get_proc_address_v2(const char* symbol, void** function, int version, std::u
         const bool row_per_thread = row.stream == Stream::PTDS || row.stream == Stream::PTSZ;
         if (row.base != symbol || row.introduced > FAKE_VERSION) continue;
         known = true;
-        if (row.introduced > version || (row_per_thread && !per_thread)) continue;
-        const bool best_per_thread =
-            best != nullptr && (best->stream == Stream::PTDS || best->stream == Stream::PTSZ);
-        if (best == nullptr || (row_per_thread && !best_per_thread) ||
-            (row_per_thread == best_per_thread && row.introduced > best->introduced)) {
-            best = &row;
-        }
+        if (row.introduced > version) continue;
+        if (row.stream != Stream::NONE && row_per_thread != per_thread) continue;
+        if (best == nullptr || row.introduced > best->introduced) best = &row;
     }
     const char* knob = std::getenv(fake::kProcAddressKnob);
     const bool internal = knob != nullptr && std::string_view(knob) == "internal";
     if (status != nullptr) *status = best != nullptr ? 0 : known ? 2 : 1;
-    if (best == nullptr) {
-        *function = nullptr;
-        return status != nullptr ? 0 : kNotFound;  // as NVIDIA's
-    }
+    *function = nullptr;
+    if (best == nullptr) return 0;  // as NVIDIA's, also where the status is not asked for
     const fake::Address& address = fake_addresses[best - kRows];
     *function = internal ? address.internal : address.exported;
     return 0;
 }
 
+// Leaves the pointer alone where there is nothing, as NVIDIA's.
 int get_proc_address(const char* symbol, void** function, int version, std::uint64_t flags) {
-    return get_proc_address_v2(symbol, function, version, flags, nullptr);
+    void* found = nullptr;
+    const int result =
+        get_proc_address_v2(symbol, function != nullptr ? &found : nullptr, version, flags, nullptr);
+    if (result != 0) return result;
+    if (found == nullptr) return kNotFound;
+    *function = found;
+    return 0;
 }
 
 __attribute__((constructor)) void install_handlers() {

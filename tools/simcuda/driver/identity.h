@@ -8,7 +8,6 @@
 
 namespace simcuda::driver {
 
-inline constexpr int kCudaVersion = 13000;
 inline constexpr const char* kDriverVersion = "580.00";
 inline constexpr const char* kDeviceName = "Simulated GPU";
 

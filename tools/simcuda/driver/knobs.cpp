@@ -146,6 +146,7 @@ class Reader {
 Knobs read_knobs() {
     Knobs k;
     Reader read;
+    read.count("SIMCUDA_CUDA", k.cuda, 11000, 13000);
     read.count("SIMCUDA_DEVICES", k.devices, 0, 16);
     read.count("SIMCUDA_ARCH", k.arch, 75, 90);
     read.count("SIMCUDA_SMS", k.multiprocessors, 1, 1024);

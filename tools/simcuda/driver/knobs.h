@@ -19,6 +19,7 @@ enum class HostVmm { None, NumaOnly, All };
 
 struct Knobs {
     // The machine
+    std::uint64_t cuda = 13000;  // the version of CUDA that the driver is of
     std::uint64_t devices = 1;
     std::uint64_t arch = 75;  // compute capability, as in sm_75
     std::uint64_t multiprocessors = 8;

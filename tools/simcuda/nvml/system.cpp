@@ -83,7 +83,7 @@ nvmlReturn_t begin() {
 
 nvmlReturn_t cuda_version(int* version) {
     if (version == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    *version = driver::kCudaVersion;
+    *version = static_cast<int>(driver::knobs().cuda);
     return NVML_SUCCESS;
 }
 

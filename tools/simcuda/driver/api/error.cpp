@@ -126,7 +126,7 @@ constexpr Text kDescriptions[] = {
 #define RT_ERROR(name, text) {name, text},
 #include "tools/simcuda/errors.def"
     {CUDA_ERROR_CONTEXT_ALREADY_CURRENT, "context already current"},
-    {CUDA_ERROR_KEY_ROTATION, "key rotation"},
+    {CUDA_ERROR_KEY_ROTATION, "an error happened during the key rotation sequence"},
 };
 
 // Null for a code there is not.
@@ -135,9 +135,10 @@ const char* find(std::span<const Text> texts, CUresult code) {
     return text == texts.end() ? nullptr : text->text;
 }
 
+// The codes that are the runtime's alone have no text here either.
 CUresult answer(std::span<const Text> texts, CUresult code, const char** out) {
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
-    *out = find(texts, code);
+    *out = find(kNames, code) ? find(texts, code) : nullptr;
     return *out == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

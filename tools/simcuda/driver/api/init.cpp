@@ -1,10 +1,10 @@
 // cuInit, the version, and how programs find the entry points.
-#include <cstring>
 #include <string_view>
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/identity.h"
+#include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/report.h"
 
 namespace simcuda::driver {
@@ -16,37 +16,38 @@ bool matches(StreamForm form, cuuint64_t flags) {
     return per_thread == ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
 }
 
-// The newest ABI of `name` that is not newer than `version`. A base without a per-thread form answers both
-// flags.
-CUresult find(const char* name, void** address, int version, cuuint64_t flags,
-              CUdriverProcAddressQueryResult* status) {
-    const auto found = [&](CUdriverProcAddressQueryResult result) {
-        if (status != nullptr) *status = result;
-    };
+// Functions of libraries that are not here: NVIDIA's drivers have them in no Linux driver, or with those
+// alone.
+bool is_elsewhere(std::string_view name) {
+    return name == "cuEventCreateFromEGLSync" || name == "cuWGLGetDevice";
+}
+
+// What a lookup gives; no entry, and why.
+struct Found {
+    const EntryInfo* entry;
+    CUdriverProcAddressQueryResult status;
+};
+
+// The newest ABI of `name` that is not newer than `version`; what came after this driver it does not know. A
+// base without a per-thread form answers both flags, and one with does not answer with the other.
+Found find(std::string_view name, int version, cuuint64_t flags) {
+    Found found{nullptr, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
+    for (const EntryInfo& entry : entries()) {
+        if (entry.base != name || entry.introduced > knobs().cuda || is_elsewhere(name)) continue;
+        if (!found.entry) found.status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+        if (entry.introduced > static_cast<unsigned>(version) || !matches(entry.form, flags)) continue;
+        if (!found.entry || entry.introduced >= found.entry->introduced)
+            found = {&entry, CU_GET_PROC_ADDRESS_SUCCESS};
+    }
+    return found;
+}
+
+Found checked_find(const char* name, void** address, int version, cuuint64_t flags) {
     require(address != nullptr && name != nullptr, CUDA_ERROR_INVALID_VALUE);
-    *address = nullptr;
-    found(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     require((flags & ~cuuint64_t{CU_GET_PROC_ADDRESS_LEGACY_STREAM |
                                  CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM}) == 0,
             CUDA_ERROR_INVALID_VALUE);
-    const EntryInfo* best = nullptr;
-    bool newer = false;
-    for (const EntryInfo& entry : entries()) {
-        if (std::strcmp(entry.base, name) != 0) continue;
-        if (entry.introduced > static_cast<unsigned>(version)) {
-            newer = true;
-        } else if (matches(entry.form, flags) && (best == nullptr || entry.introduced >= best->introduced)) {
-            best = &entry;
-        }
-    }
-    if (best == nullptr) {
-        if (newer) found(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-        // Who asks for the status is told there, by NVIDIA's drivers too.
-        return status != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
-    }
-    *address = best->address;
-    found(CU_GET_PROC_ADDRESS_SUCCESS);
-    return CUDA_SUCCESS;
+    return find(name, version, flags);
 }
 
 }  // namespace
@@ -62,20 +63,29 @@ SIMCUDA_API cuInit(unsigned flags) {
 SIMCUDA_API cuDriverGetVersion(int* version) {
     return call(Entry::cuDriverGetVersion, kBeforeInit, [&] {
         require(version != nullptr, CUDA_ERROR_INVALID_VALUE);
-        *version = kCudaVersion;
+        *version = static_cast<int>(knobs().cuda);
         return CUDA_SUCCESS;
     });
 }
 
 SIMCUDA_API cuGetProcAddress(const char* name, void** address, int version, cuuint64_t flags) {
-    return call(Entry::cuGetProcAddress, kBeforeInit,
-                [&] { return find(name, address, version, flags, nullptr); });
+    return call(Entry::cuGetProcAddress, kBeforeInit, [&] {
+        const Found found = checked_find(name, address, version, flags);
+        require(found.entry != nullptr, CUDA_ERROR_NOT_FOUND);
+        *address = found.entry->address;
+        return CUDA_SUCCESS;
+    });
 }
 
+// Succeeds without a function too, whether or not it is asked for the status, as NVIDIA's drivers do.
 SIMCUDA_API cuGetProcAddress_v2(const char* name, void** address, int version, cuuint64_t flags,
                                 CUdriverProcAddressQueryResult* status) {
-    return call(Entry::cuGetProcAddress_v2, kBeforeInit,
-                [&] { return find(name, address, version, flags, status); });
+    return call(Entry::cuGetProcAddress_v2, kBeforeInit, [&] {
+        const Found found = checked_find(name, address, version, flags);
+        *address = found.entry ? found.entry->address : nullptr;
+        if (status != nullptr) *status = found.status;
+        return CUDA_SUCCESS;
+    });
 }
 
 // NVIDIA's private tables are theirs: there are none here.
