@@ -120,7 +120,7 @@ $(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC))
 	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
 
 $(LMS): $(call obj,$(LMS_SRC)) $(call obj,$(CORE_SRC))
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl -lncurses -ltinfo
 
 $(DEMO): $(sort $(wildcard tools/demo/*.cu tools/demo/*.h tools/demo/*.cuh))
 	@mkdir -p $(@D)

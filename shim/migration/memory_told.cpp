@@ -8,7 +8,7 @@
 #include <new>
 #include <string>
 
-#include "shim/trace/stats.h"
+#include "shim/trace/live_page.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/log.h"
 #include "shim/util/settings.h"

@@ -42,7 +42,7 @@ TEST_CASE("lms: help and version") {
     CHECK(shell("build/lms --version").out == "lms 0.1.0\n");
     const Result help = shell("build/lms --help");
     CHECK(help.status == 0);
-    for (const char* command : {"run", "settings", "doctor"})
+    for (const char* command : {"run", "top", "settings", "doctor"})
         CHECK(help.out.find(command) != std::string::npos);
     const Result run_help = shell("build/lms run --help");
     CHECK(run_help.status == 0);
@@ -55,8 +55,8 @@ TEST_CASE("lms: help and version") {
 }
 
 TEST_CASE("lms: usage errors") {
-    check_usage_error("", "no command; expected run, settings or doctor");
-    check_usage_error("frobnicate", "no command frobnicate; expected run, settings or doctor");
+    check_usage_error("", "no command; expected run, top, settings or doctor");
+    check_usage_error("frobnicate", "no command frobnicate; expected run, top, settings or doctor");
     check_usage_error("--sim run true", "--sim");
     check_usage_error("run", "no program");
     check_usage_error("run --", "no program");
@@ -78,6 +78,8 @@ TEST_CASE("lms: usage errors") {
     check_usage_error("run --sim --sim-memory 64X true", "--sim-memory=64X: expected a size");
     check_usage_error("doctor -- true", "no program is run here");
     check_usage_error("settings --jsn", "--jsn");
+    check_usage_error("top none", "PID");
+    check_usage_error("top 0", "PID");
 }
 
 TEST_CASE("lms run: the program gets the shim, the settings and its own arguments") {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "tests/e2e/programs.h"
 #include "tests/support/scratch.h"
@@ -11,6 +12,8 @@
 using namespace e2e;
 
 namespace {
+
+constexpr const char* kForever = " --bytes 600000 --steps 100000000";
 
 // Runs apps of this build by `lms run`, whose live pages are in a folder of their own.
 class Runs {
@@ -26,8 +29,17 @@ class Runs {
 
     support::Result lms(const std::string& words, const std::string& memory = "4M") {
         environment_["SIMCUDA_MEMORY"] = memory;
-        const std::string build = support::build_dir();
-        return support::run({"sh", "-c", "exec " + build + "/lms run " + words}, environment_);
+        return shell("exec " + support::build_dir() + "/lms run " + words);
+    }
+    support::Result shell(const std::string& line) { return support::run({"sh", "-c", line}, environment_); }
+
+    // What the line says while a program, whose number is $p, moves memory; once it has begun to.
+    support::Result beside_a_program(const std::string& line) {
+        const std::string lms = support::build_dir() + "/lms ";
+        return shell("SIMCUDA_MEMORY=4M LD_PRELOAD=" + support::build_dir() + "/liblmsshim.so " +
+                     app("patterns") + kForever + " >/dev/null 2>&1 & p=$!; until " + lms +
+                     "top $p --json 2>/dev/null | grep -q '\"evictions\": [1-9]'; do sleep 0.1; done; " +
+                     line + "; kill -KILL $p");
     }
 
     // As the page's file: the program's number and when it began.
@@ -47,8 +59,6 @@ class Runs {
     Scratch scratch_;
     Environment environment_;
 };
-
-constexpr const char* kForever = " --bytes 600000 --steps 100000000";
 
 }  // namespace
 
@@ -107,4 +117,46 @@ TEST_CASE("lms run: each process of a program is told by itself") {
     std::size_t told = 0;
     for (std::size_t at = 0; (at = run.err.find("): moved ", at)) != std::string::npos; ++at) ++told;
     CHECK_MESSAGE(told == 2, run.err);
+}
+
+TEST_CASE("lms top: what a program does while it runs, as a table and as JSON") {
+    Runs runs;
+    const std::string lms = support::build_dir() + "/lms ";
+    const support::Result text = runs.beside_a_program("echo $p; " + lms + "top");
+    std::istringstream words(text.out);
+    std::string number, line;
+    std::getline(words, number);
+    std::getline(words, line);
+    CHECK_MESSAGE(line.find("PID PROGRAM        GPU   BUDGET ALLOCATED") != std::string::npos, text.out);
+    std::string pid, gpu, budget, allocated, resident, on_host, in, out, waits, launches, program;
+    words >> pid >> program >> gpu >> budget >> allocated >> resident >> on_host >> in >> out >> waits >>
+        launches >> program;
+    CHECK(pid == number);
+    CHECK(gpu == "0");
+    CHECK(in.ends_with("/s"));
+    CHECK(in != "0/s");
+    CHECK(launches != "0/s");
+    CHECK(program == "patterns");
+
+    const auto json = nlohmann::json::parse(runs.beside_a_program(lms + "top $p --json").out, nullptr, false);
+    REQUIRE(json.size() == 1);
+    CHECK(json[0]["gpus"][0]["budget_bytes"] < 4 << 20);
+    CHECK(json[0]["gpus"][0]["allocated_bytes"] > 4 << 20);
+}
+
+TEST_CASE("lms top: on a terminal it shows the table until q") {
+    Runs runs;
+    const support::Result shown = runs.beside_a_program("(sleep 2.5; printf q) | TERM=vt100 script -qec '" +
+                                                        support::build_dir() + "/lms top' /dev/null");
+    CHECK_MESSAGE(shown.out.find("lms top: 1 under the shim; q ends") != std::string::npos, shown.out);
+    CHECK(shown.out.find("PROGRAM") != std::string::npos);
+    CHECK(shown.out.find("patterns") != std::string::npos);
+}
+
+TEST_CASE("lms top: a process that does not run under the shim is named") {
+    Runs runs;
+    const support::Result none = runs.shell(support::build_dir() + "/lms top $$");
+    CHECK(none.status == 1);
+    CHECK_MESSAGE(none.err.ends_with(" of yours runs under the shim\n"), none.err);
+    CHECK(runs.shell(support::build_dir() + "/lms top --json").out == "[]\n");
 }

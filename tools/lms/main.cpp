@@ -17,6 +17,7 @@
 #include "tools/lms/frameworks.h"
 #include "tools/lms/run.h"
 #include "tools/lms/show_settings.h"
+#include "tools/lms/top.h"
 
 namespace lms::tool {
 namespace {
@@ -81,12 +82,16 @@ int main(std::vector<std::string> words) {
     RunOptions run_options;
     bool as_json = false;
     bool simulated = false;
+    int watched = 0;
     CLI::App& run_command = *app.add_subcommand("run", "Run a program with a larger GPU");
     CLI::App& settings_command = *app.add_subcommand("settings", "List every setting and its value now");
     CLI::App& doctor_command = *app.add_subcommand("doctor", "Check whether the shim can work here");
+    CLI::App& top_command = *app.add_subcommand("top", "Show what processes under the shim are doing");
     add_run_options(run_command, run_options);
     settings_command.add_flag("--json", as_json, "Print JSON");
     doctor_command.add_flag("--json", as_json, "Print JSON");
+    top_command.add_flag("--json", as_json, "Print JSON, once");
+    top_command.add_option("PID", watched, "This process alone")->check(CLI::PositiveNumber);
     doctor_command.add_flag("--sim", simulated, "Look at the simulated GPU");
 
     try {
@@ -101,7 +106,7 @@ int main(std::vector<std::string> words) {
         return app.exit(help);
     } catch (const CLI::RequiredError&) {
         const std::vector<std::string> given = app.remaining();
-        fmt::print(stderr, "lms: {}; expected run, settings or doctor (lms --help)\n",
+        fmt::print(stderr, "lms: {}; expected run, top, settings or doctor (lms --help)\n",
                    given.empty() ? "no command" : "no command " + given[0]);
         return kUsage;
     } catch (const std::runtime_error& problem) {
@@ -112,6 +117,8 @@ int main(std::vector<std::string> words) {
     int status = 0;
     if (doctor_command.parsed()) {
         status = doctor(simulated, as_json);
+    } else if (top_command.parsed()) {
+        status = top(watched, as_json);
     } else {
         show_settings(as_json);
     }

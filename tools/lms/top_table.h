@@ -1,0 +1,27 @@
+// The table of `lms top`: what processes under the shim did between two looks at their pages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/lms/summary.h"
+
+namespace lms::tool {
+
+struct Look {
+    std::uint64_t at_ns = 0;  // CLOCK_MONOTONIC
+    Pages pages;              // of processes that run
+};
+
+// A look at all processes of this user, or at `process` alone (0: all).
+Look look_at_processes(int process);
+
+// A line for each GPU of each process, below one of headings; what a process did stands in its first. A
+// process that was not in `before` has done since it began what it is seen to have done.
+std::vector<std::string> table(const Look& before, const Look& now);
+
+// What was seen, as a JSON array with an object for each process.
+std::string to_json(const Look& look);
+
+}  // namespace lms::tool
