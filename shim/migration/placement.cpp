@@ -11,6 +11,7 @@
 namespace lms::engine {
 
 std::vector<MappedAt> addresses_of(const State& state, core::ChunkId id) {
+    state.mutex.check_held();
     const core::Chunk& chunk = state.residency.chunk(id);
     const auto program = state.program_buffers.find(chunk.allocation);
     if (program == state.program_buffers.end()) return {{chunk.address, std::nullopt}};
@@ -74,7 +75,7 @@ PendingEviction* copy_of(State& state, const Block& block) {
 
 }  // namespace
 
-void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock) {
+void release(State& state, core::AllocationId id, SessionLock& lock) {
     core::Residency& residency = state.residency;
     const core::Allocation buffer = residency.allocation(id);
     // From here on its memory is nobody's victim, and will be free: who needs room has something to wait for.
@@ -107,19 +108,19 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
     residency.remove(id);
     state.program_buffers.erase(id);
 
-    lock.unlock();
     const std::size_t count = mapped.size();
     std::vector<Block> lost;
-    std::erase_if(mapped, [&](const Mapped& each) {
-        bool taken = true;
-        for (const MappedAt& at : each.addresses) {
-            taken &=
-                !is_mapped(&each.block) || state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
-        }
-        if (!taken) lost.push_back(each.block);
-        return !taken;
+    unlocked(lock, [&] {
+        std::erase_if(mapped, [&](const Mapped& each) {
+            bool taken = true;
+            for (const MappedAt& at : each.addresses) {
+                taken &= !is_mapped(&each.block) ||
+                         state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
+            }
+            if (!taken) lost.push_back(each.block);
+            return !taken;
+        });
     });
-    lock.lock();
     std::erase_if(lost, [&](const Block& block) { return copy_of(state, block) != nullptr; });
     for (const Mapped& each : mapped) {
         if (each.block.place == device::Place::Host) {
@@ -136,15 +137,15 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
         state.arena.give_back(buffer.address, buffer.bytes);
     } else {
         log::error("the driver does not take {} mappings away: their memory is lost", count - mapped.size());
-        lock.unlock();
-        for (const Block& block : lost)
-            (block.place == device::Place::Host ? state.host_blocks : state.device_blocks).destroy(block);
-        lock.lock();
+        unlocked(lock, [&] {
+            for (const Block& block : lost)
+                (block.place == device::Place::Host ? state.host_blocks : state.device_blocks).destroy(block);
+        });
     }
     state.changed.notify_all();
 }
 
-void poll_completions(State& state, std::unique_lock<std::mutex>& lock) {
+void poll_completions(State& state, SessionLock& lock) {
     state.fences.poll(lock);
     sweep_evictions(state);
     std::erase_if(state.filling, [&](core::ChunkId id) {
@@ -158,7 +159,7 @@ void poll_completions(State& state, std::unique_lock<std::mutex>& lock) {
     });
 }
 
-void free_completed(State& state, std::unique_lock<std::mutex>& lock) {
+void free_completed(State& state, SessionLock& lock) {
     const auto unheld = [&](core::AllocationId id) { return !held(state.residency, id); };
     while (const auto id = state.pending_frees.take_finished(state.residency.timelines, unheld))
         release(state, *id, lock);

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "shim/migration/session_lock.h"
 #include "shim/migration/state.h"
 
 namespace lms::engine {
@@ -25,12 +25,12 @@ bool remap(device::Port& port, std::span<const MappedAt> addresses, const Block*
 
 // Takes a buffer away whose work is finished: its memory goes back to the pools uncopied, its address to the
 // arena. Waits for moves of its chunks to end. Drops `lock`, the session's, around driver calls.
-void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock);
+void release(State& state, core::AllocationId id, SessionLock& lock);
 
 // Takes note of fences and fills that have passed. Drops `lock` while it asks the driver.
-void poll_completions(State& state, std::unique_lock<std::mutex>& lock);
+void poll_completions(State& state, SessionLock& lock);
 
 // Releases the buffers freed in stream order whose streams have reached the free.
-void free_completed(State& state, std::unique_lock<std::mutex>& lock);
+void free_completed(State& state, SessionLock& lock);
 
 }  // namespace lms::engine

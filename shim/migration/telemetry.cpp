@@ -5,6 +5,7 @@
 namespace lms::engine {
 
 void note_levels(const State& state) {
+    state.mutex.check_held();
     const std::uint64_t resident = state.residency.device_bytes();
     trace::raise(trace::counters().peak_resident_bytes, resident);
     trace::raise(trace::counters().peak_host_bytes, state.host_blocks.held_bytes());

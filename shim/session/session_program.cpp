@@ -23,7 +23,7 @@ namespace {
 // while moves of them end.
 class HeldStill {
   public:
-    HeldStill(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock)
+    HeldStill(State& state, core::AllocationId id, SessionLock& lock)
         : state_(state), chunks_(state.residency.allocation(id).chunks) {
         const auto moves = [&](ChunkId chunk) {
             state_.residency.cancel_out(chunk);
@@ -64,16 +64,19 @@ std::vector<BufferPiece> mapped_pieces(const State& state, core::AllocationId id
     return pieces;
 }
 
-// Calls `call(piece)` for each; at the first that is refused `undo(piece)` for those before.
+// Calls `call(piece)` for each, with the lock dropped; at the first that is refused `undo(piece)` for those
+// before.
 template <typename Call, typename Undo>
-CUresult all_or_none(const std::vector<BufferPiece>& pieces, Call&& call, Undo&& undo) {
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-        const CUresult status = call(pieces[i]);
-        if (status == CUDA_SUCCESS) continue;
-        while (i-- > 0) undo(pieces[i]);
-        return status;
-    }
-    return CUDA_SUCCESS;
+CUresult all_or_none(SessionLock& lock, const std::vector<BufferPiece>& pieces, Call&& call, Undo&& undo) {
+    return unlocked(lock, [&] {
+        for (std::size_t i = 0; i < pieces.size(); ++i) {
+            const CUresult status = call(pieces[i]);
+            if (status == CUDA_SUCCESS) continue;
+            while (i-- > 0) undo(pieces[i]);
+            return status;
+        }
+        return CUDA_SUCCESS;
+    });
 }
 
 ProgramBuffer::Mapped& view_at(ProgramBuffer& buffer, core::Address address) {
@@ -87,7 +90,7 @@ CUresult Session::create(std::uint64_t bytes, core::Address& home) {
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
     if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const auto id = enter(bytes, lock);
     if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
     state.program_buffers[*id];
@@ -97,13 +100,13 @@ CUresult Session::create(std::uint64_t bytes, core::Address& home) {
 }
 
 bool Session::keeps_program_memory() const {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     return !state_->program_buffers.empty();
 }
 
 void Session::forget(core::Address home) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     state.residency.kill(id);
     release(state, id, lock);
@@ -113,7 +116,7 @@ void Session::forget(core::Address home) {
 
 CUresult Session::map(core::Address home, core::Address address) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     ProgramBuffer& buffer = state.program_buffers.at(id);
     if (!buffer.placed) {
@@ -126,34 +129,30 @@ CUresult Session::map(core::Address home, core::Address address) {
     }
     const HeldStill still(state, id, lock);
     const std::vector<BufferPiece> pieces = mapped_pieces(state, id);
-    lock.unlock();
     const CUresult status = all_or_none(
-        pieces,
+        lock, pieces,
         [&](const BufferPiece& piece) {
             return port_->map_for(address + piece.offset, piece.block.bytes, piece.block.handle, {});
         },
         [&](const BufferPiece& piece) { port_->unmap(address + piece.offset, piece.block.bytes); });
-    lock.lock();
     if (status == CUDA_SUCCESS) buffer.views.push_back({address, {}});
     return status;
 }
 
 CUresult Session::unmap(core::Address home, core::Address address) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     ProgramBuffer& buffer = state.program_buffers.at(id);
     const HeldStill still(state, id, lock);
     const std::vector<BufferPiece> pieces = mapped_pieces(state, id);
     const Access access = view_at(buffer, address).access;
-    lock.unlock();
     const CUresult status = all_or_none(
-        pieces,
+        lock, pieces,
         [&](const BufferPiece& piece) { return port_->unmap(address + piece.offset, piece.block.bytes); },
         [&](const BufferPiece& piece) {
             port_->map_for(address + piece.offset, piece.block.bytes, piece.block.handle, access);
         });
-    lock.lock();
     if (status == CUDA_SUCCESS)
         std::erase_if(buffer.views, [&](const auto& view) { return view.address == address; });
     return status;
@@ -162,7 +161,7 @@ CUresult Session::unmap(core::Address home, core::Address address) {
 CUresult Session::set_access(core::Address home, core::Address address,
                              std::span<const CUmemAccessDesc> access) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     ProgramBuffer& buffer = state.program_buffers.at(id);
     const HeldStill still(state, id, lock);
@@ -172,16 +171,14 @@ CUresult Session::set_access(core::Address home, core::Address address,
     Access undo(access.begin(), access.end());
     for (CUmemAccessDesc& each : undo) each.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     for (const CUmemAccessDesc& each : before) set(undo, each);
-    lock.unlock();
     const CUresult status = all_or_none(
-        pieces,
+        lock, pieces,
         [&](const BufferPiece& piece) {
             return port_->set_access(address + piece.offset, piece.block.bytes, access);
         },
         [&](const BufferPiece& piece) {
             port_->set_access(address + piece.offset, piece.block.bytes, undo);
         });
-    lock.lock();
     if (status != CUDA_SUCCESS) return status;
     for (const CUmemAccessDesc& each : access) set(view_at(buffer, address).access, each);
     return CUDA_SUCCESS;
@@ -202,7 +199,7 @@ bool is_idle(State& state, core::AllocationId id) {
            });
 }
 
-bool await_idle(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock) {
+bool await_idle(State& state, core::AllocationId id, SessionLock& lock) {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (!is_idle(state, id)) {
         if (std::chrono::steady_clock::now() > deadline) return false;
@@ -255,7 +252,7 @@ class Away {
 
 CUresult Session::hand_over(core::Address home, CUmemGenericAllocationHandle real) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     CUresult status = CUDA_ERROR_NOT_SUPPORTED;
     // From here on somebody looks at what work reaches.
@@ -271,8 +268,7 @@ CUresult Session::hand_over(core::Address home, CUmemGenericAllocationHandle rea
 }
 
 // Nothing moves, and nothing uses the buffer.
-CUresult Session::replace(core::AllocationId id, CUmemGenericAllocationHandle real,
-                          std::unique_lock<std::mutex>& lock) {
+CUresult Session::replace(core::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock) {
     State& state = *state_;
     const std::uint64_t bytes = state.residency.allocation(id).bytes;
     std::vector<BufferPiece> pieces;
@@ -287,18 +283,19 @@ CUresult Session::replace(core::AllocationId id, CUmemGenericAllocationHandle re
     if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;
     ProgramBuffer& buffer = state.program_buffers.at(id);
     const Away away(state, id);
-    lock.unlock();
-    CUresult status = copy_to(*alias, bytes, real, pieces);
-    for (ProgramBuffer::Mapped& view : buffer.views) {
-        if (status != CUDA_SUCCESS) break;
-        for (const BufferPiece& piece : pieces) {
-            if (!piece.block.pinned) port_->unmap(view.address + piece.offset, piece.block.bytes);
+    const CUresult status = unlocked(lock, [&] {
+        CUresult result = copy_to(*alias, bytes, real, pieces);
+        for (ProgramBuffer::Mapped& view : buffer.views) {
+            if (result != CUDA_SUCCESS) break;
+            for (const BufferPiece& piece : pieces) {
+                if (!piece.block.pinned) port_->unmap(view.address + piece.offset, piece.block.bytes);
+            }
+            result = port_->map_for(view.address, bytes, real, view.access);
+            if (result != CUDA_SUCCESS)
+                log::error("a mapping of {} bytes is lost: {}", bytes, static_cast<int>(result));
         }
-        status = port_->map_for(view.address, bytes, real, view.access);
-        if (status != CUDA_SUCCESS)
-            log::error("a mapping of {} bytes is lost: {}", bytes, static_cast<int>(status));
-    }
-    lock.lock();
+        return result;
+    });
     state.aliases.give_back(*alias, bytes);
     if (status == CUDA_SUCCESS) buffer.views.clear();
     return status;
