@@ -155,7 +155,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
     core::Residency& residency = state.residency;
     struct Job {
         PendingEviction eviction;
-        std::vector<MappedAt> addresses;
+        std::vector<Remap> remaps;
         bool remapped;
     };
     std::vector<Job> jobs;
@@ -169,7 +169,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
         } else {
             residency.begin_remap(it->chunk);
             sum += chunk.bytes;
-            jobs.push_back({*it, addresses_of(state, it->chunk), false});
+            jobs.push_back({*it, remaps_of(state, it->chunk, it->device, it->host), false});
             it = state.pending_evictions.erase(it);
         }
     }
@@ -183,8 +183,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
             // A fence passes too when nothing runs any more.
             const bool copied =
                 !job.eviction.fence || state.port.query(job.eviction.fence->event()) == CUDA_SUCCESS;
-            job.remapped =
-                copied && remap(state.port, job.addresses, &job.eviction.device, job.eviction.host);
+            job.remapped = copied && remap(state.port, job.remaps) == CUDA_SUCCESS;
         }
         until = trace::now_ns();
         ran_on = beside && state.port.query(beside->event()) == CUDA_ERROR_NOT_READY;

@@ -11,7 +11,7 @@ namespace {
 
 struct Job {
     ChunkId id;
-    std::vector<MappedAt> addresses;
+    std::vector<Remap> remaps;
     Block block;
     Block host;
     bool on_host;
@@ -29,11 +29,11 @@ FencePtr enqueue(State& state, std::span<Job> jobs) {
     device::Port& port = state.port;
     bool enqueued = false;
     for (Job& job : jobs) {
-        job.done = remap(port, job.addresses, job.on_host ? &job.host : nullptr, job.block);
+        job.done = remap(port, job.remaps) == CUDA_SUCCESS;
         if (!job.done || !job.copies) continue;
         job.done = port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) ==
                    CUDA_SUCCESS;
-        if (!job.done) remap(port, job.addresses, &job.block, job.host);
+        if (!job.done) undo(port, job.remaps);
         enqueued |= job.done;
     }
     if (!enqueued) return nullptr;
@@ -61,8 +61,9 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
             state.device_blocks.put(fill.block);
             continue;
         }
-        jobs.push_back({id, addresses_of(state, id), fill.block, state.backing[id].host, on_host,
-                        on_host && !(fill.need.overwritten && is_fresh(state, id))});
+        const Block host = state.backing[id].host;
+        jobs.push_back({id, remaps_of(state, id, on_host ? host : Block{}, fill.block), fill.block, host,
+                        on_host, on_host && !(fill.need.overwritten && is_fresh(state, id))});
     }
     if (jobs.empty()) return Outcome::Cancelled;
     state.remapping += static_cast<std::uint32_t>(jobs.size());

@@ -22,37 +22,49 @@ std::vector<MappedAt> addresses_of(const State& state, core::ChunkId id) {
     return addresses;
 }
 
+std::vector<Remap> remaps_of(const State& state, core::ChunkId id, const Block& from, const Block& to) {
+    std::vector<Remap> remaps;
+    for (MappedAt& at : addresses_of(state, id)) remaps.push_back({std::move(at), from, to});
+    return remaps;
+}
+
 namespace {
 
-bool is_mapped(const Block* block) {
-    return block && !block->pinned;
+bool is_mapped(const Block& block) {
+    return block.bytes > 0 && !block.pinned;
 }
 
-bool map(device::Port& port, const MappedAt& at, const Block& block) {
-    return (at.access ? port.map_for(at.address, block.bytes, block.handle, *at.access)
-                      : port.map(at.address, block.bytes, block.handle, block.place)) == CUDA_SUCCESS;
+CUresult map(device::Port& port, const MappedAt& at, const Block& block) {
+    return at.access ? port.map_for(at.address, block.bytes, block.handle, *at.access)
+                     : port.map(at.address, block.bytes, block.handle, block.place);
 }
 
-bool remap_one(device::Port& port, const MappedAt& at, const Block* previous, const Block* next) {
-    if (is_mapped(previous) && port.unmap(at.address, previous->bytes) != CUDA_SUCCESS) return false;
-    if (!is_mapped(next) || map(port, at, *next)) return true;
+CUresult remap_one(device::Port& port, const MappedAt& at, const Block& from, const Block& to) {
+    CUresult status = is_mapped(from) ? port.unmap(at.address, from.bytes) : CUDA_SUCCESS;
+    if (status != CUDA_SUCCESS || !is_mapped(to)) return status;
+    status = map(port, at, to);
+    if (status == CUDA_SUCCESS) return status;
     announce_no_mappings();
-    if (is_mapped(previous) && !map(port, at, *previous)) {
-        log::error("the driver took a mapping of {} bytes away and does not give it back", previous->bytes);
+    if (is_mapped(from) && map(port, at, from) != CUDA_SUCCESS) {
+        log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
     }
-    return false;
+    return status;
 }
 
 }  // namespace
 
-bool remap(device::Port& port, std::span<const MappedAt> addresses, const Block* previous,
-           const Block& next) {
-    for (std::size_t i = 0; i < addresses.size(); ++i) {
-        if (remap_one(port, addresses[i], previous, &next)) continue;
-        while (i-- > 0) remap_one(port, addresses[i], &next, previous);
-        return false;
+CUresult remap(device::Port& port, std::span<const Remap> remaps) {
+    for (std::size_t i = 0; i < remaps.size(); ++i) {
+        const CUresult status = remap_one(port, remaps[i].at, remaps[i].from, remaps[i].to);
+        if (status == CUDA_SUCCESS) continue;
+        undo(port, remaps.first(i));
+        return status;
     }
-    return true;
+    return CUDA_SUCCESS;
+}
+
+void undo(device::Port& port, std::span<const Remap> remaps) {
+    for (std::size_t i = remaps.size(); i-- > 0;) remap_one(port, remaps[i].at, remaps[i].to, remaps[i].from);
 }
 
 namespace {
@@ -114,7 +126,7 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
         std::erase_if(mapped, [&](const Mapped& each) {
             bool taken = true;
             for (const MappedAt& at : each.addresses) {
-                taken &= !is_mapped(&each.block) ||
+                taken &= !is_mapped(each.block) ||
                          state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
             }
             if (!taken) lost.push_back(each.block);

@@ -1,4 +1,4 @@
-// Taking mappings and buffers away.
+// What is mapped where, and taking buffers away.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,19 @@ struct MappedAt {
 // All that a chunk has: its own, or wherever the program maps it.
 std::vector<MappedAt> addresses_of(const State& state, core::ChunkId id);
 
-// Makes the addresses lead to `next` instead of `previous` (null: nothing was mapped there, or, pinned
-// memory, could be). On failure what was there is there again. Without the session's lock.
-bool remap(device::Port& port, std::span<const MappedAt> addresses, const Block* previous, const Block& next);
+// What an address leads to, and what it is to lead to; Block{}: nothing. To pinned memory none can lead.
+struct Remap {
+    MappedAt at;
+    Block from;
+    Block to;
+};
+// For all addresses of a chunk.
+std::vector<Remap> remaps_of(const State& state, core::ChunkId id, const Block& from, const Block& to);
+
+// The one way to change what is mapped at an address of the app's. All or none: at the first that the driver
+// refuses, which is answered, those before are undone. Without the session's lock.
+CUresult remap(device::Port& port, std::span<const Remap> remaps);
+void undo(device::Port& port, std::span<const Remap> remaps);
 
 // Takes a buffer away whose work is finished: its memory goes back to the pools uncopied, its address to the
 // arena. Waits for moves of its chunks to end. Drops `lock`, the session's, around driver calls.

@@ -244,10 +244,10 @@ CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
     core::Residency& residency = state.residency;
     const bool on_device = block.place == device::Place::Device;
     residency.begin_in(id);
-    const std::vector<MappedAt> where = addresses_of(state, id);
-    const bool mapped = unlocked(lock, [&] { return remap(*port_, where, nullptr, block); });
+    const std::vector<Remap> remaps = remaps_of(state, id, {}, block);
+    const CUresult mapped = unlocked(lock, [&] { return remap(*port_, remaps); });
     Backing& backing = state.backing[id];
-    if (!mapped) {
+    if (mapped != CUDA_SUCCESS) {
         residency.undo_in(id, false);
         (on_device ? state.device_blocks : state.host_blocks).put(block);
     } else if (on_device) {
@@ -260,7 +260,7 @@ CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
         residency.back_by_host(id);
     }
     state.changed.notify_all();
-    return mapped ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return mapped == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address) {
