@@ -9,11 +9,11 @@ SANITIZE_WARN := -Wno-maybe-uninitialized
 # What is made for the life of the process is never given back; a child of fork may make threads.
 SANITIZE_ENV := ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1
 
-# sanitize(SANITIZER, TESTS, CASES): builds and runs them.
+# sanitize(SANITIZER, TESTS, CASES): builds and runs them; locks are checked (shim/util/mutex.h).
 define sanitize
 @mkdir -p $(BUILD)/sanitize/$(1)
 @ln -sfn ../../sim $(BUILD)/sanitize/$(1)/sim
-@+$(SUBMAKE) BUILD=$(BUILD)/sanitize/$(1) CUDA_HOME=$(CUDA_HOME) CXXFLAGS='-O1 -g1 $(SANITIZE_$(1))' WARN='$(WARN) $(SANITIZE_WARN)' \
+@+$(SUBMAKE) BUILD=$(BUILD)/sanitize/$(1) CUDA_HOME=$(CUDA_HOME) CXXFLAGS='-O1 -g1 -DLMS_CHECK_LOCKS $(SANITIZE_$(1))' WARN='$(WARN) $(SANITIZE_WARN)' \
   LDFLAGS='$(SANITIZE_$(1))' $(2:%=$(BUILD)/sanitize/$(1)/tests/%)
 @set -e; for folder in $(2); do echo "$(1): tests/$$folder"; \
   $(SANITIZE_ENV) $(BUILD)/sanitize/$(1)/tests/$$folder $(if $(3),-tc='$(3)'); done

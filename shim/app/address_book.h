@@ -10,11 +10,11 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <shared_mutex>
 #include <vector>
 
 #include "shim/core/chunk.h"
 #include "shim/device/cuda_api.h"
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
@@ -73,8 +73,8 @@ class AddressBook {
 
 // The process's. A leaf lock guards it: shared to look, alone to change.
 struct ProgramAddresses {
-    std::shared_mutex mutex;
-    AddressBook book;
+    util::SharedMutex mutex{util::LockOrder::Table};
+    AddressBook book LMS_GUARDED_BY(mutex);
 };
 ProgramAddresses& program_addresses();
 // Whether any managed memory has ever been mapped by the program.

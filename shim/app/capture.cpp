@@ -1,9 +1,9 @@
 #include "shim/app/capture.h"
+#include "shim/util/mutex.h"
 
 #include <atomic>
 #include <chrono>
 #include <map>
-#include <mutex>
 #include <thread>
 
 namespace lms::engine {
@@ -17,8 +17,9 @@ std::atomic<std::uint64_t> since_none{0};
 
 // Where captures were begun. Never destroyed: exit handlers end streams too.
 struct Registry {
-    std::mutex mutex;
-    std::map<CUstream, int> begun;  // more than one only for the per-thread stream's handle
+    util::Mutex mutex{util::LockOrder::Table};
+    std::map<CUstream, int> begun
+        LMS_GUARDED_BY(mutex);  // more than one only for the per-thread stream's handle
 };
 
 Registry& registry() {
@@ -30,7 +31,7 @@ Registry& registry() {
 
 void capture_begins(CUstream stream) {
     {
-        const std::lock_guard lock(registry().mutex);
+        const util::Lock lock(registry().mutex);
         ++registry().begun[stream];
     }
     if (captures++ == 0) ++since_none;
@@ -46,7 +47,7 @@ void capture_began() {
 }
 
 void capture_ended(CUstream stream) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().begun.find(stream);
     if (it == registry().begun.end()) return;
     if (--it->second == 0) registry().begun.erase(it);
@@ -54,7 +55,7 @@ void capture_ended(CUstream stream) {
 }
 
 void capture_gone(CUstream stream) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().begun.find(stream);
     if (it == registry().begun.end()) return;
     captures -= it->second;
@@ -67,7 +68,7 @@ bool capturing_anywhere() {
 
 bool captured_from(CUstream stream) {
     if (!capturing_anywhere()) return false;
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     return registry().begun.contains(stream);
 }
 

@@ -1,8 +1,8 @@
 #include "shim/app/contexts.h"
+#include "shim/util/mutex.h"
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <set>
 #include <utility>
 
@@ -17,10 +17,10 @@ struct Known {
 
 // Never destroyed: contexts are destroyed by other libraries' exit handlers too.
 struct Registry {
-    std::mutex mutex;
-    std::vector<Known> contexts;
-    std::map<CUdevice, CUcontext> primaries;
-    std::set<std::pair<CUdevice, CUdevice>> peers;  // owner, who may reach it
+    util::Mutex mutex{util::LockOrder::Table};
+    std::vector<Known> contexts LMS_GUARDED_BY(mutex);
+    std::map<CUdevice, CUcontext> primaries LMS_GUARDED_BY(mutex);
+    std::set<std::pair<CUdevice, CUdevice>> peers LMS_GUARDED_BY(mutex);  // owner, who may reach it
 };
 
 Registry& registry() {
@@ -28,61 +28,61 @@ Registry& registry() {
     return instance;
 }
 
-bool seen(CUcontext context) {
+bool seen(CUcontext context) LMS_REQUIRES(registry().mutex) {
     return std::ranges::any_of(registry().contexts, [&](const Known& k) { return k.context == context; });
 }
 
 }  // namespace
 
 void context_seen(CUcontext context, CUdevice device) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     if (!seen(context)) registry().contexts.push_back({context, device});
 }
 
 void primary_seen(CUcontext context, CUdevice device) {
     context_seen(context, device);
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     registry().primaries[device] = context;
 }
 
 CUcontext primary_of(CUdevice device) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().primaries.find(device);
     return it == registry().primaries.end() ? nullptr : it->second;
 }
 
 void forget_context(CUcontext context) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     std::erase_if(registry().contexts, [&](const Known& known) { return known.context == context; });
     std::erase_if(registry().primaries, [&](const auto& entry) { return entry.second == context; });
 }
 
 bool is_known(CUcontext context) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     return seen(context);
 }
 
 std::vector<CUcontext> known_contexts() {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     std::vector<CUcontext> contexts;
     for (const Known& known : registry().contexts) contexts.push_back(known.context);
     return contexts;
 }
 
 bool may_reach(CUcontext context, CUdevice owner) {
-    const Registry& all = registry();
-    const std::lock_guard lock(registry().mutex);
+    Registry& all = registry();
+    const util::Lock lock(all.mutex);
     const auto it = std::ranges::find_if(all.contexts, [&](const Known& k) { return k.context == context; });
     return it == all.contexts.end() || it->device == owner || all.peers.contains({owner, it->device});
 }
 
 void peer_admitted(CUdevice owner, CUdevice device) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     registry().peers.emplace(owner, device);
 }
 
 std::vector<CUdevice> peers_of(CUdevice owner) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     std::vector<CUdevice> devices;
     for (const auto& [of, device] : registry().peers) {
         if (of == owner) devices.push_back(device);
@@ -91,7 +91,7 @@ std::vector<CUdevice> peers_of(CUdevice owner) {
 }
 
 CUcontext another_context(CUdevice device, CUcontext other) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     for (const Known& known : registry().contexts) {
         if (known.device == device && known.context != other) return known.context;
     }

@@ -1,11 +1,10 @@
 #include "shim/app/streams.h"
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <unordered_map>
 
 #include "shim/app/capture.h"
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
@@ -18,12 +17,12 @@ namespace {
 
 // Never destroyed: streams are destroyed by other libraries' exit handlers too.
 struct Registry {
-    std::mutex mutex;
-    std::condition_variable unused;
-    std::unordered_map<CUstream, std::shared_ptr<StreamEntry>> streams;
+    util::Mutex mutex{util::LockOrder::Table};
+    util::Condition unused;
+    std::unordered_map<CUstream, std::shared_ptr<StreamEntry>> streams LMS_GUARDED_BY(mutex);
 
-    // Needs the mutex; null if it is not known.
-    std::shared_ptr<StreamEntry> find(CUstream stream) const {
+    // Null if it is not known.
+    std::shared_ptr<StreamEntry> find(CUstream stream) const LMS_REQUIRES(mutex) {
         const auto it = streams.find(stream);
         return it == streams.end() ? nullptr : it->second;
     }
@@ -37,14 +36,14 @@ Registry& registry() {
 }  // namespace
 
 void stream_created(CUstream stream, CUcontext context) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     registry().streams[stream] = std::make_shared<StreamEntry>(StreamEntry{context});
 }
 
 void streams_destroyed_with(CUcontext context) {
     std::vector<CUstream> gone;
     {
-        const std::lock_guard lock(registry().mutex);
+        const util::Lock lock(registry().mutex);
         std::erase_if(registry().streams, [&](const auto& each) {
             if (each.second->context != context) return false;
             gone.push_back(each.first);
@@ -55,33 +54,33 @@ void streams_destroyed_with(CUcontext context) {
 }
 
 std::vector<KnownStream> known_streams() {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     std::vector<KnownStream> streams;
     for (const auto& [stream, entry] : registry().streams) streams.push_back({stream, entry->context});
     return streams;
 }
 
 CUcontext context_of_known(CUstream stream) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto entry = registry().find(stream);
     return entry ? entry->context : nullptr;
 }
 
 StreamUse::StreamUse(CUstream stream) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     entry_ = registry().find(stream);
     if (entry_) ++entry_->users;
 }
 
 StreamUse::~StreamUse() {
     if (!entry_) return;
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     --entry_->users;
     registry().unused.notify_all();
 }
 
 StreamEnd::StreamEnd(CUstream stream) : stream_(stream) {
-    std::unique_lock lock(registry().mutex);
+    util::Lock lock(registry().mutex);
     entry_ = registry().find(stream);
     if (!entry_) return;
     registry().streams.erase(stream);
@@ -90,7 +89,7 @@ StreamEnd::StreamEnd(CUstream stream) : stream_(stream) {
 
 void StreamEnd::refused() {
     if (!entry_) return;
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     registry().streams.emplace(stream_, entry_);
 }
 

@@ -1,4 +1,5 @@
 #include "shim/code/loaded_code.h"
+#include "shim/util/mutex.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,22 +16,22 @@ bool is_communication(const std::string& kernel) {
 }  // namespace
 
 void LoadedCode::loaded(Handle handle, CodeImage image, Handle context) {
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     code_.insert_or_assign(handle, Code{std::move(image), context});
 }
 
 void LoadedCode::became(Handle module, Handle library, Handle context) {
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     code_.insert_or_assign(module, Code{{}, context, library});
 }
 
 void LoadedCode::named(Handle function, Kernel kernel) {
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     kernels_.insert_or_assign(function, NamedKernel{std::move(kernel)});
 }
 
 void LoadedCode::same(Handle function, Handle kernel, Handle context) {
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     const auto it = kernels_.find(kernel);
     if (it == kernels_.end()) {
         kernels_.erase(function);
@@ -54,18 +55,18 @@ std::vector<LoadedCode::Handle> LoadedCode::drop(IsGone&& is_gone) {
 }
 
 std::vector<LoadedCode::Handle> LoadedCode::unloaded(Handle handle) {
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     return drop([&](Handle each, const Code& code) { return each == handle || code.library == handle; });
 }
 
 std::vector<LoadedCode::Handle> LoadedCode::context_gone(Handle context) {
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     std::erase_if(kernels_, [&](const auto& entry) { return entry.second.context == context; });
     return drop([&](Handle, const Code& code) { return code.context == context; });
 }
 
 std::optional<LoadedCode::Kernel> LoadedCode::kernel(Handle function) const {
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     const auto it = kernels_.find(function);
     return it != kernels_.end() ? std::optional<Kernel>(it->second) : std::nullopt;
 }
@@ -81,7 +82,7 @@ CodeImage* LoadedCode::image_of(std::span<const Handle> owners) {
 
 std::optional<std::vector<Parameter>> LoadedCode::layout_of(std::span<const Handle> owners,
                                                             const std::string& name) {
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     if (CodeImage* image = image_of(owners)) {
         const auto* layout = image->layout_of(name);
         return layout ? std::optional(*layout) : std::nullopt;
@@ -98,7 +99,7 @@ std::optional<std::vector<Parameter>> LoadedCode::layout_of(std::span<const Hand
 
 Addresses LoadedCode::addresses_of(std::span<const Handle> owners, const std::string& name) {
     if (is_communication(name)) return Addresses::Incomplete;
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     if (CodeImage* image = image_of(owners)) return image->addresses_of(name);
     Addresses result = Addresses::Unknown;
     for (auto& [handle, code] : code_) {

@@ -3,7 +3,6 @@
 // handles are but keys here.
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "shim/code/code_image.h"
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
@@ -55,13 +55,13 @@ class LoadedCode {
         Handle context = nullptr;  // of a function of a library's kernel
     };
 
-    CodeImage* image_of(std::span<const Handle> owners);
+    CodeImage* image_of(std::span<const Handle> owners) LMS_REQUIRES(mutex_);
     template <typename IsGone>
-    std::vector<Handle> drop(IsGone&& is_gone);
+    std::vector<Handle> drop(IsGone&& is_gone) LMS_REQUIRES(mutex_);
 
-    mutable std::mutex mutex_;
-    std::unordered_map<Handle, Code> code_;
-    std::unordered_map<Handle, NamedKernel> kernels_;
+    mutable util::Mutex mutex_{util::LockOrder::Table};
+    std::unordered_map<Handle, Code> code_ LMS_GUARDED_BY(mutex_);
+    std::unordered_map<Handle, NamedKernel> kernels_ LMS_GUARDED_BY(mutex_);
 };
 
 }  // namespace lms::engine

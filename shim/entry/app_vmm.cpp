@@ -10,6 +10,7 @@
 #include "shim/reach/pointer_tables.h"
 #include "shim/session/program_memory.h"
 #include "shim/session/submit.h"
+#include "shim/util/mutex.h"
 
 namespace lms::entry {
 namespace {
@@ -66,12 +67,12 @@ CUmemAccess_flags access_from(const CUmemLocation& location, const engine::View&
 
 // Memory of the driver's, mapped beside the app's.
 void note_mapped(CUdeviceptr address, std::size_t bytes) {
-    const std::unique_lock lock(program_addresses().mutex);
+    const util::Lock lock(program_addresses().mutex);
     program_addresses().book.add({address, bytes});
 }
 
 void note_unmapped(CUdeviceptr address, std::size_t bytes) {
-    const std::unique_lock lock(program_addresses().mutex);
+    const util::Lock lock(program_addresses().mutex);
     for (const engine::View& view : program_addresses().book.in(address, bytes))
         program_addresses().book.remove(view.address);
 }
@@ -109,7 +110,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
     return guarded([&] {
         const CUresult status = driver().cuMemAddressReserve(ptr, size, alignment, addr, flags);
         if (status != CUDA_SUCCESS) return status;
-        const std::unique_lock lock(program_addresses().mutex);
+        const util::Lock lock(program_addresses().mutex);
         program_addresses().book.reserve(*ptr, size);
         return status;
     });
@@ -121,7 +122,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
         if (engine::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
         const CUresult status = driver().cuMemAddressFree(ptr, size);
         if (status != CUDA_SUCCESS) return status;
-        const std::unique_lock lock(program_addresses().mutex);
+        const util::Lock lock(program_addresses().mutex);
         program_addresses().book.unreserve(ptr);
         return status;
     });

@@ -4,8 +4,7 @@
 
 namespace lms::engine {
 
-std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit,
-                                  std::unique_lock<std::mutex>& lock) {
+std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) {
     BlockPool& pool = state.device_blocks;
     if (state.residency.device_bytes() + bytes > limit) return std::nullopt;
     if (const auto block = pool.take(bytes)) return block;
@@ -22,7 +21,7 @@ std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64
     return std::nullopt;
 }
 
-std::optional<Block> host_block(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& lock) {
     BlockPool& pool = state.host_blocks;
     if (const auto block = pool.take(bytes)) return block;
     const std::uint64_t limit = host_bytes(state, kHostLook);

@@ -1,9 +1,9 @@
 // Blocks within the budget and the host limit.
 #pragma once
 
-#include <mutex>
 #include <optional>
 
+#include "shim/migration/session_lock.h"
 #include "shim/migration/state.h"
 
 namespace lms::engine {
@@ -12,9 +12,8 @@ namespace lms::engine {
 
 // A device block for `bytes` that keeps the device within `limit` resident bytes: pooled, or new if the
 // budget allows.
-std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit,
-                                  std::unique_lock<std::mutex>& lock);
+std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit, SessionLock& lock);
 // A host block within LMS_HOST_LIMIT and what the machine can spare.
-std::optional<Block> host_block(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& lock);
 
 }  // namespace lms::engine

@@ -22,7 +22,7 @@ void BlockPool::put(const Block& block) {
     free_bytes_ += block.bytes;
 }
 
-CUresult BlockPool::create(std::uint64_t bytes, Block& block, std::unique_lock<std::mutex>& lock) {
+CUresult BlockPool::create(std::uint64_t bytes, Block& block, SessionLock& lock) {
     Block made{place_, pinned(), false, 0, 0, bytes};
     if (!pinned()) {
         const auto alias = aliases_.take(bytes);
@@ -30,9 +30,7 @@ CUresult BlockPool::create(std::uint64_t bytes, Block& block, std::unique_lock<s
         made.alias = *alias;
     }
     held_bytes_ += bytes;
-    lock.unlock();
-    const CUresult status = make(made);
-    lock.lock();
+    const CUresult status = unlocked(lock, [&] { return make(made); });
     if (status == CUDA_SUCCESS) {
         block = made;
         return status;
@@ -57,7 +55,7 @@ bool BlockPool::destroy(const Block& block) {
     return port_.release(block.handle) == CUDA_SUCCESS && unmapped;
 }
 
-std::uint64_t BlockPool::trim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+std::uint64_t BlockPool::trim(std::uint64_t bytes, SessionLock& lock) {
     std::vector<Block> gone;
     std::uint64_t chosen = 0;
     // Largest first: fewest calls.
@@ -69,9 +67,7 @@ std::uint64_t BlockPool::trim(std::uint64_t bytes, std::unique_lock<std::mutex>&
         }
     }
     free_bytes_ -= chosen;
-    lock.unlock();
-    std::erase_if(gone, [&](const Block& block) { return !destroy(block); });
-    lock.lock();
+    unlocked(lock, [&] { return std::erase_if(gone, [&](const Block& block) { return !destroy(block); }); });
     std::uint64_t given = 0;
     for (const Block& block : gone) {
         given += block.bytes;

@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "shim/core/arena.h"
 #include "shim/device/port.h"
+#include "shim/migration/session_lock.h"
 
 namespace lms::engine {
 
@@ -41,11 +41,11 @@ class BlockPool {
 
     // Makes a new block; drops `lock`, the session's, around the driver calls. Whether it may be made is the
     // caller's to decide first: from here on it counts as held.
-    CUresult create(std::uint64_t bytes, Block& block, std::unique_lock<std::mutex>& lock);
+    CUresult create(std::uint64_t bytes, Block& block, SessionLock& lock);
     // Gives free blocks back to the driver until at least `bytes` are, or none is left; returns how many
     // bytes were. Drops `lock` around the driver calls. What the driver does not take back stays held for
     // good.
-    std::uint64_t trim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    std::uint64_t trim(std::uint64_t bytes, SessionLock& lock);
 
     // Gives back what can be of a block that is mapped somewhere for good; it stays held. No lock needed.
     bool destroy(const Block& block);

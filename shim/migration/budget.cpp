@@ -26,11 +26,9 @@ struct Look {
     std::uint64_t held_by_others;  // and by the program's unmanaged allocations
 };
 
-CUresult look(State& state, std::unique_lock<std::mutex>& lock, Look& look) {
+CUresult look(State& state, SessionLock& lock, Look& look) {
     const std::uint64_t held_before = state.device_blocks.held_bytes();
-    lock.unlock();
-    const CUresult status = state.port.memory_info(look.info);
-    lock.lock();
+    const CUresult status = unlocked(lock, [&] { return state.port.memory_info(look.info); });
     // Other threads make and give back blocks meanwhile. What is ours must not be taken for others': that
     // would shrink the budget until the next look.
     const std::uint64_t held = std::max(held_before, state.device_blocks.held_bytes());
@@ -49,7 +47,7 @@ std::uint64_t default_reserve(std::uint64_t total_bytes) {
     return std::min<std::uint64_t>(total_bytes / 64, 512ull << 20);
 }
 
-CUresult refresh_budget(State& state, std::unique_lock<std::mutex>& lock) {
+CUresult refresh_budget(State& state, SessionLock& lock) {
     Look now{};
     const CUresult status = look(state, lock, now);
     if (status != CUDA_SUCCESS) return status;
@@ -86,7 +84,7 @@ std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings)
     return capped(settings, total_bytes) + util::host_limit_bytes(settings.host_limit_bytes);
 }
 
-CUresult visible_memory(State& state, std::unique_lock<std::mutex>& lock, device::MemoryInfo& info) {
+CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& info) {
     Look now{};
     const CUresult status = look(state, lock, now);
     if (status != CUDA_SUCCESS) return status;

@@ -3,8 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 
+#include "shim/migration/session_lock.h"
 #include "shim/migration/state.h"
 
 namespace lms::engine {
@@ -14,7 +14,7 @@ std::uint64_t default_reserve(std::uint64_t total_bytes);
 
 // Looks at the device and brings state.budget_bytes up to date: the device's memory, capped by LMS_LIMIT,
 // less the reserve, less what others hold. Drops `lock` around the driver call.
-CUresult refresh_budget(State& state, std::unique_lock<std::mutex>& lock);
+CUresult refresh_budget(State& state, SessionLock& lock);
 
 // Bytes that may be allocated in all: the budget and the host limit, less room through which the last chunks
 // can change places. Two largest chunks are enough: where one does not fit on the device, more than one is
@@ -38,6 +38,6 @@ bool has_capacity(const State& state, std::uint64_t bytes);
 std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings);
 
 // What the app is told it has, by LMS_MEMINFO. Drops `lock` around the driver call.
-CUresult visible_memory(State& state, std::unique_lock<std::mutex>& lock, device::MemoryInfo& info);
+CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& info);
 
 }  // namespace lms::engine

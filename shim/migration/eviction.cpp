@@ -40,7 +40,7 @@ void give_back(State& state, const PendingEviction& each) {
 }
 
 // A chunk that stands in the list from now on, its copy about to be enqueued.
-Start choose(State& state, const core::VictimRequest& wanted, std::unique_lock<std::mutex>& lock) {
+Start choose(State& state, const core::VictimRequest& wanted, SessionLock& lock) {
     core::Residency& residency = state.residency;
     for (;;) {
         const ChunkId victim = residency.next_victim(wanted, core::Residency::InFlight::Refuse);
@@ -71,6 +71,7 @@ std::uint64_t pending_eviction_bytes(const State& state) {
 }
 
 void cancel_evictions(State& state) {
+    state.mutex.check_held();
     for (const PendingEviction& each : state.pending_evictions) {
         if (state.residency.cancel_out(each.chunk)) state.disturbed = state.evictions;
     }
@@ -96,6 +97,7 @@ std::uint64_t ahead_bytes(const State& state) {
 }
 
 void sweep_evictions(State& state) {
+    state.mutex.check_held();
     std::erase_if(state.pending_evictions, [&](const PendingEviction& each) {
         if (!complete(state, each) || leaves(state, each)) return false;
         give_back(state, each);
@@ -103,7 +105,7 @@ void sweep_evictions(State& state) {
     });
 }
 
-Start start_evictions(State& state, const core::VictimRequest& wanted, std::unique_lock<std::mutex>& lock) {
+Start start_evictions(State& state, const core::VictimRequest& wanted, SessionLock& lock) {
     struct Job {
         Block device;
         Block host;
@@ -121,23 +123,21 @@ Start start_evictions(State& state, const core::VictimRequest& wanted, std::uniq
         if (!each.enqueued) jobs.push_back({each.device, each.host, nullptr, false});
     }
     if (jobs.empty()) return result;
-    lock.unlock();
-
-    device::Port& port = state.port;
     bool ok = true;
     bool unfenced = false;
-    for (Job& job : jobs) {
-        ok = ok && port.copy(job.host.alias, job.device.alias, job.host.bytes, device::Direction::Out) ==
-                       CUDA_SUCCESS;
-        job.enqueued = ok;
-        // One each: room is there when the first copy is complete, not the last.
-        if (ok) job.fence = state.fences.record(port.stream(device::Direction::Out));
-        unfenced |= ok && !job.fence;
-    }
-    // Without a fence nobody could tell when the copy ends: wait for it here.
-    if (unfenced) ok = port.synchronize() == CUDA_SUCCESS && ok;
-
-    lock.lock();
+    unlocked(lock, [&] {
+        device::Port& port = state.port;
+        for (Job& job : jobs) {
+            ok = ok && port.copy(job.host.alias, job.device.alias, job.host.bytes, device::Direction::Out) ==
+                           CUDA_SUCCESS;
+            job.enqueued = ok;
+            // One each: room is there when the first copy is complete, not the last.
+            if (ok) job.fence = state.fences.record(port.stream(device::Direction::Out));
+            unfenced |= ok && !job.fence;
+        }
+        // Without a fence nobody could tell when the copy ends: wait for it here.
+        if (unfenced) ok = port.synchronize() == CUDA_SUCCESS && ok;
+    });
     auto each = state.pending_evictions.end() - static_cast<std::ptrdiff_t>(jobs.size());
     for (Job& job : jobs) {
         each->enqueued = true;
@@ -151,11 +151,11 @@ Start start_evictions(State& state, const core::VictimRequest& wanted, std::uniq
     return ok ? result : Start::Failed;
 }
 
-Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) {
     core::Residency& residency = state.residency;
     struct Job {
         PendingEviction eviction;
-        std::vector<MappedAt> addresses;
+        std::vector<Remap> remaps;
         bool remapped;
     };
     std::vector<Job> jobs;
@@ -169,23 +169,25 @@ Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<st
         } else {
             residency.begin_remap(it->chunk);
             sum += chunk.bytes;
-            jobs.push_back({*it, addresses_of(state, it->chunk), false});
+            jobs.push_back({*it, remaps_of(state, it->chunk, it->device, it->host), false});
             it = state.pending_evictions.erase(it);
         }
     }
     if (jobs.empty()) return Finish::NothingReady;
     state.remapping += static_cast<std::uint32_t>(jobs.size());
     const FencePtr beside = state.remaps_beside_work ? nullptr : unfinished_work(state);
-    lock.unlock();
-    for (Job& job : jobs) {
-        // A fence passes too when nothing runs any more.
-        const bool copied =
-            !job.eviction.fence || state.port.query(job.eviction.fence->event()) == CUDA_SUCCESS;
-        job.remapped = copied && remap(state.port, job.addresses, &job.eviction.device, job.eviction.host);
-    }
-    const auto until = trace::now_ns();
-    const bool ran_on = beside && state.port.query(beside->event()) == CUDA_ERROR_NOT_READY;
-    lock.lock();
+    std::uint64_t until = 0;
+    bool ran_on = false;
+    unlocked(lock, [&] {
+        for (Job& job : jobs) {
+            // A fence passes too when nothing runs any more.
+            const bool copied =
+                !job.eviction.fence || state.port.query(job.eviction.fence->event()) == CUDA_SUCCESS;
+            job.remapped = copied && remap(state.port, job.remaps) == CUDA_SUCCESS;
+        }
+        until = trace::now_ns();
+        ran_on = beside && state.port.query(beside->event()) == CUDA_ERROR_NOT_READY;
+    });
     state.remaps_beside_work |= ran_on;
 
     state.remapping -= static_cast<std::uint32_t>(jobs.size());

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 
+#include "shim/migration/session_lock.h"
 #include "shim/migration/state.h"
 
 namespace lms::engine {
@@ -15,11 +15,11 @@ namespace lms::engine {
 enum class Start { Enough, NoVictims, NoHostMemory, Failed };
 // Enqueues copies of the policy's victims, idle ones only, until those that leave have as many bytes together
 // as are wanted.
-Start start_evictions(State& state, const core::VictimRequest& wanted, std::unique_lock<std::mutex>& lock);
+Start start_evictions(State& state, const core::VictimRequest& wanted, SessionLock& lock);
 
 enum class Finish { Moved, NothingReady, Failed };
 // Remaps chunks whose copies are complete, until they have `bytes` together or no other is complete.
-Finish complete_evictions(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock);
 
 // Bytes of the chunks that leave: whose copy has begun and that no launch has claimed back.
 std::uint64_t pending_eviction_bytes(const State& state);

@@ -130,7 +130,7 @@ std::vector<core::Use> Fences::oldest() const {
     return uses;
 }
 
-void Fences::poll(std::unique_lock<std::mutex>& lock) {
+void Fences::poll(SessionLock& lock) {
     // Where fences were entered in their stream's order, which is nearly always, the newest passed one is
     // found by bisection; the oldest is asked first, for often it is the answer.
     struct Look {
@@ -152,10 +152,10 @@ void Fences::poll(std::unique_lock<std::mutex>& lock) {
             const Pending* const pending = lines_[look.timeline].at(look.asked);
             look.fence = pending ? pending->fence : nullptr;
         }
-        lock.unlock();
-        // None: another thread has seen it pass, and all before it.
-        for (Look& look : looks) look.has_passed = !look.fence || look.fence->passed();
-        lock.lock();
+        unlocked(lock, [&] {
+            // None: another thread has seen it pass, and all before it.
+            for (Look& look : looks) look.has_passed = !look.fence || look.fence->passed();
+        });
         std::erase_if(looks, [&](Look& look) {
             bool gap = false;
             if (look.has_passed) {

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "shim/core/timelines.h"
 #include "shim/device/port.h"
+#include "shim/migration/session_lock.h"
 
 namespace lms::engine {
 
@@ -74,7 +74,7 @@ class Fences {
     // The oldest that is not known to have passed, of each stream that has one.
     std::vector<core::Use> oldest() const;
     // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.
-    void poll(std::unique_lock<std::mutex>& lock);
+    void poll(SessionLock& lock);
     // Whether so many have been entered since the last look that another is due.
     bool many() const { return pending_ > next_look_; }
 

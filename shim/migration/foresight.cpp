@@ -20,7 +20,7 @@ constexpr std::size_t kFills = 2;
 
 }  // namespace
 
-bool Migrator::bring_ahead(std::unique_lock<std::mutex>& lock) {
+bool Migrator::bring_ahead(SessionLock& lock) {
     if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
     std::array<ChunkId, 8> next{};
     if (state_.residency.upcoming(next) == 0) return false;
@@ -45,7 +45,7 @@ bool Migrator::may_remap_now() const {
 }
 
 // Gets further with the first of `next` that can come in; false if that is not possible now.
-bool Migrator::step_ahead(std::span<const ChunkId> next, std::unique_lock<std::mutex>& lock) {
+bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
     core::Residency& residency = state_.residency;
     const auto able = std::find_if(next.begin(), next.end(), [&](ChunkId id) {
         const core::Chunk& chunk = residency.chunk(id);

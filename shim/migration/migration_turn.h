@@ -2,25 +2,23 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
 #include <optional>
 
 #include "shim/migration/migrator.h"
+#include "shim/migration/session_lock.h"
 
 namespace lms::engine {
 
 // A place in the queue of migrators; constructed, it is this thread's turn.
 class Migrator::MigrationTurn {
   public:
-    MigrationTurn(Migrator& migrator, std::unique_lock<std::mutex>& lock) : migrator_(migrator) {
-        await(lock);
-    }
+    MigrationTurn(Migrator& migrator, SessionLock& lock) : migrator_(migrator) { await(lock); }
     ~MigrationTurn() { leave(); }
     MigrationTurn(const MigrationTurn&) = delete;
     MigrationTurn& operator=(const MigrationTurn&) = delete;
 
     // Lets everyone else who waits go first.
-    void give_way(std::unique_lock<std::mutex>& lock) {
+    void give_way(SessionLock& lock) {
         leave();
         await(lock);
     }
@@ -37,7 +35,7 @@ class Migrator::MigrationTurn {
     }
 
   private:
-    void await(std::unique_lock<std::mutex>& lock) {
+    void await(SessionLock& lock) {
         migrator_.queue_.push_back(this);
         migrator_.state_.changed.wait(lock, [&] { return migrator_.queue_.front() == this; });
     }

@@ -39,6 +39,7 @@ std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& res
 }  // namespace
 
 void let_go(State& state, const ChunkPins& hold) {
+    state.mutex.check_held();
     for (const ChunkId id : hold.pinned) state.residency.unpin(id);
     for (const ChunkId id : hold.in_place) state.residency.unpin_in_place(id);
     state.changed.notify_all();
@@ -92,8 +93,7 @@ bool Migrator::hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold
     return missing.empty();
 }
 
-CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold,
-                            std::unique_lock<std::mutex>& lock) {
+CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
     for (const ChunkRequest& need : needs) {
         if (!gone(need, state_.residency)) state_.residency.touch(need.chunk);
     }
@@ -150,9 +150,7 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
         }
         drop(state_, hold);
         if (result == Step::Impossible && !missing.empty()) {
-            lock.unlock();
-            status = state_.port.health();
-            lock.lock();
+            status = unlocked(lock, [&] { return state_.port.health(); });
             if (status == CUDA_SUCCESS) {
                 status = CUDA_ERROR_OUT_OF_MEMORY;
             } else {
@@ -173,7 +171,7 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
     return status;
 }
 
-bool Migrator::never_fits(std::span<const ChunkRequest> needs, std::unique_lock<std::mutex>& lock) {
+bool Migrator::never_fits(std::span<const ChunkRequest> needs, SessionLock& lock) {
     const std::uint64_t bytes = bytes_of(needs, state_.residency);
     if (state_.port.maps_host_memory() || bytes <= state_.budget_bytes) return false;
     refresh_budget(state_, lock);
@@ -184,7 +182,7 @@ bool Migrator::never_fits(std::span<const ChunkRequest> needs, std::unique_lock<
 
 // One attempt to get further with `missing`: fills, if there is room for any; else makes room; else waits a
 // while.
-Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, std::unique_lock<std::mutex>& lock) {
+Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock& lock) {
     Residency& residency = state_.residency;
     poll_completions(state_, lock);
     free_completed(state_, lock);
@@ -230,8 +228,7 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, std::unique
 
 // Gets further with evicting what `bytes` more on the device need. With `limit` at the budget there is no
 // more room to be had otherwise, so it then waits for something to become idle.
-Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit,
-                                   std::unique_lock<std::mutex>& lock) {
+Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) {
     // Looking for blocks may have dropped the lock.
     if (opaque_busy(state_)) return Step::Waited;
     const std::uint64_t wanted = state_.residency.device_bytes() + bytes;
@@ -259,20 +256,19 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit,
 }
 
 // Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
-Migrator::Step Migrator::await_copy_out(std::unique_lock<std::mutex>& lock) {
+Migrator::Step Migrator::await_copy_out(SessionLock& lock) {
     const ChunkId chunk = state_.pending_evictions.front().chunk;
     const std::uint64_t eviction = state_.pending_evictions.front().eviction;
     const FencePtr fence = state_.pending_evictions.front().fence;
-    lock.unlock();
-    const bool complete = !fence || wait_until(*fence, Clock::now() + kGlance);
-    lock.lock();
+    const bool complete =
+        unlocked(lock, [&] { return !fence || wait_until(*fence, Clock::now() + kGlance); });
     poll_completions(state_, lock);
     const bool leaves = state_.residency.chunk(chunk).state == core::State::Evicting &&
                         state_.backing[chunk].eviction == eviction;
     return complete && leaves ? Step::Moved : Step::Waited;
 }
 
-Migrator::Step Migrator::await_opaque(std::unique_lock<std::mutex>& lock) {
+Migrator::Step Migrator::await_opaque(SessionLock& lock) {
     if (state_.opaque_pending == 0 && !state_.earlier.any()) return await(state_.opaque_uses, lock);
     if (state_.port.maps_host_memory() && state_.earlier.any() && state_.earlier.changes == stalled_earlier_)
         return Step::Stalled;
@@ -281,7 +277,7 @@ Migrator::Step Migrator::await_opaque(std::unique_lock<std::mutex>& lock) {
     return Step::Waited;
 }
 
-Migrator::Step Migrator::await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
     Residency& residency = state_.residency;
     const core::VictimRequest wanted{bytes, core::Purpose::Wait};
     ChunkId busy =
@@ -301,12 +297,12 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, std::unique_lock<std::m
 }
 
 // Keeps the copy engine busy with what will have to go next.
-void Migrator::start_ahead(const ChunkPins& hold, std::unique_lock<std::mutex>& lock) {
+void Migrator::start_ahead(const ChunkPins& hold, SessionLock& lock) {
     // Work that may reach any chunk would cancel it all.
     if (!hold.opaque && !opaque_busy(state_)) start_evictions(state_, {ahead_bytes(state_)}, lock);
 }
 
-Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock) {
+Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, SessionLock& lock) {
     switch (page_in(state_, fills, lock)) {
         case Outcome::Moved:
             return Step::Moved;
@@ -329,28 +325,26 @@ bool Migrator::is_stalled(const std::vector<core::Use>& uses) const {
 }
 
 // Waits for a while, unless it is of no use and there is something else to do.
-Migrator::Step Migrator::await(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock) {
+Migrator::Step Migrator::await(const std::vector<core::Use>& uses, SessionLock& lock) {
     if (state_.port.maps_host_memory() && is_stalled(uses)) return Step::Stalled;
     wait_for_uses(uses, lock);
     return Step::Waited;
 }
 
-void Migrator::wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock) {
+void Migrator::wait_for_uses(const std::vector<core::Use>& uses, SessionLock& lock) {
     FencePtr fence;
     for (const core::Use& use : uses) {
         fence = state_.fences.fence_of(use);
         if (fence) break;
     }
-    lock.unlock();
-    if (fence) wait_until(*fence, Clock::now() + kGlance);
-    lock.lock();
+    unlocked(lock, [&] { return fence && wait_until(*fence, Clock::now() + kGlance); });
 }
 
-void Migrator::wait_for_change(std::unique_lock<std::mutex>& lock) {
+void Migrator::wait_for_change(SessionLock& lock) {
     state_.changed.wait_for(lock, kGlance);
 }
 
-bool Migrator::give_back_soon(std::unique_lock<std::mutex>& lock) {
+bool Migrator::give_back_soon(SessionLock& lock) {
     if (queue_.empty() && state_.pending_evictions.empty() && state_.filling.empty()) return false;
     // What nobody has needed yet can wait.
     if (queue_.empty()) cancel_evictions(state_);
@@ -359,7 +353,7 @@ bool Migrator::give_back_soon(std::unique_lock<std::mutex>& lock) {
     return true;
 }
 
-void Migrator::run_quiesced(std::unique_lock<std::mutex>& lock, const std::function<void()>& action) {
+void Migrator::run_quiesced(SessionLock& lock, const std::function<void()>& action) {
     const MigrationTurn turn(*this, lock);
     cancel_evictions(state_);
     for (poll_completions(state_, lock); !state_.filling.empty() || !state_.pending_evictions.empty();
@@ -373,8 +367,7 @@ void Migrator::run_quiesced(std::unique_lock<std::mutex>& lock, const std::funct
     action();
 }
 
-void Migrator::hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold,
-                             std::unique_lock<std::mutex>& lock) {
+void Migrator::hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
     std::vector<ChunkRequest> anywhere(needs.begin(), needs.end());
     for (ChunkRequest& need : anywhere) need.may_stay = true;
     for (std::vector<ChunkRequest> missing; !hold_present(anywhere, hold, missing); missing.clear()) {
@@ -385,7 +378,7 @@ void Migrator::hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hol
     if (!hold.in_place.empty()) trace::add(trace::counters().in_place_launches);
 }
 
-std::uint64_t Migrator::reclaim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+std::uint64_t Migrator::reclaim(std::uint64_t bytes, SessionLock& lock) {
     const MigrationTurn turn(*this, lock);
     cancel_stale(state_);
     poll_completions(state_, lock);

@@ -6,12 +6,12 @@
 #include <deque>
 #include <functional>
 #include <memory_resource>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "shim/migration/page_in.h"
+#include "shim/migration/session_lock.h"
 #include "shim/migration/state.h"
 
 namespace lms::engine {
@@ -38,27 +38,25 @@ class Migrator {
     // host memory, in place. Needs `lock`, the session's, and drops it while it moves or waits.
     // CUDA_ERROR_OUT_OF_MEMORY when they can never all be on the device and cannot be used in place; then
     // nothing is held. Needs whose buffer was freed are passed over.
-    CUresult bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold,
-                      std::unique_lock<std::mutex>& lock);
+    CUresult bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
 
     // Holds `needs` wherever they are: on the device or, where kernels reach host memory, in place. Waits for
     // moves that are under way.
-    void hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold,
-                       std::unique_lock<std::mutex>& lock);
+    void hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
 
     // Brings in what the policy foretells, as far as that holds nobody up: a few chunks at a time, and out
     // goes only what is idle and needed later. False if there is nothing more to be brought in, or nobody
     // knows what.
-    bool bring_ahead(std::unique_lock<std::mutex>& lock);
+    bool bring_ahead(SessionLock& lock);
 
     // Gives device memory back to the driver, evicting if need be; the bytes given back.
-    std::uint64_t reclaim(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    std::uint64_t reclaim(std::uint64_t bytes, SessionLock& lock);
 
     // Waits for a moment if moves hold memory that they will give back; false if there are none.
-    bool give_back_soon(std::unique_lock<std::mutex>& lock);
+    bool give_back_soon(SessionLock& lock);
 
     // Calls `action`, which may drop `lock`, while nothing moves or fills.
-    void run_quiesced(std::unique_lock<std::mutex>& lock, const std::function<void()>& action);
+    void run_quiesced(SessionLock& lock, const std::function<void()>& action);
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -70,23 +68,23 @@ class Migrator {
     };
     class MigrationTurn;
 
-    bool never_fits(std::span<const ChunkRequest> needs, std::unique_lock<std::mutex>& lock);
+    bool never_fits(std::span<const ChunkRequest> needs, SessionLock& lock);
     bool present(std::span<const ChunkRequest> needs) const;
     bool hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,
                       std::vector<ChunkRequest>& missing);
-    Step step(std::span<const ChunkRequest> missing, std::unique_lock<std::mutex>& lock);
-    Step make_room(std::uint64_t bytes, std::uint64_t limit, std::unique_lock<std::mutex>& lock);
-    Step await_copy_out(std::unique_lock<std::mutex>& lock);
-    Step await_opaque(std::unique_lock<std::mutex>& lock);
-    Step await_idle(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
+    Step step(std::span<const ChunkRequest> missing, SessionLock& lock);
+    Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock);
+    Step await_copy_out(SessionLock& lock);
+    Step await_opaque(SessionLock& lock);
+    Step await_idle(std::uint64_t bytes, SessionLock& lock);
     bool may_remap_now() const;
-    bool step_ahead(std::span<const core::ChunkId> next, std::unique_lock<std::mutex>& lock);
-    void start_ahead(const ChunkPins& hold, std::unique_lock<std::mutex>& lock);
-    Step page_in_now(std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock);
+    bool step_ahead(std::span<const core::ChunkId> next, SessionLock& lock);
+    void start_ahead(const ChunkPins& hold, SessionLock& lock);
+    Step page_in_now(std::span<const PageIn> fills, SessionLock& lock);
     bool is_stalled(const std::vector<core::Use>& uses) const;
-    Step await(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);
-    void wait_for_uses(const std::vector<core::Use>& uses, std::unique_lock<std::mutex>& lock);
-    void wait_for_change(std::unique_lock<std::mutex>& lock);
+    Step await(const std::vector<core::Use>& uses, SessionLock& lock);
+    void wait_for_uses(const std::vector<core::Use>& uses, SessionLock& lock);
+    void wait_for_change(SessionLock& lock);
 
     State& state_;
     std::deque<const void*> queue_;  // who moves, then who waits to

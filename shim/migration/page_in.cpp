@@ -9,27 +9,48 @@ using core::ChunkId;
 
 namespace {
 
+struct Job {
+    ChunkId id;
+    std::vector<Remap> remaps;
+    Block block;
+    Block host;
+    bool on_host;
+    bool copies;
+    bool done = false;
+};
+
 bool is_fresh(const State& state, ChunkId id) {
     return state.backing[id].fresh_at == state.opaque_works;
+}
+
+// Makes the addresses lead to the blocks and enqueues the copies; the fence behind these, if there are any
+// and the driver did not refuse it. Without the lock.
+FencePtr enqueue(State& state, std::span<Job> jobs) {
+    device::Port& port = state.port;
+    bool enqueued = false;
+    for (Job& job : jobs) {
+        job.done = remap(port, job.remaps) == CUDA_SUCCESS;
+        if (!job.done || !job.copies) continue;
+        job.done = port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) ==
+                   CUDA_SUCCESS;
+        if (!job.done) undo(port, job.remaps);
+        enqueued |= job.done;
+    }
+    if (!enqueued) return nullptr;
+    FencePtr fence = state.fences.record(port.stream(device::Direction::In));
+    if (!fence) port.synchronize();
+    return fence;
 }
 
 }  // namespace
 
 bool opaque_busy(State& state) {
+    state.mutex.check_held();
     return state.opaque_pending > 0 || state.earlier.any() ||
            core::any_unfinished(state.opaque_uses, state.residency.timelines);
 }
 
-Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock) {
-    struct Job {
-        ChunkId id;
-        std::vector<MappedAt> addresses;
-        Block block;
-        Block host;
-        bool on_host;
-        bool copies;
-        bool done = false;
-    };
+Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) {
     // Making blocks may have dropped the lock: look again.
     const bool allowed = !opaque_busy(state);
     std::vector<Job> jobs;
@@ -40,31 +61,14 @@ Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<st
             state.device_blocks.put(fill.block);
             continue;
         }
-        jobs.push_back({id, addresses_of(state, id), fill.block, state.backing[id].host, on_host,
-                        on_host && !(fill.need.overwritten && is_fresh(state, id))});
+        const Block host = state.backing[id].host;
+        jobs.push_back({id, remaps_of(state, id, on_host ? host : Block{}, fill.block), fill.block, host,
+                        on_host, on_host && !(fill.need.overwritten && is_fresh(state, id))});
     }
     if (jobs.empty()) return Outcome::Cancelled;
     state.remapping += static_cast<std::uint32_t>(jobs.size());
     const auto since = trace::now_ns();
-    lock.unlock();
-
-    device::Port& port = state.port;
-    bool enqueued = false;
-    for (Job& job : jobs) {
-        job.done = remap(port, job.addresses, job.on_host ? &job.host : nullptr, job.block);
-        if (!job.done || !job.copies) continue;
-        job.done = port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) ==
-                   CUDA_SUCCESS;
-        if (!job.done) remap(port, job.addresses, &job.block, job.host);
-        enqueued |= job.done;
-    }
-    FencePtr fence;
-    if (enqueued) {
-        fence = state.fences.record(port.stream(device::Direction::In));
-        if (!fence) port.synchronize();
-    }
-
-    lock.lock();
+    const FencePtr fence = unlocked(lock, [&] { return enqueue(state, jobs); });
     state.remapping -= static_cast<std::uint32_t>(jobs.size());
     core::Use use{};
     if (fence) use = state.fences.add(fence);

@@ -1,9 +1,9 @@
 // Chunks in, carried out: what work needs, and device memory in under it. (Out: migration/eviction.h.)
 #pragma once
 
-#include <mutex>
 #include <span>
 
+#include "shim/migration/session_lock.h"
 #include "shim/migration/state.h"
 
 namespace lms::engine {
@@ -44,7 +44,7 @@ enum class Outcome {
 
 // Maps the blocks and enqueues the copies; does not wait for them. Only for the migrator whose turn it is;
 // drops the lock around driver calls.
-Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<std::mutex>& lock);
+Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock);
 
 // Whether work that may reach any chunk is unfinished or about to be submitted.
 bool opaque_busy(State& state);

@@ -11,6 +11,7 @@
 namespace lms::engine {
 
 std::vector<MappedAt> addresses_of(const State& state, core::ChunkId id) {
+    state.mutex.check_held();
     const core::Chunk& chunk = state.residency.chunk(id);
     const auto program = state.program_buffers.find(chunk.allocation);
     if (program == state.program_buffers.end()) return {{chunk.address, std::nullopt}};
@@ -21,37 +22,49 @@ std::vector<MappedAt> addresses_of(const State& state, core::ChunkId id) {
     return addresses;
 }
 
+std::vector<Remap> remaps_of(const State& state, core::ChunkId id, const Block& from, const Block& to) {
+    std::vector<Remap> remaps;
+    for (MappedAt& at : addresses_of(state, id)) remaps.push_back({std::move(at), from, to});
+    return remaps;
+}
+
 namespace {
 
-bool is_mapped(const Block* block) {
-    return block && !block->pinned;
+bool is_mapped(const Block& block) {
+    return block.bytes > 0 && !block.pinned;
 }
 
-bool map(device::Port& port, const MappedAt& at, const Block& block) {
-    return (at.access ? port.map_for(at.address, block.bytes, block.handle, *at.access)
-                      : port.map(at.address, block.bytes, block.handle, block.place)) == CUDA_SUCCESS;
+CUresult map(device::Port& port, const MappedAt& at, const Block& block) {
+    return at.access ? port.map_for(at.address, block.bytes, block.handle, *at.access)
+                     : port.map(at.address, block.bytes, block.handle, block.place);
 }
 
-bool remap_one(device::Port& port, const MappedAt& at, const Block* previous, const Block* next) {
-    if (is_mapped(previous) && port.unmap(at.address, previous->bytes) != CUDA_SUCCESS) return false;
-    if (!is_mapped(next) || map(port, at, *next)) return true;
+CUresult remap_one(device::Port& port, const MappedAt& at, const Block& from, const Block& to) {
+    CUresult status = is_mapped(from) ? port.unmap(at.address, from.bytes) : CUDA_SUCCESS;
+    if (status != CUDA_SUCCESS || !is_mapped(to)) return status;
+    status = map(port, at, to);
+    if (status == CUDA_SUCCESS) return status;
     announce_no_mappings();
-    if (is_mapped(previous) && !map(port, at, *previous)) {
-        log::error("the driver took a mapping of {} bytes away and does not give it back", previous->bytes);
+    if (is_mapped(from) && map(port, at, from) != CUDA_SUCCESS) {
+        log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
     }
-    return false;
+    return status;
 }
 
 }  // namespace
 
-bool remap(device::Port& port, std::span<const MappedAt> addresses, const Block* previous,
-           const Block& next) {
-    for (std::size_t i = 0; i < addresses.size(); ++i) {
-        if (remap_one(port, addresses[i], previous, &next)) continue;
-        while (i-- > 0) remap_one(port, addresses[i], &next, previous);
-        return false;
+CUresult remap(device::Port& port, std::span<const Remap> remaps) {
+    for (std::size_t i = 0; i < remaps.size(); ++i) {
+        const CUresult status = remap_one(port, remaps[i].at, remaps[i].from, remaps[i].to);
+        if (status == CUDA_SUCCESS) continue;
+        undo(port, remaps.first(i));
+        return status;
     }
-    return true;
+    return CUDA_SUCCESS;
+}
+
+void undo(device::Port& port, std::span<const Remap> remaps) {
+    for (std::size_t i = remaps.size(); i-- > 0;) remap_one(port, remaps[i].at, remaps[i].to, remaps[i].from);
 }
 
 namespace {
@@ -74,7 +87,7 @@ PendingEviction* copy_of(State& state, const Block& block) {
 
 }  // namespace
 
-void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock) {
+void release(State& state, core::AllocationId id, SessionLock& lock) {
     core::Residency& residency = state.residency;
     const core::Allocation buffer = residency.allocation(id);
     // From here on its memory is nobody's victim, and will be free: who needs room has something to wait for.
@@ -107,19 +120,19 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
     residency.remove(id);
     state.program_buffers.erase(id);
 
-    lock.unlock();
     const std::size_t count = mapped.size();
     std::vector<Block> lost;
-    std::erase_if(mapped, [&](const Mapped& each) {
-        bool taken = true;
-        for (const MappedAt& at : each.addresses) {
-            taken &=
-                !is_mapped(&each.block) || state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
-        }
-        if (!taken) lost.push_back(each.block);
-        return !taken;
+    unlocked(lock, [&] {
+        std::erase_if(mapped, [&](const Mapped& each) {
+            bool taken = true;
+            for (const MappedAt& at : each.addresses) {
+                taken &= !is_mapped(each.block) ||
+                         state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
+            }
+            if (!taken) lost.push_back(each.block);
+            return !taken;
+        });
     });
-    lock.lock();
     std::erase_if(lost, [&](const Block& block) { return copy_of(state, block) != nullptr; });
     for (const Mapped& each : mapped) {
         if (each.block.place == device::Place::Host) {
@@ -136,15 +149,15 @@ void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& 
         state.arena.give_back(buffer.address, buffer.bytes);
     } else {
         log::error("the driver does not take {} mappings away: their memory is lost", count - mapped.size());
-        lock.unlock();
-        for (const Block& block : lost)
-            (block.place == device::Place::Host ? state.host_blocks : state.device_blocks).destroy(block);
-        lock.lock();
+        unlocked(lock, [&] {
+            for (const Block& block : lost)
+                (block.place == device::Place::Host ? state.host_blocks : state.device_blocks).destroy(block);
+        });
     }
     state.changed.notify_all();
 }
 
-void poll_completions(State& state, std::unique_lock<std::mutex>& lock) {
+void poll_completions(State& state, SessionLock& lock) {
     state.fences.poll(lock);
     sweep_evictions(state);
     std::erase_if(state.filling, [&](core::ChunkId id) {
@@ -158,7 +171,7 @@ void poll_completions(State& state, std::unique_lock<std::mutex>& lock) {
     });
 }
 
-void free_completed(State& state, std::unique_lock<std::mutex>& lock) {
+void free_completed(State& state, SessionLock& lock) {
     const auto unheld = [&](core::AllocationId id) { return !held(state.residency, id); };
     while (const auto id = state.pending_frees.take_finished(state.residency.timelines, unheld))
         release(state, *id, lock);

@@ -1,12 +1,12 @@
-// Taking mappings and buffers away.
+// What is mapped where, and taking buffers away.
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "shim/migration/session_lock.h"
 #include "shim/migration/state.h"
 
 namespace lms::engine {
@@ -19,18 +19,28 @@ struct MappedAt {
 // All that a chunk has: its own, or wherever the program maps it.
 std::vector<MappedAt> addresses_of(const State& state, core::ChunkId id);
 
-// Makes the addresses lead to `next` instead of `previous` (null: nothing was mapped there, or, pinned
-// memory, could be). On failure what was there is there again. Without the session's lock.
-bool remap(device::Port& port, std::span<const MappedAt> addresses, const Block* previous, const Block& next);
+// What an address leads to, and what it is to lead to; Block{}: nothing. To pinned memory none can lead.
+struct Remap {
+    MappedAt at;
+    Block from;
+    Block to;
+};
+// For all addresses of a chunk.
+std::vector<Remap> remaps_of(const State& state, core::ChunkId id, const Block& from, const Block& to);
+
+// The one way to change what is mapped at an address of the app's. All or none: at the first that the driver
+// refuses, which is answered, those before are undone. Without the session's lock.
+CUresult remap(device::Port& port, std::span<const Remap> remaps);
+void undo(device::Port& port, std::span<const Remap> remaps);
 
 // Takes a buffer away whose work is finished: its memory goes back to the pools uncopied, its address to the
 // arena. Waits for moves of its chunks to end. Drops `lock`, the session's, around driver calls.
-void release(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock);
+void release(State& state, core::AllocationId id, SessionLock& lock);
 
 // Takes note of fences and fills that have passed. Drops `lock` while it asks the driver.
-void poll_completions(State& state, std::unique_lock<std::mutex>& lock);
+void poll_completions(State& state, SessionLock& lock);
 
 // Releases the buffers freed in stream order whose streams have reached the free.
-void free_completed(State& state, std::unique_lock<std::mutex>& lock);
+void free_completed(State& state, SessionLock& lock);
 
 }  // namespace lms::engine

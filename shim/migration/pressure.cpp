@@ -48,11 +48,9 @@ Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
 }
 
 // Those whose work may reach the session's GPU. Drops the lock.
-std::vector<CUcontext> contexts_of(State& state, std::unique_lock<std::mutex>& lock) {
+std::vector<CUcontext> contexts_of(State& state, SessionLock& lock) {
     std::vector<CUcontext> contexts = known_contexts();
-    lock.unlock();
-    const CUcontext current = state.port.current_context();
-    lock.lock();
+    const CUcontext current = unlocked(lock, [&] { return state.port.current_context(); });
     if (std::find(contexts.begin(), contexts.end(), current) == contexts.end()) contexts.push_back(current);
     std::erase_if(contexts, [&](CUcontext context) { return !may_reach(context, state.device); });
     return contexts;
@@ -60,7 +58,7 @@ std::vector<CUcontext> contexts_of(State& state, std::unique_lock<std::mutex>& l
 
 }  // namespace
 
-void begin_pressure(State& state, std::unique_lock<std::mutex>& lock) {
+void begin_pressure(State& state, SessionLock& lock) {
     if (state.under_pressure.exchange(true)) return;
     fast_path_gate.close();
     EarlierWork& earlier = state.earlier;
@@ -75,7 +73,7 @@ void begin_pressure(State& state, std::unique_lock<std::mutex>& lock) {
     look_at_earlier_work(state, lock);
 }
 
-void look_at_earlier_work(State& state, std::unique_lock<std::mutex>& lock) {
+void look_at_earlier_work(State& state, SessionLock& lock) {
     EarlierWork& earlier = state.earlier;
     if (!earlier.any() || earlier.asking) return;
     if (earlier.entering) {
@@ -87,14 +85,12 @@ void look_at_earlier_work(State& state, std::unique_lock<std::mutex>& lock) {
     std::vector<Answer> answers(asked.size());
     earlier.asking = true;
     const std::uint64_t legacy_over_at = earlier.legacy_over_at;
-    lock.unlock();
-    {
+    unlocked(lock, [&] {
         const CapturesHeldOff held_off;
         const bool legacy_is_over = capturing_anywhere() && legacy_over_at == captures_since_none();
         for (std::size_t i = 0; held_off && i < asked.size(); ++i)
             answers[i] = ask(state, asked[i], legacy_is_over);
-    }
-    lock.lock();
+    });
     earlier.asking = false;
     for (std::size_t i = 0; i < asked.size(); ++i) {
         const auto it = std::find_if(earlier.streams.begin(), earlier.streams.end(),
@@ -112,6 +108,7 @@ void look_at_earlier_work(State& state, std::unique_lock<std::mutex>& lock) {
 }
 
 void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& use) {
+    state.mutex.check_held();
     // What is still on its way to the driver may come behind the fence.
     if (state.earlier.entering) return;
     if (std::erase_if(state.earlier.streams, [&](const EarlierWork::In& in) { return in.key == stream; }) ==
@@ -122,24 +119,25 @@ void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& us
 }
 
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone) {
+    state.mutex.check_held();
     if (std::erase_if(state.earlier.streams, gone) > 0) ++state.earlier.changes;
 }
 
-void fence_legacy_streams(State& state, std::unique_lock<std::mutex>& lock) {
+void fence_legacy_streams(State& state, SessionLock& lock) {
     const std::vector<CUcontext> contexts = contexts_of(state, lock);
     std::vector<FencePtr> fences;
     bool all = true;
-    lock.unlock();
-    for (const CUcontext context : contexts) {
-        const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
-        if (status == CUDA_ERROR_NOT_READY) {
-            fences.push_back(state.fences.record_legacy(context));
-            all &= fences.back() != nullptr;
-        } else {
-            all &= !device::about_capture(status);
+    unlocked(lock, [&] {
+        for (const CUcontext context : contexts) {
+            const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
+            if (status == CUDA_ERROR_NOT_READY) {
+                fences.push_back(state.fences.record_legacy(context));
+                all &= fences.back() != nullptr;
+            } else {
+                all &= !device::about_capture(status);
+            }
         }
-    }
-    lock.lock();
+    });
     std::erase(fences, nullptr);
     for (FencePtr& fence : fences)
         core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);

@@ -8,10 +8,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <vector>
 
 #include "shim/migration/fences.h"
+#include "shim/migration/session_lock.h"
 
 namespace lms::engine {
 
@@ -39,16 +39,16 @@ struct EarlierWork {
 // All need `lock`, the session's; the first two drop it around driver calls.
 
 // From here on work is looked at. Once; does not wait.
-void begin_pressure(State& state, std::unique_lock<std::mutex>& lock);
+void begin_pressure(State& state, SessionLock& lock);
 // Looks whether earlier work is over.
-void look_at_earlier_work(State& state, std::unique_lock<std::mutex>& lock);
+void look_at_earlier_work(State& state, SessionLock& lock);
 // `use` is of a fence in that stream, behind its earlier work; it counts as opaque work in its stead.
 void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& use);
 // Its streams are gone; who ended them has fenced what they held, or it is over.
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone);
 // A capture is about to begin, which may forbid to ask for legacy streams: leaves fences in those that are
 // busy.
-void fence_legacy_streams(State& state, std::unique_lock<std::mutex>& lock);
+void fence_legacy_streams(State& state, SessionLock& lock);
 // The session begins anew, without buffers.
 void end_pressure(State& state);
 

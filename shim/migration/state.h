@@ -2,10 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "shim/migration/pressure.h"
 #include "shim/migration/soft_limit.h"
 #include "shim/util/host_memory.h"
+#include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
 namespace lms::engine {
@@ -92,9 +91,9 @@ struct State {
     const std::uint64_t granularity;
     const std::uint64_t host_limit_bytes;
 
-    std::mutex mutex;
+    util::Mutex mutex{util::LockOrder::Session};
     // Signalled whenever a chunk changes state, a pin goes, or opaque work is submitted.
-    std::condition_variable changed;
+    util::Condition changed;
     core::Arena arena;
     core::Arena aliases;
     core::Residency residency;

@@ -17,6 +17,7 @@ void note_allocated(const State& state, std::uint64_t bytes) {
 }  // namespace
 
 void note_levels(const State& state) {
+    state.mutex.check_held();
     const std::uint64_t resident = state.residency.device_bytes();
     trace::raise(trace::counters().peak_resident_bytes, resident);
     trace::raise(trace::counters().peak_host_bytes, state.host_blocks.held_bytes());

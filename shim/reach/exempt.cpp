@@ -6,11 +6,11 @@
 #include <atomic>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
 #include "shim/trace/callstack.h"
+#include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
 namespace lms::engine {
@@ -31,7 +31,7 @@ struct Loaded {
     std::unique_ptr<const Loaded> before;
 };
 std::atomic<const Loaded*> loaded{nullptr};
-std::mutex renewing;
+util::Mutex renewing{util::LockOrder::Table};
 
 bool is_exempt(std::string_view path) {
     const std::string_view file = path.substr(path.rfind('/') + 1);
@@ -67,7 +67,7 @@ const Loaded& look() {
     if (known && known->adds == counts.adds && known->subs == counts.subs) return *known;
     auto fresh = std::make_unique<Loaded>();
     dl_iterate_phdr(find_exempt, fresh.get());
-    const std::lock_guard lock(renewing);
+    const util::Lock lock(renewing);
     fresh->before.reset(loaded.load());
     const Loaded* const made = fresh.release();
     loaded.store(made, std::memory_order_release);

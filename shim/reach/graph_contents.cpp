@@ -1,12 +1,12 @@
 #include "shim/reach/graph_contents.h"
 
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 
 #include "shim/device/driver_table.h"
 #include "shim/reach/arguments.h"
 #include "shim/reach/memory_operations.h"
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
@@ -16,8 +16,8 @@ using device::driver;
 
 // By conditional node. Never destroyed: other libraries' exit handlers build graphs too.
 struct Bodies {
-    std::mutex mutex;
-    std::unordered_map<CUgraphNode, std::vector<CUgraph>> of;
+    util::Mutex mutex{util::LockOrder::Table};
+    std::unordered_map<CUgraphNode, std::vector<CUgraph>> of LMS_GUARDED_BY(mutex);
 };
 
 Bodies& bodies() {
@@ -60,7 +60,7 @@ GraphPart part_of_kernel_node(CUgraphNode node) {
 GraphPart part_of_bodies(CUgraphNode node) {
     std::vector<CUgraph> graphs;
     {
-        const std::lock_guard lock(bodies().mutex);
+        const util::Lock lock(bodies().mutex);
         const auto it = bodies().of.find(node);
         if (it == bodies().of.end()) return GraphPart(unreadable());
         graphs = it->second;
@@ -292,20 +292,20 @@ bool exchange_paired(GraphPart& to, GraphPart& from) {
 }
 
 void note_bodies(CUgraphNode node, std::span<const CUgraph> graphs) {
-    const std::lock_guard lock(bodies().mutex);
+    const util::Lock lock(bodies().mutex);
     bodies().of[node].assign(graphs.begin(), graphs.end());
 }
 
 void forget_bodies(CUgraph graph) {
     {
-        const std::lock_guard lock(bodies().mutex);
+        const util::Lock lock(bodies().mutex);
         if (bodies().of.empty()) return;
     }
     const auto nodes = nodes_of(graph);
     if (!nodes) return;
     std::vector<CUgraph> gone;
     {
-        const std::lock_guard lock(bodies().mutex);
+        const util::Lock lock(bodies().mutex);
         for (const CUgraphNode node : *nodes) {
             const auto it = bodies().of.find(node);
             if (it == bodies().of.end()) continue;

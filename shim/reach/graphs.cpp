@@ -1,7 +1,7 @@
 #include "shim/reach/graphs.h"
+#include "shim/util/mutex.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -19,8 +19,8 @@ struct Executable {
 
 // Never destroyed: other libraries' exit handlers launch graphs too.
 struct Registry {
-    std::mutex mutex;
-    std::unordered_map<CUgraphExec, Executable> executables;
+    util::Mutex mutex{util::LockOrder::Table};
+    std::unordered_map<CUgraphExec, Executable> executables LMS_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -117,7 +117,7 @@ const GraphContents& sum_of(Executable& executable) {
 // Calls `visit(executable)`, which changes it, if it is known.
 template <typename Visit>
 void alter(CUgraphExec exec, Visit&& visit) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().executables.find(exec);
     if (it == registry().executables.end()) return;
     it->second.sum.reset();
@@ -139,7 +139,7 @@ void GraphHold::give_to(CUgraphExec exec) {
     Executable made;
     made.whole = std::exchange(part_, {});
     {
-        const std::lock_guard lock(registry().mutex);
+        const util::Lock lock(registry().mutex);
         std::swap(registry().executables[exec], made);
     }
     let_go(made.whole);
@@ -163,7 +163,7 @@ void GraphHold::change(CUgraphExec exec, CUgraphNode node) {
 void graph_destroyed(CUgraphExec exec) {
     Executable gone;
     {
-        const std::lock_guard lock(registry().mutex);
+        const util::Lock lock(registry().mutex);
         const auto it = registry().executables.find(exec);
         if (it == registry().executables.end()) return;
         gone = std::move(it->second);
@@ -185,7 +185,7 @@ void node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled) {
 void note_graph_copies(CUgraphExec exec) {
     std::vector<GraphCopy> copies;
     {
-        const std::lock_guard lock(registry().mutex);
+        const util::Lock lock(registry().mutex);
         const auto it = registry().executables.find(exec);
         if (it == registry().executables.end()) return;
         copies = sum_of(it->second).copies;
@@ -196,7 +196,7 @@ void note_graph_copies(CUgraphExec exec) {
 WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
     WorkingSet reach;
     {
-        const std::lock_guard lock(registry().mutex);
+        const util::Lock lock(registry().mutex);
         const auto it = registry().executables.find(exec);
         if (it == registry().executables.end()) {
             // Not instantiated through the shim.

@@ -1,11 +1,10 @@
 #include "shim/reach/layouts.h"
 
-#include <mutex>
-#include <shared_mutex>
 #include <unordered_map>
 
 #include "shim/device/driver_table.h"
 #include "shim/reach/code_registry.h"
+#include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
 namespace lms::engine {
@@ -14,8 +13,8 @@ namespace {
 
 // Never destroyed: other libraries' exit handlers launch kernels too.
 struct Cache {
-    std::shared_mutex mutex;
-    std::unordered_map<CUfunction, std::shared_ptr<const Layout>> layouts;
+    util::SharedMutex mutex{util::LockOrder::Table};
+    std::unordered_map<CUfunction, std::shared_ptr<const Layout>> layouts LMS_GUARDED_BY(mutex);
 };
 
 Cache& cache() {
@@ -85,17 +84,17 @@ Layout look(CUfunction function) {
 
 std::shared_ptr<const Layout> layout_of(CUfunction function) {
     {
-        const std::shared_lock lock(cache().mutex);
+        const util::SharedLock lock(cache().mutex);
         const auto it = cache().layouts.find(function);
         if (it != cache().layouts.end()) return it->second;
     }
     auto layout = std::make_shared<const Layout>(look(function));
-    const std::unique_lock lock(cache().mutex);
+    const util::Lock lock(cache().mutex);
     return cache().layouts.try_emplace(function, std::move(layout)).first->second;
 }
 
 void forget_layouts() {
-    const std::unique_lock lock(cache().mutex);
+    const util::Lock lock(cache().mutex);
     cache().layouts.clear();
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "shim/reach/arguments.h"
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
@@ -14,8 +14,8 @@ namespace {
 
 // Never destroyed: other libraries' exit handlers launch kernels too.
 struct Registry {
-    std::mutex mutex;
-    std::unordered_map<CUfunction, std::vector<std::byte>> blocks;
+    util::Mutex mutex{util::LockOrder::Table};
+    std::unordered_map<CUfunction, std::vector<std::byte>> blocks LMS_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -26,7 +26,7 @@ Registry& registry() {
 }  // namespace
 
 void set_parameters(CUfunction function, std::size_t offset, const void* data, std::size_t bytes) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     std::vector<std::byte>& block = registry().blocks[function];
     block.resize(std::max(block.size(), offset + bytes));
     std::memcpy(block.data() + offset, data, bytes);
@@ -35,7 +35,7 @@ void set_parameters(CUfunction function, std::size_t offset, const void* data, s
 void add_parameters(WorkingSet& reach, CUfunction function) {
     std::vector<std::byte> block;
     {
-        const std::lock_guard lock(registry().mutex);
+        const util::Lock lock(registry().mutex);
         const auto it = registry().blocks.find(function);
         if (it != registry().blocks.end()) block = it->second;
     }

@@ -1,6 +1,6 @@
 #include "shim/reach/object_pins.h"
+#include "shim/util/mutex.h"
 
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
@@ -10,8 +10,8 @@ namespace {
 
 // Never destroyed: objects are destroyed by other libraries' exit handlers too.
 struct Registry {
-    std::mutex mutex;
-    std::unordered_map<const void*, std::vector<PinnedIn>> objects;
+    util::Mutex mutex{util::LockOrder::Table};
+    std::unordered_map<const void*, std::vector<PinnedIn>> objects LMS_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -24,7 +24,7 @@ Registry& registry() {
 void object_names(const void* object, std::vector<PinnedIn> kept) {
     for (const PinnedIn& one : kept) one.session->reached();
     {
-        const std::lock_guard lock(registry().mutex);
+        const util::Lock lock(registry().mutex);
         if (kept.empty()) {
             const auto it = registry().objects.find(object);
             if (it == registry().objects.end()) return;

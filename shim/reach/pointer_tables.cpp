@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "shim/device/driver_table.h"
 #include "shim/reach/pointer_words.h"
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
@@ -27,10 +27,10 @@ struct Region {
 
 // Never destroyed: other libraries' exit handlers copy too.
 struct Registry {
-    std::mutex mutex;
-    PointerWords words;
-    std::map<Address, Region> regions;              // by their begin
-    std::multimap<const void*, Address> variables;  // by owner: their begins
+    util::Mutex mutex{util::LockOrder::PointerTables};
+    PointerWords words;                                                   // likewise guarded
+    std::map<Address, Region> regions LMS_GUARDED_BY(mutex);              // by their begin
+    std::multimap<const void*, Address> variables LMS_GUARDED_BY(mutex);  // by owner: their begins
     // All memory seen that is not managed lies in [begin, end).
     std::atomic<Address> begin{~Address{0}};
     std::atomic<Address> end{0};
@@ -134,23 +134,21 @@ std::optional<Extent> allocation_of(const StridedRegion& to) {
     return Extent{to.begin, to.begin + span_of(to).bytes};
 }
 
-// The calls below need the registry's lock.
-
-std::map<Address, Region>::iterator region_at(Registry& all, Address address) {
+std::map<Address, Region>::iterator region_at(Registry& all, Address address) LMS_REQUIRES(all.mutex) {
     auto it = all.regions.upper_bound(address);
     if (it == all.regions.begin()) return all.regions.end();
     --it;
     return address < it->second.end ? it : all.regions.end();
 }
 
-void erase_region(Registry& all, std::map<Address, Region>::iterator it) {
+void erase_region(Registry& all, std::map<Address, Region>::iterator it) LMS_REQUIRES(all.mutex) {
     all.words.overwrite(it->first, it->second.end - it->first, {});
     std::erase_if(all.variables, [&](const auto& variable) { return variable.second == it->first; });
     all.regions.erase(it);
 }
 
 // There is a region from here on; those that overlap it otherwise were of memory since freed.
-Region& enter_region(Registry& all, Extent extent) {
+Region& enter_region(Registry& all, Extent extent) LMS_REQUIRES(all.mutex) {
     auto it = region_at(all, extent.begin);
     if (it == all.regions.end()) it = all.regions.lower_bound(extent.begin);
     while (it != all.regions.end() && it->first < extent.end) {
@@ -163,20 +161,21 @@ Region& enter_region(Registry& all, Extent extent) {
 }
 
 // Words at `to` belong to a region from here on: to the variable it is in, else to `allocation`.
-void cover(Registry& all, const StridedRegion& to, const std::optional<Extent>& allocation) {
+void cover(Registry& all, const StridedRegion& to, const std::optional<Extent>& allocation)
+    LMS_REQUIRES(all.mutex) {
     const auto known = region_at(all, to.begin);
     if (known != all.regions.end() && !known->second.owners.empty()) return;
     if (allocation) enter_region(all, *allocation);
 }
 
 // [begin, begin + bytes) holds what the host wrote.
-void known_again(Registry& all, Address begin, std::uint64_t bytes) {
+void known_again(Registry& all, Address begin, std::uint64_t bytes) LMS_REQUIRES(all.mutex) {
     const auto it = region_at(all, begin);
     if (it != all.regions.end() && it->first == begin && it->second.end <= begin + bytes)
         it->second.copied_into = false;
 }
 
-std::optional<Extent> extent_of(Registry& all, Address address) {
+std::optional<Extent> extent_of(Registry& all, Address address) LMS_REQUIRES(all.mutex) {
     if (Session* session = session_at(address)) {
         const auto buffer = session->buffer_near(address);
         if (!buffer) return std::nullopt;
@@ -195,7 +194,7 @@ void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effe
     Registry& all = registry();
     if (words.empty() && !table_words_seen.load()) return;
     const auto allocation = words.empty() ? std::nullopt : allocation_of(to);
-    const std::lock_guard lock(all.mutex);
+    const util::Lock lock(all.mutex);
     if (!words.empty()) {
         cover(all, to, allocation);
         table_words_seen = true;
@@ -212,7 +211,7 @@ void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect
     Registry& all = registry();
     if (!any_tables()) return;
     const auto allocation = allocation_of(to);
-    const std::lock_guard lock(all.mutex);
+    const util::Lock lock(all.mutex);
     const auto region = region_at(all, to.begin);
     if (region != all.regions.end()) region->second.copied_into = true;
     bool any = false;
@@ -260,7 +259,7 @@ void note_typed(const StridedRegion& to, const StridedRegion& from, CUmemorytype
 void note_set(const StridedRegion& to) {
     Registry& all = registry();
     if (!table_words_seen.load()) return;
-    const std::lock_guard lock(all.mutex);
+    const util::Lock lock(all.mutex);
     known_again(all, to.begin, to.width);
     each_row(to, to, [&](Address row, Address) { all.words.overwrite(row, to.width, {}); });
 }
@@ -273,7 +272,7 @@ void note_unmanaged(Address address, std::uint64_t bytes) {
 void note_freed(Address address, std::uint64_t bytes) {
     Registry& all = registry();
     if (!table_words_seen.load()) return;
-    const std::lock_guard lock(all.mutex);
+    const util::Lock lock(all.mutex);
     if (bytes > 0) {
         all.words.overwrite(address, bytes, {});
         return;
@@ -284,7 +283,7 @@ void note_freed(Address address, std::uint64_t bytes) {
 
 void note_variable(Address address, std::uint64_t bytes, std::span<const void* const> owners) {
     Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
+    const util::Lock lock(all.mutex);
     Region& region = enter_region(all, {address, address + bytes});
     for (const void* owner : owners) {
         if (std::ranges::count(region.owners, owner) > 0) continue;
@@ -297,7 +296,7 @@ void note_variable(Address address, std::uint64_t bytes, std::span<const void* c
 void forget_variables(const void* owner) {
     Registry& all = registry();
     if (!table_variables_seen.load()) return;
-    const std::lock_guard lock(all.mutex);
+    const util::Lock lock(all.mutex);
     for (auto it = all.variables.find(owner); it != all.variables.end(); it = all.variables.find(owner)) {
         erase_region(all, all.regions.find(it->second));
     }
@@ -311,7 +310,7 @@ Bounds table_bounds() {
 void follow_tables(WorkingSet& reach) {
     Registry& all = registry();
     if (!any_tables()) return;
-    const std::lock_guard lock(all.mutex);
+    const util::Lock lock(all.mutex);
     const bool names_memory =
         std::ranges::any_of(reach.addresses, [](Address address) { return session_at(address) != nullptr; });
     for (const void* owner : reach.owners) {
@@ -323,7 +322,8 @@ void follow_tables(WorkingSet& reach) {
             reach.opaque |= reach.unseen && !names_memory;
         }
     }
-    all.words.close_over(reach.addresses, [&](Address address) { return extent_of(all, address); });
+    all.words.close_over(reach.addresses,
+                         [&](Address address) LMS_REQUIRES(all.mutex) { return extent_of(all, address); });
 }
 
 }  // namespace lms::engine

@@ -1,11 +1,10 @@
 #include "shim/reach/tensor_maps.h"
+#include "shim/util/mutex.h"
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
-#include <shared_mutex>
 #include <unordered_map>
 
 namespace lms::engine {
@@ -25,8 +24,8 @@ struct Hash {
 // Never destroyed: other libraries' exit handlers launch kernels too.
 struct Registry {
     std::atomic<bool> any{false};
-    std::shared_mutex mutex;
-    std::unordered_map<Words, core::Address, Hash> maps;
+    util::SharedMutex mutex{util::LockOrder::Table};
+    std::unordered_map<Words, core::Address, Hash> maps LMS_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -51,7 +50,7 @@ void note_tensor_map(const CUtensorMap& map, core::Address address) {
     for (const std::uint64_t word : words) {
         if (word == address) return;
     }
-    const std::unique_lock lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     registry().maps[words] = address;
     registry().any.store(true, std::memory_order_release);
 }
@@ -61,7 +60,7 @@ void find_tensor_maps(const void* data, std::size_t offset, std::size_t bytes,
     if (!registry().any.load(std::memory_order_acquire)) return;
     // Since CUDA 13 they are aligned to 128 bytes, before that to 64.
     constexpr std::size_t kAlignment = 64;
-    const std::shared_lock lock(registry().mutex);
+    const util::SharedLock lock(registry().mutex);
     for (std::size_t at = (kAlignment - offset % kAlignment) % kAlignment; at + sizeof(Words) <= bytes;
          at += kAlignment) {
         const auto it = registry().maps.find(contents(static_cast<const char*>(data) + at));

@@ -1,10 +1,10 @@
 #include "shim/session/pools.h"
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_map>
 
 #include "shim/device/driver_table.h"
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
@@ -17,10 +17,10 @@ struct Taken {
 
 // Never destroyed: other libraries' exit handlers free memory too.
 struct Registry {
-    std::mutex mutex;
-    std::unordered_map<CUmemoryPool, CUdevice> managed;  // pools of the app's own
-    std::unordered_map<CUmemoryPool, PoolUse> uses;
-    std::unordered_map<core::Address, Taken> taken;
+    util::Mutex mutex{util::LockOrder::Table};
+    std::unordered_map<CUmemoryPool, CUdevice> managed LMS_GUARDED_BY(mutex);  // pools of the app's own
+    std::unordered_map<CUmemoryPool, PoolUse> uses LMS_GUARDED_BY(mutex);
+    std::unordered_map<core::Address, Taken> taken LMS_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -35,12 +35,12 @@ void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties) {
         properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE || properties.maxSize != 0) {
         return;
     }
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     registry().managed[pool] = properties.location.id;
 }
 
 void forget_pool(CUmemoryPool pool) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     registry().managed.erase(pool);
     registry().uses.erase(pool);
     std::erase_if(registry().taken, [&](const auto& entry) { return entry.second.pool == pool; });
@@ -50,7 +50,7 @@ bool pool_is_managed(CUmemoryPool pool, CUdevice device) {
     CUmemoryPool standard = nullptr;
     if (device::driver().cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS && pool == standard)
         return true;
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().managed.find(pool);
     return it != registry().managed.end() && it->second == device;
 }
@@ -66,7 +66,7 @@ std::optional<CUdevice> device_of_pool(CUmemoryPool pool) {
 
 void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes) {
     note_given_back(address);  // by the end of its context, which nobody told
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     registry().taken[address] = {pool, bytes};
     PoolUse& use = registry().uses[pool];
     use.bytes += bytes;
@@ -74,7 +74,7 @@ void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes) {
 }
 
 void note_given_back(core::Address address) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().taken.find(address);
     if (it == registry().taken.end()) return;
     registry().uses[it->second.pool].bytes -= it->second.bytes;
@@ -82,19 +82,19 @@ void note_given_back(core::Address address) {
 }
 
 CUmemoryPool pool_of(core::Address address) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().taken.find(address);
     return it == registry().taken.end() ? nullptr : it->second.pool;
 }
 
 PoolUse pool_use(CUmemoryPool pool) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().uses.find(pool);
     return it == registry().uses.end() ? PoolUse{} : it->second;
 }
 
 void reset_high(CUmemoryPool pool) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().uses.find(pool);
     if (it != registry().uses.end()) it->second.high = it->second.bytes;
 }

@@ -1,8 +1,6 @@
 #include "shim/session/program_memory.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <unordered_map>
 
 #include "shim/app/contexts.h"
@@ -10,6 +8,7 @@
 #include "shim/device/scope.h"
 #include "shim/session/submit.h"
 #include "shim/util/log.h"
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
@@ -38,12 +37,12 @@ constexpr HandleValue kFirst = HandleValue{0x6c6d73} << 40;
 
 // Never destroyed: handles are released by other libraries' exit handlers too.
 struct Registry {
-    std::mutex mutex;  // a leaf
-    std::condition_variable idle;
-    std::unordered_map<HandleValue, Handle> handles;
-    HandleValue next = kFirst;
-    std::uint64_t views = 0;  // ever
-    std::vector<CUmemAllocationProp> tried;
+    util::Mutex mutex{util::LockOrder::Table};  // a leaf
+    util::Condition idle;
+    std::unordered_map<HandleValue, Handle> handles LMS_GUARDED_BY(mutex);
+    HandleValue next LMS_GUARDED_BY(mutex) = kFirst;
+    std::uint64_t views LMS_GUARDED_BY(mutex) = 0;  // ever
+    std::vector<CUmemAllocationProp> tried LMS_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -58,9 +57,10 @@ class Busy {
         std::sort(values_.begin(), values_.end());
         values_.erase(std::unique(values_.begin(), values_.end()), values_.end());
         Registry& all = registry();
-        std::unique_lock lock(all.mutex);
-        std::erase_if(values_, [&](HandleValue value) { return !all.handles.contains(value); });
-        const auto is_busy = [&](HandleValue value) {
+        util::Lock lock(all.mutex);
+        std::erase_if(
+            values_, [&](HandleValue value) LMS_REQUIRES(all.mutex) { return !all.handles.contains(value); });
+        const auto is_busy = [&](HandleValue value) LMS_REQUIRES(all.mutex) {
             const auto it = all.handles.find(value);
             return it != all.handles.end() && it->second.busy;
         };
@@ -71,7 +71,7 @@ class Busy {
     }
     ~Busy() {
         Registry& all = registry();
-        const std::lock_guard lock(all.mutex);
+        const util::Lock lock(all.mutex);
         for (const HandleValue value : values_) end(all, value);
         all.idle.notify_all();
     }
@@ -81,13 +81,13 @@ class Busy {
     // Null if there is none.
     Handle* find(HandleValue value) const {
         Registry& all = registry();
-        const std::lock_guard lock(all.mutex);
+        const util::Lock lock(all.mutex);
         const auto it = all.handles.find(value);
         return it == all.handles.end() ? nullptr : &it->second;
     }
 
   private:
-    static void end(Registry& all, HandleValue value) {
+    static void end(Registry& all, HandleValue value) LMS_REQUIRES(all.mutex) {
         const auto it = all.handles.find(value);
         if (it == all.handles.end()) return;
         if (it->second.references == 0 && it->second.views == 0) {
@@ -142,18 +142,18 @@ std::vector<HandleValue> handles_of(const std::vector<View>& views) {
 }
 
 std::vector<View> views_in(Address address, std::uint64_t bytes) {
-    std::shared_lock lock(program_addresses().mutex);
+    const util::SharedLock lock(program_addresses().mutex);
     return program_addresses().book.in(address, bytes);
 }
 
 std::vector<View> whole_views(Address address, std::uint64_t bytes) {
-    std::shared_lock lock(program_addresses().mutex);
+    const util::SharedLock lock(program_addresses().mutex);
     return program_addresses().book.whole(address, bytes);
 }
 
 // Enters a view unless something else is there.
 bool enter(const View& view) {
-    const std::unique_lock lock(program_addresses().mutex);
+    const util::Lock lock(program_addresses().mutex);
     AddressBook& book = program_addresses().book;
     if (!book.reservation_of(view.address, view.bytes) || !book.in(view.address, view.bytes).empty())
         return false;
@@ -162,7 +162,7 @@ bool enter(const View& view) {
 }
 
 void take_out(Address address) {
-    const std::unique_lock lock(program_addresses().mutex);
+    const util::Lock lock(program_addresses().mutex);
     program_addresses().book.remove(address);
 }
 
@@ -178,7 +178,7 @@ CUresult try_properties(const Session& session, const CUmemAllocationProp& prope
     Registry& all = registry();
     const auto known = [&](const CUmemAllocationProp& each) { return alike(each, properties); };
     {
-        const std::lock_guard lock(all.mutex);
+        const util::Lock lock(all.mutex);
         if (std::ranges::any_of(all.tried, known)) return CUDA_SUCCESS;
     }
     HandleValue handle = 0;
@@ -186,7 +186,7 @@ CUresult try_properties(const Session& session, const CUmemAllocationProp& prope
         [&] { return driver().cuMemCreate(&handle, session.granularity(), &properties, 0); });
     if (status != CUDA_SUCCESS) return status;
     driver().cuMemRelease(handle);
-    const std::lock_guard lock(all.mutex);
+    const util::Lock lock(all.mutex);
     all.tried.push_back(properties);
     return CUDA_SUCCESS;
 }
@@ -196,7 +196,7 @@ CUresult create_handle(Session& session, std::uint64_t bytes, const CUmemAllocat
     Address home = 0;
     const CUresult status = session.create(bytes, home);
     if (status != CUDA_SUCCESS) return status;
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     handle = registry().next++;
     registry().handles[handle] = {&session, home, bytes, properties};
     return CUDA_SUCCESS;
@@ -217,7 +217,7 @@ CUresult release_handle(HandleValue value) {
 }
 
 CUresult properties_of(HandleValue value, CUmemAllocationProp& properties) {
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().handles.find(value);
     if (it == registry().handles.end() || it->second.references == 0) return CUDA_ERROR_INVALID_VALUE;
     properties = it->second.properties;
@@ -245,7 +245,7 @@ CUresult hand_over(HandleValue value, Handle& handle, const WithHandle& call,
     handle.real = real;
     // Its mappings keep it.
     if (handle.references == 0) driver().cuMemRelease(real);
-    const std::unique_lock lock(program_addresses().mutex);
+    const util::Lock lock(program_addresses().mutex);
     program_addresses().book.each([&](View& view) {
         if (view.handle == value) view.home = 0;
     });
@@ -285,7 +285,7 @@ CUresult map_handle(Address address, std::uint64_t bytes, std::uint64_t offset, 
     }
     view.home = handle->home;
     {
-        const std::lock_guard lock(registry().mutex);
+        const util::Lock lock(registry().mutex);
         view.id = ++registry().views;
     }
     if (!enter(view)) return CUDA_ERROR_INVALID_VALUE;
@@ -383,7 +383,7 @@ CUresult try_access(const View& view, std::span<const CUmemAccessDesc> access) {
 }
 
 void note_access(Address address, std::span<const CUmemAccessDesc> access) {
-    const std::unique_lock lock(program_addresses().mutex);
+    const util::Lock lock(program_addresses().mutex);
     View& view = program_addresses().book.at(address);
     for (const CUmemAccessDesc& each : access) {
         set(view.access, each);
@@ -410,7 +410,7 @@ CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemA
             note_access(view.address, access);
             status = busy.find(view.handle)->session->set_access(view.home, view.address, access);
             if (status != CUDA_SUCCESS) {
-                const std::unique_lock lock(program_addresses().mutex);
+                const util::Lock lock(program_addresses().mutex);
                 program_addresses().book.at(view.address).access = view.access;
             }
         } else {
@@ -425,7 +425,7 @@ std::optional<HandleValue> retain_handle(Address address) {
     if (!managed_views.load(std::memory_order_relaxed)) return std::nullopt;
     HandleValue value = 0;
     {
-        std::shared_lock lock(program_addresses().mutex);
+        const util::SharedLock lock(program_addresses().mutex);
         const View* const view = program_addresses().book.find(address);
         if (!view || view->handle == 0) return std::nullopt;
         value = view->handle;
@@ -447,13 +447,13 @@ std::optional<ViewAt> managed_view_at(Address address) {
     if (!managed_views.load(std::memory_order_relaxed)) return std::nullopt;
     ViewAt found{};
     {
-        std::shared_lock lock(program_addresses().mutex);
+        const util::SharedLock lock(program_addresses().mutex);
         const View* const view = program_addresses().book.find(address);
         if (!view || !view->is_managed()) return std::nullopt;
         found.view = *view;
         found.reservation = *program_addresses().book.reservation_of(address);
     }
-    const std::lock_guard lock(registry().mutex);
+    const util::Lock lock(registry().mutex);
     const auto it = registry().handles.find(found.view.handle);
     if (it != registry().handles.end()) found.properties = it->second.properties;
     return found;

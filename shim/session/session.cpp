@@ -80,7 +80,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     session->state_ =
         std::make_unique<State>(gpu.device, *session->port_, settings, span, *session->ranking_);
     session->migrator_ = std::make_unique<Migrator>(*session->state_);
-    std::unique_lock lock(session->state_->mutex);
+    SessionLock lock(session->state_->mutex);
     error = refresh_budget(*session->state_, lock);
     if (error != CUDA_SUCCESS) {
         session->port_->unreserve(span.begin, span.app_bytes + span.alias_bytes);
@@ -98,7 +98,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
 bool Session::asks_to_collect(std::uint64_t bytes) {
     State& state = *state_;
     if (!state.settings.soft_limit_bytes) return false;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const std::uint64_t rounded = round_up(bytes, state.granularity);
     // What cannot be served fails anyway.
     if (rounded < bytes || rounded > capacity_bytes(state)) return false;
@@ -118,7 +118,7 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     if (trace::writer()) caller = trace::call_site();
     // After a kernel's fault the driver refuses; memory at hand would not show it.
     const CUresult health = port_->health();
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     if (health != CUDA_SUCCESS) {
         announce_failure(state, health);
         return health;
@@ -139,7 +139,7 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
 }
 
 // A buffer for which there is capacity, and no memory yet.
-std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, SessionLock& lock) {
     State& state = *state_;
     const std::uint64_t rounded = round_up(bytes, state.granularity);
     if (rounded != bytes) padded_ = true;
@@ -163,7 +163,7 @@ namespace {
 
 // For what will have to go to the host when a new chunk of `bytes` comes in: if the driver does not pin as
 // much as it may be asked for, it is the allocation that fails, not a launch.
-CUresult pin_ahead(State& state, std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) {
     if (state.host_blocks.held_bytes() >= promised_host_bytes(state)) return CUDA_SUCCESS;
     Block block;
     if (state.host_blocks.create(bytes, block, lock) != CUDA_SUCCESS) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -175,7 +175,7 @@ CUresult pin_ahead(State& state, std::uint64_t bytes, std::unique_lock<std::mute
 
 // Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
 // that is waited for, within a bound.
-bool Session::await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+bool Session::await_capacity(std::uint64_t bytes, SessionLock& lock) {
     State& state = *state_;
     if (bytes > capacity_bytes(state)) return false;
     for (const auto deadline = Clock::now() + kBound;;) {
@@ -184,15 +184,15 @@ bool Session::await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& 
         if (has_capacity(state, bytes)) return true;
         if (state.pending_frees.empty() || Clock::now() >= deadline) return false;
         const FencePtr fence = state.fences.fence_of(state.pending_frees.oldest().free);
-        lock.unlock();
-        if (fence) wait_until(*fence, deadline);
-        lock.lock();
+        unlocked(lock, [&] {
+            if (fence) wait_until(*fence, deadline);
+        });
     }
 }
 
 // Gives a new buffer its first memory: on the device as long as there is room without evicting, else on the
 // host.
-CUresult Session::place(core::AllocationId id, std::unique_lock<std::mutex>& lock) {
+CUresult Session::place(core::AllocationId id, SessionLock& lock) {
     State& state = *state_;
     core::Residency& residency = state.residency;
     const Holder holder(state);
@@ -211,7 +211,7 @@ CUresult Session::place(core::AllocationId id, std::unique_lock<std::mutex>& loc
 
 // A pointer to memory that was freed may name the chunk as soon as it has its address: whoever brings it in
 // for that has placed it.
-CUresult Session::place_chunk(ChunkId id, std::unique_lock<std::mutex>& lock) {
+CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
     State& state = *state_;
     core::Residency& residency = state.residency;
     const auto where = [&] { return residency.chunk(id).state; };
@@ -239,17 +239,15 @@ CUresult Session::place_chunk(ChunkId id, std::unique_lock<std::mutex>& lock) {
 }
 
 // Maps the first memory behind a chunk.
-CUresult Session::map_new(ChunkId id, const Block& block, std::unique_lock<std::mutex>& lock) {
+CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
     State& state = *state_;
     core::Residency& residency = state.residency;
     const bool on_device = block.place == device::Place::Device;
     residency.begin_in(id);
-    const std::vector<MappedAt> where = addresses_of(state, id);
-    lock.unlock();
-    const bool mapped = remap(*port_, where, nullptr, block);
-    lock.lock();
+    const std::vector<Remap> remaps = remaps_of(state, id, {}, block);
+    const CUresult mapped = unlocked(lock, [&] { return remap(*port_, remaps); });
     Backing& backing = state.backing[id];
-    if (!mapped) {
+    if (mapped != CUDA_SUCCESS) {
         residency.undo_in(id, false);
         (on_device ? state.device_blocks : state.host_blocks).put(block);
     } else if (on_device) {
@@ -262,7 +260,7 @@ CUresult Session::map_new(ChunkId id, const Block& block, std::unique_lock<std::
         residency.back_by_host(id);
     }
     state.changed.notify_all();
-    return mapped ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return mapped == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address) {
@@ -273,7 +271,7 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
         const std::uint64_t rounded = round_up(bytes, state.granularity);
         const StreamKey key = state.fences.key_of(stream);
         if (rounded != bytes) padded_ = true;
-        const std::lock_guard lock(state.mutex);
+        const SessionLock lock(state.mutex);
         if (const auto id = state.pending_frees.take(key, rounded)) {
             note_free(state, *id);
             state.residency.revive(*id, bytes);
@@ -287,7 +285,7 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
 
 CUresult Session::free(core::Address address) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const auto id = state.residency.allocation_at(address);
     if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -302,7 +300,7 @@ CUresult Session::free_on(CUstream stream, core::Address address) {
     CUresult recorded = CUDA_SUCCESS;
     FencePtr fence = state.fences.record(stream, &recorded);
     if (!fence) return recorded;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const auto id = state.residency.allocation_at(address);
     if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -316,29 +314,29 @@ CUresult Session::free_on(CUstream stream, core::Address address) {
 }
 
 std::uint64_t Session::reclaim(std::uint64_t bytes) {
-    std::unique_lock lock(state_->mutex);
+    SessionLock lock(state_->mutex);
     begin_pressure(*state_, lock);
     return migrator_->reclaim(bytes, lock);
 }
 
 void Session::look_at_budget() {
-    std::unique_lock lock(state_->mutex);
+    SessionLock lock(state_->mutex);
     refresh_budget(*state_, lock);
 }
 
 std::uint64_t Session::largest_chunk() const {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     return core::largest_chunk(state_->budget_bytes, state_->granularity);
 }
 
 std::uint64_t Session::piece_bytes() const {
     const std::uint64_t chunk = largest_chunk();
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     return std::max(state_->budget_bytes / 4, chunk);
 }
 
 CUresult Session::visible_memory(device::MemoryInfo& info) {
-    std::unique_lock lock(state_->mutex);
+    SessionLock lock(state_->mutex);
     return engine::visible_memory(*state_, lock, info);
 }
 
@@ -348,13 +346,13 @@ bool Session::fence_earlier(CUstream stream) {
     const StreamKey key = state.fences.key_of(stream);
     const auto in_it = [&](const EarlierWork::In& in) { return in.key == key; };
     {
-        const std::lock_guard lock(state.mutex);
+        const SessionLock lock(state.mutex);
         // Under pressure its work has fences of its own.
         if (state.under_pressure.load() && std::ranges::none_of(state.earlier.streams, in_it)) return true;
     }
     FencePtr fence = state.fences.record(stream);
     if (!fence) return false;
-    const std::lock_guard lock(state.mutex);
+    const SessionLock lock(state.mutex);
     core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
     earlier_work_gone(state, in_it);
     return true;
@@ -362,7 +360,7 @@ bool Session::fence_earlier(CUstream stream) {
 
 void Session::capture_begins(CUstream stream) {
     fence_earlier(stream);
-    std::unique_lock lock(state_->mutex);
+    SessionLock lock(state_->mutex);
     if (!state_->under_pressure.load() || state_->earlier.any()) fence_legacy_streams(*state_, lock);
 }
 
@@ -371,7 +369,7 @@ void Session::stream_ends(CUstream stream, bool captured) {
     const StreamKey key = state.fences.key_of(stream);
     // Without a fence nobody could tell when its work ends: wait for it here.
     if (!captured && !fence_earlier(stream)) port_->synchronize();
-    const std::lock_guard lock(state.mutex);
+    const SessionLock lock(state.mutex);
     earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.key == key; });
     state.fences.forget(key);
     state.pending_frees.stream_gone(key);

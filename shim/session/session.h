@@ -196,20 +196,20 @@ class Session {
     void capture_begins(CUstream stream);
 
   private:
-    void rest(std::unique_lock<std::mutex>& lock);
+    void rest(SessionLock& lock);
     Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking);
-    std::optional<core::AllocationId> enter(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
-    CUresult replace(core::AllocationId id, CUmemGenericAllocationHandle real,
-                     std::unique_lock<std::mutex>& lock);
+    std::optional<core::AllocationId> enter(std::uint64_t bytes, SessionLock& lock);
+    CUresult replace(core::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock);
     CUresult copy_to(core::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
                      std::span<const BufferPiece> pieces);
-    bool await_capacity(std::uint64_t bytes, std::unique_lock<std::mutex>& lock);
-    CUresult place(core::AllocationId id, std::unique_lock<std::mutex>& lock);
-    CUresult place_chunk(core::ChunkId id, std::unique_lock<std::mutex>& lock);
-    CUresult map_new(core::ChunkId id, const Block& block, std::unique_lock<std::mutex>& lock);
+    bool await_capacity(std::uint64_t bytes, SessionLock& lock);
+    CUresult place(core::AllocationId id, SessionLock& lock);
+    CUresult place_chunk(core::ChunkId id, SessionLock& lock);
+    CUresult map_new(core::ChunkId id, const Block& block, SessionLock& lock);
     bool fence_earlier(CUstream stream);
-    void give_host_memory(const ChunkRequest& need, std::unique_lock<std::mutex>& lock);
-    CUresult announce(const Work& work, const ChunkPins& hold, std::unique_lock<std::mutex>& lock);
+    void give_host_memory(const ChunkRequest& need, SessionLock& lock);
+    FencePtr announce(const ChunkPins& hold, SessionLock& lock);
+    CUresult wait_in_stream(CUstream stream, const FencePtr& fence);
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests

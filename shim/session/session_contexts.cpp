@@ -14,7 +14,7 @@ namespace {
 
 // What is pinned goes with the context it was pinned in: moves what buffers have there into memory pinned in
 // the one that is worked through now. Nothing else moves meanwhile.
-void pin_again(State& state, std::unique_lock<std::mutex>& lock) {
+void pin_again(State& state, SessionLock& lock) {
     for (const core::AllocationId id : state.residency.allocations()) {
         const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
         for (const core::ChunkId chunk : chunks) {
@@ -73,7 +73,7 @@ CUresult Session::admit(CUdevice device) {
     State& state = *state_;
     port_->add_peer(device);
     CUresult status = CUDA_SUCCESS;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     migrator_->run_quiesced(lock, [&] {
         for (const core::AllocationId id : state.residency.allocations()) {
             if (state.program_buffers.contains(id)) continue;  // it says itself who may reach it
@@ -91,10 +91,8 @@ CUresult Session::admit(CUdevice device) {
                 const core::Chunk& mapped = state.residency.chunk(chunk);
                 const core::Address address = mapped.address;
                 const std::uint64_t bytes = mapped.bytes;
-                lock.unlock();
-                const CUresult one =
-                    port_->admit(address, bytes, on_host ? device::Place::Host : device::Place::Device);
-                lock.lock();
+                const device::Place place = on_host ? device::Place::Host : device::Place::Device;
+                const CUresult one = unlocked(lock, [&] { return port_->admit(address, bytes, place); });
                 state.residency.unpin(chunk);
                 if (one != CUDA_SUCCESS) status = one;
             }
@@ -109,23 +107,21 @@ CUresult Session::wake(CUcontext context) {
     const CUresult status = port_->work_through(context);
     if (status != CUDA_SUCCESS) return status;
     context_ = context;
-    std::unique_lock lock(state_->mutex);
+    SessionLock lock(state_->mutex);
     if (!port_->maps_host_memory()) pin_again(*state_, lock);
     return refresh_budget(*state_, lock);
 }
 
 void Session::context_ending(CUcontext context, CUcontext next) {
     if (!works_through(context)) return;
-    std::unique_lock lock(state_->mutex);
+    SessionLock lock(state_->mutex);
     if (!next && state_->program_buffers.empty()) return;
     migrator_->run_quiesced(lock, [&] {
         if (!next) {
             if (!port_->maps_host_memory()) keep_unpinned(*state_);
             return;
         }
-        lock.unlock();
-        const CUresult status = port_->work_through(next);
-        lock.lock();
+        const CUresult status = unlocked(lock, [&] { return port_->work_through(next); });
         if (status != CUDA_SUCCESS) {
             log::error("GPU {}: no context left to work through (error {})", device(),
                        static_cast<int>(status));
@@ -138,12 +134,12 @@ void Session::context_ending(CUcontext context, CUcontext next) {
 
 void Session::context_stays(CUcontext context) {
     if (!works_through(context) || port_->maps_host_memory()) return;
-    std::unique_lock lock(state_->mutex);
+    SessionLock lock(state_->mutex);
     if (!state_->program_buffers.empty()) migrator_->run_quiesced(lock, [&] { pin_again(*state_, lock); });
 }
 
 std::vector<Buffer> Session::buffers_of(CUcontext context) {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     std::vector<Buffer> buffers;
     for (const core::AllocationId id : state_->residency.allocations()) {
         const core::Allocation& buffer = state_->residency.allocation(id);
@@ -157,7 +153,7 @@ std::vector<Buffer> Session::buffers_of(CUcontext context) {
 
 void Session::context_gone(CUcontext context) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const bool last = works_through(context);
     if (last) context_ = nullptr;
     port_->leave(context);
@@ -173,7 +169,7 @@ void Session::context_gone(CUcontext context) {
 }
 
 // Without a context: what it took is given back, and it begins anew.
-void Session::rest(std::unique_lock<std::mutex>& lock) {
+void Session::rest(SessionLock& lock) {
     State& state = *state_;
     // Memory that no context takes with it is where it is, and is to be looked at still.
     if (state.program_buffers.empty()) end_pressure(state);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "shim/session/session.h"
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
@@ -22,7 +23,7 @@ std::optional<core::AllocationId> allocation_near(const State& state, core::Addr
 
 // What the program has mapped around `address`, or `near` it.
 std::optional<Buffer> run_at(core::Address address, std::uint64_t near) {
-    std::shared_lock lock(program_addresses().mutex);
+    const util::SharedLock lock(program_addresses().mutex);
     const AddressRange run = program_addresses().book.run_at(address, near);
     if (run.end == 0) return std::nullopt;
     return Buffer{run.begin, run.end - run.begin, nullptr};
@@ -31,7 +32,7 @@ std::optional<Buffer> run_at(core::Address address, std::uint64_t near) {
 // Whether the program has mapped all of a range, and somebody may reach it there.
 bool program_can_use(core::Address address, std::uint64_t bytes) {
     if (address + bytes < address) return false;
-    std::shared_lock lock(program_addresses().mutex);
+    const util::SharedLock lock(program_addresses().mutex);
     core::Address at = address;
     for (const View& view : program_addresses().book.in(address, bytes)) {
         const auto reaches = [](const CUmemAccessDesc& access) {
@@ -48,7 +49,7 @@ bool program_can_use(core::Address address, std::uint64_t bytes) {
 
 std::optional<Buffer> Session::buffer_at(core::Address address) {
     if (!spans(address)) return run_at(address, 0);
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return std::nullopt;
     const core::Allocation& buffer = state_->residency.allocation(*id);
@@ -59,7 +60,7 @@ bool Session::holds(core::Address address, std::uint64_t bytes) {
     if (!padded_.load() && !state_->under_pressure.load()) return true;
     if (!spans(address)) [[unlikely]]
         return program_can_use(address, bytes);
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return false;
     const core::Allocation& buffer = state_->residency.allocation(*id);
@@ -69,7 +70,7 @@ bool Session::holds(core::Address address, std::uint64_t bytes) {
 
 std::optional<Buffer> Session::buffer_near(core::Address address) {
     if (!spans(address)) return run_at(address, state_->granularity);
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     const auto id = allocation_near(*state_, address);
     if (!id) return std::nullopt;
     return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).bytes,
@@ -82,6 +83,7 @@ namespace {
 class Naming {
   public:
     Naming(State& state, std::pmr::vector<ChunkRequest>& needs) : state_(state), needs_(needs) {
+        state.mutex.check_held();
         ++state.namings;
         state.named.resize(state.backing.size());
     }
@@ -118,7 +120,7 @@ class Naming {
 
     // What the program has mapped of this GPU's: by the name that it has here.
     void views_at(std::span<const core::Address> pointers) {
-        std::shared_lock lock(program_addresses().mutex);
+        const util::SharedLock lock(program_addresses().mutex);
         for (const core::Address pointer : pointers) {
             if (state_.arena.contains(pointer)) continue;
             program_addresses().book.each_of_run(pointer, state_.granularity, [&](const View& view) {
@@ -127,7 +129,7 @@ class Naming {
         }
     }
     void views_in(const Range& all) {
-        std::shared_lock lock(program_addresses().mutex);
+        const util::SharedLock lock(program_addresses().mutex);
         for (const View& view : program_addresses().book.in(all.address, all.bytes)) {
             if (!is_here(view)) continue;
             const core::Address begin = std::max(all.address, view.address);
@@ -158,7 +160,7 @@ class Naming {
 
 void Session::name(std::span<const core::Address> addresses, std::span<const Range> ranges,
                    std::pmr::vector<ChunkRequest>& needs) {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     Naming naming(*state_, needs);
     for (const core::Address address : addresses) naming.whole_buffer(address);
     const bool views = managed_views.load(std::memory_order_relaxed);

@@ -11,7 +11,6 @@
 #include "shim/session/session.h"
 #include "shim/trace/callstack.h"
 #include "shim/trace/writer.h"
-#include "shim/util/log.h"
 
 namespace lms::engine {
 
@@ -23,7 +22,7 @@ namespace {
 // while moves of them end.
 class HeldStill {
   public:
-    HeldStill(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock)
+    HeldStill(State& state, core::AllocationId id, SessionLock& lock)
         : state_(state), chunks_(state.residency.allocation(id).chunks) {
         const auto moves = [&](ChunkId chunk) {
             state_.residency.cancel_out(chunk);
@@ -51,29 +50,29 @@ class HeldStill {
     const std::vector<ChunkId> chunks_;
 };
 
-std::vector<BufferPiece> mapped_pieces(const State& state, core::AllocationId id) {
+// The memory that a buffer has.
+std::vector<BufferPiece> pieces_of(const State& state, core::AllocationId id) {
     std::vector<BufferPiece> pieces;
     const core::Allocation& buffer = state.residency.allocation(id);
     for (const ChunkId chunk : buffer.chunks) {
-        const core::State where = state.residency.chunk(chunk).state;
+        const core::Chunk& each = state.residency.chunk(chunk);
         const Backing& backing = state.backing[chunk];
-        const Block& block = where == core::State::OnHost ? backing.host : backing.device;
-        if (where != core::State::Empty && !block.pinned)
-            pieces.push_back({state.residency.chunk(chunk).address - buffer.address, block});
+        if (each.state == core::State::Empty) continue;
+        pieces.push_back({each.address - buffer.address,
+                          each.state == core::State::OnHost ? backing.host : backing.device});
     }
     return pieces;
 }
 
-// Calls `call(piece)` for each; at the first that is refused `undo(piece)` for those before.
-template <typename Call, typename Undo>
-CUresult all_or_none(const std::vector<BufferPiece>& pieces, Call&& call, Undo&& undo) {
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-        const CUresult status = call(pieces[i]);
-        if (status == CUDA_SUCCESS) continue;
-        while (i-- > 0) undo(pieces[i]);
-        return status;
+// Makes `view` of a buffer lead to that memory, or, `away`, to nothing any more.
+std::vector<Remap> remaps_of(std::span<const BufferPiece> pieces, const ProgramBuffer::Mapped& view,
+                             bool away) {
+    std::vector<Remap> remaps;
+    for (const BufferPiece& piece : pieces) {
+        remaps.push_back({{view.address + piece.offset, view.access}, {}, piece.block});
+        if (away) std::swap(remaps.back().from, remaps.back().to);
     }
-    return CUDA_SUCCESS;
+    return remaps;
 }
 
 ProgramBuffer::Mapped& view_at(ProgramBuffer& buffer, core::Address address) {
@@ -87,7 +86,7 @@ CUresult Session::create(std::uint64_t bytes, core::Address& home) {
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
     if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const auto id = enter(bytes, lock);
     if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
     state.program_buffers[*id];
@@ -97,13 +96,13 @@ CUresult Session::create(std::uint64_t bytes, core::Address& home) {
 }
 
 bool Session::keeps_program_memory() const {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     return !state_->program_buffers.empty();
 }
 
 void Session::forget(core::Address home) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     state.residency.kill(id);
     release(state, id, lock);
@@ -113,7 +112,7 @@ void Session::forget(core::Address home) {
 
 CUresult Session::map(core::Address home, core::Address address) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     ProgramBuffer& buffer = state.program_buffers.at(id);
     if (!buffer.placed) {
@@ -125,35 +124,21 @@ CUresult Session::map(core::Address home, core::Address address) {
         note_levels(state);
     }
     const HeldStill still(state, id, lock);
-    const std::vector<BufferPiece> pieces = mapped_pieces(state, id);
-    lock.unlock();
-    const CUresult status = all_or_none(
-        pieces,
-        [&](const BufferPiece& piece) {
-            return port_->map_for(address + piece.offset, piece.block.bytes, piece.block.handle, {});
-        },
-        [&](const BufferPiece& piece) { port_->unmap(address + piece.offset, piece.block.bytes); });
-    lock.lock();
-    if (status == CUDA_SUCCESS) buffer.views.push_back({address, {}});
+    const ProgramBuffer::Mapped view{address, {}};
+    const std::vector<Remap> remaps = remaps_of(pieces_of(state, id), view, false);
+    const CUresult status = unlocked(lock, [&] { return remap(*port_, remaps); });
+    if (status == CUDA_SUCCESS) buffer.views.push_back(view);
     return status;
 }
 
 CUresult Session::unmap(core::Address home, core::Address address) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     ProgramBuffer& buffer = state.program_buffers.at(id);
     const HeldStill still(state, id, lock);
-    const std::vector<BufferPiece> pieces = mapped_pieces(state, id);
-    const Access access = view_at(buffer, address).access;
-    lock.unlock();
-    const CUresult status = all_or_none(
-        pieces,
-        [&](const BufferPiece& piece) { return port_->unmap(address + piece.offset, piece.block.bytes); },
-        [&](const BufferPiece& piece) {
-            port_->map_for(address + piece.offset, piece.block.bytes, piece.block.handle, access);
-        });
-    lock.lock();
+    const std::vector<Remap> remaps = remaps_of(pieces_of(state, id), view_at(buffer, address), true);
+    const CUresult status = unlocked(lock, [&] { return remap(*port_, remaps); });
     if (status == CUDA_SUCCESS)
         std::erase_if(buffer.views, [&](const auto& view) { return view.address == address; });
     return status;
@@ -162,26 +147,29 @@ CUresult Session::unmap(core::Address home, core::Address address) {
 CUresult Session::set_access(core::Address home, core::Address address,
                              std::span<const CUmemAccessDesc> access) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     ProgramBuffer& buffer = state.program_buffers.at(id);
     const HeldStill still(state, id, lock);
-    const std::vector<BufferPiece> pieces = mapped_pieces(state, id);
+    const std::vector<BufferPiece> pieces = pieces_of(state, id);
     const Access before = view_at(buffer, address).access;
     // What nobody has set yet is none.
     Access undo(access.begin(), access.end());
     for (CUmemAccessDesc& each : undo) each.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     for (const CUmemAccessDesc& each : before) set(undo, each);
-    lock.unlock();
-    const CUresult status = all_or_none(
-        pieces,
-        [&](const BufferPiece& piece) {
-            return port_->set_access(address + piece.offset, piece.block.bytes, access);
-        },
-        [&](const BufferPiece& piece) {
-            port_->set_access(address + piece.offset, piece.block.bytes, undo);
-        });
-    lock.lock();
+    const CUresult status = unlocked(lock, [&] {
+        const auto set_one = [&](const BufferPiece& piece, std::span<const CUmemAccessDesc> now) {
+            return piece.block.pinned ? CUDA_SUCCESS
+                                      : port_->set_access(address + piece.offset, piece.block.bytes, now);
+        };
+        for (std::size_t i = 0; i < pieces.size(); ++i) {
+            const CUresult result = set_one(pieces[i], access);
+            if (result == CUDA_SUCCESS) continue;
+            while (i-- > 0) set_one(pieces[i], undo);
+            return result;
+        }
+        return CUDA_SUCCESS;
+    });
     if (status != CUDA_SUCCESS) return status;
     for (const CUmemAccessDesc& each : access) set(view_at(buffer, address).access, each);
     return CUDA_SUCCESS;
@@ -202,7 +190,7 @@ bool is_idle(State& state, core::AllocationId id) {
            });
 }
 
-bool await_idle(State& state, core::AllocationId id, std::unique_lock<std::mutex>& lock) {
+bool await_idle(State& state, core::AllocationId id, SessionLock& lock) {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (!is_idle(state, id)) {
         if (std::chrono::steady_clock::now() > deadline) return false;
@@ -255,7 +243,7 @@ class Away {
 
 CUresult Session::hand_over(core::Address home, CUmemGenericAllocationHandle real) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
     CUresult status = CUDA_ERROR_NOT_SUPPORTED;
     // From here on somebody looks at what work reaches.
@@ -271,34 +259,24 @@ CUresult Session::hand_over(core::Address home, CUmemGenericAllocationHandle rea
 }
 
 // Nothing moves, and nothing uses the buffer.
-CUresult Session::replace(core::AllocationId id, CUmemGenericAllocationHandle real,
-                          std::unique_lock<std::mutex>& lock) {
+CUresult Session::replace(core::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock) {
     State& state = *state_;
     const std::uint64_t bytes = state.residency.allocation(id).bytes;
-    std::vector<BufferPiece> pieces;
-    for (const ChunkId chunk : state.residency.allocation(id).chunks) {
-        const core::Chunk& each = state.residency.chunk(chunk);
-        const Backing& backing = state.backing[chunk];
-        if (each.state != core::State::Empty)
-            pieces.push_back({each.address - state.residency.allocation(id).address,
-                              each.state == core::State::OnHost ? backing.host : backing.device});
-    }
+    const std::vector<BufferPiece> pieces = pieces_of(state, id);
     const auto alias = state.aliases.take(bytes);
     if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;
     ProgramBuffer& buffer = state.program_buffers.at(id);
-    const Away away(state, id);
-    lock.unlock();
-    CUresult status = copy_to(*alias, bytes, real, pieces);
-    for (ProgramBuffer::Mapped& view : buffer.views) {
-        if (status != CUDA_SUCCESS) break;
-        for (const BufferPiece& piece : pieces) {
-            if (!piece.block.pinned) port_->unmap(view.address + piece.offset, piece.block.bytes);
-        }
-        status = port_->map_for(view.address, bytes, real, view.access);
-        if (status != CUDA_SUCCESS)
-            log::error("a mapping of {} bytes is lost: {}", bytes, static_cast<int>(status));
+    const Block whole{device::Place::Device, false, false, real, 0, bytes};
+    std::vector<Remap> remaps;
+    for (const ProgramBuffer::Mapped& view : buffer.views) {
+        for (Remap& each : remaps_of(pieces, view, true)) remaps.push_back(std::move(each));
+        remaps.push_back({{view.address, view.access}, {}, whole});
     }
-    lock.lock();
+    const Away away(state, id);
+    const CUresult status = unlocked(lock, [&] {
+        const CUresult copied = copy_to(*alias, bytes, real, pieces);
+        return copied == CUDA_SUCCESS ? remap(*port_, remaps) : copied;
+    });
     state.aliases.give_back(*alias, bytes);
     if (status == CUDA_SUCCESS) buffer.views.clear();
     return status;

@@ -41,25 +41,30 @@ void tell_policy(State& state, std::span<const ChunkRequest> needs) {
 
 CUresult Session::acquire(Work& work, ChunkPins& hold) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
-    const bool opaque = work.opaque || state.settings.safety == Safety::Strict;
-    hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
-    if (!port_->maps_host_memory()) {
-        for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
+    FencePtr filled;
+    CUresult status = CUDA_SUCCESS;
+    {
+        SessionLock lock(state.mutex);
+        const bool opaque = work.opaque || state.settings.safety == Safety::Strict;
+        hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
+        if (!port_->maps_host_memory()) {
+            for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
+        }
+        tell_policy(state, work.needs);
+        status = migrator_->bring_in(work.needs, hold, lock);
+        if (status != CUDA_SUCCESS) return status;
+        ++state.holders;
+        hold.fenced = state.earlier.any();
+        filled = announce(hold, lock);
     }
-    tell_policy(state, work.needs);
-    CUresult status = migrator_->bring_in(work.needs, hold, lock);
-    if (status != CUDA_SUCCESS) return status;
-    ++state.holders;
-    hold.fenced = state.earlier.any();
-    status = announce(work, hold, lock);
+    status = wait_in_stream(work.stream, filled);
     if (status != CUDA_SUCCESS) submitted(work, hold);
     return status;
 }
 
 // Memory that nobody has written yet, and that need not come in, gets its place on the host; where the host
 // has none left, it comes in.
-void Session::give_host_memory(const ChunkRequest& need, std::unique_lock<std::mutex>& lock) {
+void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     State& state = *state_;
     const auto untouched = [&] {
         return need.may_stay && !gone(need, state.residency) &&
@@ -78,7 +83,7 @@ void Session::give_host_memory(const ChunkRequest& need, std::unique_lock<std::m
 }
 
 void Session::host_copies(const ChunkPins& hold, std::vector<HostCopy>& copies) {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     for (const ChunkId id : hold.in_place) {
         const core::Chunk& chunk = state_->residency.chunk(id);
         const Block& host = state_->backing[id].host;
@@ -88,9 +93,9 @@ void Session::host_copies(const ChunkPins& hold, std::vector<HostCopy>& copies) 
     }
 }
 
-// The work is about to be submitted: from here on nothing moves that it may reach, and its stream waits for
-// what has just come in. Drops `lock`.
-CUresult Session::announce(const Work& work, const ChunkPins& hold, std::unique_lock<std::mutex>& lock) {
+// The work is about to be submitted: from here on nothing moves that it may reach. What its stream is to wait
+// for: it has just come in, or comes still.
+FencePtr Session::announce(const ChunkPins& hold, SessionLock& lock) {
     State& state = *state_;
     std::vector<ChunkId> await;
     if (hold.opaque) {
@@ -109,10 +114,12 @@ CUresult Session::announce(const Work& work, const ChunkPins& hold, std::unique_
     for (const ChunkId id : await) {
         if (state.backing[id].fill.position >= latest.position) latest = state.backing[id].fill;
     }
-    const FencePtr fence = await.empty() ? nullptr : state.fences.fence_of(latest);
-    lock.unlock();
+    return await.empty() ? nullptr : state.fences.fence_of(latest);
+}
+
+CUresult Session::wait_in_stream(CUstream stream, const FencePtr& fence) {
     if (!fence) return CUDA_SUCCESS;
-    const CUresult status = port_->wait_in_stream(work.stream, fence->event());
+    const CUresult status = port_->wait_in_stream(stream, fence->event());
     if (status == CUDA_SUCCESS || device::is_sticky(status)) return status;
     // The host waits instead: a copy in waits for nobody. If it is the stream that does not exist, the driver
     // says so of the work.
@@ -122,7 +129,7 @@ CUresult Session::announce(const Work& work, const ChunkPins& hold, std::unique_
 }
 
 void Session::suspend(const ChunkPins& hold) {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     if (hold.opaque) --state_->opaque_pending;
     --state_->holders;
     state_->changed.notify_all();
@@ -130,15 +137,19 @@ void Session::suspend(const ChunkPins& hold) {
 
 void Session::give_up(ChunkPins& hold) {
     if (!port_->maps_host_memory()) return;
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     drop(*state_, hold);
 }
 
 CUresult Session::resume(const Work& work, ChunkPins& hold) {
-    std::unique_lock lock(state_->mutex);
-    if (hold.pinned.empty() && hold.in_place.empty()) migrator_->hold_anywhere(work.needs, hold, lock);
-    ++state_->holders;
-    return announce(work, hold, lock);
+    FencePtr filled;
+    {
+        SessionLock lock(state_->mutex);
+        if (hold.pinned.empty() && hold.in_place.empty()) migrator_->hold_anywhere(work.needs, hold, lock);
+        ++state_->holders;
+        filled = announce(hold, lock);
+    }
+    return wait_in_stream(work.stream, filled);
 }
 
 void Session::submitted(const Work& work, const ChunkPins& hold) {
@@ -151,7 +162,7 @@ void Session::submitted(const Work& work, const ChunkPins& hold) {
         // Without a fence nobody could tell when the work ends: wait for it here.
         if (!fence) port_->synchronize();
     }
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     ++state.works;
     if (fence) {
         const core::Use use = state.fences.add(fence);
@@ -171,12 +182,12 @@ void Session::submitted(const Work& work, const ChunkPins& hold) {
 
 bool Session::bring_ahead() {
     if (!state_->under_pressure.load()) return false;
-    std::unique_lock lock(state_->mutex);
+    SessionLock lock(state_->mutex);
     return migrator_->bring_ahead(lock);
 }
 
 bool Session::busy() {
-    std::unique_lock lock(state_->mutex);
+    SessionLock lock(state_->mutex);
     poll_completions(*state_, lock);
     std::vector<core::Use> uses = state_->fences.latest();
     return core::any_unfinished(uses, state_->residency.timelines);
@@ -184,7 +195,7 @@ bool Session::busy() {
 
 CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept) {
     State& state = *state_;
-    std::unique_lock lock(state.mutex);
+    SessionLock lock(state.mutex);
     ChunkPins hold;
     CUresult status = migrator_->bring_in(needs, hold, lock);
     if (status != CUDA_SUCCESS) return status;
@@ -207,7 +218,7 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
 }
 
 void Session::unpin_resident(const ResidentPins& kept) {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     for (const ResidentPins::One& one : kept.chunks) state_->residency.unpin_resident(one.chunk, one.serial);
     state_->changed.notify_all();
 }
@@ -217,7 +228,7 @@ void Session::reached() {
 }
 
 void Session::unpin_reached(const ResidentPins& kept) {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     --state_->reached;
     const std::vector<core::Use> uses = state_->fences.latest();
     for (const ResidentPins::One& one : kept.chunks)

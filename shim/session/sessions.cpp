@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "policy/host.h"
@@ -14,6 +13,7 @@
 #include "shim/device/scope.h"
 #include "shim/trace/stats.h"
 #include "shim/util/log.h"
+#include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
 namespace lms::engine {
@@ -24,7 +24,7 @@ constexpr std::size_t kMaxDevices = 64;
 
 // Written under `mutex`, read without: an entry is complete before `count` says that it is there.
 struct Registry {
-    std::mutex mutex;
+    util::Mutex mutex{util::LockOrder::Sessions};
     Session* opened[kMaxDevices] = {};
     CUdevice devices[kMaxDevices] = {};
     std::atomic<std::size_t> count{0};
@@ -78,7 +78,7 @@ Session* current_session() {
     if (known && known->awake()) return known;
 
     Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
+    const util::Lock lock(all.mutex);
     if (Session* session = session_of(device))
         return session->wake(context) == CUDA_SUCCESS ? session : nullptr;
     const std::size_t count = all.count.load();
@@ -166,13 +166,13 @@ namespace {
 
 // Apart, so that session_at() costs others nothing.
 [[gnu::noinline]] Session* session_of_view(core::Address address) {
-    std::shared_lock lock(program_addresses().mutex);
-    const AddressBook& book = program_addresses().book;
-    const View* const view = book.find(address);
+    ProgramAddresses& all = program_addresses();
+    const util::SharedLock lock(all.mutex);
+    const View* const view = all.book.find(address);
     if (!view) return nullptr;
     if (view->is_managed()) return session_of(view->device);
     Session* beside = nullptr;
-    book.each_of_run(address, 0, [&](const View& each) {
+    all.book.each_of_run(address, 0, [&](const View& each) {
         if (!beside && each.is_managed()) beside = session_of(each.device);
     });
     return beside;

@@ -9,6 +9,7 @@
 
 #include "shim/trace/chrome.h"
 #include "shim/util/log.h"
+#include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
 namespace lms::trace {
@@ -26,7 +27,7 @@ std::uint64_t now_ns() {
 }
 
 int Writer::open(const std::string& path) noexcept try {
-    const std::lock_guard lock(mutex_);
+    const util::Lock lock(mutex_);
     if (const int problem = file_.open(util::expand_path(path).c_str(), util::OutputFile::Mode::Truncate)) {
         return problem;
     }
@@ -43,7 +44,7 @@ void Writer::write(const Event& event) noexcept {
     // by a thread that the child does not have.
     if (getpid() != process_) return;
     try {
-        const std::lock_guard lock(mutex_);
+        const util::Lock lock(mutex_);
         if (file_.is_open()) put(encode(event, tracks_));
     } catch (const std::exception&) {
         // Out of memory: this event is missing, the file is whole.

@@ -5,11 +5,11 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include "shim/trace/events.h"
 #include "shim/trace/tracks.h"
+#include "shim/util/mutex.h"
 #include "shim/util/output_file.h"
 
 namespace lms::trace {
@@ -28,14 +28,14 @@ class Writer {
     void write(const Event& event) noexcept;
 
   private:
-    void put(const std::string& objects);
+    void put(const std::string& objects) LMS_REQUIRES(mutex_);
 
-    std::mutex mutex_;
-    util::OutputFile file_;
+    util::Mutex mutex_{util::LockOrder::Leaf};
+    util::OutputFile file_ LMS_GUARDED_BY(mutex_);
     pid_t process_ = 0;
-    Tracks tracks_;
-    std::uint64_t end_ = 0;  // offset of the closing bracket's line break
-    bool empty_ = true;
+    Tracks tracks_ LMS_GUARDED_BY(mutex_);
+    std::uint64_t end_ LMS_GUARDED_BY(mutex_) = 0;  // offset of the closing bracket's line break
+    bool empty_ LMS_GUARDED_BY(mutex_) = true;
 };
 
 // The trace of this process, null if LMS_TRACE is unset or cannot be written (which is told at warn). The

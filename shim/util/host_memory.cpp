@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "shim/util/keep_errno.h"
+#include "shim/util/mutex.h"
 
 namespace lms::util {
 namespace {
@@ -131,7 +132,7 @@ std::uint64_t host_limit_bytes(std::optional<std::uint64_t> setting) {
 
 std::uint64_t HostMemory::spare_bytes(std::chrono::milliseconds age) {
     const KeepErrno keep;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (const auto now = Clock::now(); !looked_ || now - when_ >= age) {
         spare_bytes_ = host_spare_bytes(root_);
         when_ = now;
@@ -141,7 +142,7 @@ std::uint64_t HostMemory::spare_bytes(std::chrono::milliseconds age) {
 }
 
 void HostMemory::look_below(const std::string& root) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     root_ = root;
     looked_ = false;
 }

@@ -3,10 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "shim/util/mutex.h"
 
 namespace lms::util {
 
@@ -37,11 +38,11 @@ class HostMemory {
   private:
     using Clock = std::chrono::steady_clock;
 
-    std::mutex mutex_;
-    std::string root_;
-    bool looked_ = false;
-    Clock::time_point when_;
-    std::uint64_t spare_bytes_ = 0;
+    Mutex mutex_{LockOrder::Leaf};
+    std::string root_ LMS_GUARDED_BY(mutex_);
+    bool looked_ LMS_GUARDED_BY(mutex_) = false;
+    Clock::time_point when_ LMS_GUARDED_BY(mutex_);
+    std::uint64_t spare_bytes_ LMS_GUARDED_BY(mutex_) = 0;
 };
 
 HostMemory& host_memory();

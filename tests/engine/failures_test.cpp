@@ -196,5 +196,45 @@ TEST_CASE("a GPU that has failed for good says so, not that it is full") {
     CHECK(rig.read(stream, regions[0], bytes) == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+TEST_CASE("own mappings: a handle whose new memory is refused an address keeps what it has") {
+    for (const bool maps_host : {true, false}) {
+        // Of what makes it the driver's: where it is copied through, and each of its addresses.
+        for (const std::uint64_t refused : {1, 2, 3}) {
+            CAPTURE(maps_host);
+            CAPTURE(refused);
+            RigOptions options;
+            options.granules = 64;
+            options.maps_host = maps_host;
+            Rig rig(options);
+            const CUstream stream = rig.stream();
+            const std::uint64_t bytes = 4 * options.granularity;
+            Address home = 0, first = 0;
+            REQUIRE(rig.session().create(bytes, home) == CUDA_SUCCESS);
+            REQUIRE(rig.gpu().reserve(2 * bytes, first) == CUDA_SUCCESS);
+            const Region views[] = {{first, bytes}, {first + bytes, bytes}};
+            for (const Region& view : views) REQUIRE(rig.session().map(home, view.address) == CUDA_SUCCESS);
+            const Bytes written = noise(refused, bytes);
+            rig.gpu().launch(stream, write_kernel(first, written));
+            rig.gpu().finish(rig.gpu().mark(stream));
+            const auto check = [&] {
+                for (const Region& view : views) {
+                    const auto seen = std::make_shared<Bytes>(bytes);
+                    rig.gpu().launch(stream, read_kernel(view, seen));
+                    rig.gpu().finish(rig.gpu().mark(stream));
+                    CHECK(*seen == written);
+                }
+                CHECK(rig.gpu().violation() == "");
+            };
+            CUmemGenericAllocationHandle real = 0;
+            REQUIRE(rig.gpu().create(bytes, Place::Device, real) == CUDA_SUCCESS);
+            rig.gpu().fail(Call::Map, refused, CUDA_ERROR_OUT_OF_MEMORY);
+            CHECK(rig.session().hand_over(home, real) == CUDA_ERROR_OUT_OF_MEMORY);
+            check();
+            CHECK(rig.session().hand_over(home, real) == CUDA_SUCCESS);
+            check();
+        }
+    }
+}
+
 }  // namespace
 }  // namespace lms::fake

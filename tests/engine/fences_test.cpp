@@ -34,7 +34,7 @@ class Entering {
             mine.push_back({fences_.record(stream), work});
             REQUIRE(mine.back().fence);
         } else {
-            std::unique_lock lock(mutex_);
+            engine::SessionLock lock(mutex_);
             mine.front().use = fences_.add(std::move(mine.front().fence));
             entered_.push_back(mine.front());
             mine.clear();
@@ -43,7 +43,7 @@ class Entering {
     }
 
     void look() {
-        std::unique_lock lock(mutex_);
+        engine::SessionLock lock(mutex_);
         fences_.poll(lock);
         for (const Recorded& each : entered_) {
             if (timelines_.finished(each.use)) CHECK(each.work->passed);
@@ -54,7 +54,7 @@ class Entering {
     void finish() {
         for (std::vector<Recorded>& mine : waiting_) {
             for (Recorded& each : mine) {
-                std::unique_lock lock(mutex_);
+                engine::SessionLock lock(mutex_);
                 each.use = fences_.add(std::move(each.fence));
                 entered_.push_back(each);
             }
@@ -72,7 +72,7 @@ class Entering {
   private:
     FakePort gpu_;
     std::mt19937_64 random_;
-    std::mutex mutex_;
+    util::Mutex mutex_{util::LockOrder::Session};
     core::Timelines timelines_;
     engine::Fences fences_{gpu_, timelines_};
     CUstream streams_[2];
@@ -93,13 +93,13 @@ TEST_CASE("fences: what is waited for is a fence that has not been seen to pass"
     FakePort gpu({64, 64 * 64, true, 3});
     core::Timelines timelines;
     engine::Fences fences(gpu, timelines);
-    std::mutex mutex;
+    util::Mutex mutex{util::LockOrder::Session};
     const CUstream stream = gpu.create_stream();
     const auto open = std::make_shared<std::atomic<bool>>(false);
     const engine::FencePtr first = fences.record(stream);
     gpu.launch(stream, gate(open));
     const engine::FencePtr second = fences.record(stream);
-    std::unique_lock lock(mutex);
+    engine::SessionLock lock(mutex);
     const core::Use late = fences.add(second);
     const core::Use early = fences.add(first);
     gpu.run(1000);

@@ -120,8 +120,8 @@ TEST_CASE("fences: those of a new stream say nothing of a stream that is gone bu
         FakePort gpu({64, 64 * 64, true, seed});
         core::Timelines timelines;
         engine::Fences fences(gpu, timelines);
-        std::mutex mutex;
-        std::unique_lock lock(mutex);
+        util::Mutex mutex{util::LockOrder::Session};
+        engine::SessionLock lock(mutex);
         const CUstream old = gpu.create_stream();
         fences.add(fences.record(old));
         gpu.finish(gpu.mark(old));
@@ -224,8 +224,8 @@ TEST_CASE("blocks: one that the driver refuses takes no addresses") {
         REQUIRE(gpu.reserve(64, begin) == CUDA_SUCCESS);
         core::Arena aliases(begin, 64, 64, 0);
         engine::BlockPool pool(gpu, device::Place::Device, aliases);
-        std::mutex mutex;
-        std::unique_lock lock(mutex);
+        util::Mutex mutex{util::LockOrder::Session};
+        engine::SessionLock lock(mutex);
         engine::Block block;
         gpu.fail(refused, 1, CUDA_ERROR_OUT_OF_MEMORY);
         CHECK(pool.create(64, block, lock) == CUDA_ERROR_OUT_OF_MEMORY);

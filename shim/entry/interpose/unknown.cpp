@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "shim/util/log.h"
+#include "shim/util/mutex.h"
 
 namespace lms::entry {
 
@@ -25,10 +25,10 @@ void name_unknown(std::string_view symbol, int version) noexcept {
     try {
         std::string name(symbol);
         if (version != 0) name += fmt::format(" of CUDA {}.{}", version / 1000, version % 1000 / 10);
-        static std::mutex mutex;
+        static util::Mutex mutex{util::LockOrder::Table};
         static std::set<std::string> named;
         {
-            const std::lock_guard lock(mutex);
+            const util::Lock lock(mutex);
             if (!named.insert(name).second) return;
         }
         log::warn(

@@ -1,0 +1,121 @@
+// What is wrong with locks is noticed, by the thread that does it and before it waits; what is right is not.
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include "shim/util/mutex.h"
+
+namespace lms::util {
+namespace {
+
+// While it lives, what is reported is thrown: a lock that is wrong is not taken.
+class Thrown {
+  public:
+    Thrown() {
+        lock_checks::report = [](const char* what) { throw std::logic_error(what); };
+    }
+    ~Thrown() { lock_checks::report = before_; }
+    Thrown(const Thrown&) = delete;
+    Thrown& operator=(const Thrown&) = delete;
+
+  private:
+    const lock_checks::Report before_ = lock_checks::report;
+};
+
+// Takes one lock, then the other.
+template <typename First, typename Second>
+void take(First& first, Second& second) {
+    const Lock outer(first);
+    const Lock inner(second);
+}
+
+TEST_CASE("locks: those taken in order are in order") {
+    const Thrown thrown;
+    Mutex sessions(LockOrder::Sessions), session(LockOrder::Session), leaf(LockOrder::Leaf);
+    SharedMutex table(LockOrder::Table);
+    for (int again = 0; again < 2; ++again) {
+        const Lock first(sessions);
+        const Lock second(session);
+        const SharedLock third(table);
+        const Lock fourth(leaf);
+    }
+}
+
+TEST_CASE("locks: one taken out of order is reported") {
+    const Thrown thrown;
+    Mutex session(LockOrder::Session), table(LockOrder::Table);
+    SharedMutex shared(LockOrder::Table);
+    CHECK_THROWS_WITH(take(table, session), "taken out of order");
+    CHECK_THROWS_WITH(take(shared, session), "taken out of order");
+    const SharedLock looking(shared);
+    CHECK_THROWS_WITH(Lock{session}, "taken out of order");
+}
+
+TEST_CASE("locks: two of one kind at once are reported, and one taken twice") {
+    const Thrown thrown;
+    Mutex one(LockOrder::Session), other(LockOrder::Session);
+    CHECK_THROWS_WITH(take(one, other), "taken out of order");
+    CHECK_THROWS_WITH(take(one, one), "taken by the thread that holds it");
+    take(one, *std::make_unique<Mutex>(LockOrder::Table));
+}
+
+TEST_CASE("locks: one that is missing is reported, whoever else holds it") {
+    const Thrown thrown;
+    Mutex mutex(LockOrder::Session);
+    CHECK_THROWS_WITH(mutex.check_held(), "not held where it is needed");
+    Lock lock(mutex);
+    mutex.check_held();
+    std::thread([&] {
+        CHECK_THROWS_WITH(mutex.check_held(), "not held where it is needed");
+        CHECK_THROWS_WITH(mutex.check_leaving(), "dropped by a thread that does not hold it");
+    }).join();
+    unlocked(lock, [&] { CHECK_THROWS_WITH(mutex.check_held(), "not held where it is needed"); });
+    mutex.check_held();
+}
+
+TEST_CASE("locks: what is dropped is another's, and comes back") {
+    const Thrown thrown;
+    Mutex outer(LockOrder::Sessions), inner(LockOrder::Session);
+    Lock lock(inner);
+    CHECK_THROWS_WITH(Lock{outer}, "taken out of order");
+    const int answer = unlocked(lock, [&] {
+        take(outer, inner);
+        return 7;
+    });
+    CHECK(answer == 7);
+    inner.check_held();
+    CHECK_THROWS_WITH(Lock{outer}, "taken out of order");
+}
+
+TEST_CASE("locks: a wait drops its lock and holds it again") {
+    const Thrown thrown;
+    Mutex mutex(LockOrder::Session);
+    Condition changed;
+    bool asked = false, answered = false;
+    std::thread other([&] {
+        Lock lock(mutex);
+        changed.wait(lock, [&] { return asked; });
+        mutex.check_held();
+        answered = true;
+        changed.notify_all();
+    });
+    {
+        Lock lock(mutex);
+        asked = true;
+        changed.notify_all();
+        changed.wait_for(lock, std::chrono::hours(1), [&] {
+            mutex.check_held();
+            return answered;
+        });
+        changed.wait_for(lock, std::chrono::nanoseconds(1));
+        mutex.check_held();
+    }
+    other.join();
+    CHECK(answered);
+    CHECK_THROWS_WITH(mutex.check_held(), "not held where it is needed");
+}
+
+}  // namespace
+}  // namespace lms::util
