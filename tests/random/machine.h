@@ -100,6 +100,7 @@ class Machine {
     bool forbidden(const Hand& hand);
     bool legacy_forbidden();
     bool prepare(Hand& hand, const Op& op, unsigned slot, const UseList& uses);
+    Clock implied_order(const Hand& hand, unsigned slot);
     bool prepare_captured(Hand& hand, Capture& capture, unsigned slot, const UseList& uses);
     void submitted(Hand& hand, unsigned slot, const UseList& uses);
     bool wait_for(Hand& hand, const Op& op, unsigned in, std::uint32_t number, unsigned slot);

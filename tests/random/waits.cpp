@@ -57,24 +57,33 @@ bool Machine::prepare(Hand& hand, const Op& op, unsigned slot, const UseList& us
         return prepare_captured(hand, *stream.capture, slot, uses) && enter(device_of(slot));
     }
     if (!usable(hand, slot)) return false;
-    View& view = *hand.view;
-    Clock& clock = view.streams[slot];
-    clock.join(view.host);
-    if (slot == kLegacy) {
-        for (unsigned other = 0; other < kSlots; ++other) {
-            if (other != kLegacy && streams_[other].blocking && device_of(other) == 0 && usable(hand, other))
-                clock.join(view.done[other]);
-        }
-    } else if (stream.blocking && device_of(slot) == 0) {
-        clock.join(view.done[kLegacy]);
-    }
+    const Clock implied = implied_order(hand, slot);
+    const Clock& clock = hand.view->streams[slot];
     for (const Use& use : uses) {
         const Clock need = buffers_[use.buffer].uses.before(use.mode);
         for (unsigned in = 0; in < kLanes; ++in) {
-            if (need.at[in] > clock.at[in] && !wait_for(hand, op, in, need.at[in], slot)) return false;
+            if (need.at[in] > std::max(clock.at[in], implied.at[in]) &&
+                !wait_for(hand, op, in, need.at[in], slot))
+                return false;
         }
     }
     return enter(device_of(slot));
+}
+
+// What the next operation of a stream comes behind without being told to. Work that was refused comes behind
+// nothing, so this is known of the stream once something was submitted.
+Clock Machine::implied_order(const Hand& hand, unsigned slot) {
+    const View& view = *hand.view;
+    Clock implied = view.host;
+    if (slot == kLegacy) {
+        for (unsigned other = 0; other < kSlots; ++other) {
+            if (other != kLegacy && streams_[other].blocking && device_of(other) == 0 && usable(hand, other))
+                implied.join(view.done[other]);
+        }
+    } else if (streams_[slot].blocking && device_of(slot) == 0) {
+        implied.join(view.done[kLegacy]);
+    }
+    return implied;
 }
 
 bool Machine::prepare_captured(Hand& hand, Capture& capture, unsigned slot, const UseList& uses) {
@@ -96,6 +105,7 @@ void Machine::submitted(Hand& hand, unsigned slot, const UseList& uses) {
     const unsigned in = lane(slot, hand.thread);
     const std::uint32_t number = ++count_[in];
     View& view = *hand.view;
+    view.streams[slot].join(implied_order(hand, slot));
     view.streams[slot].at[in] = number;
     view.done[slot] = view.streams[slot];
     for (const Use& use : uses) buffers_[use.buffer].uses.note(use.mode, in, number);

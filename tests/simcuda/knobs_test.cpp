@@ -1,4 +1,5 @@
 // Knobs, injected failures, the log and the report.
+#include <cudaProfiler.h>
 #include <unistd.h>
 
 #include <cstdlib>
