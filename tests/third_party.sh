@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 build=$root/${BUILD:-build}
 recipes=$root/tests/third_party
-export recipes label variant root
+export recipes build label variant
 cuda=${CUDA_HOME:-/usr/local/cuda}
 export CUDA_HOME="$cuda"
 
@@ -77,8 +77,13 @@ judge() {
     tail -n 20 "$label.err"
 }
 
+defaults() { settings= memory=1G shares="2 4" strict_shares="2 4" unmapped_shares=2; }
+
 # run_variant: without the shim, then with it on smaller GPUs.
 run_variant() {
+    defaults
+    # shellcheck source=/dev/null
+    . "$recipes/$recipe.recipe"
     smaller=$shares
     prefix=${variant:+$variant.}
     simulated "${prefix}whole" "$memory"
@@ -88,9 +93,12 @@ run_variant() {
 
     for share in $smaller; do
         for setting in "" LMS_SAFETY=strict SIMCUDA_HOST_VMM=0; do
-            if [ "$setting" = SIMCUDA_HOST_VMM=0 ]; then
-                case " $unmapped_shares " in *" $share "*) ;; *) continue ;; esac
-            fi
+            case $setting in
+            LMS_SAFETY=strict) tried=$strict_shares ;;
+            SIMCUDA_HOST_VMM=0) tried=$unmapped_shares ;;
+            *) tried=$share ;;
+            esac
+            case " $tried " in *" $share "*) ;; *) continue ;; esac
             label=${prefix}1_$share${setting:+.$setting}
             simulated "$label" $((peak / share)) "LD_PRELOAD=$build/liblmsshim.so" "LMS_STATS=$label.stats.%p" $setting
             in=$(counter bytes_in "$label".stats.*) out=$(counter bytes_out "$label".stats.*)
@@ -103,8 +111,9 @@ run_variant() {
 # Runs the recipe in its own folder and leaves "passed failed" in the file count.
 check() {
     passed=0 failed=0 variant=
-    packages= settings= memory=1G shares="2 4" unmapped_shares=2 variants=
+    packages= variants=
     fetch() { :; }
+    defaults
     # shellcheck source=/dev/null
     . "$recipes/$recipe.recipe"
     result=ok label=fetch

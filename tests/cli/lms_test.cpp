@@ -129,10 +129,10 @@ TEST_CASE("lms run: what changes a framework is set when asked for, and said") {
           "lms run: --torch-async sets PYTORCH_ALLOC_CONF=backend:cudaMallocAsync\n"
           "lms run: --torch-async sets PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");
 
-    result = shell("build/lms run --summary=off --jax-platform -- env | grep ALLOC");
-    CHECK(result.out == "XLA_PYTHON_CLIENT_ALLOCATOR=platform\n");
-    CHECK(result.err == "lms run: --jax-platform sets XLA_PYTHON_CLIENT_ALLOCATOR=platform\n");
-    CHECK(shell("build/lms run --help").out.find("--jax-platform") != std::string::npos);
+    result = shell("build/lms run --summary=off --jax-async -- env | grep ALLOC");
+    CHECK(result.out == "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async\n");
+    CHECK(result.err == "lms run: --jax-async sets XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async\n");
+    CHECK(shell("build/lms run --help").out.find("--jax-async") != std::string::npos);
 }
 
 TEST_CASE("lms run: what the user has set for a framework stays, or is named where it says otherwise") {
@@ -148,7 +148,7 @@ TEST_CASE("lms run: what the user has set for a framework stays, or is named whe
     CHECK(result.err ==
           "lms run: --torch-async: PYTORCH_ALLOC_CONF=a:1,backend:native says otherwise; expected it without "
           "backend:native\n");
-    result = shell("XLA_PYTHON_CLIENT_ALLOCATOR=default build/lms run --jax-platform -- env");
+    result = shell("XLA_PYTHON_CLIENT_ALLOCATOR=default build/lms run --jax-async -- env");
     CHECK(result.status == 2);
     CHECK(result.err.find("XLA_PYTHON_CLIENT_ALLOCATOR=default says otherwise") != std::string::npos);
 }

@@ -12,8 +12,9 @@ constexpr FrameworkOption kOptions[] = {
     {"torch-async",
      "PyTorch allocates each tensor by itself, with cudaMallocAsync, instead of from blocks that it caches",
      "backend:cudaMallocAsync", kTorch, true},
-    {"jax-platform", "JAX allocates each array by itself, instead of taking most of the GPU when it starts",
-     "platform", kJaxAllocator},
+    {"jax-async",
+     "JAX allocates each array by itself, from a pool of the driver's, instead of dividing most of the GPU",
+     "cuda_async", kJaxAllocator},
 };
 
 // The entry of a list "key:value,key:value" with the key of `setting`; empty if it has none.

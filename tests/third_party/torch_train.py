@@ -1,0 +1,128 @@
+"""Trains a network by torch.compile: forward, backward and AdamW, every kernel Triton's. torch_train.py mlp|gpt
+
+PyTorch's own kernels come as native code alone, so nothing is computed on the GPU that is not compiled."""
+
+import hashlib
+import sys
+
+import torch
+import torch._inductor.config as inductor
+from torch import nn
+from torch._inductor.choices import InductorChoices, register_inductor_choices
+
+
+class FirstChoice(InductorChoices):
+    """One way to compute each product: where there are several, they are timed."""
+
+    def _finalize_template_configs(self, *args, **kwargs):
+        return super()._finalize_template_configs(*args, **kwargs)[:1]
+
+    def uuid(self):
+        return "first choice"
+
+
+register_inductor_choices("first choice", FirstChoice)
+inductor.max_autotune_gemm = True
+inductor.max_autotune_gemm_backends = "TRITON"
+inductor.compile_threads = 1
+inductor.triton.autotune_pointwise = False
+# Constants would be made by kernels of its own.
+inductor.joint_graph_constant_folding = False
+torch.manual_seed(5)
+
+
+class Perceptron(nn.Sequential):
+    shape, layers, width = (64, 512), 6, 512
+
+    def __init__(self):
+        super().__init__()
+        for _ in range(self.layers):
+            self.append(nn.Linear(self.width, self.width))
+            self.append(nn.Tanh())
+
+    @staticmethod
+    def batch():
+        return torch.randn(Perceptron.shape), torch.randn(Perceptron.shape)
+
+    def loss(self, x, y):
+        return ((self(x) - y) ** 2).mean()
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x, mask):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        scores = (q @ k.transpose(-1, -2)) * (width // self.heads) ** -0.5 + mask
+        mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, width)
+        x = x + self.out(mixed)
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+
+class Gpt(nn.Module):
+    words, width, heads, layers, shape = 512, 256, 4, 2, (4, 64)
+
+    def __init__(self):
+        super().__init__()
+        length = self.shape[1]
+        self.word, self.place = nn.Embedding(self.words, self.width), nn.Embedding(length, self.width)
+        self.blocks = nn.ModuleList([Block(self.width, self.heads) for _ in range(self.layers)])
+        self.norm, self.head = nn.LayerNorm(self.width), nn.Linear(self.width, self.words, bias=False)
+        self.register_buffer("mask", torch.full((length, length), float("-inf")).triu(1))
+
+    @staticmethod
+    def batch():
+        text = torch.randint(Gpt.words, (Gpt.shape[0], Gpt.shape[1] + 1))
+        return text[:, :-1].contiguous(), text[:, 1:].contiguous()
+
+    def loss(self, x, y):
+        x = self.word(x) + self.place.weight
+        for block in self.blocks:
+            x = block(x, self.mask)
+        scores = self.head(self.norm(x))
+        return nn.functional.cross_entropy(scores.view(-1, self.words), y.view(-1))
+
+
+def optimizer_of(model):
+    """AdamW with its state made on the CPU."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for p in model.parameters():
+        zeros = [torch.zeros(p.shape).to(p.device) for _ in range(2)]
+        optimizer.state[p] = {"step": torch.tensor(0.0), "exp_avg": zeros[0], "exp_avg_sq": zeros[1]}
+    return optimizer
+
+
+def train(model, batches, device):
+    model = model.to(device)
+    optimizer = optimizer_of(model)
+    loss_of, update = model.loss, optimizer.step
+    if device == "cuda":
+        loss_of, update = torch.compile(loss_of), torch.compile(lambda: optimizer.step())
+    for x, y in batches:
+        loss = loss_of(x.to(device), y.to(device))
+        loss.backward(torch.ones(()).to(device))
+        update()
+        optimizer.zero_grad(set_to_none=True)
+        yield loss.detach().cpu()
+
+
+kind = {"mlp": Perceptron, "gpt": Gpt}[sys.argv[1]]
+batches = [kind.batch() for _ in range(3)]
+model, same = kind(), kind()
+same.load_state_dict(model.state_dict())
+for step, (loss, right) in enumerate(zip(train(model, batches, "cuda"), train(same, batches, "cpu"))):
+    torch.testing.assert_close(loss, right, rtol=1e-3, atol=1e-4)
+    print(f"step {step}: loss {loss.item()!r}", flush=True)
+digest = hashlib.sha256()
+for got, want in zip(model.parameters(), same.parameters()):
+    got = got.detach().cpu()
+    # Where a gradient is next to nothing its sign is chance, and AdamW's steps are as long as any.
+    assert (got - want).abs().mean() < 1e-4
+    digest.update(got.numpy().tobytes())
+print("parameters", digest.hexdigest())
