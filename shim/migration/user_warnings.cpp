@@ -14,9 +14,12 @@ using util::format_bytes;
 void announce_eviction(const State& state) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
+    // A policy may have memory left free (LMS_FRAC).
+    const bool full = state.residency.eviction_start(state.budget_bytes) >= state.budget_bytes;
     log::warn(
-        "GPU memory is full: cold buffers move to host memory from here on ({} of {} stay resident; "
+        "GPU {}: {}: cold buffers move to host memory from here on ({} of {} stay resident; `lms top` or "
         "LMS_STATS=FILE tells what it costs){}",
+        state.device, full ? "its memory is full" : "as full as LMS_FRAC or the policy lets it be",
         format_bytes(state.residency.device_bytes()), format_bytes(state.residency.allocated_bytes()),
         state.port.maps_host_memory()
             ? ""

@@ -42,8 +42,11 @@ std::atomic<const std::string*> target = nullptr;
 constexpr std::uint64_t kFreshNs = 10'000'000'000;
 std::atomic<std::uint64_t> written_ns = 0;
 
+// Once: what cannot be written when the counters begin can mostly not be at their end.
 void report(const std::string& path, int problem) {
-    if (problem != 0) log::warn("LMS_STATS: cannot write {}: {}", path, util::OutputFile::reason(problem));
+    static std::atomic<bool> said;
+    if (problem != 0 && log::once(said))
+        log::warn("LMS_STATS: cannot write {}: {}", path, util::OutputFile::reason(problem));
 }
 
 void end_counters() noexcept {

@@ -175,6 +175,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     return row[b.size()];
 }
 
+constexpr std::string_view kPrefix = "LMS_";
+
+std::string upper_case(std::string_view text) {
+    std::string upper(text);
+    for (char& letter : upper)
+        letter = letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
+    return upper;
+}
+
 // A program with more rights than its user (set-uid) takes no word from the user: secure_getenv gives none.
 Settings read_environment() {
     std::vector<std::string> problems;
@@ -215,13 +224,18 @@ std::vector<std::string> unknown_variables(const char* const* environment) {
     for (; environment != nullptr && *environment != nullptr; ++environment) {
         const std::string_view entry = *environment;
         const std::string_view name = entry.substr(0, entry.find('='));
-        if (!name.starts_with("LMS_")) continue;
-        const auto distance = [name](const Setting& setting) {
-            return edit_distance(name, setting.variable);
+        if (!name.starts_with(kPrefix)) continue;
+        const std::string upper = upper_case(name);
+        const auto distance = [&upper](const Setting& setting) {
+            return edit_distance(upper, setting.variable);
         };
         const auto nearest = std::ranges::min_element(kTable, {}, distance);
         if (nearest->variable == name) continue;
-        problems.push_back(fmt::format("{} is not a setting; the nearest is {}", name, nearest->variable));
+        // One that shares less than half of its letters is not what was meant.
+        const bool near = 2 * distance(*nearest) <= name.size() - kPrefix.size();
+        problems.push_back(fmt::format(
+            "{} is not a setting; {}", name,
+            near ? fmt::format("the nearest is {}", nearest->variable) : "`lms settings` lists them"));
     }
     return problems;
 }

@@ -210,8 +210,10 @@ TEST_CASE("apps: a GPU that the shim cannot make larger is told of, and the prog
 
 TEST_CASE("apps: the first eviction is announced in one line") {
     const Run run = run_shimmed({"vector_add", "16"}, "4M");
-    CHECK(says_once(run, "lms: GPU memory is full"));
+    CHECK(says_once(run, "lms: GPU 0: its memory is full"));
     CHECK(std::ranges::count(run.err, '\n') == 1);
+    CHECK(says_once(run_shimmed({"vector_add", "16"}, "64M", {{"LMS_FRAC", "0"}}),
+                    "lms: GPU 0: as full as LMS_FRAC or the policy lets it be"));
     CHECK(run_shimmed({"vector_add", "16"}, "4M", {{"LMS_LOG", "off"}}).err.find("lms:") ==
           std::string::npos);
 }

@@ -152,6 +152,6 @@ TEST_CASE(
           std::string::npos);
     CHECK(said({{"LMS_MEMINFO", "enlarged"}}) == "");
     const std::string full = said({{"FILLS", "1"}});
-    CHECK(full.find("GPU memory is full") != std::string::npos);
+    CHECK(full.find("GPU 0: its memory is full") != std::string::npos);
     CHECK(full.find("never filled") == std::string::npos);
 }

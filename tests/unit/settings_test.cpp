@@ -157,14 +157,16 @@ TEST_CASE("settings: what is shown reads back as the same") {
 }
 
 TEST_CASE("settings: unknown LMS_ variables are named with the nearest known one") {
-    const char* environment[] = {"PATH=/bin",    "LMS_FRACTION=1", "LMS_TRESHOLD=3", "LMS_LIMIT=4",
-                                 "XLMS_LIMIT=1", "LMS_=",          "LMS_log=debug",  nullptr};
+    const char* environment[] = {
+        "PATH=/bin", "LMS_FRACTION=1", "LMS_TRESHOLD=3", "LMS_LIMIT=4", "XLMS_LIMIT=1",
+        "LMS_=",     "LMS_log=debug",  "LMS_NOSUCH=1",   nullptr};
     const auto lines = lms::unknown_variables(environment);
-    REQUIRE(lines.size() == 4);
+    REQUIRE(lines.size() == 5);
     CHECK(lines[0] == "LMS_FRACTION is not a setting; the nearest is LMS_FRAC");
     CHECK(lines[1] == "LMS_TRESHOLD is not a setting; the nearest is LMS_THRESHOLD");
-    CHECK(lines[2].starts_with("LMS_ is not a setting"));
+    CHECK(lines[2] == "LMS_ is not a setting; `lms settings` lists them");
     CHECK(lines[3] == "LMS_log is not a setting; the nearest is LMS_LOG");
+    CHECK(lines[4] == "LMS_NOSUCH is not a setting; `lms settings` lists them");
     CHECK(lms::unknown_variables(nullptr).empty());
 }
 
