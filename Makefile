@@ -191,25 +191,17 @@ FORMATTED = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 format: ## develop: clang-format all sources
 	clang-format -i $(FORMATTED)
 
-# All checks of FILES; of the tree those that take a third of the time, again where an object is newer than its stamp.
+# All checks of FILES; of the tree, or of FOLDERS, those that take a third of the time.
 LINT_QUICK := -clang-analyzer-*,-bugprone-assert-side-effect,-bugprone-misplaced-widening-cast,\
 -bugprone-multiple-statement-macro,-bugprone-not-null-terminated-result,-bugprone-stringview-nullptr,\
 -bugprone-suspicious-semicolon,-bugprone-suspicious-string-compare,-bugprone-unused-raii
-# Compiled by the pattern rule, so that it is known with which options.
-LINTED = $(filter-out tests/entry/programs/% tests/interpose/fake/% tests/interpose/programs/% tools/gpu_facts/runtime/%, \
-           $(filter %.cpp,$(FORMATTED)))
-lint: compile_commands.json ## develop: check formatting and run clang-tidy (FILES='shim/util/log.cpp ...': with all checks)
+lint: compile_commands.json ## develop: check formatting and run clang-tidy (FOLDERS='shim/core ...', or FILES='...' with all checks)
 	@clang-format --dry-run -Werror $(FORMATTED)
 ifdef FILES
 	@printf '%s\n' $(FILES) | xargs -P$(shell nproc) -n1 clang-tidy -quiet -p .
 else
-	@+$(SUBMAKE) $(patsubst %.cpp,$(BUILD)/lint/%.ok,$(LINTED))
+	@python3 -B tests/layout/lint.py $< $(BUILD)/lint '$(subst $(space),,$(LINT_QUICK))' $(FOLDERS)
 endif
-
-$(BUILD)/lint/%.ok: $(BUILD)/obj/%.o .clang-tidy
-	@mkdir -p $(@D)
-	@clang-tidy -quiet -p . --checks='$(subst $(space),,$(LINT_QUICK))' $*.cpp 2>$(@:.ok=.log) || { cat $(@:.ok=.log) >&2; exit 1; }
-	@touch $@
 space := $(subst ,, )
 
 clean: ## build: remove build/

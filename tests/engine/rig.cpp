@@ -23,8 +23,9 @@ Rig::Rig(const RigOptions& options) : options_(options) {
                 options.address_granules * options.granularity});
     gpu_ = port.get();
     CUresult error = CUDA_ERROR_UNKNOWN;
-    session_ = engine::Session::open({0, nullptr}, std::move(port),
-                                     policy::Host::create(options.policy, settings_.frac, 0), settings_, error);
+    session_ =
+        engine::Session::open({0, nullptr}, std::move(port),
+                              policy::Host::create(options.policy, settings_.frac, 0), settings_, error);
     REQUIRE(error == CUDA_SUCCESS);
     REQUIRE(session_);
 }
