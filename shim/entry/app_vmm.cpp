@@ -45,12 +45,6 @@ CUresult unless_allocated(CUdeviceptr address, Call&& call) {
     return engine::allocator_of(address) ? CUDA_ERROR_INVALID_VALUE : engine::call_with_oom_retry(call);
 }
 
-CUresult create(engine::Session& session, CUmemGenericAllocationHandle* handle, std::size_t bytes,
-                const CUmemAllocationProp& properties) {
-    if (!engine::capturing_anywhere() && session.asks_to_collect(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    return engine::create_handle(session, bytes, properties, *handle);
-}
-
 // What the driver says of a location.
 CUresult check(const CUmemLocation& location) {
     CUmemAllocationProp properties{};
@@ -138,7 +132,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
         if (!session) return engine::call_with_oom_retry(pass);
         return if_allowed([&] {
             const CUresult status = engine::try_properties(*session, *prop);
-            return status == CUDA_SUCCESS ? create(*session, handle, size, *prop) : status;
+            return status == CUDA_SUCCESS ? engine::create_handle(*session, size, *prop, *handle) : status;
         });
     });
 }

@@ -53,8 +53,7 @@ CUresult allowed_while_capturing() {
 // frameworks give nothing back.
 CUresult allocate_now(Session& session, std::size_t bytes, core::Address& address) {
     if (const CUresult error = allowed_while_capturing(); error != CUDA_SUCCESS) return error;
-    if (!engine::capturing_anywhere() && session.asks_to_collect(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    return session.allocate(bytes, address, current_context());
+    return session.allocate(bytes, address, current_context(), !engine::capturing_anywhere());
 }
 
 // What is noted of a buffer that is about to be freed goes first: its addresses may be given out again at

@@ -135,12 +135,10 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
     });
     std::erase_if(lost, [&](const Block& block) { return copy_of(state, block) != nullptr; });
     for (const Mapped& each : mapped) {
-        if (each.block.place == device::Place::Host) {
-            state.host_blocks.put(each.block);
-        } else if (PendingEviction* const copy = copy_of(state, each.block)) {
+        if (PendingEviction* const copy = copy_of(state, each.block)) {
             copy->orphan = true;
         } else {
-            state.device_blocks.put(each.block);
+            state.put(each.block);
         }
     }
     sweep_evictions(state);
@@ -150,8 +148,7 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
     } else {
         log::error("the driver does not take {} mappings away: their memory is lost", count - mapped.size());
         unlocked(lock, [&] {
-            for (const Block& block : lost)
-                (block.place == device::Place::Host ? state.host_blocks : state.device_blocks).destroy(block);
+            for (const Block& block : lost) state.pool_of(block.place).destroy(block);
         });
     }
     state.changed.notify_all();

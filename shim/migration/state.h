@@ -69,7 +69,8 @@ struct Span {
     std::uint64_t alias_bytes;
 };
 
-// Everything below `mutex` needs it. It is never held across a driver call; the parts drop it around each.
+// Everything below `mutex` needs it, but for the two atomics at the end. It is never held across a driver
+// call; the parts drop it around each.
 struct State {
     State(int device_, device::Port& port_, const Settings& settings_, Span span, core::Ranking& ranking)
         : device(device_),
@@ -81,9 +82,9 @@ struct State {
           aliases(span.begin + span.app_bytes, span.alias_bytes, granularity, 0),
           residency(span.begin, span.app_bytes, granularity, ranking),
           soft_limit(settings_.soft_limit_bytes),
-          fences(port_, residency.timelines),
           device_blocks(port_, device::Place::Device, aliases),
-          host_blocks(port_, device::Place::Host, aliases) {}
+          host_blocks(port_, device::Place::Host, aliases),
+          fences(port_, residency.timelines) {}
 
     const int device;  // CUDA ordinal
     device::Port& port;
@@ -94,38 +95,55 @@ struct State {
     util::Mutex mutex{util::LockOrder::Session};
     // Signalled whenever a chunk changes state, a pin goes, or opaque work is submitted.
     util::Condition changed;
+
+    // Addresses and buffers. Each buffer of `residency` has a range of `arena` to itself, an entry in
+    // `owners`, and for each chunk one in `backing`, which has blocks as the chunk's state says.
     core::Arena arena;
     core::Arena aliases;
     core::Residency residency;
-    SoftLimit soft_limit;
-    Fences fences;
-    BlockPool device_blocks;
-    BlockPool host_blocks;
     std::vector<CUcontext> owners;  // by AllocationId; null: the GPU's
     std::vector<Backing> backing;   // by ChunkId
     std::unordered_map<core::AllocationId, ProgramBuffer> program_buffers;
-    // Where a chunk stands among the needs of the work that was named last, and which that was; by ChunkId.
+    PendingFrees pending_frees;  // of them, those that are dead and whose streams have not come so far
+
+    // Physical memory, a tier each. A block that is not free is a chunk's, a pending eviction's, or both's.
+    std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look
+    SoftLimit soft_limit;
+    BlockPool device_blocks;
+    BlockPool host_blocks;
+    BlockPool& pool_of(device::Place place) {
+        return place == device::Place::Device ? device_blocks : host_blocks;
+    }
+    void put(const Block& block) { pool_of(block.place).put(block); }  // nobody's work uses it any more
+
+    // Moves under way. A chunk that is Evicting is in `pending_evictions`, with what was copied before and
+    // came to nothing, until the copy ends; one that is Filling is in `filling`.
+    std::deque<PendingEviction> pending_evictions;  // in the order of their copies
+    std::uint64_t evictions = 0;                    // ever begun
+    std::uint64_t disturbed = 0;                    // the latest one when opaque work last ended some
+    std::vector<core::ChunkId> filling;             // oldest first
+    std::uint32_t remapping = 0;                    // chunks being remapped by the migrator
+    bool remaps_beside_work = false;                // seen: a remap does not wait for work that runs
+
+    // Work. Nothing moves while some is unfinished that may reach any chunk: `opaque_uses`, what is pending
+    // of it, or earlier work.
+    Fences fences;
+    std::vector<core::Use> opaque_uses;
+    std::uint32_t opaque_pending = 0;  // between acquire() and submitted()
+    EarlierWork earlier;
+    std::uint64_t opaque_works = 0;  // ever announced
+    std::uint64_t works = 0;         // ever submitted
+    std::uint32_t holders = 0;       // threads that hold chunks or memory, for a moment, waiting for nobody
+
+    // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one
+    // that was named last, and which that was; by ChunkId.
     struct Named {
         std::uint64_t naming = 0;
         std::size_t index = 0;
     };
     std::vector<Named> named;
-    std::uint64_t namings = 0;                      // ever begun
-    std::vector<core::ChunkId> told;                // what the policy is told of one piece of work
-    std::deque<PendingEviction> pending_evictions;  // in the order of their copies
-    std::uint64_t evictions = 0;                    // ever begun
-    std::uint64_t disturbed = 0;                    // the latest one when opaque work last ended some
-    std::vector<core::ChunkId> filling;             // Filling now, oldest first
-    std::uint32_t remapping = 0;                    // chunks being remapped by the migrator
-    bool remaps_beside_work = false;                // seen: a remap does not wait for work that runs
-    std::vector<core::Use> opaque_uses;             // submitted work that may reach any chunk
-    std::uint32_t opaque_pending = 0;               // such work between acquire() and submitted()
-    EarlierWork earlier;                            // such work too
-    std::uint64_t opaque_works = 0;                 // ever announced
-    std::uint64_t works = 0;                        // ever submitted
-    std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
-    PendingFrees pending_frees;
-    std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look
+    std::uint64_t namings = 0;        // ever begun
+    std::vector<core::ChunkId> told;  // what the policy is told of it
 
     // Objects by which work may reach kept chunks that it does not name: while there are any, all work leaves
     // a fence.

@@ -1,5 +1,8 @@
 #include "shim/migration/telemetry.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 
@@ -67,6 +70,20 @@ void note_free(const State& state, core::AllocationId id) {
     note_allocated(state, state.residency.allocated_bytes() - state.residency.allocation(id).bytes);
     if (trace::Writer* writer = trace::writer())
         writer->write(trace::Free{state.device, id, trace::now_ns()});
+}
+
+void note_launch(const State& state, std::string_view kernel, CUstream stream, const ChunkPins& hold,
+                 std::uint64_t begin_ns) {
+    trace::Writer* writer = trace::writer();
+    if (!writer) return;
+    std::vector<std::uint32_t> buffers;
+    for (const auto* chunks : {&hold.pinned, &hold.in_place}) {
+        for (const core::ChunkId id : *chunks) buffers.push_back(state.residency.chunk(id).allocation);
+    }
+    std::sort(buffers.begin(), buffers.end());
+    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+    writer->write(trace::Launch{state.device, kernel, reinterpret_cast<std::uint64_t>(stream), buffers,
+                                begin_ns, trace::now_ns()});
 }
 
 }  // namespace lms::engine

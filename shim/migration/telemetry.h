@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "shim/migration/migrator.h"
 #include "shim/migration/state.h"
 #include "shim/trace/events.h"
 #include "shim/trace/live_page.h"
@@ -19,5 +20,8 @@ void note_stall(const State& state, trace::StallReason reason, std::uint64_t beg
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site);
 // It is about to be removed.
 void note_free(const State& state, core::AllocationId id);
+// Of a kernel: every buffer that it holds, once. The time is from `begin_ns` to now.
+void note_launch(const State& state, std::string_view kernel, CUstream stream, const ChunkPins& hold,
+                 std::uint64_t begin_ns);
 
 }  // namespace lms::engine

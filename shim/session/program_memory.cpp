@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "shim/app/capture.h"
 #include "shim/app/contexts.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
@@ -194,7 +195,7 @@ CUresult try_properties(const Session& session, const CUmemAllocationProp& prope
 CUresult create_handle(Session& session, std::uint64_t bytes, const CUmemAllocationProp& properties,
                        HandleValue& handle) {
     Address home = 0;
-    const CUresult status = session.create(bytes, home);
+    const CUresult status = session.create(bytes, home, !capturing_anywhere());
     if (status != CUDA_SUCCESS) return status;
     const util::Lock lock(registry().mutex);
     handle = registry().next++;

@@ -95,24 +95,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     return session;
 }
 
-bool Session::asks_to_collect(std::uint64_t bytes) {
-    State& state = *state_;
-    if (!state.settings.soft_limit_bytes) return false;
-    SessionLock lock(state.mutex);
-    const std::uint64_t rounded = round_up(bytes, state.granularity);
-    // What cannot be served fails anyway.
-    if (rounded < bytes || rounded > capacity_bytes(state)) return false;
-    if (!state.pending_frees.empty()) poll_completions(state, lock);
-    free_completed(state, lock);
-    if (!state.soft_limit.refuses(state.residency.allocated_bytes(), rounded, std::this_thread::get_id()))
-        return false;
-    trace::add(trace::counters().refusals);
-    log::info("an allocation of {} beyond LMS_SOFT_LIMIT fails once, with {} in use",
-              util::format_bytes(bytes), util::format_bytes(state.residency.allocated_bytes()));
-    return true;
-}
-
-CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontext owner) {
+CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontext owner, bool collects) {
     State& state = *state_;
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
@@ -123,7 +106,7 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
         announce_failure(state, health);
         return health;
     }
-    const auto id = enter(bytes, lock);
+    const auto id = enter(bytes, collects, lock);
     if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
     state.owners[*id] = owner;
     const CUresult status = place(*id, lock);
@@ -138,15 +121,52 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     return CUDA_SUCCESS;
 }
 
+namespace {
+
+void settle_frees(State& state, SessionLock& lock) {
+    if (state.pending_frees.empty()) return;
+    poll_completions(state, lock);
+    free_completed(state, lock);
+}
+
+// Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
+// that is waited for, within a bound.
+bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) {
+    const auto deadline = Clock::now() + kBound;
+    while (!has_capacity(state, bytes)) {
+        if (state.pending_frees.empty() || Clock::now() >= deadline) return false;
+        const FencePtr fence = state.fences.fence_of(state.pending_frees.oldest().free);
+        unlocked(lock, [&] { return fence && wait_until(*fence, deadline); });
+        settle_frees(state, lock);
+    }
+    return true;
+}
+
+// Whether an allocation of `bytes`, of which its caller asked for `asked`, is to fail for once
+// (LMS_SOFT_LIMIT).
+bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) {
+    const std::uint64_t used = state.residency.allocated_bytes();
+    if (!state.soft_limit.refuses(used, bytes, std::this_thread::get_id())) return false;
+    trace::add(trace::counters().refusals);
+    log::info("an allocation of {} beyond LMS_SOFT_LIMIT fails once, with {} in use",
+              util::format_bytes(asked), util::format_bytes(used));
+    return true;
+}
+
+}  // namespace
+
 // A buffer for which there is capacity, and no memory yet.
-std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, SessionLock& lock) {
+std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, bool collects, SessionLock& lock) {
     State& state = *state_;
     const std::uint64_t rounded = round_up(bytes, state.granularity);
-    if (rounded != bytes) padded_ = true;
-    if (rounded < bytes || !await_capacity(rounded, lock)) {
+    const bool never = rounded < bytes || rounded > capacity_bytes(state);
+    if (!never) settle_frees(state, lock);
+    if (!never && collects && refuses_once(state, rounded, bytes)) return std::nullopt;
+    if (never || !await_capacity(state, rounded, lock)) {
         announce_no_capacity(state, bytes);
         return std::nullopt;
     }
+    if (rounded != bytes) padded_ = true;
     const auto taken = state.arena.take(rounded);
     if (!taken) return std::nullopt;
     const auto sizes =
@@ -172,23 +192,6 @@ CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) {
 }
 
 }  // namespace
-
-// Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
-// that is waited for, within a bound.
-bool Session::await_capacity(std::uint64_t bytes, SessionLock& lock) {
-    State& state = *state_;
-    if (bytes > capacity_bytes(state)) return false;
-    for (const auto deadline = Clock::now() + kBound;;) {
-        if (!state.pending_frees.empty()) poll_completions(state, lock);
-        free_completed(state, lock);
-        if (has_capacity(state, bytes)) return true;
-        if (state.pending_frees.empty() || Clock::now() >= deadline) return false;
-        const FencePtr fence = state.fences.fence_of(state.pending_frees.oldest().free);
-        unlocked(lock, [&] {
-            if (fence) wait_until(*fence, deadline);
-        });
-    }
-}
 
 // Gives a new buffer its first memory: on the device as long as there is room without evicting, else on the
 // host.
@@ -249,7 +252,7 @@ CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
     Backing& backing = state.backing[id];
     if (mapped != CUDA_SUCCESS) {
         residency.undo_in(id, false);
-        (on_device ? state.device_blocks : state.host_blocks).put(block);
+        state.put(block);
     } else if (on_device) {
         backing.device = block;
         backing.fresh_at = Backing::kUsed;

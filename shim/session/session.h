@@ -18,16 +18,22 @@
 
 namespace lms::engine {
 
-// A piece of work about to be submitted: what it names, and whether it may reach more than it names.
+// A piece of work at one session: what it reaches, what of that is here, and what it holds of it from
+// acquire() to submitted().
 struct Work {
-    explicit Work(std::pmr::memory_resource* memory = std::pmr::get_default_resource()) : needs(memory) {}
+    // `reach_` outlives it.
+    explicit Work(const WorkingSet& reach_, bool elsewhere_ = false,
+                  std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+        : reach(reach_), elsewhere(elsewhere_), needs(memory), hold(memory) {}
 
+    // Whether it has nothing to do with the session.
+    bool is_nothing() const { return elsewhere && needs.empty(); }
+
+    const WorkingSet& reach;
+    bool elsewhere;  // runs on another GPU, which reaches nothing here but what it names
     std::pmr::vector<ChunkRequest> needs;
-    CUstream stream = CU_STREAM_LEGACY;  // never null: legacy or per-thread is spelt out
-    bool opaque = false;
-    bool elsewhere = false;      // runs on another GPU, which reaches nothing here but what it names
-    std::string_view label;      // of a kernel, where a trace is written
-    std::uint64_t begin_ns = 0;  // likewise
+    ChunkPins hold;
+    std::uint64_t begin_ns = 0;  // of a kernel, where a trace is written
 };
 
 // Which GPU, and the context of the app's through which the shim works on it at first.
@@ -79,13 +85,12 @@ class Session {
     CUdevice device() const { return state_->device; }
     CUcontext context() const { return context_; }  // through which it works; null: it rests
 
-    // Whether an allocation of `bytes` that is about to be made is to fail for once (LMS_SOFT_LIMIT), because
-    // its caller may have memory to give back. Counted where it does.
-    bool asks_to_collect(std::uint64_t bytes);
     // A buffer of `bytes`, contents undefined, at an address that is its own for life.
     // CUDA_ERROR_OUT_OF_MEMORY beyond the GPU and the host limit together; nothing is lost then. It goes with
-    // `owner`, or, null, with the GPU's last context.
-    CUresult allocate(std::uint64_t bytes, core::Address& address, CUcontext owner = nullptr);
+    // `owner`, or, null, with the GPU's last context. A caller that `collects` may have memory to give back:
+    // it may be refused for once (LMS_SOFT_LIMIT).
+    CUresult allocate(std::uint64_t bytes, core::Address& address, CUcontext owner = nullptr,
+                      bool collects = false);
     // The same in stream order: memory freed earlier on this stream may come back at once.
     CUresult allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address);
     // Frees the buffer that starts at `address`. The caller has waited for the work that uses it.
@@ -98,7 +103,7 @@ class Session {
     //
     // A buffer of `bytes`, known by `home`, that no memory is taken for before it is mapped, and that goes
     // with forget() alone. CUDA_ERROR_OUT_OF_MEMORY as for allocate().
-    CUresult create(std::uint64_t bytes, core::Address& home);
+    CUresult create(std::uint64_t bytes, core::Address& home, bool collects = false);
     void forget(core::Address home);  // it is mapped nowhere
     // Whole, at `address`, where nobody may reach it yet. Answers what the driver does.
     CUresult map(core::Address home, core::Address address);
@@ -131,19 +136,19 @@ class Session {
     void name(std::span<const core::Address> addresses, std::span<const Range> ranges,
               std::pmr::vector<ChunkRequest>& needs);
 
-    // Brings in what `work` names and makes its stream wait for it. After success submit the work, then call
-    // submitted(), whether the driver took it or not.
-    CUresult acquire(Work& work, ChunkPins& hold);
-    void submitted(const Work& work, const ChunkPins& hold);
-    // Appends where what `hold` uses in place is, if not at its address. It stays there until submitted().
-    void host_copies(const ChunkPins& hold, std::vector<HostCopy>& copies);
+    // Finds what `work` reaches here, brings it in and makes its stream wait for it. After success submit the
+    // work, unless it is nothing here, then call submitted(), whether the driver took it or not.
+    CUresult acquire(Work& work);
+    void submitted(const Work& work);
+    // Appends where what the work uses in place is, if not at its address. It stays there until submitted().
+    void host_copies(const Work& work, std::vector<HostCopy>& copies);
     // Between the two, while the work waits for others to move something: it is not about to be submitted,
     // and about to be again, which is answered like acquire().
-    void suspend(const ChunkPins& hold);
-    CUresult resume(const Work& work, ChunkPins& hold);
+    void suspend(const Work& work);
+    CUresult resume(Work& work);
     // While suspended: lets go of what the work holds, where it can be used in host memory as well; resume()
     // holds it again wherever it is then.
-    void give_up(ChunkPins& hold);
+    void give_up(Work& work);
 
     // Brings `needs` in, waits until they are filled, and keeps them on the device until unpin_resident().
     CUresult pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept);
@@ -198,14 +203,15 @@ class Session {
   private:
     void rest(SessionLock& lock);
     Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking);
-    std::optional<core::AllocationId> enter(std::uint64_t bytes, SessionLock& lock);
+    std::optional<core::AllocationId> enter(std::uint64_t bytes, bool collects, SessionLock& lock);
     CUresult replace(core::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock);
     CUresult copy_to(core::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
                      std::span<const BufferPiece> pieces);
-    bool await_capacity(std::uint64_t bytes, SessionLock& lock);
     CUresult place(core::AllocationId id, SessionLock& lock);
     CUresult place_chunk(core::ChunkId id, SessionLock& lock);
     CUresult map_new(core::ChunkId id, const Block& block, SessionLock& lock);
+    void find(std::span<const core::Address> addresses, std::span<const Range> ranges,
+              std::pmr::vector<ChunkRequest>& needs);
     bool fence_earlier(CUstream stream);
     void give_host_memory(const ChunkRequest& need, SessionLock& lock);
     FencePtr announce(const ChunkPins& hold, SessionLock& lock);

@@ -161,6 +161,11 @@ class Naming {
 void Session::name(std::span<const core::Address> addresses, std::span<const Range> ranges,
                    std::pmr::vector<ChunkRequest>& needs) {
     const SessionLock lock(state_->mutex);
+    find(addresses, ranges, needs);
+}
+
+void Session::find(std::span<const core::Address> addresses, std::span<const Range> ranges,
+                   std::pmr::vector<ChunkRequest>& needs) {
     Naming naming(*state_, needs);
     for (const core::Address address : addresses) naming.whole_buffer(address);
     const bool views = managed_views.load(std::memory_order_relaxed);

@@ -81,13 +81,13 @@ ProgramBuffer::Mapped& view_at(ProgramBuffer& buffer, core::Address address) {
 
 }  // namespace
 
-CUresult Session::create(std::uint64_t bytes, core::Address& home) {
+CUresult Session::create(std::uint64_t bytes, core::Address& home, bool collects) {
     State& state = *state_;
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
     if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
     SessionLock lock(state.mutex);
-    const auto id = enter(bytes, lock);
+    const auto id = enter(bytes, collects, lock);
     if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
     state.program_buffers[*id];
     note_allocation(state, *id, caller);

@@ -7,27 +7,12 @@
 #include "shim/migration/placement.h"
 #include "shim/migration/telemetry.h"
 #include "shim/session/session.h"
-#include "shim/trace/writer.h"
 
 namespace lms::engine {
 
 using core::ChunkId;
 
 namespace {
-
-// The launch as the trace has it: every buffer it names, once.
-void note_launch(const State& state, const Work& work, const ChunkPins& hold) {
-    trace::Writer* writer = trace::writer();
-    if (!writer) return;
-    std::vector<std::uint32_t> buffers;
-    for (const auto* chunks : {&hold.pinned, &hold.in_place}) {
-        for (const ChunkId id : *chunks) buffers.push_back(state.residency.chunk(id).allocation);
-    }
-    std::sort(buffers.begin(), buffers.end());
-    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
-    writer->write(trace::Launch{state.device, work.label, reinterpret_cast<std::uint64_t>(work.stream),
-                                buffers, work.begin_ns, trace::now_ns()});
-}
 
 void tell_policy(State& state, std::span<const ChunkRequest> needs) {
     state.told.clear();
@@ -39,26 +24,29 @@ void tell_policy(State& state, std::span<const ChunkRequest> needs) {
 
 }  // namespace
 
-CUresult Session::acquire(Work& work, ChunkPins& hold) {
+CUresult Session::acquire(Work& work) {
     State& state = *state_;
     FencePtr filled;
     CUresult status = CUDA_SUCCESS;
+    if (!work.reach.label.empty()) work.begin_ns = trace::now_ns();
     {
         SessionLock lock(state.mutex);
-        const bool opaque = work.opaque || state.settings.safety == Safety::Strict;
-        hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
+        find(work.reach.addresses, work.reach.ranges, work.needs);
+        if (work.is_nothing()) return CUDA_SUCCESS;
+        const bool opaque = work.reach.opaque || state.settings.safety == Safety::Strict;
+        work.hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
         if (!port_->maps_host_memory()) {
             for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
         }
         tell_policy(state, work.needs);
-        status = migrator_->bring_in(work.needs, hold, lock);
+        status = migrator_->bring_in(work.needs, work.hold, lock);
         if (status != CUDA_SUCCESS) return status;
         ++state.holders;
-        hold.fenced = state.earlier.any();
-        filled = announce(hold, lock);
+        work.hold.fenced = state.earlier.any();
+        filled = announce(work.hold, lock);
     }
-    status = wait_in_stream(work.stream, filled);
-    if (status != CUDA_SUCCESS) submitted(work, hold);
+    status = wait_in_stream(work.reach.stream, filled);
+    if (status != CUDA_SUCCESS) submitted(work);
     return status;
 }
 
@@ -82,9 +70,10 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     }
 }
 
-void Session::host_copies(const ChunkPins& hold, std::vector<HostCopy>& copies) {
+void Session::host_copies(const Work& work, std::vector<HostCopy>& copies) {
+    if (work.hold.in_place.empty()) return;
     const SessionLock lock(state_->mutex);
-    for (const ChunkId id : hold.in_place) {
+    for (const ChunkId id : work.hold.in_place) {
         const core::Chunk& chunk = state_->residency.chunk(id);
         const Block& host = state_->backing[id].host;
         if (!host.pinned) continue;
@@ -128,20 +117,21 @@ CUresult Session::wait_in_stream(CUstream stream, const FencePtr& fence) {
     return CUDA_SUCCESS;
 }
 
-void Session::suspend(const ChunkPins& hold) {
+void Session::suspend(const Work& work) {
     const SessionLock lock(state_->mutex);
-    if (hold.opaque) --state_->opaque_pending;
+    if (work.hold.opaque) --state_->opaque_pending;
     --state_->holders;
     state_->changed.notify_all();
 }
 
-void Session::give_up(ChunkPins& hold) {
+void Session::give_up(Work& work) {
     if (!port_->maps_host_memory()) return;
     const SessionLock lock(state_->mutex);
-    drop(*state_, hold);
+    drop(*state_, work.hold);
 }
 
-CUresult Session::resume(const Work& work, ChunkPins& hold) {
+CUresult Session::resume(Work& work) {
+    ChunkPins& hold = work.hold;
     FencePtr filled;
     {
         SessionLock lock(state_->mutex);
@@ -149,16 +139,17 @@ CUresult Session::resume(const Work& work, ChunkPins& hold) {
         ++state_->holders;
         filled = announce(hold, lock);
     }
-    return wait_in_stream(work.stream, filled);
+    return wait_in_stream(work.reach.stream, filled);
 }
 
-void Session::submitted(const Work& work, const ChunkPins& hold) {
+void Session::submitted(const Work& work) {
     State& state = *state_;
+    const ChunkPins& hold = work.hold;
     const bool used = !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || hold.fenced ||
                       state.reached.load() > 0;
     FencePtr fence;
     if (used) {
-        fence = state.fences.record(work.stream);
+        fence = state.fences.record(work.reach.stream);
         // Without a fence nobody could tell when the work ends: wait for it here.
         if (!fence) port_->synchronize();
     }
@@ -173,7 +164,7 @@ void Session::submitted(const Work& work, const ChunkPins& hold) {
     }
     if (hold.opaque) --state.opaque_pending;
     --state.holders;
-    if (!work.label.empty()) note_launch(state, work, hold);
+    if (work.begin_ns > 0) note_launch(state, work.reach.label, work.reach.stream, hold, work.begin_ns);
     let_go(state, hold);
     // Keeps the list of fences short where nothing moves and nobody else looks.
     if (state.fences.many()) poll_completions(state, lock);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "shim/app/contexts.h"
-#include "shim/trace/events.h"
 
 namespace lms::engine {
 
@@ -21,52 +20,40 @@ ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
     held_.reserve(sessions().size());
     const CUcontext context = sessions().size() > 1 ? context_of(reach.stream) : nullptr;
     for (Session* session : sessions()) {
-        Work work(&scratch_);
-        work.stream = reach.stream;
-        work.opaque = reach.opaque;
         // Kernels of GPUs may wait for one another: those that one cannot reach do not hold up its moves.
-        work.elsewhere = context && !may_reach(context, session->device());
-        work.label = reach.label;
-        work.begin_ns = reach.label.empty() ? 0 : trace::now_ns();
-        session->name(reach.addresses, reach.ranges, work.needs);
-        if (work.elsewhere && work.needs.empty()) continue;
-        held_.push_back({session, std::move(work), ChunkPins(&scratch_)});
-        Held& held = held_.back();
-        status_ = session->acquire(held.work, held.hold);
-        if (status_ != CUDA_SUCCESS) {
-            held_.pop_back();
-            return;
-        }
+        const bool elsewhere = context && !may_reach(context, session->device());
+        Held& held = held_.emplace_back(session, Work(reach, elsewhere, &scratch_));
+        status_ = session->acquire(held.work);
+        if (status_ != CUDA_SUCCESS || held.work.is_nothing()) held_.pop_back();
+        if (status_ != CUDA_SUCCESS) return;
     }
 }
 
 ResidencyGuard::~ResidencyGuard() {
-    for (const Held& held : held_) held.session->submitted(held.work, held.hold);
+    for (const Held& held : held_) held.session->submitted(held.work);
 }
 
 void ResidencyGuard::suspend() {
-    for (const Held& held : held_) held.session->suspend(held.hold);
+    for (const Held& held : held_) held.session->suspend(held.work);
 }
 
 void ResidencyGuard::resume() {
     for (Held& held : held_) {
-        const CUresult status = held.session->resume(held.work, held.hold);
+        const CUresult status = held.session->resume(held.work);
         if (status != CUDA_SUCCESS) status_ = status;
     }
 }
 
 std::vector<HostCopy> ResidencyGuard::host_copies() const {
     std::vector<HostCopy> copies;
-    for (const Held& held : held_) {
-        if (!held.hold.in_place.empty()) held.session->host_copies(held.hold, copies);
-    }
+    for (const Held& held : held_) held.session->host_copies(held.work, copies);
     std::sort(copies.begin(), copies.end(),
               [](const HostCopy& a, const HostCopy& b) { return a.address < b.address; });
     return copies;
 }
 
 void ResidencyGuard::give_up() {
-    for (Held& held : held_) held.session->give_up(held.hold);
+    for (Held& held : held_) held.session->give_up(held.work);
 }
 
 std::uint64_t least_reclaim() {
@@ -89,11 +76,11 @@ CUresult pin_resident(std::span<const Range> ranges, std::vector<PinnedIn>& kept
     std::vector<Range> whole(ranges.begin(), ranges.end());
     for (Range& range : whole) range.overwritten = range.may_stay = false;
     for (Session* session : sessions()) {
-        Work work;
-        session->name({}, whole, work.needs);
-        if (work.needs.empty()) continue;
+        std::pmr::vector<ChunkRequest> needs;
+        session->name({}, whole, needs);
+        if (needs.empty()) continue;
         PinnedIn one{session, {}};
-        const CUresult status = session->pin_resident(work.needs, one.kept);
+        const CUresult status = session->pin_resident(needs, one.kept);
         if (status != CUDA_SUCCESS) {
             let_go(kept);
             return status;

@@ -56,7 +56,6 @@ class ResidencyGuard {
     struct Held {
         Session* session;
         Work work;
-        ChunkPins hold;
     };
     Scratch scratch_;
     std::pmr::vector<Held> held_{&scratch_};

@@ -5,6 +5,7 @@
 
 #include "policy/host.h"
 #include "shim/core/chunking.h"
+#include "shim/trace/stats.h"
 #include "shim/util/host_memory.h"
 #include "tests/engine/rig.h"
 #include "tests/support/scratch.h"
@@ -21,7 +22,7 @@ struct Held {
 Held make(Rig& rig, CUstream stream, std::uint64_t granules, std::uint64_t seed) {
     const std::uint64_t bytes = granules * rig.options().granularity;
     Held held{{0, bytes}, noise(seed, bytes)};
-    REQUIRE(rig.session().allocate(bytes, held.region.address) == CUDA_SUCCESS);
+    REQUIRE(rig.session().allocate(bytes, held.region.address, nullptr, true) == CUDA_SUCCESS);
     REQUIRE(rig.write(stream, held.region, held.expected) == CUDA_SUCCESS);
     return held;
 }
@@ -114,32 +115,32 @@ TEST_CASE("beyond device and host together: out of memory, nothing lost, and roo
     });
 }
 
-TEST_CASE(
-    "beyond the soft limit an allocation is to fail once; memory freed in a stream counts as given back") {
+TEST_CASE("soft limit: beyond it an allocation fails once; memory freed in a stream counts as given back") {
     both_ways([](RigOptions options) {
         options.soft_limit_granules = 32;
         Rig rig(options);
         const CUstream stream = rig.stream();
-        const std::uint64_t bytes = 8 * options.granularity;
+        // Whether it is refused because of the limit.
+        const auto refused = [&](std::uint64_t bytes) {
+            const std::uint64_t before = trace::counters().refusals;
+            Address address = 0;
+            CHECK(rig.session().allocate(bytes, address, nullptr, true) == CUDA_ERROR_OUT_OF_MEMORY);
+            return trace::counters().refusals > before;
+        };
         std::vector<Held> buffers;
-        for (std::uint64_t i = 0; i < 4; ++i) {
-            CHECK_FALSE(rig.session().asks_to_collect(bytes));
-            buffers.push_back(make(rig, stream, 8, i));
-        }
-        CHECK(rig.session().asks_to_collect(bytes));
+        for (std::uint64_t i = 0; i < 4; ++i) buffers.push_back(make(rig, stream, 8, i));
+        CHECK(refused(8 * options.granularity));
         rig.drain();
         REQUIRE(rig.session().free_on(stream, buffers.back().region.address) == CUDA_SUCCESS);
         rig.drain();
-        CHECK_FALSE(rig.session().asks_to_collect(bytes));
         buffers.back() = make(rig, stream, 8, 5);
-        CHECK(rig.session().asks_to_collect(1));
+        CHECK(refused(1));
         // Nothing given back: served, and with it what fits into the step of 4 granules.
-        CHECK_FALSE(rig.session().asks_to_collect(1));
-        buffers.push_back(make(rig, stream, 3, 6));
-        CHECK_FALSE(rig.session().asks_to_collect(options.granularity));
+        buffers.push_back(make(rig, stream, 1, 6));
+        buffers.push_back(make(rig, stream, 3, 7));
         // What cannot be had at all is not asked for twice.
-        CHECK_FALSE(rig.session().asks_to_collect(UINT64_MAX));
-        CHECK_FALSE(rig.session().asks_to_collect(rig.capacity() + 1));
+        CHECK(!refused(UINT64_MAX));
+        CHECK(!refused(rig.capacity() + 1));
         for (const Held& held : buffers) check(rig, stream, held);
         CHECK(rig.gpu().violation() == "");
     });

@@ -171,7 +171,7 @@ TEST_CASE("stale addresses among a launch's arguments") {
     }
 }
 
-TEST_CASE("a buffer that another thread frees between the look at a launch's arguments and the launch") {
+TEST_CASE("free: a buffer that another thread frees after it was named is not held") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         Rig rig(small(maps_host));
@@ -179,10 +179,9 @@ TEST_CASE("a buffer that another thread frees between the look at a launch's arg
         const Region kept = allocate(rig, 60);
         rig.write(stream, kept, noise(1, kept.bytes));
         const Region stale = allocate(rig, 16);
-        engine::Work work;
-        work.stream = stream;
         const Address names[] = {stale.address};
-        rig.session().name(names, {}, work.needs);
+        std::pmr::vector<engine::ChunkRequest> needs;
+        rig.session().name(names, {}, needs);
         REQUIRE(rig.session().free(stale.address) == CUDA_SUCCESS);
         Region next{};
         SUBCASE("nothing takes its place") {}
@@ -192,9 +191,9 @@ TEST_CASE("a buffer that another thread frees between the look at a launch's arg
             Bytes bytes;
             rig.read(stream, kept, bytes);
         }
-        engine::ChunkPins hold;
-        REQUIRE(rig.session().acquire(work, hold) == CUDA_SUCCESS);
-        rig.session().submitted(work, hold);
+        engine::ResidentPins pins;
+        REQUIRE(rig.session().pin_resident(needs, pins) == CUDA_SUCCESS);
+        CHECK(pins.chunks.empty());
         Bytes bytes;
         CHECK(rig.read(stream, kept, bytes) == CUDA_SUCCESS);
         CHECK(bytes == noise(1, kept.bytes));
@@ -220,19 +219,18 @@ TEST_CASE("free: a buffer that work is about to use in place stays until it has"
     const Region other = allocate(rig, 63);
     rig.write(stream, other, noise(2, other.bytes));
     rig.drain();
-    engine::Work work;
-    work.stream = stream;
-    const engine::Range range{cold.address, cold.bytes, false, true};
-    rig.session().name({}, {&range, 1}, work.needs);
-    engine::ChunkPins hold;
-    REQUIRE(rig.session().acquire(work, hold) == CUDA_SUCCESS);
-    REQUIRE(!hold.in_place.empty());
+    engine::WorkingSet reach;
+    reach.ranges.push_back({cold.address, cold.bytes, false, true});
+    reach.stream = stream;
+    engine::Work work(reach);
+    REQUIRE(rig.session().acquire(work) == CUDA_SUCCESS);
+    REQUIRE(!work.hold.in_place.empty());
     std::thread freeing([&] { CHECK(rig.session().free(cold.address) == CUDA_SUCCESS); });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const auto seen = std::make_shared<Bytes>(cold.bytes);
     rig.gpu().launch(stream, read_kernel(cold, seen));
     rig.gpu().finish(rig.gpu().mark(stream));
-    rig.session().submitted(work, hold);
+    rig.session().submitted(work);
     freeing.join();
     CHECK(*seen == bytes);
     CHECK(rig.gpu().violation() == "");

@@ -54,15 +54,16 @@ CUresult Rig::submit(Job job) {
         engine::fast_path_gate.leave();
         return CUDA_SUCCESS;
     }
-    engine::Work work;
-    work.stream = job.stream;
-    work.opaque = job.opaque;
-    session_->name(job.names, job.ranges, work.needs);
-    engine::ChunkPins hold;
-    const CUresult status = session_->acquire(work, hold);
+    engine::WorkingSet reach;
+    reach.addresses.assign(job.names.begin(), job.names.end());
+    reach.ranges.assign(job.ranges.begin(), job.ranges.end());
+    reach.stream = job.stream;
+    reach.opaque = job.opaque;
+    engine::Work work(reach);
+    const CUresult status = session_->acquire(work);
     if (status != CUDA_SUCCESS) return status;
     gpu_->launch(job.stream, std::move(job.kernel));
-    session_->submitted(work, hold);
+    session_->submitted(work);
     return CUDA_SUCCESS;
 }
 
