@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "tests/engine/rig.h"
+#include "tests/engine/scene.h"
 
 namespace lms::fake {
 namespace {
@@ -318,6 +318,29 @@ TEST_CASE("a buffer freed in stream order while a launch that names it looks for
         // Looks at what has been freed.
         REQUIRE(rig.session().free(allocate(rig, 1).address) == CUDA_SUCCESS);
         check_gone(rig);
+    }
+}
+
+// There is no context here, as after the last has gone.
+TEST_CASE(
+    "free: a handle of the program's that outlives the last context gives its memory back when it goes") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Rig rig(options_of(Safety::Opaque, 1, maps_host));
+        const std::uint64_t bytes = 8 * rig.options().granularity;
+        Address home = 0;
+        Address at = 0;
+        REQUIRE(rig.session().create(bytes, home) == CUDA_SUCCESS);
+        REQUIRE(rig.gpu().reserve(bytes, at) == CUDA_SUCCESS);
+        REQUIRE(rig.session().map(home, at) == CUDA_SUCCESS);
+        const auto handles = [&] {
+            return rig.gpu().with_memory([](const Memory& memory) { return memory.handles(Place::Device); });
+        };
+        CHECK(handles() > 0);
+        REQUIRE(rig.session().unmap(home, at) == CUDA_SUCCESS);
+        rig.session().forget(home);
+        CHECK(handles() == 0);
+        CHECK(rig.gpu().violation() == "");
     }
 }
 
