@@ -62,7 +62,7 @@ LINK_e2e := tests/support/process.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -lzstd -llz4
 
-.PHONY: all demo test check hook-map third-party-check install uninstall format lint help setup clean compile_commands.json
+.PHONY: all demo test check hook-map third-party-check third-party-quick install uninstall format lint help setup clean compile_commands.json
 .DELETE_ON_ERROR:
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
@@ -167,6 +167,10 @@ check: needed ## test: build and run one folder's tests: T=engine, of them C='ca
 
 third-party-check: $(SHIM) $(SIM) ## test: run programs that nobody here wrote (installs, downloads; tests/third_party)
 	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/third_party.sh $(PROGRAMS)
+
+# Those that download and take least.
+third-party-quick: ## test: the quickest of them (part of CI)
+	@$(MAKE) --no-print-directory third-party-check PROGRAMS="drjit iree tvm"
 
 hook-map: all ## develop: find, for each hook that has none in tests/hook_mutation/held.tsv, a test that fails without it
 	@python3 -B tests/hook_mutation/held.py map

@@ -38,10 +38,12 @@ mib() { awk -v bytes="$1" 'BEGIN { printf "%.1f", bytes / 1048576 }'; }
 
 row() { printf '%-26s %-22s %9s %9s %9s  %s\n' "$@"; }
 
+install() { DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$1"; }
+
 install_packages() {
     for package in $packages; do
         dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' && continue
-        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$package" || return 1
+        install "$package" || { apt-get update -q && install "$package"; } || return 1
     done
 }
 
