@@ -11,7 +11,7 @@ namespace lms::engine {
 
 using util::format_bytes;
 
-void announce_eviction(const State& state) {
+void announce_eviction(State& state) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     // A policy may have memory left free (LMS_FRAC).

@@ -9,7 +9,7 @@
 namespace lms::engine {
 
 // The first eviction.
-void announce_eviction(const State& state);
+void announce_eviction(State& state);
 
 // A launch works on `missing_bytes` of the `bytes` it names in host memory; `late`: because unfinished work
 // holds the GPU's memory.

@@ -5,7 +5,7 @@
 
 #include "policy/host.h"
 #include "shim/core/chunking.h"
-#include "shim/trace/stats.h"
+#include "shim/trace/live_page.h"
 #include "shim/util/host_memory.h"
 #include "tests/engine/rig.h"
 #include "tests/support/scratch.h"
