@@ -76,6 +76,14 @@ void Machine::tear_down() {
         const std::lock_guard lock(flags_mutex_);
         flags_ = nullptr;
     }
+    // But for events, of which the simulated driver remembers each, to tell those of contexts that are gone.
+    for (Hand& hand : hands_) {
+        for (auto& events : hand.events) {
+            for (const CUevent one : events) CU(cuEventDestroy_v2)(one);
+            events.clear();
+        }
+        if (hand.last_own) CU(cuEventDestroy_v2)(hand.last_own);
+    }
     if (nowhere_) CU(cuMemAddressFree)(nowhere_, 2 << 20);
     for (const Device& device : devices_) {
         ok(CU(cuDevicePrimaryCtxRelease_v2)(device.device), "cuDevicePrimaryCtxRelease");

@@ -52,12 +52,14 @@ def main():
     parser.add_argument("--setting", default="opaque-4-map-free")
     parser.add_argument("--every", type=int, default=100, help="programs between two looks")
     parser.add_argument("--ops", type=int, default=200)
+    parser.add_argument("--without", help="kinds of operations to leave out, with commas")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         report = os.path.join(folder, "report.json")
         env, arguments = programs.environment(options.setting, 1)
         env["SIMCUDA_REPORT"] = report
         arguments += ["--seeds", "1-1000000000", "--ops", str(options.ops), "--hang", "60", "--look-every", str(options.every)]
+        arguments += programs.without(options)
         begun, looks, said, count = time.monotonic(), [], "", 0
         process = subprocess.Popen([programs.PROGRAM] + arguments, env=env, text=True, stdout=subprocess.PIPE)
         for line in process.stdout:
