@@ -17,6 +17,7 @@
 #include "shim/migration/fences.h"
 #include "shim/migration/pending_frees.h"
 #include "shim/migration/pressure.h"
+#include "shim/migration/recorded_mappings.h"
 #include "shim/migration/soft_limit.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/settings.h"
@@ -126,6 +127,7 @@ struct State {
     std::uint64_t works = 0;                        // ever submitted
     std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
     PendingFrees pending_frees;
+    RecordedMappings recorded;
     std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look
 
     // Objects by which work may reach kept chunks that it does not name: while there are any, all work leaves
