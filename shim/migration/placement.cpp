@@ -116,6 +116,8 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
         mapped.push_back(
             {addresses_of(state, chunk), where == core::State::OnHost ? backing.host : backing.device});
     }
+    std::vector<RecordedMappings::Serial> serials;
+    for (const core::ChunkId chunk : buffer.chunks) serials.push_back(residency.chunk(chunk).serial);
     note_free(state, id);
     residency.remove(id);
     state.program_buffers.erase(id);
@@ -144,7 +146,8 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
     sweep_evictions(state);
     // Where something is mapped still, nothing else can be: its address and its memory are never used again.
     if (mapped.size() == count) {
-        state.arena.give_back(buffer.address, buffer.bytes);
+        if (state.recorded.gone(serials, {buffer.address, buffer.bytes}))
+            state.arena.give_back(buffer.address, buffer.bytes);
     } else {
         log::error("the driver does not take {} mappings away: their memory is lost", count - mapped.size());
         unlocked(lock, [&] {

@@ -15,6 +15,7 @@
 #include "shim/migration/fences.h"
 #include "shim/migration/pending_frees.h"
 #include "shim/migration/pressure.h"
+#include "shim/migration/recorded_mappings.h"
 #include "shim/migration/soft_limit.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/mutex.h"
@@ -105,6 +106,7 @@ struct State {
     std::vector<Backing> backing;   // by ChunkId
     std::unordered_map<core::AllocationId, ProgramBuffer> program_buffers;
     PendingFrees pending_frees;  // of them, those that are dead and whose streams have not come so far
+    RecordedMappings recorded;   // of them and of those that are gone, by graphs and objects
 
     // Physical memory, a tier each. A block that is not free is a chunk's, a pending eviction's, or both's.
     std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look

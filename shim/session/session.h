@@ -153,6 +153,8 @@ class Session {
     // Brings `needs` in, waits until they are filled, and keeps them on the device until unpin_resident().
     CUresult pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept);
     void unpin_resident(const ResidentPins& kept);
+    // They stay so until their buffers are freed; nobody ends that.
+    void leave_pinned(const ResidentPins& kept);
     // Work may reach what was kept without naming it, from here until unpin_reached(), after which it stays
     // until the work submitted so far is done.
     void reached();

@@ -200,7 +200,10 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
         poll_completions(state, lock);
     }
     if (hold.in_place.empty()) {
-        for (const ChunkId id : hold.pinned) kept.chunks.push_back({id, state.residency.pin_resident(id)});
+        for (const ChunkId id : hold.pinned) {
+            kept.chunks.push_back({id, state.residency.pin_resident(id)});
+            state.recorded.add(kept.chunks.back().serial);
+        }
     } else {
         status = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -208,10 +211,28 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     return status;
 }
 
+namespace {
+
+// What no longer records `kept`, or is never told that it does not, holds back no addresses.
+void drop_recorded(State& state, const ResidentPins& kept) {
+    for (const ResidentPins::One& one : kept.chunks) {
+        if (const auto free = state.recorded.drop(one.serial))
+            state.arena.give_back(free->begin, free->bytes);
+    }
+}
+
+}  // namespace
+
 void Session::unpin_resident(const ResidentPins& kept) {
     const SessionLock lock(state_->mutex);
     for (const ResidentPins::One& one : kept.chunks) state_->residency.unpin_resident(one.chunk, one.serial);
+    drop_recorded(*state_, kept);
     state_->changed.notify_all();
+}
+
+void Session::leave_pinned(const ResidentPins& kept) {
+    const std::lock_guard lock(state_->mutex);
+    drop_recorded(*state_, kept);
 }
 
 void Session::reached() {
@@ -224,6 +245,7 @@ void Session::unpin_reached(const ResidentPins& kept) {
     const std::vector<core::Use> uses = state_->fences.latest();
     for (const ResidentPins::One& one : kept.chunks)
         state_->residency.unpin_resident(one.chunk, one.serial, uses);
+    drop_recorded(*state_, kept);
     state_->changed.notify_all();
 }
 

@@ -97,7 +97,9 @@ void let_go(std::vector<PinnedIn>& kept) {
 
 CUresult pin_for_good(std::span<const Range> ranges) {
     std::vector<PinnedIn> kept;
-    return pin_resident(ranges, kept);
+    const CUresult status = pin_resident(ranges, kept);
+    for (const PinnedIn& one : kept) one.session->leave_pinned(one.kept);
+    return status;
 }
 
 }  // namespace lms::engine

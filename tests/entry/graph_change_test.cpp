@@ -1,8 +1,10 @@
 // Nodes of executable graphs that are changed: what they had before they no longer read, name or keep.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <memory>
 
 #include "tests/entry/graph_rig.h"
 
@@ -395,4 +397,43 @@ FAMILY_TEST("graph changes: a copy that is on again is seen again") {
     EXPECT(!names());
     OK(cuGraphNodeSetEnabled, exec, node, 1);
     EXPECT(names());
+}
+
+// As JAX does with arrays from a pool: a node is changed only where its buffer is not at the address it had
+// before.
+FAMILY_TEST("graph changes: memory that a copy's node reads is freed and allocated anew between launches") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer target(kBuffer, 9);
+    Crowd crowd;
+    const CUgraph graph = new_graph();
+    CUgraphNode node = nullptr;
+    CUgraphExec exec = nullptr;
+    std::vector<CUdeviceptr> sources;
+    for (std::uint32_t round = 0; round < 4; ++round) {
+        CUdeviceptr source = 0;
+        OK(cuMemAlloc_v2, &source, kBuffer);
+        OK(cuMemcpyHtoD_v2, source, pattern(kBuffer, round).data(), kBuffer);
+        const CUDA_MEMCPY3D copy = copy_of(target.at(), source);
+        if (!exec) {
+            node = add_copy(graph, copy, gpu);
+            exec = instantiate(graph);
+        } else if (source != sources.back()) {
+            OK(cuGraphExecMemcpyNodeSetParams, exec, node, &copy, gpu.context);
+        }
+        launch_and_wait(exec, stream);
+        EXPECT(target.read() == pattern(kBuffer, round));
+        OK(cuMemFree_v2, source);
+        sources.push_back(source);
+        crowd.press();
+    }
+    OK(cuGraphExecDestroy, exec);
+    OK(cuGraphDestroy, graph);
+    // All those addresses can be had again.
+    std::vector<std::unique_ptr<Buffer>> many;
+    const auto had = [&](CUdeviceptr source) {
+        return std::ranges::any_of(many, [&](const auto& buffer) { return buffer->at() == source; });
+    };
+    while (many.size() < 24) many.push_back(std::make_unique<Buffer>(kBuffer));
+    for (const CUdeviceptr source : sources) EXPECT(had(source));
 }

@@ -1,5 +1,7 @@
 // Values that streams and graphs write to and wait for in managed memory.
+#include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "tests/entry/graph_rig.h"
 
@@ -57,6 +59,20 @@ FAMILY_TEST("memory operations: writes reach evicted buffers, in every form", "m
     next_64(kBuffer - 8, [](auto... arguments) { OK(cuStreamWriteValue64_ptsz, arguments...); });
     next_64(144, [](auto... arguments) { OK(cuStreamWriteValue64_v2, arguments...); });
     next_64(152, [](auto... arguments) { OK(cuStreamWriteValue64_v2_ptsz, arguments...); });
+}
+
+FAMILY_TEST("memory operations: the address of a buffer with a word that was waited for can be had again") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    CUdeviceptr before = 0;
+    OK(cuMemAlloc_v2, &before, kBuffer);
+    OK(cuStreamWriteValue32_v2, stream, before, 1, 0);
+    OK(cuStreamWaitValue32_v2, stream, before, 1, CU_STREAM_WAIT_VALUE_EQ);
+    OK(cuStreamSynchronize, stream);
+    OK(cuMemFree_v2, before);
+    std::vector<std::unique_ptr<Buffer>> many;
+    while (many.size() < 8) many.push_back(std::make_unique<Buffer>(kBuffer));
+    EXPECT(std::any_of(many.begin(), many.end(), [&](const auto& buffer) { return buffer->at() == before; }));
 }
 
 // JAX's vmm allocator does so from threads of its own.
