@@ -35,6 +35,7 @@ needs libcli11-dev /usr/include/CLI/CLI.hpp
 needs nlohmann-json3-dev /usr/include/nlohmann/json.hpp
 needs libzstd-dev /usr/include/zstd.h
 needs liblz4-dev /usr/include/lz4.h
+needs libxxhash-dev /usr/include/xxhash.h
 
 if [ -n "${LINT:-}" ]; then
     needs_command clang-format clang-format

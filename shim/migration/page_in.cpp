@@ -1,5 +1,6 @@
 #include "shim/migration/page_in.h"
 
+#include "shim/migration/guards.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/telemetry.h"
 
@@ -28,6 +29,7 @@ Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<st
         Block host;
         bool on_host;
         bool copies;
+        std::optional<std::uint64_t> digest;
         bool done = false;
     };
     // Making blocks may have dropped the lock: look again.
@@ -41,7 +43,8 @@ Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<st
             continue;
         }
         jobs.push_back({id, addresses_of(state, id), fill.block, state.backing[id].host, on_host,
-                        on_host && !(fill.need.overwritten && is_fresh(state, id))});
+                        on_host && !(fill.need.overwritten && is_fresh(state, id)),
+                        state.backing[id].digest});
     }
     if (jobs.empty()) return Outcome::Cancelled;
     state.remapping += static_cast<std::uint32_t>(jobs.size());
@@ -53,6 +56,8 @@ Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<st
     for (Job& job : jobs) {
         job.done = remap(port, job.addresses, job.on_host ? &job.host : nullptr, job.block);
         if (!job.done || !job.copies) continue;
+        compare_digest(state.settings, job.addresses.empty() ? 0 : job.addresses[0].address, job.host,
+                       job.digest);
         job.done = port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) ==
                    CUDA_SUCCESS;
         if (!job.done) remap(port, job.addresses, &job.block, job.host);
@@ -78,6 +83,7 @@ Outcome page_in(State& state, std::span<const PageIn> fills, std::unique_lock<st
         moved = true;
         Backing& backing = state.backing[job.id];
         backing.device = job.block;
+        backing.digest.reset();
         if (job.copies) {
             state.residency.begin_fill(job.id);
             backing.fill = use;

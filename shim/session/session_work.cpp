@@ -156,7 +156,10 @@ void Session::submitted(const Work& work, const ChunkPins& hold) {
     if (fence) {
         const core::Use use = state.fences.add(fence);
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);
-        for (const ChunkId id : hold.in_place) state.residency.use(id, use);
+        for (const ChunkId id : hold.in_place) {
+            state.residency.use(id, use);
+            state.backing[id].digest.reset();
+        }
         if (hold.opaque) core::record_use(state.opaque_uses, use, state.residency.timelines);
         stands_for_earlier_work(state, fence->stream(), use);
     }
