@@ -131,7 +131,16 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     const CUresult status = place(*id, lock);
     if (status != CUDA_SUCCESS) {
         release(state, *id, lock);
-        if (status == CUDA_ERROR_OUT_OF_MEMORY) announce_no_host_memory(state, bytes);
+        if (status != CUDA_ERROR_OUT_OF_MEMORY) return status;
+        // A context may have failed meanwhile, which is no lack of memory.
+        lock.unlock();
+        const CUresult since = port_->health();
+        lock.lock();
+        if (since != CUDA_SUCCESS) {
+            announce_failure(state, since);
+            return since;
+        }
+        announce_no_host_memory(state, bytes);
         return status;
     }
     note_allocation(state, *id, caller);
