@@ -36,6 +36,7 @@ needs nlohmann-json3-dev /usr/include/nlohmann/json.hpp
 needs libzstd-dev /usr/include/zstd.h
 needs liblz4-dev /usr/include/lz4.h
 needs libncurses-dev /usr/include/curses.h
+needs libxxhash-dev /usr/include/xxhash.h
 
 if [ -n "${LINT:-}" ]; then
     needs_command clang-format clang-format

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "shim/device/host_mapping.h"
+#include "shim/device/move_trial.h"
 #include "shim/device/scope.h"
 #include "shim/util/host_memory.h"
 
@@ -50,6 +52,7 @@ CUresult DriverPort::probe() {
 // refuse nodes without processors (NVIDIA/nccl#2190).
 template <typename Attribute>
 void DriverPort::probe_host_memory(const Attribute& attribute) {
+    if (!may_probe_host_memory(device_)) return;
     if (attribute(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
         probe_host_location({CU_MEM_LOCATION_TYPE_HOST, 0}))
         return;
@@ -88,6 +91,7 @@ bool DriverPort::probe_host_location(CUmemLocation location) {
         }
         unreserve(address, common);
     }
+    maps_host_ = works;
     if (works) {
         granularity_ = common;
     } else {
@@ -369,6 +373,14 @@ CUresult DriverPort::synchronize() {
 CUcontext DriverPort::current_context() {
     CUcontext context = nullptr;
     return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+Trial DriverPort::try_moves() {
+    const InContext in_context(context_);
+    if (in_context.status() != CUDA_SUCCESS) return {};
+    const Trial trial = try_moves_of(*this, nullptr);
+    if (trial.trust == Trust::NotInPlace) maps_host_ = false;
+    return trial;
 }
 
 CUresult DriverPort::work_through(CUcontext context) {

@@ -22,7 +22,7 @@ class DriverPort final : public Port {
     ~DriverPort() override = default;
 
     std::uint64_t granularity() const override { return granularity_; }
-    bool maps_host_memory() const override { return host_location_.type != CU_MEM_LOCATION_TYPE_INVALID; }
+    bool maps_host_memory() const override { return maps_host_; }
     CUresult memory_info(MemoryInfo& info) override;
     CUresult reserve(std::uint64_t bytes, Address& address) override;
     CUresult unreserve(Address address, std::uint64_t bytes) override;
@@ -49,6 +49,7 @@ class DriverPort final : public Port {
     CUresult query(CUevent event) override;
     void recycle(CUevent event) override;
     CUresult wait_in_stream(CUstream stream, CUevent event) override;
+    Trial try_moves() override;
     CUresult health() override;
     CUresult synchronize() override;
     CUcontext current_context() override;
@@ -79,6 +80,7 @@ class DriverPort final : public Port {
     std::atomic<CUcontext> context_;  // null between one that is gone and the next
     std::uint64_t granularity_ = 0;
     CUmemLocation host_location_{CU_MEM_LOCATION_TYPE_INVALID, 0};
+    std::atomic<bool> maps_host_{false};
     bool decompress_ = false;
     std::atomic<CUstream> in_{nullptr};
     std::atomic<CUstream> out_{nullptr};

@@ -26,6 +26,14 @@ struct MemoryInfo {
     std::uint64_t total_bytes;
 };
 
+// What a trial on the port's own memory has shown: that contents survive moves, and what is done in place to
+// memory on the host; or moves alone; or neither. Unknown: it could not be tried, or found no end in time.
+enum class Trust { Unknown, Moves, NotInPlace, Nothing };
+struct Trial {
+    Trust trust = Trust::Unknown;
+    const char* failed = "";  // the step that showed it; static
+};
+
 class Port {
   public:
     virtual ~Port() = default;
@@ -77,6 +85,9 @@ class Port {
     virtual void recycle(CUevent event) = 0;
     // Work submitted to `stream` from now on waits for `event`.
     virtual CUresult wait_in_stream(CUstream stream, CUevent event) = 0;
+    // Tries moves, within a second, mostly within milliseconds; waits for nothing but the shim's own streams.
+    // After NotInPlace the port maps no host memory: not to be called once it has.
+    virtual Trial try_moves() { return {}; }
     // CUDA_SUCCESS, or the error after which nothing on this device works any more (a kernel's fault is
     // sticky).
     virtual CUresult health() = 0;

@@ -5,6 +5,7 @@
 
 #include "shim/core/chunking.h"
 #include "shim/migration/block_allocation.h"
+#include "shim/migration/guards.h"
 #include "shim/migration/page_in.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/telemetry.h"
@@ -157,6 +158,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
         PendingEviction eviction;
         std::vector<Remap> remaps;
         bool remapped;
+        std::optional<std::uint64_t> digest = std::nullopt;
     };
     std::vector<Job> jobs;
     std::uint64_t sum = 0;
@@ -183,6 +185,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
             // A fence passes too when nothing runs any more.
             const bool copied =
                 !job.eviction.fence || state.port.query(job.eviction.fence->event()) == CUDA_SUCCESS;
+            if (copied) job.digest = digest_of(state.settings, job.eviction.host);
             job.remapped = copied && remap(state.port, job.remaps) == CUDA_SUCCESS;
         }
         until = trace::now_ns();
@@ -202,6 +205,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
         moved = true;
         residency.out(id);
         state.backing[id].host = job.eviction.host;
+        state.backing[id].digest = job.digest;
         state.device_blocks.put(job.eviction.device);
         note_move(state, trace::Direction::Out, id, trace::MoveReason::MakeRoom, job.eviction.since_ns,
                   until);

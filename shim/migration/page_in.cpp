@@ -1,5 +1,6 @@
 #include "shim/migration/page_in.h"
 
+#include "shim/migration/guards.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/telemetry.h"
 
@@ -16,6 +17,7 @@ struct Job {
     Block host;
     bool on_host;
     bool copies;
+    std::optional<std::uint64_t> digest;  // of what is in `host`
     bool done = false;
 };
 
@@ -31,6 +33,7 @@ FencePtr enqueue(State& state, std::span<Job> jobs) {
     for (Job& job : jobs) {
         job.done = remap(port, job.remaps) == CUDA_SUCCESS;
         if (!job.done || !job.copies) continue;
+        compare_digest(state.settings, job.remaps.empty() ? 0 : job.remaps[0].at.address, job.host, job.digest);
         job.done = port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) ==
                    CUDA_SUCCESS;
         if (!job.done) undo(port, job.remaps);
@@ -63,7 +66,8 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
         }
         const Block host = state.backing[id].host;
         jobs.push_back({id, remaps_of(state, id, on_host ? host : Block{}, fill.block), fill.block, host,
-                        on_host, on_host && !(fill.need.overwritten && is_fresh(state, id))});
+                        on_host, on_host && !(fill.need.overwritten && is_fresh(state, id)),
+                        state.backing[id].digest});
     }
     if (jobs.empty()) return Outcome::Cancelled;
     state.remapping += static_cast<std::uint32_t>(jobs.size());
@@ -82,6 +86,7 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
         moved = true;
         Backing& backing = state.backing[job.id];
         backing.device = job.block;
+        backing.digest.reset();
         if (job.copies) {
             state.residency.begin_fill(job.id);
             backing.fill = use;

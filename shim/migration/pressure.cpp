@@ -6,6 +6,7 @@
 #include "shim/app/contexts.h"
 #include "shim/app/fast_path.h"
 #include "shim/app/streams.h"
+#include "shim/migration/self_check.h"
 #include "shim/migration/state.h"
 
 namespace lms::engine {
@@ -59,7 +60,7 @@ std::vector<CUcontext> contexts_of(State& state, SessionLock& lock) {
 }  // namespace
 
 void begin_pressure(State& state, SessionLock& lock) {
-    if (state.under_pressure.exchange(true)) return;
+    if (state.under_pressure.exchange(true)) return check_moves(state, lock);
     fast_path_gate.close();
     EarlierWork& earlier = state.earlier;
     earlier.entering = true;
@@ -71,6 +72,7 @@ void begin_pressure(State& state, SessionLock& lock) {
     for (const CUcontext context : contexts_of(state, lock))
         earlier.streams.push_back({Fences::legacy_key(context), nullptr, context});
     look_at_earlier_work(state, lock);
+    check_moves(state, lock);
 }
 
 void look_at_earlier_work(State& state, SessionLock& lock) {

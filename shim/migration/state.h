@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct Backing {
     Block host;    // while OnHost, and as the source while Filling
     core::Use fill{};
     std::uint64_t fill_since_ns = 0;
+    std::optional<std::uint64_t>
+        digest;                  // of the host block, as long as nobody may have changed it (guards.h)
     std::uint64_t eviction = 0;  // the latest there was
     // State::opaque_works when it was given host memory, as long as no work has named it since: its contents
     // are undefined. kUsed: some has.
@@ -91,7 +94,9 @@ struct State {
     device::Port& port;
     const Settings& settings;
     const std::uint64_t granularity;
-    const std::uint64_t host_limit_bytes;
+    std::uint64_t host_limit_bytes;  // 0 where moves cannot be trusted
+    enum class Trial { Ahead, Running, Passed, Distrusted };
+    Trial trial = Trial::Ahead;  // migration/self_check.h
 
     util::Mutex mutex{util::LockOrder::Session};
     // Signalled whenever a chunk changes state, a pin goes, or opaque work is submitted.

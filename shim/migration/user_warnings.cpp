@@ -124,6 +124,16 @@ void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint
         device, format_bytes(total_bytes), format_bytes(host_bytes));
 }
 
+void announce_distrust(const State& state, const device::Trial& trial) {
+    if (trial.trust == device::Trust::Nothing) {
+        log::warn("GPU {} stays as large as it is: a trial on memory of the shim's own lost contents ({})",
+                  state.device, trial.failed);
+    } else {
+        log::warn("GPU {}: evicted memory is unmapped, for a trial of memory on the host failed ({})",
+                  state.device, trial.failed);
+    }
+}
+
 void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes) {
     static std::atomic<bool> said;
     if (settings.host_limit_bytes.value_or(0) <= in_force_bytes || !log::once(said)) return;

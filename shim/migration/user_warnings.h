@@ -18,6 +18,9 @@ void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool la
 // A launch has waited for as long as it should, and waits on.
 void announce_wait(const State& state);
 
+// A trial of moves has shown that contents are lost, in place or altogether.
+void announce_distrust(const State& state, const device::Trial& trial);
+
 // A launch that names `bytes` fails: more than the GPU has room for, and it cannot reach host memory.
 void announce_too_large(const State& state, std::uint64_t bytes);
 

@@ -8,6 +8,7 @@
 #include "shim/core/chunking.h"
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
+#include "shim/migration/guards.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
@@ -80,6 +81,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     session->state_ =
         std::make_unique<State>(gpu.device, *session->port_, settings, span, *session->ranking_);
     session->migrator_ = std::make_unique<Migrator>(*session->state_);
+    tell_verdict_at_exit(settings);
     SessionLock lock(session->state_->mutex);
     error = refresh_budget(*session->state_, lock);
     if (error != CUDA_SUCCESS) {
@@ -112,7 +114,14 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
     const CUresult status = place(*id, lock);
     if (status != CUDA_SUCCESS) {
         release(state, *id, lock);
-        if (status == CUDA_ERROR_OUT_OF_MEMORY) announce_no_host_memory(state, bytes);
+        if (status != CUDA_ERROR_OUT_OF_MEMORY) return status;
+        // A context may have failed meanwhile, which is no lack of memory.
+        const CUresult since = unlocked(lock, [&] { return port_->health(); });
+        if (since != CUDA_SUCCESS) {
+            announce_failure(state, since);
+            return since;
+        }
+        announce_no_host_memory(state, bytes);
         return status;
     }
     note_allocation(state, *id, caller);
@@ -231,6 +240,7 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
             continue;
         }
         begin_pressure(state, lock);
+        if (state.trial == State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
         if (!port_->maps_host_memory()) return pin_ahead(state, bytes, lock);

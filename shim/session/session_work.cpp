@@ -158,7 +158,10 @@ void Session::submitted(const Work& work) {
     if (fence) {
         const core::Use use = state.fences.add(fence);
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);
-        for (const ChunkId id : hold.in_place) state.residency.use(id, use);
+        for (const ChunkId id : hold.in_place) {
+            state.residency.use(id, use);
+            state.backing[id].digest.reset();
+        }
         if (hold.opaque) core::record_use(state.opaque_uses, use, state.residency.timelines);
         stands_for_earlier_work(state, fence->stream(), use);
     }
@@ -231,7 +234,7 @@ void Session::unpin_resident(const ResidentPins& kept) {
 }
 
 void Session::leave_pinned(const ResidentPins& kept) {
-    const std::lock_guard lock(state_->mutex);
+    const SessionLock lock(state_->mutex);
     drop_recorded(*state_, kept);
 }
 

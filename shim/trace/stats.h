@@ -28,6 +28,9 @@ struct Counters {
     Counter peak_host_bytes = 0;
     Counter stalls = 0;
     Counter stall_ns = 0;
+    Counter self_checks = 0;
+    Counter self_checks_failed = 0;
+    Counter self_check_ns = 0;
 };
 
 struct CounterField {

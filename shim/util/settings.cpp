@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::string_view kMemInfoNames[] = {"physical", "enlarged"};
 constexpr std::string_view kSafetyNames[] = {"args", "opaque", "strict"};
+constexpr std::string_view kHostMappingNames[] = {"auto", "on", "off"};
+constexpr std::string_view kCheckNames[] = {"0", "1"};
 constexpr std::string_view kSizeAccepted = "a size in bytes, or with suffix K, M, G or T";
 
 // The parsers below return false for a text they do not accept and then leave their target alone.
@@ -131,6 +133,16 @@ constexpr Setting kTable[] = {
      "args, opaque or strict",
      [](std::string_view text, Settings& s) { return parse_choice(text, kSafetyNames, s.safety); },
      [](const Settings& s) { return std::string(kSafetyNames[static_cast<int>(s.safety)]); }},
+    {"LMS_HOST_MAPPING", "host-mapping", "WHEN", "auto",
+     "Whether evicted memory stays addressable: if a trial apart from the program shows that it can, on, or "
+     "off",
+     "auto, on or off",
+     [](std::string_view text, Settings& s) { return parse_choice(text, kHostMappingNames, s.host_mapping); },
+     [](const Settings& s) { return std::string(kHostMappingNames[static_cast<int>(s.host_mapping)]); }},
+    {"LMS_CHECK", "check", "", "0",
+     "Watch that evicted memory comes back as it went, and that nothing reaches it meanwhile", "0 or 1",
+     [](std::string_view text, Settings& s) { return parse_choice(text, kCheckNames, s.check); },
+     [](const Settings& s) { return std::string(kCheckNames[s.check ? 1 : 0]); }},
     {"LMS_EXEMPT", "exempt", "NAMES", "libnccl,libnvshmem,libucs,libuct,libucp",
      "Libraries whose allocations are left alone, by how their file names begin",
      "file names or beginnings of them, between commas, or none",

@@ -26,6 +26,10 @@ enum class Safety : std::uint8_t {
     Strict,  // any work at all
 };
 
+// Whether evicted memory stays addressable, in host memory: where a probe in a process of its own has shown
+// that it can, where one in this process does, or never.
+enum class HostMapping : std::uint8_t { Auto, On, Off };
+
 // NCCL, NVSHMEM and UCX.
 std::vector<std::string> default_exempt();
 
@@ -37,6 +41,8 @@ struct Settings {
     std::optional<std::uint64_t> reserve_bytes;  // GPU memory left to the driver; empty: the engine decides
     std::optional<std::uint64_t> host_limit_bytes;  // see util::host_limit_bytes()
     std::optional<std::uint64_t> soft_limit_bytes;  // beyond it an allocation fails once; empty: none does
+    HostMapping host_mapping = HostMapping::Auto;
+    bool check = false;                                  // guards while running: migration/guards.h
     std::vector<std::string> exempt = default_exempt();  // beginnings of file names of libraries
     MemInfo meminfo = MemInfo::Physical;
     Safety safety = Safety::Opaque;
@@ -52,7 +58,7 @@ struct Settings {
 struct Setting {
     std::string_view variable;  // "LMS_THRESHOLD"
     std::string_view option;    // of `lms run`, without the dashes: "threshold"
-    std::string_view value;     // placeholder for its value: "SIZE"
+    std::string_view value;     // placeholder for its value: "SIZE"; empty: the option takes none and means 1
     std::string_view fallback;  // its default, in words
     std::string_view meaning;   // one sentence without a full stop
     std::string_view accepted;  // completes "expected ..."

@@ -93,11 +93,12 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
     const Result all = shell(
         "build/lms run --threshold 4M --frac 0.5 --limit 64M --reserve 1M --host-limit 2G --soft-limit 48M "
         "--meminfo enlarged "
-        "--safety strict "
+        "--safety strict --host-mapping off --check "
         "--policy build/policy/lru.so --log info:/dev/null --stats s-%p --trace t-%p --driver /d.so -- env | "
         "grep LMS_ | sort");
     CHECK(all.out ==
-          "LMS_DRIVER=/d.so\nLMS_FRAC=0.5\nLMS_HOST_LIMIT=2G\nLMS_LIMIT=64M\nLMS_LOG=info:/dev/"
+          "LMS_CHECK=1\nLMS_DRIVER=/"
+          "d.so\nLMS_FRAC=0.5\nLMS_HOST_LIMIT=2G\nLMS_HOST_MAPPING=off\nLMS_LIMIT=64M\nLMS_LOG=info:/dev/"
           "null\nLMS_MEMINFO=enlarged\n"
           "LMS_POLICY=build/policy/"
           "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_SOFT_LIMIT=48M\nLMS_STATS=s-%p\nLMS_THRESHOLD=4M\n"
@@ -278,7 +279,7 @@ TEST_CASE("lms settings: every variable, its default and its value now") {
         shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_POLICY=lur LMS_LIMTI=3 build/lms settings --json");
     CHECK(result.status == 0);
     const auto json = nlohmann::json::parse(result.out);
-    CHECK(json.size() == 14);
+    CHECK(json.size() == 16);
     for (const auto& setting : json) {
         for (const char* key : {"variable", "option", "current", "default", "accepted", "meaning"}) {
             CHECK(setting.contains(key));
@@ -317,6 +318,15 @@ TEST_CASE("lms doctor: the simulated GPU is found, described, and fit for the sh
     CHECK(json["host_limit_bytes"] > 0);
     CHECK(examine("LMS_HOST_LIMIT=3G")["host_limit_bytes"] == 3ull << 30);
     CHECK(shell("build/lms doctor --sim").out.ends_with("all is well\n"));
+    CHECK(shell("build/lms doctor --sim --check").out.find("GPU 0, moves tried: in place\n") !=
+          std::string::npos);
+    const auto tried = [](const std::string& environment) {
+        return nlohmann::json::parse(shell(environment + " build/lms doctor --sim --check --json").out);
+    };
+    CHECK(tried("SIMCUDA_HOST_VMM=0")["gpus"][0]["moves"] == "not mapped");
+    CHECK(tried("SIMCUDA_PERVERSE=host-create-crashes")["gpus"][0]["moves"] == "died");
+    CHECK(tried("SIMCUDA_PERVERSE=host-sets-lost")["gpus"][0]["moves"] == "not in place: a set in place");
+    CHECK(tried("SIMCUDA_PERVERSE=moves-lose")["well"] == false);
 }
 
 TEST_CASE("lms: where the shim is preloaded already, it is not taken for the driver nor preloaded again") {

@@ -74,6 +74,7 @@ Outcome run(const std::string& body, Driver driver, const Environment& environme
                        {"ENTRY_SIMULATED", sim},
                        {"SIMCUDA_MEMORY", "4M"},
                        {"SIMCUDA_GRANULARITY", "64K"},
+                       {"LMS_HOST_MAPPING", "on"},
                        // What is where then follows from what was used last alone.
                        {"LMS_POLICY", "lru"},
                        {"LMS_THRESHOLD", "16K"}};

@@ -21,5 +21,5 @@ EXEMPT_LIBRARIES := $(BUILD)/entry/libnccl.so.2 $(BUILD)/entry/libother.so.2
 $(EXEMPT_LIBRARIES): tests/entry/programs/library.cpp
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CXXFLAGS) $(LDFLAGS) -shared -o $@ $< -Wl,-soname,$(@F)
-$(BUILD)/tests/entry: | $(EXEMPT_LIBRARIES) $(SHIM) $(SIM) $(ENTRY_DRIVER) $(OLD_DRIVER) \
+$(BUILD)/tests/entry: | $(EXEMPT_LIBRARIES) $(SHIM) $(SIM) $(LMS) $(ENTRY_DRIVER) $(OLD_DRIVER) \
   $(ENTRY_KERNELS)

@@ -167,7 +167,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--cuda-home", required=True)
     parser.add_argument("--record", action="store_true", help="write what they answer into recorded.txt")
-    parser.add_argument("--wheels", action="store_true", help="numba, CuPy and cuda-python too (installs 200 MB)")
+    parser.add_argument("--wheels", action="store_true", help="numba, CuPy and cuda-python too (installs 600 MB)")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
     folder = build / "real_drivers"

@@ -62,6 +62,8 @@ TEST_CASE("settings: the defaults") {
     CHECK_FALSE(s.soft_limit_bytes);
     CHECK(s.meminfo == MemInfo::Physical);
     CHECK(s.safety == Safety::Opaque);
+    CHECK(s.host_mapping == lms::HostMapping::Auto);
+    CHECK_FALSE(s.check);
     CHECK(s.exempt == lms::default_exempt());
     CHECK(s.policy == "next-use");
     CHECK(s.log_level == lms::log::Level::Warn);
@@ -80,6 +82,8 @@ TEST_CASE("settings: every variable is read") {
                                  {"LMS_SOFT_LIMIT", "48M"},
                                  {"LMS_MEMINFO", "enlarged"},
                                  {"LMS_SAFETY", "strict"},
+                                 {"LMS_HOST_MAPPING", "off"},
+                                 {"LMS_CHECK", "1"},
                                  {"LMS_EXEMPT", "liba,libb.so"},
                                  {"LMS_POLICY", "./mine.so"},
                                  {"LMS_LOG", "debug:/tmp/log:%p"},
@@ -96,6 +100,8 @@ TEST_CASE("settings: every variable is read") {
     CHECK(s.soft_limit_bytes == 48ull << 20);
     CHECK(s.meminfo == MemInfo::Enlarged);
     CHECK(s.safety == Safety::Strict);
+    CHECK(s.host_mapping == lms::HostMapping::Off);
+    CHECK(s.check);
     CHECK(s.exempt == std::vector<std::string>{"liba", "libb.so"});
     CHECK(s.policy == "./mine.so");
     CHECK(s.log_level == lms::log::Level::Debug);
@@ -126,6 +132,7 @@ TEST_CASE("settings: a bad value gives one line and the default") {
         {"LMS_SOFT_LIMIT", "0"},   {"LMS_SOFT_LIMIT", "all"},   {"LMS_RESERVE", "M"},
         {"LMS_HOST_LIMIT", "1e9"}, {"LMS_MEMINFO", "Physical"}, {"LMS_SAFETY", "none"},
         {"LMS_EXEMPT", "a,,b"},    {"LMS_EXEMPT", "a,"},        {"LMS_EXEMPT", ","},
+        {"LMS_CHECK", "yes"},      {"LMS_CHECK", "2"},          {"LMS_HOST_MAPPING", "1"},
         {"LMS_LOG", "verbose"},    {"LMS_LOG", "debug:"},       {"LMS_LOG", "/tmp/log"},
     };
     for (const auto& [name, value] : bad) {

@@ -16,6 +16,7 @@
 #include "tools/lms/driver.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/places.h"
+#include "tools/lms/self_check.h"
 
 namespace lms::tool {
 namespace {
@@ -32,17 +33,20 @@ struct Findings {
 
     bool well() const {
         return shim.problem.empty() && driver.problem.empty() &&
-               std::ranges::any_of(driver.gpus, [](const Gpu& gpu) { return gpu.virtual_memory; });
+               std::ranges::any_of(driver.gpus, [](const Gpu& gpu) {
+                   return gpu.virtual_memory && !gpu.verdict.starts_with("nothing moves");
+               });
     }
 };
 
 // Where LD_PRELOAD is exported for good, the shim is here too and would be found in the driver's place:
 // begins again without it. Returns where it is not so.
-void leave_the_shim(bool simulated, bool as_json) {
+void leave_the_shim(const DoctorOptions& options) {
     if (dlsym(RTLD_DEFAULT, "cuInit") == nullptr || unsetenv("LD_PRELOAD") != 0) return;
     std::vector<const char*> words = {"lms", "doctor"};
-    if (simulated) words.push_back("--sim");
-    if (as_json) words.push_back("--json");
+    if (options.simulated) words.push_back("--sim");
+    if (options.as_json) words.push_back("--json");
+    if (options.tries) words.push_back("--check");
     words.push_back(nullptr);
     execv("/proc/self/exe", const_cast<char* const*>(words.data()));
 }
@@ -107,6 +111,7 @@ void print_text(const Findings& findings) {
         fmt::print("GPU {}: {}, {}; virtual memory: {}; host memory behind device addresses: {}\n", i,
                    gpu.name, util::format_bytes(gpu.memory_bytes), yes_or_no(gpu.virtual_memory),
                    yes_or_no(gpu.maps_host));
+        if (!gpu.verdict.empty()) fmt::print("GPU {}, moves tried: {}\n", i, gpu.verdict);
     }
     if (!driver.path.empty() && driver.gpus.empty()) fmt::print("GPU: none\n");
     fmt::print("host memory the shim may pin: {}\n", util::format_bytes(findings.host_limit_bytes));
@@ -119,7 +124,8 @@ void print_json(const Findings& findings) {
         gpus.push_back({{"name", gpu.name},
                         {"memory_bytes", gpu.memory_bytes},
                         {"virtual_memory", gpu.virtual_memory},
-                        {"maps_host", gpu.maps_host}});
+                        {"maps_host", gpu.maps_host},
+                        {"moves", gpu.verdict}});
     }
     const nlohmann::ordered_json json = {
         {"well", findings.well()},
@@ -135,12 +141,16 @@ void print_json(const Findings& findings) {
 
 }  // namespace
 
-int doctor(bool simulated, bool as_json) {
-    leave_the_shim(simulated, as_json);
-    const Findings findings = {.shim = inspect_shim(),
-                               .driver = inspect(simulated),
-                               .host_limit_bytes = util::host_limit_bytes(settings().host_limit_bytes)};
-    as_json ? print_json(findings) : print_text(findings);
+int doctor(const DoctorOptions& options) {
+    leave_the_shim(options);
+    Findings findings = {.shim = inspect_shim(),
+                         .driver = inspect(options.simulated),
+                         .host_limit_bytes = util::host_limit_bytes(settings().host_limit_bytes)};
+    if (options.tries) {
+        for (Gpu& gpu : findings.driver.gpus)
+            gpu.verdict = self_check_apart(gpu.bus_id, findings.driver.path);
+    }
+    options.as_json ? print_json(findings) : print_text(findings);
     return findings.well() ? 0 : kNotWell;
 }
 

@@ -50,11 +50,14 @@ Gpu inspect_gpu(void* library, int ordinal) {
     Gpu gpu;
     CUdevice device = 0;
     char name[256] = {};
+    char bus[32] = {};
     std::size_t bytes = 0;
     LMS_DRIVER_CALL(library, cuDeviceGet, &device, ordinal);
     LMS_DRIVER_CALL(library, cuDeviceGetName, name, static_cast<int>(sizeof name), device);
     LMS_DRIVER_CALL(library, cuDeviceTotalMem, &bytes, device);
+    LMS_DRIVER_CALL(library, cuDeviceGetPCIBusId, bus, static_cast<int>(sizeof bus), device);
     gpu.name = name;
+    gpu.bus_id = bus;
     gpu.memory_bytes = bytes;
     gpu.virtual_memory =
         attribute(library, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) != 0;

@@ -9,9 +9,11 @@ namespace lms::tool {
 
 struct Gpu {
     std::string name;
+    std::string bus_id;
     std::uint64_t memory_bytes = 0;
     bool virtual_memory = false;  // the VMM calls the shim lives on
     bool maps_host = false;       // host memory behind a device address: evicted memory stays reachable
+    std::string verdict;          // of a trial (self_check.h); empty: none was made
 };
 
 struct Driver {

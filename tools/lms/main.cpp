@@ -16,6 +16,7 @@
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/frameworks.h"
 #include "tools/lms/run.h"
+#include "tools/lms/self_check.h"
 #include "tools/lms/show_settings.h"
 #include "tools/lms/top.h"
 
@@ -44,6 +45,12 @@ void add_run_options(CLI::App& command, RunOptions& options) {
         ->needs("--sim");
     for (const Setting& setting : settings_table()) {
         const std::string name(setting.option);
+        if (setting.value.empty()) {
+            command.add_flag_callback(
+                "--" + name, [&options, name] { options.settings[name] = "1"; },
+                std::string(setting.meaning));
+            continue;
+        }
         command
             .add_option_function<std::string>(
                 "--" + name, [&options, name](const std::string& value) { options.settings[name] = value; },
@@ -82,17 +89,23 @@ int main(std::vector<std::string> words) {
     RunOptions run_options;
     bool as_json = false;
     bool simulated = false;
+    bool tries = false;
     int watched = 0;
+    std::string bus_id;
     CLI::App& run_command = *app.add_subcommand("run", "Run a program with a larger GPU");
     CLI::App& settings_command = *app.add_subcommand("settings", "List every setting and its value now");
     CLI::App& doctor_command = *app.add_subcommand("doctor", "Check whether the shim can work here");
     CLI::App& top_command = *app.add_subcommand("top", "Show what processes under the shim are doing");
+    CLI::App& check_command = *app.add_subcommand("self-check", "What doctor --check runs for each GPU");
+    check_command.group("");  // not in the help
+    check_command.add_option("GPU", bus_id)->required();
     add_run_options(run_command, run_options);
     settings_command.add_flag("--json", as_json, "Print JSON");
     doctor_command.add_flag("--json", as_json, "Print JSON");
     top_command.add_flag("--json", as_json, "Print JSON, once");
     top_command.add_option("PID", watched, "This process alone")->check(CLI::PositiveNumber);
     doctor_command.add_flag("--sim", simulated, "Look at the simulated GPU");
+    doctor_command.add_flag("--check", tries, "Try moves on each GPU");
 
     try {
         app.parse(words);
@@ -114,9 +127,10 @@ int main(std::vector<std::string> words) {
         return kUsage;
     }
     if (run_command.parsed()) return run(run_options);
+    if (check_command.parsed()) return self_check(bus_id);
     int status = 0;
     if (doctor_command.parsed()) {
-        status = doctor(simulated, as_json);
+        status = doctor({simulated, as_json, tries});
     } else if (top_command.parsed()) {
         status = top(watched, as_json);
     } else {

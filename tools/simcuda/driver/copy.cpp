@@ -8,6 +8,7 @@
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/graph/graph_memory.h"
+#include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/stream.h"
 
@@ -130,6 +131,8 @@ CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t sp
     // What a graph allocates has its address before it is there.
     require(covered || graph_memory_at(address, span) != nullptr, CUDA_ERROR_INVALID_VALUE);
     if (!host) return {Place::Device, address};
+    require(!is(Perverse::HostCopiesFail) || memory_map().find(address)->kind != Region::Kind::Mapping,
+            CUDA_ERROR_INVALID_VALUE);
     return {Place::Pinned, reinterpret_cast<std::uint64_t>(to_host(address))};
 }
 

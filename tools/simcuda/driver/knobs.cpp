@@ -1,7 +1,9 @@
 #include "tools/simcuda/driver/knobs.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <string_view>
 
 #include "tools/simcuda/driver/message.h"
@@ -54,6 +56,24 @@ bool parse_fail(std::string_view text, std::vector<FailRule>& out) {
         rule.name = item.substr(0, colon);
         out.push_back(rule);
     }
+    return true;
+}
+
+// In the order of Perverse.
+constexpr std::string_view kPerverse[] = {"host-create-crashes", "host-copies-fail", "host-sets-lost",
+                                          "moves-lose",          "copies-queue",     "unmap-drains",
+                                          "access-not-ready"};
+
+bool parse_perverse(std::string_view text, unsigned& out) {
+    unsigned found = 0;
+    while (!text.empty()) {
+        const std::string_view name = text.substr(0, text.find(','));
+        text.remove_prefix(std::min(text.size(), name.size() + 1));
+        const auto* const it = std::find(std::begin(kPerverse), std::end(kPerverse), name);
+        if (it == std::end(kPerverse) && name != "all") return false;
+        found |= name == "all" ? (1u << std::size(kPerverse)) - 1 : 1u << (it - std::begin(kPerverse));
+    }
+    out = found;
     return true;
 }
 
@@ -127,6 +147,13 @@ class Reader {
              });
     }
 
+    void perverse(const char* name, unsigned& knob) {
+        std::string names = "all";
+        for (const std::string_view each : kPerverse) names += ", " + std::string(each);
+        read(name, "one of " + names + ", or several with commas between",
+             [&](auto text) { return parse_perverse(text, knob); });
+    }
+
     void text(const char* name, std::string& knob) {
         read(name, "", [&](auto value) {
             knob = value;
@@ -173,6 +200,12 @@ Knobs read_knobs() {
     read.flag("SIMCUDA_UNMAP_DRAINS", k.unmap_drains);
     read.count("SIMCUDA_NOT_READY", k.not_ready, 0, 1'000'000'000);
     read.fail("SIMCUDA_FAIL", k.fail);
+    read.perverse("SIMCUDA_PERVERSE", k.perverse);
+    const auto perverse = [&](Perverse which) {
+        return (k.perverse >> static_cast<unsigned>(which) & 1) != 0;
+    };
+    k.unmap_drains |= perverse(Perverse::UnmapDrains);
+    if (perverse(Perverse::AccessNotReady)) k.not_ready = 3;
     read.text("SIMCUDA_LOG", k.log);
     read.text("SIMCUDA_REPORT", k.report);
     return k;

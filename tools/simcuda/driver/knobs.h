@@ -17,6 +17,18 @@ struct FailRule {
 // The forms of host-located VMM memory; NumaOnly is what drivers before CUDA 13 have.
 enum class HostVmm { None, NumaOnly, All };
 
+// SIMCUDA_PERVERSE: what a driver may do that this project hopes none does, each by the name of its
+// enumerator.
+enum class Perverse : unsigned {
+    HostCreateCrashes,  // host-create-crashes: cuMemCreate of host memory ends the process
+    HostCopiesFail,     // host-copies-fail: copies refuse addresses that lead to host memory
+    HostSetsLost,       // host-sets-lost: sets of such addresses do nothing
+    MovesLose,          // moves-lose: what is mapped where something else was has lost its beginning
+    CopiesQueue,        // copies-queue: copies and sets wait for all work that any stream was given before
+    UnmapDrains,        // unmap-drains: SIMCUDA_UNMAP_DRAINS
+    AccessNotReady,     // access-not-ready: SIMCUDA_NOT_READY=3
+};
+
 struct Knobs {
     // The machine
     std::uint64_t cuda = 13000;  // the version of CUDA that the driver is of
@@ -52,11 +64,16 @@ struct Knobs {
     // Trouble and telling
     std::uint64_t not_ready = 0;  // every nth cuMemSetAccess is CUDA_ERROR_NOT_READY; 0: none
     std::vector<FailRule> fail;
-    std::string log;     // file, or "stderr"; empty: none
-    std::string report;  // file; empty: none
+    unsigned perverse = 0;  // a bit for each
+    std::string log;        // file, or "stderr"; empty: none
+    std::string report;     // file; empty: none
 };
 
 // Read from the environment at first use. A bad value is named on stderr and its default used.
 const Knobs& knobs();
+
+inline bool is(Perverse which) {
+    return (knobs().perverse >> static_cast<unsigned>(which) & 1) != 0;
+}
 
 }  // namespace simcuda::driver

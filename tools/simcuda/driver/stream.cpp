@@ -41,6 +41,9 @@ std::vector<WorkPtr> predecessors(Stream& stream) {
 void append(Stream& stream, const WorkPtr& work, const std::vector<WorkPtr>& after) {
     std::vector<WorkPtr> all = predecessors(stream);
     all.insert(all.end(), after.begin(), after.end());
+    if (is(Perverse::CopiesQueue) &&
+        (std::holds_alternative<CopyOp>(work->op) || std::holds_alternative<MemsetOp>(work->op)))
+        for (const auto& other : stream.context.streams) all.push_back(other->tail);
     work->context = stream.context.shared_from_this();
     work->stream = stream.shared_from_this();
     ++stream.pending;

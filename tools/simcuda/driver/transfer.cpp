@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/exec/grid.h"
 
 namespace simcuda::driver {
@@ -12,6 +14,12 @@ template <class Element>
 void fill(std::byte* at, std::uint32_t value, std::uint64_t bytes) {
     auto* elements = reinterpret_cast<Element*>(at);
     std::fill(elements, elements + bytes / sizeof(Element), static_cast<Element>(value));
+}
+
+bool is_lost(const MemsetOp& op) {
+    if (!is(Perverse::HostSetsLost)) return false;
+    const RegionPtr region = memory_map().find(op.address);
+    return region != nullptr && region->kind == Region::Kind::Mapping && region->on_host();
 }
 
 }  // namespace
@@ -37,7 +45,7 @@ Transfer::Transfer(const MemsetOp& op)
       depth_(1),
       value_(op.value),
       element_bytes_(op.element_bytes) {
-    if (bytes() == 0) slice_ = depth_;
+    if (bytes() == 0 || is_lost(op)) slice_ = depth_;
 }
 
 void Transfer::advance() {

@@ -5,10 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -32,6 +36,7 @@ struct State {
     CUmemGenericAllocationHandle next_handle = 1;
     std::uint64_t mappings = 0;
     std::uint64_t set_access_calls = 0;
+    std::set<CUdeviceptr> unmapped;  // ever, and not mapped since, of a perverse driver
 };
 
 State& state() {
@@ -206,6 +211,7 @@ CUmemGenericAllocationHandle create(std::uint64_t bytes, const CUmemAllocationPr
     require(properties.type == CU_MEM_ALLOCATION_TYPE_PINNED && properties.win32HandleMetaData == nullptr,
             CUDA_ERROR_INVALID_VALUE);
     check_location(properties.location);
+    if (on_host(properties.location) && is(Perverse::HostCreateCrashes)) ::raise(SIGSEGV);
     const bool shareable = properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     const bool anywhere = properties.location.type == CU_MEM_LOCATION_TYPE_HOST;
     require(properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE || (shareable && !anywhere),
@@ -308,6 +314,8 @@ void unmap(CUdeviceptr address, std::uint64_t bytes) {
         dispose(*region);
     }
     state().mappings -= regions.size();
+    if (!is(Perverse::MovesLose)) return;
+    for (const RegionPtr& region : regions) state().unmapped.insert(region->address);
 }
 
 void set_access(CUdeviceptr address, std::uint64_t bytes, std::span<const CUmemAccessDesc> descriptions) {
@@ -330,6 +338,8 @@ void set_access(CUdeviceptr address, std::uint64_t bytes, std::span<const CUmemA
               widest(after->device_access));
         apply(*after->physical, after->address, before->host_access, after->host_access);
         memory_map().insert(after);
+        if (state().unmapped.erase(after->address) != 0)
+            std::memset(to_host(after->address), 0xee, std::min<std::uint64_t>(after->bytes, 64));
     }
 }
 

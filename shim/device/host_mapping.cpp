@@ -1,0 +1,95 @@
+#include "shim/device/host_mapping.h"
+
+#include <fmt/format.h>
+#include <link.h>
+#include <sys/auxv.h>
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "shim/device/driver_table.h"
+#include "shim/device/loader.h"
+#include "shim/util/answer_cache.h"
+#include "shim/util/ask_apart.h"
+#include "shim/util/log.h"
+#include "shim/util/settings.h"
+#include "shim/util/trust.h"
+
+namespace lms::device {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Built: beside the shim; installed: ../../bin. Empty where there is none, or others may have written it.
+std::string helper() {
+    if (getauxval(AT_SECURE) != 0) return {};
+    const auto* const own = static_cast<const link_map*>(own_library());
+    if (!own) return {};
+    std::error_code problem;
+    const fs::path folder = fs::canonical(own->l_name, problem).parent_path();
+    for (const fs::path& place : {folder / "lms", folder / "../../bin/lms"}) {
+        const fs::path path = fs::canonical(place, problem);
+        if (!problem && util::distrust(path).empty()) return path;
+    }
+    return {};
+}
+
+// The driver by its file, the device by its address on the bus.
+std::string key_of(const std::string& bus) {
+    std::error_code problem;
+    const fs::path driver = fs::canonical(driver_path(), problem);
+    const auto size = fs::file_size(driver, problem);
+    const auto written = fs::last_write_time(driver, problem).time_since_epoch().count();
+    return fmt::format("{} {} {} {}", driver.string(), size, written, bus);
+}
+
+bool is_kept(std::string_view answer) {
+    return answer == kWorksInPlace || answer == kDied || answer.starts_with(kNotInPlace);
+}
+
+std::string answer_for(CUdevice device) {
+    char bus[32] = {};
+    const std::string program = helper();
+    if (program.empty() || driver().cuDeviceGetPCIBusId(bus, sizeof bus, device) != CUDA_SUCCESS)
+        return std::string(kNotTried);
+    const std::string key = key_of(bus);
+    std::string answer = util::cached_answer("host-mapping", key);
+    if (is_kept(answer)) return answer;
+    const auto said = util::ask_apart({program, "self-check", bus}, {{"LMS_DRIVER", driver_path()}});
+    if (!said) return std::string(kNotTried);
+    answer = said->empty() ? kDied : *said;
+    log::info("a trial of host memory behind device addresses, apart from the program: {}", answer);
+    if (is_kept(answer)) util::keep_answer("host-mapping", key, answer);
+    return answer;
+}
+
+bool ask(CUdevice device) {
+    static std::mutex mutex;
+    static std::map<CUdevice, bool> known;
+    const std::lock_guard lock(mutex);
+    if (const auto it = known.find(device); it != known.end()) return it->second;
+    const std::string answer = answer_for(device);
+    const bool died = answer == kDied;
+    const bool may = !died && !answer.starts_with(kNotInPlace);
+    if (!may)
+        log::warn(
+            "evicted memory is unmapped, for host memory behind device addresses cannot be used here: {}; "
+            "LMS_HOST_MAPPING=on uses it all the same",
+            died ? "the driver ended the process that tried it" : answer);
+    known[device] = may;
+    return may;
+}
+
+}  // namespace
+
+bool may_probe_host_memory(CUdevice device) noexcept try {
+    // What reaches evicted memory unnamed is to be noticed.
+    if (settings().check) return false;
+    const HostMapping wanted = settings().host_mapping;
+    return wanted == HostMapping::Auto ? ask(device) : wanted == HostMapping::On;
+} catch (...) {
+    return true;  // out of host memory: as without a process apart
+}
+
+}  // namespace lms::device

@@ -1,0 +1,28 @@
+// Whether the driver may be asked for host memory behind device addresses. Drivers have crashed inside that
+// very call (NVIDIA/nccl#2106, vllm-project/vllm#27868), so it is first made in a process apart (`lms
+// self-check`), which also tries what such memory is good for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "shim/device/cuda_api.h"
+
+namespace lms::device {
+
+// By LMS_HOST_MAPPING. `auto` asks the process apart, or what it answered before for this driver and device;
+// where there is no such program, or it could not try, yes. A no is told to the user, once. No context is
+// needed.
+bool may_probe_host_memory(CUdevice device) noexcept;
+
+// What the process apart writes, one line: the first of these that fits, the second and third with a step's
+// name.
+inline constexpr std::string_view kWorksInPlace = "in place";
+inline constexpr std::string_view kNotInPlace = "not in place: ";
+inline constexpr std::string_view kNothingMoves = "nothing moves: ";
+inline constexpr std::string_view kNotMapped = "not mapped";
+inline constexpr std::string_view kNotTried = "not tried: ";
+// What is kept of one that wrote nothing.
+inline constexpr std::string_view kDied = "died";
+
+}  // namespace lms::device

@@ -1,0 +1,62 @@
+// lms_self_check: the trial of a GPU in a process that does nothing else (`lms self-check`), for the shim in
+// other processes and for `lms doctor`.
+#include <cstdio>
+#include <string>
+
+#include "shim/device/driver_port.h"
+#include "shim/device/host_mapping.h"
+#include "shim/device/move_trial.h"
+
+namespace lms::entry {
+namespace {
+
+using device::driver;
+
+std::string not_tried(const char* what, CUresult why) {
+    return std::string(device::kNotTried) + what + ": " + device::error_name(why);
+}
+
+// Null where the driver does not take it.
+CUfunction load_kernel() {
+    CUmodule module = nullptr;
+    CUfunction kernel = nullptr;
+    if (driver().cuModuleLoadData(&module, device::kTrialPtx) != CUDA_SUCCESS ||
+        driver().cuModuleGetFunction(&kernel, module, device::kTrialKernel) != CUDA_SUCCESS)
+        return nullptr;
+    return kernel;
+}
+
+std::string check(const char* bus_id) {
+    CUdevice gpu = 0;
+    CUcontext context = nullptr;
+    CUresult status = driver().cuInit(0);
+    if (status != CUDA_SUCCESS) return not_tried("cuInit", status);
+    if (status = driver().cuDeviceGetByPCIBusId(&gpu, bus_id); status != CUDA_SUCCESS)
+        return not_tried("no such GPU", status);
+    status = driver().cuDevicePrimaryCtxRetain(&context, gpu);
+    if (status == CUDA_SUCCESS) status = driver().cuCtxSetCurrent(context);
+    if (status != CUDA_SUCCESS) return not_tried("no context", status);
+    const auto port = device::DriverPort::create_for(gpu, context, status);
+    if (!port) return not_tried("no virtual memory management", status);
+    const bool mapped = port->maps_host_memory();
+    const device::Trial trial = device::try_moves_of(*port, load_kernel());
+    switch (trial.trust) {
+        case device::Trust::Moves:
+            return std::string(mapped ? device::kWorksInPlace : device::kNotMapped);
+        case device::Trust::NotInPlace:
+            return std::string(device::kNotInPlace) + trial.failed;
+        case device::Trust::Nothing:
+            return std::string(device::kNothingMoves) + trial.failed;
+        default:
+            return std::string(device::kNotTried) + trial.failed;
+    }
+}
+
+}  // namespace
+}  // namespace lms::entry
+
+// Writes the verdict on the GPU at that address of the bus, one line of device/host_mapping.h's, to `file`.
+extern "C" __attribute__((visibility("default"))) void lms_self_check(const char* bus_id, std::FILE* file) {
+    std::fprintf(file, "%s\n", lms::entry::check(bus_id).c_str());
+    std::fflush(file);
+}

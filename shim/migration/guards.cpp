@@ -1,0 +1,51 @@
+#include "shim/migration/guards.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "shim/util/log.h"
+
+namespace lms::engine {
+namespace {
+
+struct Found {
+    std::atomic<std::uint64_t> compared{0};
+    std::atomic<std::uint64_t> changed{0};
+};
+constinit Found found;
+
+void tell_verdict() {
+    const std::uint64_t compared = found.compared.load(), changed = found.changed.load();
+    if (changed > 0) {
+        log::warn("check: {} of {} evicted chunks came back changed", changed, compared);
+    } else {
+        log::warn("check: {} evicted chunks came back as they went", compared);
+    }
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> digest_of(const Settings& settings, const Block& host) {
+    if (!settings.check || !host.pinned) return std::nullopt;
+    return XXH3_64bits(reinterpret_cast<const void*>(host.alias), host.bytes);
+}
+
+void compare_digest(const Settings& settings, core::Address address, const Block& host,
+                    std::optional<std::uint64_t> digest) {
+    if (!digest) return;
+    found.compared.fetch_add(1, std::memory_order_relaxed);
+    if (digest_of(settings, host) == digest) return;
+    found.changed.fetch_add(1, std::memory_order_relaxed);
+    log::error("check: the {} bytes at {:#x} changed in host memory while they were evicted", host.bytes,
+               address);
+}
+
+void tell_verdict_at_exit(const Settings& settings) {
+    static std::atomic<bool> registered;
+    if (settings.check && log::once(registered)) std::atexit(tell_verdict);
+}
+
+}  // namespace lms::engine

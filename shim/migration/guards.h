@@ -1,0 +1,24 @@
+// What LMS_CHECK watches while a program runs: whether an evicted chunk comes back as it went. (That evicted
+// memory is unmapped then, so that who reaches it unnamed faults, is device/host_mapping.h's.)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "shim/migration/state.h"
+
+namespace lms::engine {
+
+// Of what has been copied to the host; nothing unless LMS_CHECK is set and the CPU can read it. No lock
+// needed.
+std::optional<std::uint64_t> digest_of(const Settings& settings, const Block& host);
+
+// Before the chunk at `address` is copied back from `host`: says so where that is not what it was. No lock
+// needed.
+void compare_digest(const Settings& settings, core::Address address, const Block& host,
+                    std::optional<std::uint64_t> digest);
+
+// A line about what was watched and found, when the process exits.
+void tell_verdict_at_exit(const Settings& settings);
+
+}  // namespace lms::engine

@@ -1,0 +1,195 @@
+// Drivers that do what real ones may do against this project's hopes (SIMCUDA_PERVERSE): programs run right,
+// or are refused clearly. And what the shim finds out before it relies on anything.
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/entry/rig.h"
+#include "tests/support/process.h"
+#include "tests/support/scratch.h"
+
+using namespace rig;
+
+namespace {
+
+constexpr std::uint32_t kWords = kBuffer / sizeof(std::uint32_t);
+
+std::uint32_t word(std::uint32_t buffer, std::uint32_t at) {
+    return (buffer * kWords + at) * 2654435761u;
+}
+
+// Twelve buffers where there is room for seven, or as many as are to be had.
+std::vector<CUdeviceptr> as_many_as_there_are() {
+    std::vector<CUdeviceptr> buffers;
+    for (std::uint32_t i = 0; i < 12; ++i) {
+        CUdeviceptr address = 0;
+        const CUresult made = CU(cuMemAlloc_v2)(&address, kBuffer);
+        if (made == CUDA_ERROR_OUT_OF_MEMORY) break;
+        EXPECT(made == CUDA_SUCCESS);
+        buffers.push_back(address);
+    }
+    return buffers;
+}
+
+}  // namespace
+
+BODY(a_walk_over_too_much_memory) {
+    const Gpu gpu;
+    const std::vector<CUdeviceptr> buffers = as_many_as_there_are();
+    EXPECT(buffers.size() >= 5);
+    for (std::uint32_t i = 0; i < buffers.size(); ++i) {
+        std::vector<std::uint32_t> words(kWords);
+        for (std::uint32_t at = 0; at < kWords; ++at) words[at] = word(i, at);
+        OK(cuMemcpyHtoD_v2, buffers[i], words.data(), kBuffer);
+    }
+    constexpr std::uint32_t kRounds = 3;
+    for (std::uint32_t round = 0; round < kRounds; ++round) {
+        for (const CUdeviceptr buffer : buffers) {
+            EXPECT(launch("add", kWords, nullptr, buffer, buffer, round + 1, kWords) == CUDA_SUCCESS);
+            OK(cuMemsetD32Async, buffer + kBuffer / 2, round, 16, nullptr);
+        }
+    }
+    for (std::uint32_t i = 0; i < buffers.size(); ++i) {
+        std::vector<std::uint32_t> words(kWords);
+        OK(cuMemcpyDtoH_v2, words.data(), buffers[i], kBuffer);
+        bool right = true;
+        for (std::uint32_t at = 0; at < kWords; ++at) {
+            const bool set = at >= kWords / 2 && at < kWords / 2 + 16;
+            right = right && words[at] == (set ? kRounds - 1 : word(i, at) + 1 + 2 + 3);
+        }
+        EXPECT(right);
+    }
+    for (const CUdeviceptr buffer : buffers) OK(cuMemFree_v2, buffer);
+}
+
+namespace {
+
+// What a run of the walk says. `cache` is where answers are kept for later ones.
+std::string walk(const std::string& cache, Environment environment) {
+    environment.emplace("LMS_HOST_MAPPING", "auto");
+    environment["XDG_CACHE_HOME"] = cache;
+    environment["SIMCUDA_CACHE"] = support::build_dir() + "/entry/kernels-of-trials";
+    const Outcome outcome = run("a_walk_over_too_much_memory", Driver::Simulated, environment);
+    CHECK(outcome.failures == "");
+    return outcome.err;
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != text.npos;
+}
+
+struct Case {
+    const char* perverse;
+    const char* apart;   // what is said where a process apart is asked first
+    const char* inside;  // and where not
+};
+constexpr const char* kDies = "cannot be used here: the driver ended the process that tried it";
+constexpr const char* kLost = "stays as large as it is: a trial on memory of the shim's own lost contents";
+constexpr Case kCases[] = {
+    {"host-create-crashes", kDies, nullptr},
+    {"host-copies-fail", "cannot be used here: not in place: a copy out",
+     "for a trial of memory on the host failed (a copy out)"},
+    {"host-sets-lost", "cannot be used here: not in place: a set in place",
+     "for a trial of memory on the host failed (a set in place)"},
+    {"moves-lose", kLost, kLost},
+    {"copies-queue", "", ""},
+    {"unmap-drains", "", ""},
+    {"access-not-ready", "", ""},
+    {"copies-queue,unmap-drains,access-not-ready,host-sets-lost", "not in place", "a set in place"},
+    {"all", kDies, nullptr},
+};
+
+}  // namespace
+
+TEST_CASE("perverse: results are right, or memory is out, and a line says what is wrong with the driver") {
+    for (const Case& each : kCases) {
+        CAPTURE(each.perverse);
+        const Scratch cache;
+        const std::string apart = walk(cache.path(), {{"SIMCUDA_PERVERSE", each.perverse}});
+        CAPTURE(apart);
+        CHECK(has(apart, each.apart));
+        if (each.inside) {
+            const std::string inside =
+                walk(cache.path(), {{"SIMCUDA_PERVERSE", each.perverse}, {"LMS_HOST_MAPPING", "on"}});
+            CAPTURE(inside);
+            CHECK(has(inside, each.inside));
+        }
+        walk(cache.path(), {{"SIMCUDA_PERVERSE", each.perverse}, {"SIMCUDA_HOST_VMM", "0"}});
+        walk(cache.path(), {{"SIMCUDA_PERVERSE", each.perverse}, {"LMS_HOST_MAPPING", "off"}});
+    }
+}
+
+TEST_CASE(
+    "host mapping: what ended a process apart is not asked again, unless others could have written that "
+    "down") {
+    const Scratch cache;
+    CHECK(has(walk(cache.path(), {{"SIMCUDA_PERVERSE", "host-create-crashes"}}), kDies));
+    CHECK(has(walk(cache.path(), {}), kDies));
+    for (const auto& file : std::filesystem::directory_iterator(cache.path() + "/lmsshim"))
+        CHECK(::chmod(file.path().c_str(), 0666) == 0);
+    CHECK_FALSE(has(walk(cache.path(), {}), kDies));
+}
+
+TEST_CASE("host mapping: off asks nobody") {
+    const Scratch cache;
+    const std::string said =
+        walk(cache.path(), {{"SIMCUDA_PERVERSE", "host-create-crashes"}, {"LMS_HOST_MAPPING", "off"}});
+    CHECK_FALSE(has(said, kDies));
+    CHECK(has(said, "this GPU does not map host memory"));
+    CHECK_FALSE(std::filesystem::exists(cache.path() + "/lmsshim"));
+}
+
+namespace {
+
+// Changes a byte of each page-aligned copy of `content` that this process has, but for `content` itself.
+int spoil(const std::vector<std::uint8_t>& content) {
+    constexpr std::size_t kPage = 4096;
+    int spoilt = 0;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        unsigned long begin = 0, end = 0;
+        char rights[5] = {};
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, rights) != 3) continue;
+        if (rights[0] != 'r' || rights[1] != 'w' || end - begin > 64 * kMiB) continue;
+        for (unsigned long at = begin; at + kPage <= end; at += kPage) {
+            auto* const page = reinterpret_cast<std::uint8_t*>(at);
+            const bool own = page >= content.data() && page < content.data() + content.size();
+            if (own || std::memcmp(page, content.data(), kPage) != 0) continue;
+            page[100] ^= 1;
+            ++spoilt;
+        }
+    }
+    return spoilt;
+}
+
+}  // namespace
+
+BODY(a_byte_changes_in_evicted_memory) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(spoil(pattern(kBuffer, 1)) > 0);
+    rig::bring_in(a.at(), kBuffer, nullptr);
+    OK(cuCtxSynchronize);
+}
+
+TEST_CASE("guards: what changes in host memory while it is evicted is named, and the verdict counts it") {
+    const Outcome outcome = run("a_byte_changes_in_evicted_memory", Driver::Simulated, {{"LMS_CHECK", "1"}});
+    CAPTURE(outcome.err);
+    CHECK(outcome.failures == "");
+    CHECK(has(outcome.err, " changed in host memory while they were evicted\n"));
+    CHECK(has(outcome.err, " evicted chunks came back changed\n"));
+}
+
+TEST_CASE("guards: a program that names all that it uses passes, with a verdict") {
+    const Scratch cache;
+    const std::string said = walk(cache.path(), {{"LMS_CHECK", "1"}});
+    CAPTURE(said);
+    CHECK(has(said, "evicted chunks came back as they went"));
+    CHECK_FALSE(has(said, "check: 0 evicted"));
+    CHECK_FALSE(has(walk(cache.path(), {}), "check:"));
+}
