@@ -169,7 +169,7 @@ third-party-check: $(SHIM) $(SIM) ## test: run programs that nobody here wrote (
 	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/third_party.sh $(PROGRAMS)
 
 # Those that download and take least.
-third-party-quick: ## test: the quickest of them (part of CI)
+third-party-quick: ## test: the quickest of them
 	@$(MAKE) --no-print-directory third-party-check PROGRAMS="drjit iree tvm"
 
 hook-map: all ## develop: find, for each hook that has none in tests/hook_mutation/held.tsv, a test that fails without it

@@ -33,7 +33,8 @@ FencePtr enqueue(State& state, std::span<Job> jobs) {
     for (Job& job : jobs) {
         job.done = remap(port, job.remaps) == CUDA_SUCCESS;
         if (!job.done || !job.copies) continue;
-        compare_digest(state.settings, job.remaps.empty() ? 0 : job.remaps[0].at.address, job.host, job.digest);
+        compare_digest(state.settings, job.remaps.empty() ? 0 : job.remaps[0].at.address, job.host,
+                       job.digest);
         job.done = port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) ==
                    CUDA_SUCCESS;
         if (!job.done) undo(port, job.remaps);
