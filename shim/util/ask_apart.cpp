@@ -15,7 +15,7 @@ namespace lms::util {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kBound = std::chrono::seconds(20);
+constexpr std::string_view kLate = "no answer in time";
 
 std::vector<std::string> environment(const std::vector<std::pair<std::string, std::string>>& variables) {
     std::vector<std::string> all;
@@ -63,17 +63,18 @@ bool start(std::vector<std::string> command, std::vector<std::string> variables,
     return started;
 }
 
-// The first line of what comes before the other end is closed, or the time is over.
-std::string read_line(int from) {
+// The first line of what comes before the other end is closed; kLate where the time is over, which on a
+// loaded machine says nothing of what was asked.
+std::string read_line(int from, std::chrono::milliseconds bound) {
     std::string said;
-    const auto deadline = Clock::now() + kBound;
+    const auto deadline = Clock::now() + bound;
     for (;;) {
         const auto left =
             std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
         pollfd ready{from, POLLIN, 0};
         const int polled = left > 0 ? poll(&ready, 1, static_cast<int>(left)) : 0;
         if (polled < 0 && errno == EINTR) continue;
-        if (polled <= 0) return {};
+        if (polled <= 0) return std::string(kLate);
         char block[256];
         const ssize_t bytes = read(from, block, sizeof block);
         if (bytes < 0 && errno == EINTR) continue;
@@ -86,7 +87,8 @@ std::string read_line(int from) {
 }  // namespace
 
 std::optional<std::string> ask_apart(const std::vector<std::string>& command,
-                                     const std::vector<std::pair<std::string, std::string>>& variables) {
+                                     const std::vector<std::pair<std::string, std::string>>& variables,
+                                     std::chrono::milliseconds bound) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
     pid_t process = 0;
@@ -94,7 +96,7 @@ std::optional<std::string> ask_apart(const std::vector<std::string>& command,
     close(ends[1]);
     std::optional<std::string> said;
     if (started) {
-        said = read_line(ends[0]);
+        said = read_line(ends[0], bound);
         // It has nothing more to say, and may hang in a driver on its way out.
         kill(process, SIGKILL);
         // A host that waits for all its children may have been first.

@@ -19,6 +19,11 @@ TEST_CASE("ask apart: the first line, of whoever wrote one, however it ended") {
     CHECK(ask_apart({"/no/program"}, {}) == std::nullopt);
 }
 
+TEST_CASE("ask apart: who does not answer in time is ended, and has not been refused") {
+    CHECK(ask_apart({"/bin/sh", "-c", "exec sleep 1000"}, {}, std::chrono::milliseconds(50)) ==
+          "no answer in time");
+}
+
 TEST_CASE("ask apart: the environment, less what loads or sets the shim") {
     setenv("LMS_LIMIT", "5", 1);
     setenv("LD_AUDIT", "", 1);
