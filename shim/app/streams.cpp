@@ -40,7 +40,7 @@ void stream_created(CUstream stream, CUcontext context) {
     registry().streams[stream] = std::make_shared<StreamEntry>(StreamEntry{context});
 }
 
-void streams_destroyed_with(CUcontext context) {
+std::vector<CUstream> streams_destroyed_with(CUcontext context) {
     std::vector<CUstream> gone;
     {
         const util::Lock lock(registry().mutex);
@@ -51,6 +51,7 @@ void streams_destroyed_with(CUcontext context) {
         });
     }
     for (const CUstream stream : gone) capture_gone(stream);
+    return gone;
 }
 
 std::vector<KnownStream> known_streams() {

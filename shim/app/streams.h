@@ -12,8 +12,8 @@ namespace lms::engine {
 
 // Thread-safe, for the process: a stream may be older than any session.
 void stream_created(CUstream stream, CUcontext context);
-// Its streams are gone with it.
-void streams_destroyed_with(CUcontext context);
+// Its streams are gone with it: those that were known.
+std::vector<CUstream> streams_destroyed_with(CUcontext context);
 
 struct KnownStream {
     CUstream stream;

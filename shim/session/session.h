@@ -193,8 +193,8 @@ class Session {
     void context_stays(CUcontext context);
     // The buffers that go with `context`: its own, and all if there is no other.
     std::vector<Buffer> buffers_of(CUcontext context);
-    // It is gone, and so are they.
-    void context_gone(CUcontext context);
+    // It is gone, and so are they and `streams`, those of it that were known.
+    void context_gone(CUcontext context, std::span<const CUstream> streams);
 
     // Of the app's streams, by a thread that may use them, before the driver is told: what they were given
     // before the first move counts as unfinished until they have passed it.

@@ -151,13 +151,16 @@ std::vector<Buffer> Session::buffers_of(CUcontext context) {
     return buffers;
 }
 
-void Session::context_gone(CUcontext context) {
+void Session::context_gone(CUcontext context, std::span<const CUstream> streams) {
     State& state = *state_;
     SessionLock lock(state.mutex);
     const bool last = works_through(context);
     if (last) context_ = nullptr;
     port_->leave(context);
     earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
+    // Their lines go on as other streams'. (Those of per-thread streams, one a thread, stay with the thread.)
+    state.fences.forget(Fences::legacy_key(context));
+    for (const CUstream stream : streams) state.fences.forget(state.fences.key_of(stream));
     poll_completions(state, lock);
     for (const core::AllocationId id : state.residency.allocations()) {
         if (state.program_buffers.contains(id) || (!last && state.owners[id] != context)) continue;

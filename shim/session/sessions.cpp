@@ -135,13 +135,13 @@ std::vector<Buffer> buffers_of(CUcontext context) {
 
 void context_gone(CUcontext context) {
     forget_context(context);
-    streams_destroyed_with(context);
+    const std::vector<CUstream> streams = streams_destroyed_with(context);
     for (Session* session : sessions()) {
         if (session->works_through(context)) {
             // The caller's current context may be the one that is gone: memory is given back without any.
-            std::thread([&] { session->context_gone(context); }).join();
+            std::thread([&] { session->context_gone(context, streams); }).join();
         } else {
-            session->context_gone(context);
+            session->context_gone(context, streams);
         }
     }
 }

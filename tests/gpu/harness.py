@@ -34,7 +34,9 @@ class Run:
         self.out = out
         self.err = err
         self.processes = processes  # counters per process under the shim that launched something
-        self.stats = {key: sum(p[key] for p in processes) for key in (processes[0] if processes else {})}
+        # What is told of each GPU is no count.
+        counters = [key for key, value in processes[0].items() if isinstance(value, int)] if processes else []
+        self.stats = {key: sum(p[key] for p in processes) for key in counters}
 
     @property
     def moved(self):

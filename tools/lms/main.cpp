@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "shim/util/settings.h"
@@ -147,6 +148,10 @@ int main(std::vector<std::string> words) {
 int main(int count, char** words) {
     try {
         return lms::tool::main({words + (count > 0), words + count});
+    } catch (const std::system_error& problem) {
+        // As fmt::print has it of what does not fit stdout's buffer.
+        fmt::print(stderr, "lms: cannot write: {}\n", problem.code().message());
+        return lms::tool::kCannotSetUp;
     } catch (const std::exception& problem) {
         fmt::print(stderr, "lms: {}\n", problem.what());
         return lms::tool::kCannotSetUp;
