@@ -75,6 +75,17 @@ std::vector<Remap> remaps_of(std::span<const BufferPiece> pieces, const ProgramB
     return remaps;
 }
 
+// A mapping of the program's is one to it: where the context fails under the first part's end, the driver
+// would have taken the whole away before.
+CUresult take_away(device::Port& port, std::span<const Remap> parts) {
+    if (parts.empty()) return CUDA_SUCCESS;
+    if (const CUresult status = remap(port, parts.first(1)); status != CUDA_SUCCESS) return status;
+    const CUresult status = remap(port, parts.subspan(1));
+    if (status == CUDA_SUCCESS || device::is_sticky(status)) return CUDA_SUCCESS;
+    undo(port, parts.first(1));
+    return status;
+}
+
 ProgramBuffer::Mapped& view_at(ProgramBuffer& buffer, core::Address address) {
     return *std::ranges::find(buffer.views, address, &ProgramBuffer::Mapped::address);
 }
@@ -138,7 +149,7 @@ CUresult Session::unmap(core::Address home, core::Address address) {
     ProgramBuffer& buffer = state.program_buffers.at(id);
     const HeldStill still(state, id, lock);
     const std::vector<Remap> remaps = remaps_of(pieces_of(state, id), view_at(buffer, address), true);
-    const CUresult status = unlocked(lock, [&] { return remap(*port_, remaps); });
+    const CUresult status = unlocked(lock, [&] { return take_away(*port_, remaps); });
     if (status == CUDA_SUCCESS)
         std::erase_if(buffer.views, [&](const auto& view) { return view.address == address; });
     return status;
