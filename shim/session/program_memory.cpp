@@ -383,15 +383,15 @@ CUresult try_access(const View& view, std::span<const CUmemAccessDesc> access) {
     return status;
 }
 
-void note_access(Address address, std::span<const CUmemAccessDesc> access) {
-    const util::Lock lock(program_addresses().mutex);
-    View& view = program_addresses().book.at(address);
+void note_access(const View& of, std::span<const CUmemAccessDesc> access) {
     for (const CUmemAccessDesc& each : access) {
-        set(view.access, each);
-        if (each.location.type == CU_MEM_LOCATION_TYPE_DEVICE && each.location.id != view.device &&
+        if (each.location.type == CU_MEM_LOCATION_TYPE_DEVICE && each.location.id != of.device &&
             each.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-            peer_admitted(view.device, each.location.id);
+            peer_admitted(of.device, each.location.id);
     }
+    const util::Lock lock(program_addresses().mutex);
+    View& view = program_addresses().book.at(of.address);
+    for (const CUmemAccessDesc& each : access) set(view.access, each);
 }
 
 }  // namespace
@@ -408,7 +408,7 @@ CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemA
         CUresult status = CUDA_SUCCESS;
         if (view.is_managed()) {
             // Before anybody can reach it there.
-            note_access(view.address, access);
+            note_access(view, access);
             status = busy.find(view.handle)->session->set_access(view.home, view.address, access);
             if (status != CUDA_SUCCESS) {
                 const util::Lock lock(program_addresses().mutex);
