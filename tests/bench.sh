@@ -86,13 +86,14 @@ if command -v valgrind >/dev/null 2>&1; then
     # Of one whose buffers are resident while others are not.
     LMS_LIMIT=32M
     LMS_RESERVE=0
-    export LMS_LIMIT LMS_RESERVE
+    LMS_HOST_MAPPING=on
+    export LMS_LIMIT LMS_RESERVE LMS_HOST_MAPPING
     for call in launch copy set; do
         without=$(per_call "$call" 12)
         with=$(export LD_PRELOAD="$shim" && per_call "$call" 12)
         row "$call, not everything fits, instructions a call" "$without" "$with" "$(ratio "$with" "$without")"
     done
-    unset LMS_LIMIT LMS_RESERVE
+    unset LMS_LIMIT LMS_RESERVE LMS_HOST_MAPPING
     LD_LIBRARY_PATH=$PWD/$build/sim
 fi
 for program in "$build"/bench/*_bench; do

@@ -40,6 +40,10 @@ CUresult cuFuncGetParamInfo(CUfunction, size_t index, size_t* offset, size_t* by
     *bytes = index < 2 ? 8 : 4;
     return CUDA_SUCCESS;
 }
+// Or the shim would try moves through it, before the first, and find that nothing moves.
+CUresult cuMemHostAlloc(void**, size_t, unsigned) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t) {
     *address = 1ull << 39;
     return CUDA_SUCCESS;
