@@ -62,7 +62,7 @@ LINK_e2e := tests/support/process.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -lzstd -llz4
 
-.PHONY: all demo test check hook-map third-party-check third-party-quick install uninstall format lint help setup clean compile_commands.json
+.PHONY: all demo test check hook-map third-party-check third-party-quick install uninstall format lint lint-shipped help setup clean compile_commands.json
 .DELETE_ON_ERROR:
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
@@ -207,6 +207,8 @@ else
 	@python3 -B tests/layout/lint.py $< $(BUILD)/lint '$(subst $(space),,$(LINT_QUICK))' $(FOLDERS)
 endif
 space := $(subst ,, )
+lint-shipped: ## develop: lint of what is installed (part of CI)
+	@$(MAKE) --no-print-directory lint FOLDERS='shim/ policy/ tools/lms/'
 
 clean: ## build: remove build/
 	rm -rf $(BUILD)

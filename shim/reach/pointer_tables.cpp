@@ -117,7 +117,10 @@ class Search {
         }
     }
 
-    bool wanted(Address word) const { return in(managed_, word) | in(unmanaged_, word); }
+    // Without a branch between: most words are neither.
+    bool wanted(Address word) const {
+        return (unsigned{in(managed_, word)} | unsigned{in(unmanaged_, word)}) != 0;
+    }
 
     const Bounds managed_;
     const Bounds unmanaged_;

@@ -6,6 +6,7 @@
 #include <memory_resource>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "shim/app/capture.h"
@@ -54,6 +55,7 @@ class ResidencyGuard {
 
   private:
     struct Held {
+        Held(Session* session_, Work&& work_) : session(session_), work(std::move(work_)) {}
         Session* session;
         Work work;
     };

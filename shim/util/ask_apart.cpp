@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -25,7 +26,7 @@ std::vector<std::string> environment(const std::vector<std::pair<std::string, st
             !entry.starts_with("LMS_"))
             all.emplace_back(entry);
     }
-    for (const auto& [name, value] : variables) all.push_back(name + "=" + value);
+    for (const auto& [name, value] : variables) all.push_back(fmt::format("{}={}", name, value));
     return all;
 }
 

@@ -14,6 +14,8 @@ import re
 import subprocess
 import sys
 
+# What is wrong only because sources were put together.
+TOGETHER_ALONE = ",-bugprone-suspicious-include"
 # More at once save little and take a gigabyte.
 TOGETHER = 16
 
@@ -25,7 +27,8 @@ def groups(commands, folders):
         if folders and not entry["file"].startswith(folders):
             continue
         options = re.sub(r" -c -o \S+ \S+$", "", entry["command"]).split(" ", 1)[1]
-        options = re.sub(r"-(O\d|g\d?|MMD|MP)(?= |$)", "", options)
+        # (The compiler has looked for names that hide others; here they are another source's.)
+        options = re.sub(r"-(O\d|g\d?|MMD|MP|Wshadow)(?= |$)", "", options)
         found.setdefault((os.path.dirname(entry["file"]), options), []).append(entry["file"])
     for (_, options), files in found.items():
         files = sorted(set(files))
@@ -41,7 +44,7 @@ def tidy(work, checks, options, files):
     with open(name, "w") as out:
         out.write(text)
     ran = subprocess.run(
-        f"clang-tidy -quiet --checks='{checks}' {name} -- -xc++ {options}",
+        f"clang-tidy -quiet --checks='{checks}' --header-filter='^{os.getcwd()}/' {name} -- -xc++ {options}",
         shell=True, text=True, capture_output=True)
     if ran.returncode == 0:
         return ""
@@ -54,7 +57,7 @@ def tidy(work, checks, options, files):
 def main():
     with open(sys.argv[1]) as file:
         commands = json.load(file)
-    work, checks, folders = sys.argv[2], sys.argv[3] + ",-bugprone-suspicious-include", tuple(sys.argv[4:])
+    work, checks, folders = sys.argv[2], sys.argv[3] + TOGETHER_ALONE, tuple(sys.argv[4:])
     os.makedirs(work, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         said = list(pool.map(lambda group: tidy(work, checks, *group), groups(commands, folders)))

@@ -109,7 +109,7 @@ std::string summary(const Pages& pages, const std::string& command, std::uint64_
     for (const auto& page : pages) {
         const std::string who =
             pages.size() == 1 ? "" : fmt::format("{} ({}): ", page->program, page->process);
-        for (const std::string& line : lines_of(*page, now_ns)) text += "lms: " + who + line;
+        for (const std::string& line : lines_of(*page, now_ns)) text += fmt::format("lms: {}{}", who, line);
     }
     return text;
 }
