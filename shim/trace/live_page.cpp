@@ -80,7 +80,7 @@ LiveGpu& live_gpu(int device) {
     return own_page.page.gpus[device];
 }
 
-std::string to_json(const LivePage& page) {
+nlohmann::ordered_json to_json(const LivePage& page) {
     nlohmann::ordered_json json = to_json(page.counters);
     json["gpus"] = nlohmann::ordered_json::array();
     for (std::size_t device = 0; device < LivePage::kGpus; ++device) {
@@ -90,7 +90,7 @@ std::string to_json(const LivePage& page) {
         for (const auto& [name, level] : kLevels) levels[name] = (gpu.*level).load();
         json["gpus"].push_back(levels);
     }
-    return json.dump(2) + "\n";
+    return json;
 }
 
 int write_stats(const LivePage& page, const std::string& path) noexcept try {
@@ -98,7 +98,7 @@ int write_stats(const LivePage& page, const std::string& path) noexcept try {
     util::OutputFile file;
     const int problem = file.open(path.c_str(), util::OutputFile::Mode::Truncate);
     // Not at an offset, so that it may be a pipe or a terminal.
-    return problem != 0 ? problem : file.append(to_json(page));
+    return problem != 0 ? problem : file.append(to_json(page).dump(2) + "\n");
 } catch (const std::exception&) {
     return ENOMEM;
 }

@@ -51,10 +51,9 @@ inline Counters& counters() {
 // Of a device that has no place there: one that nobody reads.
 LiveGpu& live_gpu(int device);
 
-// An object with one number per counter and the levels of each GPU, indented, ending in a line break. May
-// throw std::bad_alloc.
-std::string to_json(const LivePage& page);
-// Puts it into the file, of which it is the whole from then on. 0 or an errno.
+// An object with one number per counter and the levels of each GPU. May throw std::bad_alloc.
+nlohmann::ordered_json to_json(const LivePage& page);
+// Puts it into the file, indented, of which it is the whole from then on. 0 or an errno.
 int write_stats(const LivePage& page, const std::string& path) noexcept;
 // The same in place of what is in the file that the page names, if that is one still. Nothing is put into a
 // pipe, which is for the end alone, and may be somebody else's by now.

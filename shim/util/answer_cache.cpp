@@ -7,7 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdint>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace lms::util {
 namespace {
@@ -24,10 +25,8 @@ std::string folder() {
 
 // The file holds its key, so that two of one name are told apart.
 std::string file_of(std::string_view kind, const std::string& key) {
-    std::uint64_t digest = 14695981039346656037u;
-    for (const char c : key) digest = (digest ^ static_cast<unsigned char>(c)) * 1099511628211u;
     const std::string in = folder();
-    return in.empty() ? in : fmt::format("{}/{}-{:016x}", in, kind, digest);
+    return in.empty() ? in : fmt::format("{}/{}-{:016x}", in, kind, XXH3_64bits(key.data(), key.size()));
 }
 
 }  // namespace

@@ -27,19 +27,23 @@ void pass_on(int signal, siginfo_t* info, void*) {
     errno = before;
 }
 
-[[noreturn]] void become(const std::vector<std::string>& command, const sigset_t& mask, int problem_to) {
+[[noreturn]] void start(const std::vector<std::string>& command, const sigset_t& mask, int problem_to) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigprocmask(SIG_SETMASK, &mask, nullptr);
-    std::vector<char*> words;
-    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
-    execvp(words[0], words.data());
-    const int problem = errno;
+    const int problem = become(command);
     [[maybe_unused]] const ssize_t told = write(problem_to, &problem, sizeof problem);
     _exit(127);
 }
 
 }  // namespace
+
+int become(const std::vector<std::string>& command) {
+    std::vector<char*> words;
+    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    execvp(words[0], words.data());
+    return errno;
+}
 
 Ended run_and_wait(const std::vector<std::string>& command) {
     int ends[2];
@@ -51,7 +55,7 @@ Ended run_and_wait(const std::vector<std::string>& command) {
     // Until it is known whom they go to.
     sigprocmask(SIG_BLOCK, &passed_on, &mask);
     const pid_t child = fork();
-    if (child == 0) become(command, mask, ends[1]);
+    if (child == 0) start(command, mask, ends[1]);
     close(ends[1]);
     Ended ended{child < 0 ? errno : 0, 0};
     if (child > 0) {
@@ -70,6 +74,7 @@ Ended run_and_wait(const std::vector<std::string>& command) {
         if (read(ends[0], &problem, sizeof problem) == sizeof problem) ended.problem = problem;
         while (waitpid(child, &ended.status, 0) < 0 && errno == EINTR) {
         }
+        program = 0;  // the number may be another's from here on
     }
     close(ends[0]);
     return ended;

@@ -1,10 +1,13 @@
-// A program that is run and waited for, as if it had been become.
+// A program that takes this process's place, or is run and waited for as if it had.
 #pragma once
 
 #include <string>
 #include <vector>
 
 namespace lms::tool {
+
+// Becomes the program, looked up on PATH. Returns only if that fails: an errno.
+int become(const std::vector<std::string>& command);
 
 struct Ended {
     int problem = 0;  // errno, where the program could not be started

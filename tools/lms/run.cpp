@@ -68,14 +68,6 @@ int cannot_start(const std::vector<std::string>& command, int problem) {
                 fmt::format("{}: {}", command[0], std::strerror(problem)));
 }
 
-int become(const std::vector<std::string>& command) {
-    std::vector<char*> words;
-    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
-    execvp(words[0], words.data());
-    return cannot_start(command, errno);
-}
-
 }  // namespace
 
 std::string refuse(const RunOptions& options) {
@@ -121,7 +113,7 @@ int run(const RunOptions& options) {
     }
     preload(shim);
 
-    if (options.summary == "off") return become(options.command);
+    if (options.summary == "off") return cannot_start(options.command, become(options.command));
     setenv(kRun, std::to_string(getpid()).c_str(), 1);
     const Ended ended = run_and_wait(options.command);
     if (ended.problem != 0) return cannot_start(options.command, ended.problem);

@@ -118,15 +118,14 @@ std::string summary_json(const Pages& pages, std::uint64_t now_ns) {
     nlohmann::ordered_json all{{"processes", nlohmann::ordered_json::array()}};
     Counters sum;
     for (const auto& page : pages) {
-        nlohmann::ordered_json process{
-            {"process", page->process}, {"program", page->program}, {"seconds", seconds_of(*page, now_ns)}};
-        process.update(nlohmann::ordered_json::parse(trace::to_json(*page)));
+        nlohmann::ordered_json process = process_json(*page);
+        process["seconds"] = seconds_of(*page, now_ns);
         all["processes"].push_back(process);
         for (const trace::CounterField& field : trace::counter_fields())
             sum.*field.member += page->counters.*field.member;
     }
     all["sum"] = trace::to_json(sum);
-    return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    return text_of(all);
 }
 
 }  // namespace lms::tool

@@ -3,15 +3,12 @@
 
 #include <sys/types.h>
 
-#include <memory>
+#include <cstdint>
 #include <string>
-#include <vector>
 
-#include "shim/trace/live_page.h"
+#include "tools/lms/pages.h"
 
 namespace lms::tool {
-
-using Pages = std::vector<std::unique_ptr<trace::LivePage>>;
 
 // The pages of the processes of this run (`run`: LivePage::run), which are taken away from their folder; the
 // counters of those that were killed are put where LMS_STATS says.

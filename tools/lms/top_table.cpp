@@ -100,12 +100,8 @@ std::vector<std::string> table(const Look& before, const Look& now) {
 
 std::string to_json(const Look& look) {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
-    for (const auto& page : look.pages) {
-        nlohmann::ordered_json process{{"process", page->process}, {"program", page->program}};
-        process.update(nlohmann::ordered_json::parse(trace::to_json(*page)));
-        all.push_back(process);
-    }
-    return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    for (const auto& page : look.pages) all.push_back(process_json(*page));
+    return text_of(all);
 }
 
 }  // namespace lms::tool

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/lms/summary.h"
+#include "tools/lms/pages.h"
 
 namespace lms::tool {
 
