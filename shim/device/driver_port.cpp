@@ -145,13 +145,13 @@ CUresult DriverPort::release(CUmemGenericAllocationHandle handle) {
 }
 
 void DriverPort::owe(Owed owed) {
-    const std::lock_guard lock(owed_lock_);
+    const util::Lock lock(owed_lock_);
     owed_.push_back(owed);
     owes_ = true;
 }
 
 void DriverPort::settle() {
-    const std::lock_guard lock(owed_lock_);
+    const util::Lock lock(owed_lock_);
     std::erase_if(owed_, [](const Owed& one) {
         return (one.bytes ? driver().cuMemUnmap(one.address, one.bytes)
                           : driver().cuMemRelease(one.handle)) == CUDA_SUCCESS;
@@ -184,7 +184,7 @@ std::vector<CUmemAccessDesc> DriverPort::access_to(Place place) {
     };
     admit({CU_MEM_LOCATION_TYPE_DEVICE, device_});
     if (place == Place::Host) admit(host_location_);
-    const std::lock_guard lock(peers_lock_);
+    const util::Lock lock(peers_lock_);
     for (const CUdevice peer : peers_) admit({CU_MEM_LOCATION_TYPE_DEVICE, peer});
     return access;
 }
@@ -201,7 +201,7 @@ CUresult DriverPort::set_access(Address address, std::uint64_t bytes,
 }
 
 void DriverPort::add_peer(CUdevice device) {
-    const std::lock_guard lock(peers_lock_);
+    const util::Lock lock(peers_lock_);
     if (std::find(peers_.begin(), peers_.end(), device) == peers_.end()) peers_.push_back(device);
 }
 
@@ -284,7 +284,7 @@ CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& even
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();
     Event* fence = nullptr;
     {
-        const std::lock_guard lock(events_lock_);
+        const util::Lock lock(events_lock_);
         Events& events = events_[context];
         if (!events.free.empty()) {
             fence = events.free.back();
@@ -298,7 +298,7 @@ CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& even
         status = driver().cuEventCreate(&handle, CU_EVENT_DISABLE_TIMING);
         if (status != CUDA_SUCCESS) return status;
         fence = new Event{handle, context, 0};
-        const std::lock_guard lock(events_lock_);
+        const util::Lock lock(events_lock_);
         events_[context].take(fence);
     }
     status = driver().cuEventRecord(fence->handle, stream);
@@ -312,7 +312,7 @@ CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& even
 
 // Null: its context is gone, and with it the work it stood for.
 CUevent DriverPort::handle_of(CUevent event) {
-    const std::lock_guard lock(events_lock_);
+    const util::Lock lock(events_lock_);
     return reinterpret_cast<Event*>(event)->handle;
 }
 
@@ -324,7 +324,7 @@ CUresult DriverPort::query(CUevent event) {
 
 void DriverPort::recycle(CUevent event) {
     Event* const fence = reinterpret_cast<Event*>(event);
-    const std::lock_guard lock(events_lock_);
+    const util::Lock lock(events_lock_);
     if (!fence->handle) {
         delete fence;
         return;
@@ -354,7 +354,7 @@ CUresult DriverPort::health() {
 CUresult DriverPort::synchronize() {
     std::vector<CUcontext> contexts{context_, current_context()};
     {
-        const std::lock_guard lock(events_lock_);
+        const util::Lock lock(events_lock_);
         for (const auto& [context, events] : events_) contexts.push_back(context);
     }
     std::sort(contexts.begin(), contexts.end());
@@ -405,7 +405,7 @@ CUresult DriverPort::work_through(CUcontext context) {
 
 void DriverPort::leave(CUcontext context) {
     {
-        const std::lock_guard lock(events_lock_);
+        const util::Lock lock(events_lock_);
         const auto it = events_.find(context);
         if (it != events_.end()) {
             for (Event* event : it->second.used) event->handle = nullptr;

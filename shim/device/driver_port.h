@@ -3,12 +3,12 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "shim/device/driver_table.h"
 #include "shim/device/port.h"
+#include "shim/util/mutex.h"
 
 namespace lms::device {
 
@@ -99,13 +99,13 @@ class DriverPort final : public Port {
         std::uint64_t bytes;
         CUmemGenericAllocationHandle handle;
     };
-    std::mutex owed_lock_;
+    util::Mutex owed_lock_{util::LockOrder::Leaf};
     std::vector<Owed> owed_;
     std::atomic<bool> owes_{false};  // what is there
     void owe(Owed owed);
-    std::mutex peers_lock_;
+    util::Mutex peers_lock_{util::LockOrder::Leaf};
     std::vector<CUdevice> peers_;
-    std::mutex events_lock_;
+    util::Mutex events_lock_{util::LockOrder::Leaf};
     std::unordered_map<CUcontext, Events> events_;
 };
 

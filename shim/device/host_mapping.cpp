@@ -6,13 +6,13 @@
 
 #include <filesystem>
 #include <map>
-#include <mutex>
 
 #include "shim/device/driver_table.h"
 #include "shim/device/loader.h"
 #include "shim/util/answer_cache.h"
 #include "shim/util/ask_apart.h"
 #include "shim/util/log.h"
+#include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 #include "shim/util/trust.h"
 
@@ -65,9 +65,9 @@ std::string answer_for(CUdevice device) {
 }
 
 bool ask(CUdevice device) {
-    static std::mutex mutex;
+    static util::Mutex mutex{util::LockOrder::Leaf};
     static std::map<CUdevice, bool> known;
-    const std::lock_guard lock(mutex);
+    const util::Lock lock(mutex);
     if (const auto it = known.find(device); it != known.end()) return it->second;
     const std::string answer = answer_for(device);
     const bool died = answer == kDied;
