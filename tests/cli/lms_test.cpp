@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/child.h"
 #include "tests/support/process.h"
 #include "tests/support/scratch.h"
 
@@ -190,6 +191,17 @@ TEST_CASE("lms run: it ends as the program ends, when it waits for it and when i
     }
 }
 
+TEST_CASE(
+    "lms run: a program that a signal ended ends it by that signal, not by a status that looks like it") {
+    const pid_t lms = support::start_child([] {
+        execl("build/lms", "lms", "run", "--", "sh", "-c", "kill -TERM $$", static_cast<char*>(nullptr));
+    });
+    int status = 0;
+    REQUIRE(waitpid(lms, &status, 0) == lms);
+    REQUIRE(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == SIGTERM);
+}
+
 TEST_CASE("lms run: a signal sent to it reaches the program, and the program goes with it") {
     // Each writes what it saw once it waits.
     const Scratch scratch;
@@ -203,10 +215,12 @@ TEST_CASE("lms run: a signal sent to it reaches the program, and the program goe
         CHECK(told.status == 3);
         CHECK(scratch.get(signal) == "ready\ntold\n");
     }
-    const Result killed = shell("build/lms run -- sh -c 'echo $$; exec sleep 100' >" + scratch.path("out") +
-                                " & p=$!; until test -s " + scratch.path("out") +
-                                "; do sleep 0.05; done; kill -KILL $p; wait $p; q=$(cat " +
-                                scratch.path("out") + "); while kill -0 $q 2>/dev/null; do sleep 0.05; done");
+    const std::string out = scratch.path("out");
+    const Result killed =
+        shell("build/lms run -- sh -c 'echo $$; exec sleep 1000' >" + out + " & p=$!; until test -s " + out +
+              "; do sleep 0.05; done; kill -KILL $p; wait $p; q=$(cat " + out +
+              "); for look in $(seq 200); do kill -0 $q 2>/dev/null || exit 0; sleep 0.05; done; kill -KILL "
+              "$q; exit 1");
     CHECK(killed.status == 0);
 }
 
