@@ -383,6 +383,12 @@ void Session::stream_ends(CUstream stream, bool captured) {
     // Without a fence nobody could tell when its work ends: wait for it here.
     if (!captured && !fence_earlier(stream)) port_->synchronize();
     const SessionLock lock(state.mutex);
+    forget_stream(key);
+}
+
+// Another stream may get the same key.
+void Session::forget_stream(StreamKey key) {
+    State& state = *state_;
     earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.key == key; });
     state.fences.forget(key);
     state.pending_frees.stream_gone(key);

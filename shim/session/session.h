@@ -214,6 +214,7 @@ class Session {
     CUresult map_new(core::ChunkId id, const Block& block, SessionLock& lock);
     void find(std::span<const core::Address> addresses, std::span<const Range> ranges,
               std::pmr::vector<ChunkRequest>& needs);
+    void forget_stream(StreamKey key);
     bool fence_earlier(CUstream stream);
     void give_host_memory(const ChunkRequest& need, SessionLock& lock);
     FencePtr announce(const ChunkPins& hold, SessionLock& lock);

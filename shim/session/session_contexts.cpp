@@ -159,8 +159,8 @@ void Session::context_gone(CUcontext context, std::span<const CUstream> streams)
     port_->leave(context);
     earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
     // Their lines go on as other streams'. (Those of per-thread streams, one a thread, stay with the thread.)
-    state.fences.forget(Fences::legacy_key(context));
-    for (const CUstream stream : streams) state.fences.forget(state.fences.key_of(stream));
+    forget_stream(Fences::legacy_key(context));
+    for (const CUstream stream : streams) forget_stream(state.fences.key_of(stream));
     poll_completions(state, lock);
     for (const core::AllocationId id : state.residency.allocations()) {
         if (state.program_buffers.contains(id) || (!last && state.owners[id] != context)) continue;

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "shim/app/streams.h"
 #include "tests/engine/scene.h"
 
 namespace lms::fake {
@@ -280,8 +281,9 @@ TEST_CASE("a buffer freed while it is copied out") {
 }
 
 TEST_CASE("a stream's handle that is given again does not vouch for its old work") {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         CAPTURE(seed);
+        const bool with_context = seed > 5;
         Scene scene(options_of(Safety::Args, seed));
         const std::size_t cold = scene.make(30);
         const std::size_t next = scene.make(60);
@@ -295,7 +297,13 @@ TEST_CASE("a stream's handle that is given again does not vouch for its old work
         Address freed = 0;
         REQUIRE(scene.rig.session().allocate_on(old, 128, freed) == CUDA_SUCCESS);
         REQUIRE(scene.rig.session().free_on(old, freed) == CUDA_SUCCESS);
-        scene.rig.destroy(old);
+        if (with_context) {
+            const engine::StreamEnd end(old);
+            scene.rig.session().context_gone(reinterpret_cast<CUcontext>(0x9010), {&old, 1});
+            scene.rig.gpu().destroy_stream(old);
+        } else {
+            scene.rig.destroy(old);
+        }
         const CUstream again = scene.rig.stream();
         REQUIRE(again == old);
         Address other = 0;
