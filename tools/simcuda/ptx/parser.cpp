@@ -85,7 +85,7 @@ void Parser::parse_module() {
             external = true;
         } else if (token.is(".section")) {
             skip_braces();
-        } else if (token.is(".pragma") || token.is(".alias")) {
+        } else if (token.is(".pragma") || token.is(".alias") || token.is(".tex")) {
             skip_statement();
         } else if (token.is(".entry") || token.is(".func")) {
             parse_function(token.is(".entry"));
@@ -96,8 +96,6 @@ void Parser::parse_module() {
                                                  : Space::Shared,
                             external);
             external = false;
-        } else if (token.is(".tex")) {
-            skip_statement();
         } else if (!token.is(';')) {
             token_ = token;
             fail("expected a module-level directive");
