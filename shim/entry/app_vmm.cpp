@@ -125,6 +125,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
                      unsigned long long flags) {
     return guarded([&]() -> CUresult {
+        engine::program_allocates();
         const auto pass = [&] { return driver().cuMemCreate(handle, size, prop, flags); };
         engine::Session* const session = handle && prop && flags == 0 && !engine::called_by_exempt()
                                              ? engine::session_for(*prop, size)

@@ -25,6 +25,7 @@ template <typename Managed, typename Real, typename FindSession = Session* (*)()
 CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Real&& real,
                   FindSession&& session_for = engine::current_session) {
     return guarded([&]() -> CUresult {
+        engine::program_allocates();
         if (pointer && bytes > 0 && engine::manages(bytes) && !engine::called_by_exempt()) {
             if (Session* session = session_for()) {
                 core::Address address = 0;

@@ -59,12 +59,13 @@ Session* open(CUdevice device, CUcontext context) {
 
 }  // namespace
 
+void program_allocates() {
+    [[maybe_unused]] static const bool begun = (trace::begin_counters(settings().stats_path), true);
+}
+
 bool manages(std::uint64_t bytes) {
     // Asked before any session exists, so that a program with small allocations alone pays for none.
-    static const policy::Host& gate = []() -> const policy::Host& {
-        trace::begin_counters(settings().stats_path);
-        return *make_policy().release();
-    }();
+    static const policy::Host& gate = *make_policy().release();
     return gate.is_managed(bytes);
 }
 
