@@ -16,7 +16,9 @@ std::atomic<unsigned> allowed{0};
 struct Noted {
     std::mutex mutex;
     std::string text;
+    std::string longest = "none";
 };
+std::atomic<std::chrono::steady_clock::rep> longest_ticks{0};
 
 Noted& noted() {
     static Noted& instance = *new Noted;
@@ -46,6 +48,21 @@ unsigned allowed_failures() {
 void note_failure(const char* name, CUresult result) {
     const std::lock_guard lock(noted().mutex);
     noted().text += " " + std::string(name) + "=" + std::to_string(static_cast<int>(result));
+}
+
+void note_call(const char* name, std::chrono::steady_clock::duration took) {
+    if (took.count() <= longest_ticks.load(std::memory_order_relaxed)) return;
+    const std::lock_guard lock(noted().mutex);
+    if (took.count() <= longest_ticks) return;
+    longest_ticks = took.count();
+    noted().longest = name;
+}
+
+std::string longest_call() {
+    const std::lock_guard lock(noted().mutex);
+    const std::chrono::steady_clock::duration took(longest_ticks.load());
+    return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(took).count()) + " " +
+           noted().longest;
 }
 
 std::string failures() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ unsigned allowed_failures();
 std::string failures();
 void note_failure(const char* name, CUresult result);
 
+// The call that took longest so far, as "MICROSECONDS NAME". Any thread.
+std::string longest_call();
+void note_call(const char* name, std::chrono::steady_clock::duration took);
+
 template <typename Function>
 struct DriverCall;
 
@@ -28,7 +33,9 @@ struct DriverCall<CUresult (*)(Arguments...)> {
     CUresult (*function)(Arguments...);
 
     CUresult operator()(Arguments... arguments) const {
+        const auto begin = std::chrono::steady_clock::now();
         const CUresult result = function(arguments...);
+        note_call(name, std::chrono::steady_clock::now() - begin);
         const unsigned allowed = allowed_failures();
         if (allowed == 0 || !is_failure(result)) return result;
         std::vector<CUresult> errors{result};

@@ -185,6 +185,7 @@ int main(int argc, char** argv) {
         Machine machine(arguments.options);
         const Watch watch(machine, arguments);
         const int status = run_all(machine, program, arguments);
+        std::printf("  longest %s\n", longest_call().c_str());
         std::fflush(stdout);
         std::_Exit(status);
     }

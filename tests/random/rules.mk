@@ -20,9 +20,9 @@ OPS ?= 200
 MINUTES ?= 60
 .PHONY: random soak random-programs
 random-programs: $(SHIM) $(SIM) $(RANDOM_PROGRAM) $(RECKLESS) $(YIELDS)
-random: random-programs ## random programs with the shim and without, compared (SEEDS=1-1000 OPS=200 ARGS=...)
+random: random-programs ## test: random programs with the shim and without, compared (SEEDS=1-1000 OPS=200 ARGS=...)
 	@BUILD=$(BUILD) python3 -B tests/random/run.py run --seeds $(SEEDS) --ops $(OPS) $(ARGS)
-soak: random-programs ## random programs for a time, half of it with yields; and one process all along that may not grow (MINUTES=60 OPS=200 ARGS=...)
+soak: random-programs ## test: random programs for a time, half of it with yields; and one process all along that may not grow (MINUTES=60 OPS=200 ARGS=...)
 	@export BUILD=$(BUILD); half=$$(echo $(MINUTES) | awk '{ print $$1 / 2 }'); \
 	python3 -B tests/random/soak.py --minutes $(MINUTES) --ops $(OPS) --without fresh & endless=$$!; status=0; \
 	python3 -B tests/random/run.py run --minutes $$half --ops $(OPS) $(ARGS) || status=1; \

@@ -70,10 +70,11 @@ def environment(setting, seed):
 class Result:
     """What one process said: the line of each program, and how it ended."""
 
-    def __init__(self, lines, trouble, operations):
+    def __init__(self, lines, trouble, operations, longest=(0, "none")):
         self.lines = lines  # name: digest of what the driver answered
         self.trouble = trouble  # (name, what) of the program that went wrong, or None
         self.operations = operations
+        self.longest = longest  # (microseconds, name) of a call
 
 
 def execute(setting, seed, arguments, seconds):
@@ -87,6 +88,8 @@ def execute(setting, seed, arguments, seconds):
         out, err = process.communicate()
         err += f"stopped after {seconds} s"
     lines, operations, last = {}, 0, None
+    longest = re.search(r"^  longest (\d+) (\S+)$", out, re.MULTILINE)
+    longest = (int(longest[1]), longest[2]) if longest else (0, "none")
     for line in out.splitlines():
         found = re.match(r"(\S+) ([0-9a-f]{16}) (\d+)$", line)
         if found:
@@ -95,24 +98,26 @@ def execute(setting, seed, arguments, seconds):
         elif not line.startswith("  "):
             last = line
     if process.returncode == 0:
-        return Result(lines, None, operations)
+        return Result(lines, None, operations, longest)
     name, _, what = (last or "? ").partition(" ")
     what = out[out.rfind(last or ""):].partition(" ")[2].strip() if last else ""
     if process.returncode not in (1, 3):
         what += f" ended with status {process.returncode}: {err.strip()[-500:]}"
-    return Result(lines, (name, what), operations)
+    return Result(lines, (name, what), operations, longest)
 
 
 def run_block(block):
-    """One block of seeds without the shim and with it. Returns (operations with the shim, failures)."""
+    """One block of seeds without the shim and with it. Returns (operations with the shim, failures, longest calls)."""
     first, last, settings, count, hang, more = block
-    failures, operations, answers = [], 0, {}
+    failures, operations, answers, longest = [], 0, {}, {}
     for setting in ["none"] + [setting for setting in settings if setting != "none"]:
         at = first
         while at <= last:
             result = execute(setting, at, ["--seeds", f"{at}-{last}", "--ops", str(count), "--hang", str(hang)] + more, 600)
             if setting != "none":
                 operations += result.operations
+            mode = "without" if setting == "none" else "with"
+            longest[mode] = max(longest.get(mode, (0, "none", "")), (*result.longest, f"seeds {at}-{last} in {setting}"))
             for name, answer in result.lines.items():
                 if setting == "none":
                     answers[name] = answer
@@ -123,7 +128,7 @@ def run_block(block):
             name, what = result.trouble
             failures.append((setting, int(name) if name.isdigit() else at, at, what))
             at = int(name) + 1 if name.isdigit() else last + 1
-    return operations, failures
+    return operations, failures, longest
 
 
 def tell(failure, count):
@@ -148,7 +153,7 @@ def blocks(options):
 
 def command_run(options):
     deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
-    operations, failed, last, begun = 0, [], 0, time.monotonic()
+    operations, failed, last, begun, longest = 0, [], 0, time.monotonic(), {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         waiting = set()
         todo = blocks(options)
@@ -163,7 +168,8 @@ def command_run(options):
                 break
             done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
             for one in done:
-                count, failures = one.result()
+                count, failures, calls = one.result()
+                longest = {mode: max(calls[mode], longest.get(mode, calls[mode])) for mode in calls}
                 operations += count
                 failed += failures
                 for failure in failures:
@@ -171,6 +177,8 @@ def command_run(options):
     seconds = time.monotonic() - begun
     summary = (f"seeds {options.seeds.split('-')[0]}-{last}, {options.ops} operations each: {operations} operations "
                f"with the shim in {seconds:.0f} s, {len(failed)} failures")
+    for mode, (microseconds, name, where) in sorted(longest.items()):
+        summary += f"\nlongest call {mode} the shim: {microseconds / 1000:.1f} ms, {name}, {where}"
     print(summary)
     if options.log:
         with open(options.log, "a", encoding="utf-8") as log:
