@@ -90,6 +90,8 @@ $(BUILD)/obj/%.o: %.cpp
 # Tests are compiled more often than they run.
 $(BUILD)/obj/tests/%.o: CXXFLAGS = -O1 -g1
 $(call obj,$(SHIM_SRC) $(POLICY_SRC)): OBJ_FLAGS = $(HIDDEN) $(LIBUNWIND_INC)
+# A sanitizer's runtime looks names up before it is ready for code that it has made.
+$(call obj,shim/device/loader.cpp $(wildcard shim/entry/interpose/*.cpp)): OBJ_FLAGS += $(UNSANITIZED)
 $(call obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC) $(SIM_NVML_SRC)): OBJ_FLAGS = $(HIDDEN)
 
 # -Bsymbolic: the addresses the shim hands out are its own functions, whatever else a process has preloaded.

@@ -1,34 +1,56 @@
-# Tests under sanitizers, each with a build folder of its own: those whose program is the code under test. The simulated
-# driver, which some of them load, switches stacks and stays as it is.
+# Tests under sanitizers, each with a build folder of its own. The simulated driver switches stacks and stays as it is.
+# Those whose program is the code under test, and those that preload it: then the shim alone is made so.
 SANITIZED := contract engine unit
+PRELOADING := e2e entry
 SANITIZE_address := -fsanitize=address -fno-omit-frame-pointer
 SANITIZE_thread := -fsanitize=thread
 SANITIZE_undefined := -fsanitize=undefined -fno-sanitize-recover=undefined
+LIB_address := asan
+LIB_undefined := ubsan
+# AddressSanitizer keeps freed memory back: no handle of the simulated driver's is given out again. And one looks for bytes in all
+# memory of its process.
+NOT_PRELOADING_address := code: what is unloaded*,code: a driver that*,code: variables go*,graphs: what is known*,guards: what changes*
 # What they add to the code makes GCC see variables that nobody sets.
 SANITIZE_WARN := -Wno-maybe-uninitialized
 # What is made for the life of the process is never given back; a child of fork may make threads.
 SANITIZE_ENV := ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1
 
-# sanitize(SANITIZER, TESTS, CASES): builds and runs them; locks are checked (shim/util/mutex.h).
-define sanitize
+# sanitized_build(SANITIZER, TARGETS): locks are checked (shim/util/mutex.h).
+define sanitized_build
 @mkdir -p $(BUILD)/sanitize/$(1)
-@ln -sfn ../../sim $(BUILD)/sanitize/$(1)/sim
+@for each in apps demo entry lms policy sim; do ln -sfn ../../$$each $(BUILD)/sanitize/$(1)/$$each; done
 @+$(SUBMAKE) BUILD=$(BUILD)/sanitize/$(1) CUDA_HOME=$(CUDA_HOME) CXXFLAGS='-O1 -g1 -DLMS_CHECK_LOCKS $(SANITIZE_$(1))' WARN='$(WARN) $(SANITIZE_WARN)' \
-  LDFLAGS='$(SANITIZE_$(1))' $(2:%=$(BUILD)/sanitize/$(1)/tests/%)
+  LDFLAGS='$(SANITIZE_$(1)) $(LIB_$(1):%=-l%)' UNSANITIZED=-fno-sanitize=all $(2:%=$(BUILD)/sanitize/$(1)/%)
+endef
+
+# sanitize(SANITIZER, TESTS, CASES): builds and runs those of SANITIZED; preloading(SANITIZER, TESTS, CASES): of PRELOADING.
+define sanitize
+$(call sanitized_build,$(1),$(2:%=tests/%))
 @set -e; for folder in $(2); do echo "$(1): tests/$$folder"; \
   $(SANITIZE_ENV) $(BUILD)/sanitize/$(1)/tests/$$folder $(if $(3),-tc='$(3)'); done
 endef
+define preloading
+$(call sanitized_build,$(1),liblmsshim.so)
+@set -e; for folder in $(2); do echo "$(1): tests/$$folder"; \
+  ASAN_OPTIONS=detect_leaks=0 BUILD=$(BUILD)/sanitize/$(1) SANITIZER_RUNTIME=$$($(CXX) -print-file-name=lib$(LIB_$(1)).so) \
+  $(BUILD)/tests/$$folder $(if $(3),-tc='$(3)') $(if $(NOT_PRELOADING_$(1)),-tce='$(NOT_PRELOADING_$(1))'); done
+endef
+# sanitize_all(SANITIZER)
+define sanitize_all
+$(if $(filter $(or $(T),$(SANITIZED)),$(SANITIZED)),$(call sanitize,$(1),$(filter $(or $(T),$(SANITIZED)),$(SANITIZED)),$(C)))
+$(if $(filter $(or $(T),$(PRELOADING)),$(PRELOADING)),$(call preloading,$(1),$(filter $(or $(T),$(PRELOADING)),$(PRELOADING)),$(C)))
+endef
 
 .PHONY: test-asan test-tsan test-ubsan sanitize-slice
-test-asan: needed $(POLICIES) $(SIM) ## test: tests/contract, engine and unit with AddressSanitizer (T and C as for check)
-	$(call sanitize,address,$(or $(T),$(SANITIZED)),$(C))
-test-tsan: needed $(POLICIES) $(SIM) ## test: the same with ThreadSanitizer
+test-asan: all ## test: tests/contract, engine and unit with AddressSanitizer, e2e and entry with a shim that has it (T and C as for check)
+	$(call sanitize_all,address)
+test-ubsan: all ## test: the same with UndefinedBehaviorSanitizer
+	$(call sanitize_all,undefined)
+test-tsan: needed $(POLICIES) $(SIM) ## test: tests/contract, engine and unit with ThreadSanitizer
 	$(call sanitize,thread,$(or $(T),$(SANITIZED)),$(C))
-test-ubsan: needed $(POLICIES) $(SIM) ## test: the same with UndefinedBehaviorSanitizer
-	$(call sanitize,undefined,$(or $(T),$(SANITIZED)),$(C))
 
-# What threads share, what lives and dies in a session, what reads files and code; without the simulated driver, which
-# would be built first.
-sanitize-slice: needed $(POLICIES) ## test: a part of these, for every change
+# What threads share, what lives and dies in a session, what reads files and code, and the hooks that change most tables.
+sanitize-slice: all ## test: a part of these, for every change
 	$(call sanitize,thread,engine,*threads*)
 	$(call sanitize,address,engine unit)
+	$(call preloading,address,entry)

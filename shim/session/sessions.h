@@ -20,8 +20,8 @@ inline constinit std::atomic<core::Address> span_end{0};
 // Thread-safe. Sessions are opened at the first managed allocation on their GPU and live as long as the
 // process: the order in which libraries exit is not ours. While their GPU has no context they rest.
 
-// To be called when the program asks for memory: from the first time on this process's counters are kept (LMS_STATS, the
-// page that tools read).
+// To be called when the program asks for memory: from the first time on this process's counters are kept
+// (LMS_STATS, the page that tools read).
 void program_allocates();
 
 // Whether the policy wants an allocation of `bytes` managed (LMS_THRESHOLD).

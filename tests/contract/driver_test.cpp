@@ -32,7 +32,7 @@ void use_everything(Port& port) {
     EXPECT(port.health() == CUDA_SUCCESS);
 }
 
-DRIVER_TEST("the caller's context stays what it was, current or not", {}) {
+DRIVER_TEST("driver: the caller's context stays what it was, current or not", {}) {
     Port& port = backend.port();
     CUcontext current = nullptr;
     use_everything(port);
@@ -48,7 +48,7 @@ DRIVER_TEST("the caller's context stays what it was, current or not", {}) {
     }).join();
 }
 
-DRIVER_TEST("an app's capture in the strictest mode survives the port's calls, from any thread", {}) {
+DRIVER_TEST("driver: an app's capture in the strictest mode survives the port's calls, from any thread", {}) {
     Port& port = backend.port();
     const CUstream stream = backend.stream();
     NEED(driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
@@ -66,7 +66,7 @@ DRIVER_TEST("an app's capture in the strictest mode survives the port's calls, f
     EXPECT(mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-DRIVER_TEST("set-access that is not ready yet is asked again", {{"SIMCUDA_NOT_READY", "2"}}) {
+DRIVER_TEST("driver: set-access that is not ready yet is asked again", {{"SIMCUDA_NOT_READY", "2"}}) {
     for (int i = 0; i < 5; ++i) {
         const Mapped memory(backend.port(), Place::Device, backend.port().granularity());
         backend.write(memory.address, pattern(1, 16));
@@ -75,7 +75,7 @@ DRIVER_TEST("set-access that is not ready yet is asked again", {{"SIMCUDA_NOT_RE
 }
 
 // The port's own probe maps once.
-DRIVER_TEST("a mapping that gets no access is no mapping", {{"SIMCUDA_FAIL", "cuMemSetAccess:2"}}) {
+DRIVER_TEST("driver: a mapping that gets no access is no mapping", {{"SIMCUDA_FAIL", "cuMemSetAccess:2"}}) {
     Port& port = backend.port();
     Address address = 0;
     CUmemGenericAllocationHandle handle{};
@@ -87,7 +87,7 @@ DRIVER_TEST("a mapping that gets no access is no mapping", {{"SIMCUDA_FAIL", "cu
     EXPECT(port.release(handle) == CUDA_SUCCESS);
 }
 
-DRIVER_TEST("outputs of refused calls are left alone",
+DRIVER_TEST("driver: outputs of refused calls are left alone",
             {{"SIMCUDA_FAIL",
               "cuMemCreate:2,cuMemAddressReserve:2,cuMemHostAlloc:1,cuEventCreate:1,"
               "cuMemGetInfo_v2:1"}}) {
@@ -109,13 +109,13 @@ DRIVER_TEST("outputs of refused calls are left alone",
     use_everything(port);
 }
 
-DRIVER_TEST("a driver that promises host memory and then refuses it: the next form is tried",
+DRIVER_TEST("driver: a driver that promises host memory and then refuses it: the next form is tried",
             {{"SIMCUDA_FAIL", "cuMemCreate:1"}}) {
     EXPECT(backend.port().maps_host_memory());
     use_everything(backend.port());
 }
 
-DRIVER_TEST("a driver before CUDA 13, which has host memory by NUMA node alone",
+DRIVER_TEST("driver: a driver before CUDA 13, which has host memory by NUMA node alone",
             {{"SIMCUDA_HOST_VMM", "numa"}}) {
     EXPECT(backend.port().maps_host_memory());
     use_everything(backend.port());
@@ -125,7 +125,7 @@ DRIVER_TEST("a driver before CUDA 13, which has host memory by NUMA node alone",
     EXPECT(backend.read(memory.address, 256) == words);
 }
 
-DRIVER_TEST("and where all forms are refused, nothing is mapped and nothing has leaked",
+DRIVER_TEST("driver: and where all forms are refused, nothing is mapped and nothing has leaked",
             {{"SIMCUDA_FAIL", "cuMemCreate:1,cuMemCreate:2"},
              {"SIMCUDA_HANDLES", "1"},
              {"SIMCUDA_MAPPINGS", "2"}}) {
@@ -133,7 +133,7 @@ DRIVER_TEST("and where all forms are refused, nothing is mapped and nothing has 
     use_everything(backend.port());
 }
 
-DRIVER_TEST("a kernel's fault is the device's health from then on", {}) {
+DRIVER_TEST("driver: a kernel's fault is the device's health from then on", {}) {
     Port& port = backend.port();
     Address nowhere = 0;
     NEED(port.reserve(port.granularity(), nowhere) == CUDA_SUCCESS);
@@ -147,7 +147,7 @@ DRIVER_TEST("a kernel's fault is the device's health from then on", {}) {
     EXPECT(port.synchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-DRIVER_TEST("mapping changes beside running work leave it alone", {{"SIMCUDA_VMM_US", "50"}}) {
+DRIVER_TEST("driver: mapping changes beside running work leave it alone", {{"SIMCUDA_VMM_US", "50"}}) {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     const Mapped busy(port, Place::Device, unit);

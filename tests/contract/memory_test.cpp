@@ -14,7 +14,7 @@ std::vector<Place> places(const Port& port) {
     return port.maps_host_memory() ? std::vector{Place::Device, Place::Host} : std::vector{Place::Device};
 }
 
-CONTRACT_TEST("device memory is what handles take and give back") {
+CONTRACT_TEST("memory: device memory is what handles take and give back") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     NEED(unit > 0 && (unit & (unit - 1)) == 0);
@@ -46,7 +46,7 @@ CONTRACT_TEST("beyond the device: out of memory, the output untouched, and all o
     EXPECT(port.release(handle) == CUDA_SUCCESS);
 }
 
-CONTRACT_TEST("addresses are aligned, apart, and cost no memory") {
+CONTRACT_TEST("memory: addresses are aligned, apart, and cost no memory") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     const std::uint64_t before = free_bytes(port);
@@ -66,7 +66,7 @@ CONTRACT_TEST("addresses are aligned, apart, and cost no memory") {
     EXPECT(port.release(handle) == CUDA_SUCCESS);
 }
 
-CONTRACT_TEST("one handle at two addresses is the same bytes, to kernels and copies") {
+CONTRACT_TEST("memory: one handle at two addresses is the same bytes, to kernels and copies") {
     Port& port = backend.port();
     for (const Place place : places(port)) {
         Mapped memory(port, place, 2 * port.granularity());
@@ -86,7 +86,7 @@ CONTRACT_TEST("one handle at two addresses is the same bytes, to kernels and cop
     }
 }
 
-CONTRACT_TEST("the CPU reads host memory at its device address, and device memory never") {
+CONTRACT_TEST("memory: the CPU reads host memory at its device address, and device memory never") {
     Port& port = backend.port();
     for (const Place place : places(port)) {
         Mapped memory(port, place, port.granularity());
@@ -97,7 +97,7 @@ CONTRACT_TEST("the CPU reads host memory at its device address, and device memor
     }
 }
 
-CONTRACT_TEST("where host memory cannot be mapped it cannot be created") {
+CONTRACT_TEST("memory: where host memory cannot be mapped it cannot be created") {
     Port& port = backend.port();
     if (port.maps_host_memory()) return;
     CUmemGenericAllocationHandle handle = 42;
@@ -105,7 +105,7 @@ CONTRACT_TEST("where host memory cannot be mapped it cannot be created") {
     EXPECT(handle == 42);
 }
 
-CONTRACT_TEST("only whole mappings are taken away, and only once") {
+CONTRACT_TEST("memory: only whole mappings are taken away, and only once") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     Mapped memory(port, Place::Device, 4 * unit);
@@ -120,7 +120,7 @@ CONTRACT_TEST("only whole mappings are taken away, and only once") {
     EXPECT(backend.read(memory.address, 64) == pattern(4, 64));
 }
 
-CONTRACT_TEST("nothing is mapped over a mapping, in part, or out of bounds") {
+CONTRACT_TEST("memory: nothing is mapped over a mapping, in part, or out of bounds") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     Mapped memory(port, Place::Device, 2 * unit);
@@ -142,7 +142,7 @@ CONTRACT_TEST("nothing is mapped over a mapping, in part, or out of bounds") {
     EXPECT(port.release(other) == CUDA_SUCCESS);
 }
 
-CONTRACT_TEST("an address changes its memory and changes back") {
+CONTRACT_TEST("memory: an address changes its memory and changes back") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     for (const Place place : places(port)) {
@@ -164,7 +164,7 @@ CONTRACT_TEST("an address changes its memory and changes back") {
     }
 }
 
-CONTRACT_TEST("memory outlives its handle as long as it is mapped") {
+CONTRACT_TEST("memory: memory outlives its handle as long as it is mapped") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     const std::uint64_t before = free_bytes(port);
@@ -182,7 +182,7 @@ CONTRACT_TEST("memory outlives its handle as long as it is mapped") {
     EXPECT(port.unreserve(address, unit) == CUDA_SUCCESS);
 }
 
-CONTRACT_TEST("pinned memory holds what is copied to it") {
+CONTRACT_TEST("memory: pinned memory holds what is copied to it") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     Mapped memory(port, Place::Device, unit);

@@ -27,7 +27,7 @@ CUevent record(Port& port, CUstream stream) {
     return event;
 }
 
-CONTRACT_TEST("copies of one direction run in order; the directions run beside each other") {
+CONTRACT_TEST("work: copies of one direction run in order; the directions run beside each other") {
     Port& port = backend.port();
     EXPECT(port.stream(Direction::In) != port.stream(Direction::Out));
     const Pieces pieces(backend);
@@ -51,7 +51,7 @@ CONTRACT_TEST("copies of one direction run in order; the directions run beside e
     port.recycle(out);
 }
 
-CONTRACT_TEST("the port's streams do not wait for the legacy stream") {
+CONTRACT_TEST("work: the port's streams do not wait for the legacy stream") {
     Port& port = backend.port();
     const Pieces pieces(backend);
     const auto open = backend.block(CU_STREAM_LEGACY);
@@ -66,7 +66,7 @@ CONTRACT_TEST("the port's streams do not wait for the legacy stream") {
     EXPECT(backend.read(pieces.b.address, kWords) == pattern(1, kWords));
 }
 
-CONTRACT_TEST("an event covers the work before it and none after") {
+CONTRACT_TEST("work: an event covers the work before it and none after") {
     Port& port = backend.port();
     const Pieces pieces(backend);
     const CUstream stream = backend.stream();
@@ -86,7 +86,7 @@ CONTRACT_TEST("an event covers the work before it and none after") {
     port.recycle(second);
 }
 
-CONTRACT_TEST("work submitted to a stream from now on waits for an event, other work does not") {
+CONTRACT_TEST("work: work submitted to a stream from now on waits for an event, other work does not") {
     Port& port = backend.port();
     const Pieces pieces(backend);
     const CUstream first = backend.stream();
@@ -112,7 +112,7 @@ CONTRACT_TEST("work submitted to a stream from now on waits for an event, other 
     for (const CUevent event : {gate, before, after, beside}) port.recycle(event);
 }
 
-CONTRACT_TEST("a recycled event's waits hold, and its next record is its own") {
+CONTRACT_TEST("work: a recycled event's waits hold, and its next record is its own") {
     Port& port = backend.port();
     const Pieces pieces(backend);
     const CUstream first = backend.stream();
@@ -136,7 +136,7 @@ CONTRACT_TEST("a recycled event's waits hold, and its next record is its own") {
     port.recycle(after);
 }
 
-CONTRACT_TEST("synchronize waits for every stream") {
+CONTRACT_TEST("work: synchronize waits for every stream") {
     Port& port = backend.port();
     const Pieces pieces(backend);
     const CUstream stream = backend.stream();
@@ -151,7 +151,7 @@ CONTRACT_TEST("synchronize waits for every stream") {
     EXPECT(port.health() == CUDA_SUCCESS);
 }
 
-CONTRACT_TEST("a copy goes on through the alias while the address is remapped") {
+CONTRACT_TEST("work: a copy goes on through the alias while the address is remapped") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     const Pieces pieces(backend);
@@ -165,7 +165,7 @@ CONTRACT_TEST("a copy goes on through the alias while the address is remapped") 
     EXPECT(backend.read(pieces.a.address, kWords) == pattern(3, kWords));
 }
 
-CONTRACT_TEST("many threads, none of which has set anything up") {
+CONTRACT_TEST("work: many threads, none of which has set anything up") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
     std::vector<std::thread> threads;

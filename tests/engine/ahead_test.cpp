@@ -29,7 +29,7 @@ struct AheadScene : Scene {
     bool copied_ahead = false;
 };
 
-TEST_CASE("what is copied out ahead of need and written then is copied again") {
+TEST_CASE("ahead: what is copied out ahead of need and written then is copied again") {
     for (const bool maps_host : {true, false}) {
         for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
             for (const bool named : {true, false}) {
@@ -58,7 +58,7 @@ TEST_CASE("what is copied out ahead of need and written then is copied again") {
 }
 
 // No level but strict promises it: nothing tells of such a write. But a copy is not old when it is used.
-TEST_CASE("what is copied out ahead of need is copied again once much work has passed by") {
+TEST_CASE("ahead: what is copied out ahead of need is copied again once much work has passed by") {
     for (const bool maps_host : {true, false}) {
         for (std::uint64_t seed = 1; seed <= 5; ++seed) {
             CAPTURE(maps_host);
@@ -78,7 +78,7 @@ TEST_CASE("what is copied out ahead of need is copied again once much work has p
     }
 }
 
-TEST_CASE("a buffer copied out ahead of need is freed, and its memory given back to the driver") {
+TEST_CASE("ahead: a buffer copied out ahead of need is freed, and its memory given back to the driver") {
     for (const bool maps_host : {true, false}) {
         for (std::uint64_t seed = 1; seed <= 10; ++seed) {
             CAPTURE(maps_host);
@@ -93,7 +93,7 @@ TEST_CASE("a buffer copied out ahead of need is freed, and its memory given back
     }
 }
 
-TEST_CASE("copies ahead of need end before a GPU is given access to all there is") {
+TEST_CASE("ahead: copies ahead of need end before a GPU is given access to all there is") {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         CAPTURE(seed);
         AheadScene scene(options_of(Safety::Opaque, seed));
@@ -102,7 +102,7 @@ TEST_CASE("copies ahead of need end before a GPU is given access to all there is
     }
 }
 
-TEST_CASE("beside opaque work, which ends all evictions, hardly anything is copied ahead of need") {
+TEST_CASE("ahead: beside opaque work, which ends all evictions, hardly anything is copied ahead of need") {
     for (const Safety safety : {Safety::Args, Safety::Opaque}) {
         Scene scene(options_of(safety));
         for (int i = 0; i < 16; ++i) scene.make(8);
@@ -125,7 +125,7 @@ TEST_CASE("beside opaque work, which ends all evictions, hardly anything is copi
     }
 }
 
-TEST_CASE("host memory that copies out hold for a moment is there for a new buffer") {
+TEST_CASE("ahead: host memory that copies out hold for a moment is there for a new buffer") {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         CAPTURE(seed);
         RigOptions options = options_of(Safety::Opaque, seed);

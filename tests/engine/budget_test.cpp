@@ -27,7 +27,7 @@ void use_in_turn(Rig& rig, int count, std::uint64_t granules, int rounds, Watch&
     CHECK(rig.gpu().violation() == "");
 }
 
-TEST_CASE("LMS_LIMIT and LMS_RESERVE bound what is taken of the device") {
+TEST_CASE("budget: LMS_LIMIT and LMS_RESERVE bound what is taken of the device") {
     for (const bool maps_host : {true, false}) {
         RigOptions options;
         options.granules = 128;
@@ -66,7 +66,7 @@ TEST_CASE("LMS_FRAC: what is cold goes once that share is full, and not before")
     }
 }
 
-TEST_CASE("what the app is told of its memory") {
+TEST_CASE("budget: what the app is told of its memory") {
     for (const MemInfo meminfo : {MemInfo::Physical, MemInfo::Enlarged}) {
         RigOptions options;
         options.granules = 128;
@@ -100,7 +100,7 @@ TEST_CASE("what the app is told of its memory") {
     }
 }
 
-TEST_CASE("what is kept stays on the device, until it is let go or freed") {
+TEST_CASE("budget: what is kept stays on the device, until it is let go or freed") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         RigOptions options;
@@ -153,7 +153,7 @@ TEST_CASE("what is kept stays on the device, until it is let go or freed") {
     }
 }
 
-TEST_CASE("an address just outside a buffer means that buffer") {
+TEST_CASE("budget: an address just outside a buffer means that buffer") {
     RigOptions options;
     options.granules = 64;
     Rig rig(options);
@@ -176,7 +176,7 @@ TEST_CASE("an address just outside a buffer means that buffer") {
     }
 }
 
-TEST_CASE("pieces of copies are small enough for two to be there at once, and not tiny") {
+TEST_CASE("budget: pieces of copies are small enough for two to be there at once, and not tiny") {
     for (const std::uint64_t granules : {16, 64, 1000}) {
         RigOptions options;
         options.granules = granules;

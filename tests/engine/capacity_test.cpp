@@ -44,7 +44,7 @@ void both_ways(Body&& body) {
     }
 }
 
-TEST_CASE("while everything fits, launches make no call of the port, and no byte moves") {
+TEST_CASE("capacity: while everything fits, launches make no call of the port, and no byte moves") {
     both_ways([](const RigOptions& options) {
         Rig rig(options);
         const CUstream stream = rig.stream();
@@ -70,7 +70,7 @@ TEST_CASE("while everything fits, launches make no call of the port, and no byte
     });
 }
 
-TEST_CASE("buffers five times the device keep every byte over many evictions") {
+TEST_CASE("capacity: buffers five times the device keep every byte over many evictions") {
     both_ways([](const RigOptions& options) {
         Rig rig(options);
         const CUstream stream = rig.stream();
@@ -146,7 +146,7 @@ TEST_CASE("soft limit: beyond it an allocation fails once; memory freed in a str
     });
 }
 
-TEST_CASE("filled to capacity with buffers of all sizes, each can still be used") {
+TEST_CASE("capacity: filled to capacity with buffers of all sizes, each can still be used") {
     both_ways([](RigOptions options) {
         options.granules = 256;  // so that chunks have several sizes
         options.host_granules = 200;
@@ -174,7 +174,7 @@ TEST_CASE("filled to capacity with buffers of all sizes, each can still be used"
     });
 }
 
-TEST_CASE("one launch that names more than the device has") {
+TEST_CASE("capacity: one launch that names more than the device has") {
     both_ways([](const RigOptions& options) {
         Rig rig(options);
         const CUstream stream = rig.stream();
@@ -201,7 +201,7 @@ TEST_CASE("one launch that names more than the device has") {
     });
 }
 
-TEST_CASE("a copy that is refused leaves its target as it was") {
+TEST_CASE("capacity: a copy that is refused leaves its target as it was") {
     RigOptions options;
     options.granules = 64;
     options.maps_host = false;
@@ -223,7 +223,7 @@ TEST_CASE("a copy that is refused leaves its target as it was") {
     CHECK(rig.gpu().violation() == "");
 }
 
-TEST_CASE("sizes no one could serve") {
+TEST_CASE("capacity: sizes no one could serve") {
     Rig rig(RigOptions{});
     Address address = 42;
     for (const std::uint64_t bytes : {~std::uint64_t{0}, ~std::uint64_t{0} - 64, std::uint64_t{1} << 63}) {
@@ -328,7 +328,7 @@ TEST_CASE("capacity: LMS_HOST_LIMIT beyond what the machine has means all it has
     CHECK(session->span_end() - session->span_begin() <= 4 * util::machine_bytes() + (1 << 20));
 }
 
-TEST_CASE("memory that others take is respected, and given to them on demand") {
+TEST_CASE("capacity: memory that others take is respected, and given to them on demand") {
     both_ways([](const RigOptions& options) {
         Rig rig(options);
         const CUstream stream = rig.stream();

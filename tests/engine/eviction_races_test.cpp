@@ -9,7 +9,7 @@
 namespace lms::fake {
 namespace {
 
-TEST_CASE("a buffer that unfinished work names stays") {
+TEST_CASE("eviction races: a buffer that unfinished work names stays") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         for (std::uint64_t seed = 1; seed <= 5; ++seed) {
@@ -31,7 +31,7 @@ TEST_CASE("a buffer that unfinished work names stays") {
     }
 }
 
-TEST_CASE("work from before the first move counts, though nobody looked at it") {
+TEST_CASE("eviction races: work from before the first move counts, though nobody looked at it") {
     for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
         for (const bool ended_stream : {false, true}) {
             CAPTURE(ended_stream);
@@ -53,7 +53,9 @@ TEST_CASE("work from before the first move counts, though nobody looked at it") 
     }
 }
 
-TEST_CASE("work from before the first move counts, though its stream is destroyed while it is asked for") {
+TEST_CASE(
+    "eviction races: work from before the first move counts, though its stream is destroyed while it is "
+    "asked for") {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         Scene scene(options_of(Safety::Opaque, seed));
@@ -149,7 +151,7 @@ TEST_CASE("windows: a pointer to freed memory names the next buffer there before
     }
 }
 
-TEST_CASE("opaque work that comes while a mover looks for memory stops it") {
+TEST_CASE("eviction races: opaque work that comes while a mover looks for memory stops it") {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         CAPTURE(seed);
         Scene scene(options_of(Safety::Opaque, seed));
@@ -181,7 +183,7 @@ TEST_CASE("opaque work that comes while a mover looks for memory stops it") {
     }
 }
 
-TEST_CASE("work that needs a buffer while it is copied out keeps it") {
+TEST_CASE("eviction races: work that needs a buffer while it is copied out keeps it") {
     for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
         for (const bool named : {true, false}) {
             // Nothing protects what is not named here.
@@ -214,7 +216,7 @@ TEST_CASE("work that needs a buffer while it is copied out keeps it") {
     }
 }
 
-TEST_CASE("opaque work that comes while a buffer is remapped waits for the end of that") {
+TEST_CASE("eviction races: opaque work that comes while a buffer is remapped waits for the end of that") {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         CAPTURE(seed);
         Scene scene(options_of(Safety::Opaque, seed));
@@ -249,7 +251,7 @@ TEST_CASE("opaque work that comes while a buffer is remapped waits for the end o
     }
 }
 
-TEST_CASE("a buffer freed while it is copied out") {
+TEST_CASE("eviction races: a buffer freed while it is copied out") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -280,7 +282,7 @@ TEST_CASE("a buffer freed while it is copied out") {
     }
 }
 
-TEST_CASE("a stream's handle that is given again does not vouch for its old work") {
+TEST_CASE("eviction races: a stream's handle that is given again does not vouch for its old work") {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         CAPTURE(seed);
         const bool with_context = seed > 5;

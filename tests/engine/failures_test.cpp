@@ -9,7 +9,7 @@ namespace {
 
 struct Failing {
     Call call;
-    std::string name;
+    const char* name;
     bool leaks;  // what could not be taken away cannot be given back
 };
 
@@ -59,7 +59,7 @@ void run_failing(bool maps_host, const Failing& failing, std::uint64_t nth) {
     CHECK(rig.gpu().violation() == "");
 }
 
-TEST_CASE("any call fails once") {
+TEST_CASE("failures: any call fails once") {
     for (const bool maps_host : {true, false}) {
         for (const Failing& failing : kFailing) {
             // Dense at first, then sparse, deep into the program.
@@ -178,7 +178,7 @@ TEST_CASE("failures: work whose stream or fence cannot be asked for once is not 
     }
 }
 
-TEST_CASE("a GPU that has failed for good says so, not that it is full") {
+TEST_CASE("failures: a GPU that has failed for good says so, not that it is full") {
     RigOptions options;
     options.granules = 40;
     options.maps_host = false;

@@ -34,7 +34,7 @@ void check_gone(Rig& rig) {
     CHECK(rig.gpu().violation() == "");
 }
 
-TEST_CASE("buffers are freed on the device, on the host and while they come in") {
+TEST_CASE("free: buffers are freed on the device, on the host and while they come in") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         for (std::uint64_t seed = 1; seed <= 10; ++seed) {
@@ -62,7 +62,7 @@ TEST_CASE("buffers are freed on the device, on the host and while they come in")
     }
 }
 
-TEST_CASE("freed in stream order, it goes once the stream is there") {
+TEST_CASE("free: freed in stream order, it goes once the stream is there") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         Rig rig(small(maps_host));
@@ -93,7 +93,7 @@ TEST_CASE("freed in stream order, it goes once the stream is there") {
     }
 }
 
-TEST_CASE("memory freed on a stream comes back to the same stream at once, to no other") {
+TEST_CASE("free: memory freed on a stream comes back to the same stream at once, to no other") {
     Rig rig(small(true));
     const CUstream stream = rig.stream();
     const CUstream other = rig.stream();
@@ -120,7 +120,7 @@ TEST_CASE("memory freed on a stream comes back to the same stream at once, to no
     check_gone(rig);
 }
 
-TEST_CASE("what was freed in stream order counts as free once the stream is there") {
+TEST_CASE("free: what was freed in stream order counts as free once the stream is there") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         RigOptions options = small(maps_host);
@@ -145,7 +145,7 @@ TEST_CASE("what was freed in stream order counts as free once the stream is ther
     }
 }
 
-TEST_CASE("stale addresses among a launch's arguments") {
+TEST_CASE("free: stale addresses among a launch's arguments") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         Rig rig(small(maps_host));
@@ -236,7 +236,7 @@ TEST_CASE("free: a buffer that work is about to use in place stays until it has"
     CHECK(rig.gpu().violation() == "");
 }
 
-TEST_CASE("a buffer is freed while a launch that names it waits for room") {
+TEST_CASE("free: a buffer is freed while a launch that names it waits for room") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         Rig rig(small(maps_host));
@@ -285,7 +285,7 @@ TEST_CASE("a buffer is freed while a launch that names it waits for room") {
     }
 }
 
-TEST_CASE("a buffer freed in stream order while a launch that names it looks for room") {
+TEST_CASE("free: a buffer freed in stream order while a launch that names it looks for room") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
         Rig rig(small(maps_host));

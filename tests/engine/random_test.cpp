@@ -54,11 +54,11 @@ void everywhere(Body&& body) {
     }
 }
 
-TEST_CASE("one thread, three streams") {
+TEST_CASE("random: one thread, three streams") {
     everywhere([](const RigOptions& options) { run_programs(options, {}, 1, 150); });
 }
 
-TEST_CASE("three threads, two streams each") {
+TEST_CASE("random: three threads, two streams each") {
     ProgramOptions shape;
     shape.streams = 2;
     shape.buffers = 5;
@@ -67,7 +67,7 @@ TEST_CASE("three threads, two streams each") {
 }
 
 // Copies out ahead of need take host memory that others want at the same time.
-TEST_CASE("three threads, little host memory") {
+TEST_CASE("random: three threads, little host memory") {
     ProgramOptions shape;
     shape.streams = 2;
     shape.buffers = 6;
@@ -94,13 +94,13 @@ void hidden(Body&& body) {
     }
 }
 
-TEST_CASE("kernels that write buffers they do not name, one thread") {
+TEST_CASE("random: kernels that write buffers they do not name, one thread") {
     ProgramOptions shape;
     shape.hidden = true;
     hidden([&](const RigOptions& options) { run_programs(options, shape, 1, 120); });
 }
 
-TEST_CASE("kernels that write buffers they do not name, three threads") {
+TEST_CASE("random: kernels that write buffers they do not name, three threads") {
     ProgramOptions shape;
     shape.hidden = true;
     shape.streams = 2;

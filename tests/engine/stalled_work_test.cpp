@@ -18,7 +18,7 @@ void check_no_waits(Scene& scene, std::size_t index) {
     CHECK(scene.place(index) == Place::Host);
 }
 
-TEST_CASE("work that never ends is waited for once") {
+TEST_CASE("stalled work: work that never ends is waited for once") {
     for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
         Scene scene(options_of(safety));
         const std::size_t first = scene.make(30);
@@ -72,7 +72,7 @@ TEST_CASE("work that never ends is waited for once") {
     }
 }
 
-TEST_CASE("beside work that never ends, other work is still waited for") {
+TEST_CASE("stalled work: beside work that never ends, other work is still waited for") {
     Scene scene(options_of(Safety::Args));
     const std::size_t first = scene.make(30);
     const std::size_t second = scene.make(30);

@@ -191,11 +191,11 @@ class Walk {
         }
     }
     void unmap() {
-        const auto [address, bytes] = range();
+        const auto chosen = range();
         OK(cuCtxSynchronize);
-        if (!tell("unmap", CU(cuMemUnmap)(address, bytes))) return;
+        if (!tell("unmap", CU(cuMemUnmap)(chosen.first, chosen.second))) return;
         std::erase_if(views_, [&](const Mapped& view) {
-            return view.address >= address && view.address < address + bytes;
+            return view.address >= chosen.first && view.address < chosen.first + chosen.second;
         });
     }
     void ask() {

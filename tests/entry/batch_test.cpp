@@ -190,7 +190,7 @@ OVERLAY_TEST("arrays: copies between them and evicted buffers, also larger than 
     EXPECT(d.holds(3));
 }
 
-OVERLAY_TEST("decompression finds its operands on the device, and none that cannot be", "decompression") {
+OVERLAY_TEST("decompression: it finds its operands on the device, and none that cannot be", "decompression") {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const Buffer a(kBuffer, 1);

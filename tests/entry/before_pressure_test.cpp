@@ -109,8 +109,8 @@ TEST_CASE("before pressure: what work in any stream and context was given stays 
             return run("before_pressure", Driver::Overlay, {{"SIMCUDA_HOST_VMM", "1"}, {"FORM", form}});
         });
     }
-    for (auto& [form, outcome] : outcomes) {
-        CAPTURE(form);
-        CHECK(outcome.get().failures == "");
+    for (auto& outcome : outcomes) {
+        CAPTURE(outcome.first);
+        CHECK(outcome.second.get().failures == "");
     }
 }

@@ -58,8 +58,7 @@ void update(CUgraphExec exec, CUgraph graph) {
 
 // An executable graph with one node in a child graph in a child graph, as the driver names it there.
 struct Nested {
-    template <typename Add>
-    explicit Nested(Add&& add) {
+    explicit Nested(const std::function<void(CUgraph)>& add) {
         const CUgraph innermost = new_graph();
         add(innermost);
         const CUgraph middle = new_graph();

@@ -277,7 +277,7 @@ std::size_t growth(CUcontext context, Add add, Destroy destroy) {
         }
     }
     for (const CUgraph graph : graphs) EXPECT(destroy(graph) == CUDA_SUCCESS);
-    const std::size_t own = graphs.capacity() * sizeof graphs[0];
+    const std::size_t own = graphs.capacity() * sizeof(CUgraph);
     const std::size_t after = mallinfo2().uordblks - own;
     return after > before ? after - before : 0;
 }

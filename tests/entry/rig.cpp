@@ -66,7 +66,7 @@ Registration::Registration(const char* name, Body body) {
 Outcome run(const std::string& body, Driver driver, const Environment& environment) {
     const std::string build = support::build_dir();
     const std::string sim = build + "/sim/libcuda.so.1";
-    Environment all = {{"LD_PRELOAD", build + "/liblmsshim.so"},
+    Environment all = {{"LD_PRELOAD", support::preloaded_shim()},
                        {"LMS_DRIVER", driver == Driver::Overlay ? build + "/entry/libcuda.so.1"
                                       : driver == Driver::Old   ? build + "/entry/old/libcuda.so.1"
                                                                 : sim},

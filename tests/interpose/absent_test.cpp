@@ -41,11 +41,11 @@ PROBE(calls_answer_that_there_is_no_device) {
     CHECK(std::string(dlerror()).find("cuNoSuchFunction") != std::string::npos);
 }
 
-TEST_CASE("without a driver every call answers that there is no device") {
+TEST_CASE("absent: without a driver every call answers that there is no device") {
     probe::run_probe("calls_answer_that_there_is_no_device", no_driver()).check();
 }
 
-TEST_CASE("without a driver NVIDIA's runtime answers as without the shim, static and shared") {
+TEST_CASE("absent: without a driver NVIDIA's runtime answers as without the shim, static and shared") {
     for (const char* name : {"runtime_static", "runtime_shared"}) {
         CAPTURE(name);
         // The shared runtime is the toolkit's own.
@@ -59,7 +59,7 @@ TEST_CASE("without a driver NVIDIA's runtime answers as without the shim, static
     }
 }
 
-TEST_CASE("a process that never touches CUDA prints nothing and loads no driver") {
+TEST_CASE("absent: a process that never touches CUDA prints nothing and loads no driver") {
     const auto environment = probe::with(probe::preloaded(), {{"LMS_LOG", "debug"}});
     const probe::Result result = probe::run({"grep", "-c", "libcuda", "/proc/self/maps"}, environment);
     CHECK(result.err == "");

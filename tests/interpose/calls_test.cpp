@@ -88,11 +88,11 @@ PROBE(functions_an_old_driver_lacks_answer) {
     CHECK(record().calls == 0);
 }
 
-TEST_CASE("calls to passed functions arrive with 18 mixed arguments intact") {
+TEST_CASE("calls: calls to passed functions arrive with 18 mixed arguments intact") {
     probe::run_probe("arguments_arrive", probe::preloaded()).check();
 }
 
-TEST_CASE("the call that loads the driver arrives like any other") {
+TEST_CASE("calls: the call that loads the driver arrives like any other") {
     int tried = 0;
     for (std::size_t i = 0; i < std::size(table::kRows); i += 37) {
         const table::Row& row = table::kRows[i];
@@ -105,7 +105,7 @@ TEST_CASE("the call that loads the driver arrives like any other") {
     CHECK(tried > 5);
 }
 
-TEST_CASE("threads may race for the first call") {
+TEST_CASE("calls: threads may race for the first call") {
     for (int i = 0; i < 10; ++i) {
         probe::run_probe("threads_race_for_the_first_call", probe::preloaded()).check();
     }

@@ -38,7 +38,7 @@ std::set<std::string> dynamic_values(const std::string& tag) {
 
 }  // namespace
 
-TEST_CASE("the shim exports every driver name, dlsym and its own calls, and nothing else") {
+TEST_CASE("exports: the shim exports every driver name, dlsym and its own calls, and nothing else") {
     std::set<std::string> exported;
     for (const std::string& line : lines({"nm", "-D", "--defined-only", probe::built("liblmsshim.so")})) {
         exported.insert(line.substr(line.rfind(' ') + 1));
@@ -54,7 +54,7 @@ TEST_CASE("the shim exports every driver name, dlsym and its own calls, and noth
     }
 }
 
-TEST_CASE("the shim needs only libc, libm and the loader, and answers to the driver's name") {
+TEST_CASE("exports: the shim needs only libc, libm and the loader, and answers to the driver's name") {
     const std::set<std::string> allowed{"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"};
     for (const std::string& library : dynamic_values("NEEDED")) {
         CAPTURE(library);
@@ -74,6 +74,6 @@ PROBE(passed_rows_are_trampolines) {
     }
 }
 
-TEST_CASE("a passed row is one indirect jump and a hooked row is a function") {
+TEST_CASE("exports: a passed row is one indirect jump and a hooked row is a function") {
     probe::run_probe("passed_rows_are_trampolines", probe::preloaded()).check();
 }

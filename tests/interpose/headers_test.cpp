@@ -78,7 +78,7 @@ void check_equal(const std::set<std::string>& in_headers, const std::set<std::st
 
 }  // namespace
 
-TEST_CASE("the table has every function that the CUDA headers declare, and no other") {
+TEST_CASE("headers: the table has every function that the CUDA headers declare, and no other") {
     for (const bool interop : {false, true}) {
         std::set<std::string> in_headers;
         for (const char* name : interop ? std::vector{"cudaGL.h", "cudaEGL.h", "cudaVDPAU.h"}
@@ -94,7 +94,8 @@ TEST_CASE("the table has every function that the CUDA headers declare, and no ot
     }
 }
 
-TEST_CASE("the table has every version and stream mode that CUDA publishes a type for, and no other") {
+TEST_CASE(
+    "headers: the table has every version and stream mode that CUDA publishes a type for, and no other") {
     std::set<std::string> published;
     for (const char* name : {"cudaTypedefs.h", "cudaProfilerTypedefs.h", "cudaGLTypedefs.h",
                              "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h"}) {
@@ -110,7 +111,7 @@ TEST_CASE("the table has every version and stream mode that CUDA publishes a typ
     check_equal(published, in_table);
 }
 
-TEST_CASE("a row's stream mode agrees with its name and with its family") {
+TEST_CASE("headers: a row's stream mode agrees with its name and with its family") {
     std::set<std::string_view> per_thread;
     for (const table::Row& row : table::kRows) {
         if (table::is_per_thread(row)) per_thread.insert(row.base);
@@ -125,7 +126,7 @@ TEST_CASE("a row's stream mode agrees with its name and with its family") {
     }
 }
 
-TEST_CASE("the rows are sorted and unique within each part") {
+TEST_CASE("headers: the rows are sorted and unique within each part") {
     for (std::size_t i = 1; i < std::size(table::kRows); ++i) {
         const table::Row& before = table::kRows[i - 1];
         const table::Row& row = table::kRows[i];

@@ -172,7 +172,7 @@ PROBE(search_sees_a_pointer_on_the_heap) {
     CHECK(reached_directly() == std::set<std::string_view>{hooked->symbol});
 }
 
-TEST_CASE("a driver function that got past the shim would be seen") {
+TEST_CASE("libraries: a driver function that got past the shim would be seen") {
     probe::run_probe("search_sees_a_pointer_on_the_heap", probe::preloaded()).check();
 }
 
@@ -200,7 +200,7 @@ std::size_t check_lookups(const std::string& log) {
     return lookups;
 }
 
-TEST_CASE("NVIDIA's libraries get every hooked function from the shim") {
+TEST_CASE("libraries: NVIDIA's libraries get every hooked function from the shim") {
     REQUIRE(!library_file("cudart").empty());
     for (const Library& library : kLibraries) {
         const std::string file = library_file(library.stem);

@@ -230,39 +230,40 @@ PROBE(an_old_driver_lacks_what_it_lacks) {
 }
 
 TEST_CASE(
-    "cuGetProcAddress gives every name in every version and mode what the driver gives, hooks swapped in") {
+    "lookups: cuGetProcAddress gives every name in every version and mode what the driver gives, hooks "
+    "swapped in") {
     probe::run_probe("every_name_version_and_mode", probe::preloaded()).check();
 }
 
-TEST_CASE("every row is found by its base name, version and mode") {
+TEST_CASE("lookups: every row is found by its base name, version and mode") {
     probe::run_probe("each_row_is_reached_by_its_own_version", probe::preloaded()).check();
 }
 
-TEST_CASE("a driver whose cuGetProcAddress has pointers of its own gets the same hooks") {
+TEST_CASE("lookups: a driver whose cuGetProcAddress has pointers of its own gets the same hooks") {
     const auto environment = probe::with(probe::preloaded(), {{fake::kProcAddressKnob, "internal"}});
     probe::run_probe("every_name_version_and_mode", environment).check();
 }
 
-TEST_CASE("names that are nearly right are the driver's to refuse") {
+TEST_CASE("lookups: names that are nearly right are the driver's to refuse") {
     probe::run_probe("names_that_are_nearly_right", probe::preloaded()).check();
 }
 
-TEST_CASE("random queries get the driver's answer") {
+TEST_CASE("lookups: random queries get the driver's answer") {
     probe::run_probe("random_queries", probe::preloaded()).check();
     const auto environment = probe::with(probe::preloaded(), {{fake::kProcAddressKnob, "internal"}});
     probe::run_probe("random_queries", environment).check();
 }
 
-TEST_CASE("cuGetProcAddress accepts the empty name, as libcudart asks it, and null arguments") {
+TEST_CASE("lookups: cuGetProcAddress accepts the empty name, as libcudart asks it, and null arguments") {
     probe::run_probe("the_empty_name_fails_cleanly", probe::preloaded()).check();
     probe::run_probe("a_null_status_is_accepted_and_arrives", probe::preloaded()).check();
 }
 
-TEST_CASE("the first version of cuGetProcAddress substitutes too") {
+TEST_CASE("lookups: the first version of cuGetProcAddress substitutes too") {
     probe::run_probe("the_first_version_of_the_call_substitutes_too", probe::preloaded()).check();
 }
 
-TEST_CASE("an entry point newer than the table is passed through and named once") {
+TEST_CASE("lookups: an entry point newer than the table is passed through and named once") {
     for (const char* pointers : {"exported", "internal"}) {
         const auto environment =
             probe::with(probe::preloaded("new_driver"), {{fake::kProcAddressKnob, pointers}});
@@ -279,10 +280,10 @@ TEST_CASE("an entry point newer than the table is passed through and named once"
     }
 }
 
-TEST_CASE("what NVIDIA's drivers export undocumented goes to them without a word") {
+TEST_CASE("lookups: what NVIDIA's drivers export undocumented goes to them without a word") {
     probe::run_probe("old_and_undocumented_names_go_to_the_driver", probe::preloaded()).check();
 }
 
-TEST_CASE("what an old driver lacks is not found, and its calls answer") {
+TEST_CASE("lookups: what an old driver lacks is not found, and its calls answer") {
     probe::run_probe("an_old_driver_lacks_what_it_lacks", probe::preloaded("old_driver")).check();
 }

@@ -165,24 +165,24 @@ PROBE(other_lookups_are_untouched) {
     CHECK(dlerror() == nullptr);
 }
 
-TEST_CASE("libcuda.so.1 opened with any flags is the shim") {
+TEST_CASE("opening: libcuda.so.1 opened with any flags is the shim") {
     probe::run_probe("opened_by_name_with_every_flag", probe::preloaded()).check();
 }
 
-TEST_CASE("libcuda.so is the shim too, also for a library that binds past the dlsym hook") {
+TEST_CASE("opening: libcuda.so is the shim too, also for a library that binds past the dlsym hook") {
     probe::run_probe("opened_without_its_version", probe::preloaded()).check();
 }
 
-TEST_CASE("libcuda opened by its path gives hooked functions all the same") {
+TEST_CASE("opening: libcuda opened by its path gives hooked functions all the same") {
     probe::run_probe("opened_by_path_before_the_first_call", probe::preloaded()).check();
     probe::run_probe("opened_by_path_after_the_first_call", probe::preloaded()).check();
 }
 
-TEST_CASE("the default scope and the program's own handle have the shim's functions") {
+TEST_CASE("opening: the default scope and the program's own handle have the shim's functions") {
     probe::run_probe("found_in_the_default_scope", probe::preloaded()).check();
 }
 
-TEST_CASE("a name that only the installed driver has is found and named once") {
+TEST_CASE("opening: a name that only the installed driver has is found and named once") {
     const probe::Result result =
         probe::run_probe("names_only_the_driver_has", probe::preloaded("new_driver"));
     INFO(result.out);
@@ -192,7 +192,7 @@ TEST_CASE("a name that only the installed driver has is found and named once") {
           "misplaced\n");
 }
 
-TEST_CASE("a libcuda that is out of the shim's reach is named once") {
+TEST_CASE("opening: a libcuda that is out of the shim's reach is named once") {
     const probe::Result result = probe::run_probe("opened_in_another_namespace", probe::preloaded());
     INFO(result.out);
     CHECK(result.status == 0);
@@ -202,14 +202,15 @@ TEST_CASE("a libcuda that is out of the shim's reach is named once") {
                             "): calls to it go unseen\n");
 }
 
-TEST_CASE("a program that opens libcuda by path past the dlsym hook is led to the shim by LD_AUDIT") {
+TEST_CASE(
+    "opening: a program that opens libcuda by path past the dlsym hook is led to the shim by LD_AUDIT") {
     probe::run_probe("opened_by_path_past_the_hook", probe::preloaded()).check();
     const probe::Environment audit{{"LD_AUDIT", probe::built("interpose/audit.so")},
                                    {"SHIM", probe::built("liblmsshim.so")}};
     probe::run_probe("opened_by_path_past_the_hook", probe::with(probe::preloaded(), audit)).check();
 }
 
-TEST_CASE("dlvsym finds no driver function, as without the shim") {
+TEST_CASE("opening: dlvsym finds no driver function, as without the shim") {
     probe::run_probe("found_with_dlvsym_as_without_the_shim", probe::preloaded()).check();
 }
 
@@ -225,11 +226,11 @@ TEST_CASE("peers: RTLD_NEXT means after the caller, not after the shim") {
     }
 }
 
-TEST_CASE("lookups that have nothing to do with CUDA are untouched") {
+TEST_CASE("opening: lookups that have nothing to do with CUDA are untouched") {
     probe::run_probe("other_lookups_are_untouched", probe::preloaded()).check();
 }
 
-TEST_CASE("a program linked with -lcuda is bound to the shim") {
+TEST_CASE("opening: a program linked with -lcuda is bound to the shim") {
     const probe::Result result = probe::run({probe::built("interpose/linked")}, probe::preloaded());
     result.check();
     CHECK(result.out == "init 100 version 0 13000 hooked\n");

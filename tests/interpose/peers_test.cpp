@@ -75,7 +75,8 @@ TEST_CASE("peers: a hook stands for the legacy stream but not for the per-thread
         const table::Row*& newest = table::is_per_thread(row) ? family.per_thread : family.legacy;
         if (newest == nullptr || row.introduced >= newest->introduced) newest = &row;
     }
-    for (const auto& [base, family] : families) {
+    for (const auto& [base_name, family] : families) {
+        const std::string_view base = base_name;
         CAPTURE(base);
         REQUIRE(family.legacy != nullptr);
         REQUIRE(family.per_thread != nullptr);

@@ -100,7 +100,7 @@ PROBE(changed_environment) {
     probe_driver_version();
 }
 
-TEST_CASE("the driver is found by LD_LIBRARY_PATH, in its order") {
+TEST_CASE("search: the driver is found by LD_LIBRARY_PATH, in its order") {
     const std::string one = probe::built("interpose/driver");
     const std::string other = probe::built("interpose/old_driver");
     CHECK(found_version({{"LD_LIBRARY_PATH", one + ":" + other}}) == "13000");
@@ -108,7 +108,7 @@ TEST_CASE("the driver is found by LD_LIBRARY_PATH, in its order") {
     CHECK(found_version({{"LD_LIBRARY_PATH", "/nowhere:" + other}}) == "11040");
 }
 
-TEST_CASE("the program's own RUNPATH and RPATH count where the loader would count them") {
+TEST_CASE("search: the program's own RUNPATH and RPATH count where the loader would count them") {
     const probe::Environment bare{{"LD_PRELOAD", probe::built("liblmsshim.so")}};
     const auto version = [](const char* program, const probe::Environment& environment) {
         return probe::run({probe::built(std::string("interpose/") + program)}, environment).out;
@@ -136,7 +136,7 @@ PROBE(first_candidate_is_the_loaders) {
     CHECK(lms::device::loader_candidates("libno-such-library.so.1").empty());
 }
 
-TEST_CASE("the order of the search is the loader's") {
+TEST_CASE("search: the order of the search is the loader's") {
     const Folder folder;
     fs::create_directory(folder / "early");
     fs::copy_file(probe::built("interpose/neighbour_first.so"), folder / "early/libanl.so.1");
@@ -146,12 +146,12 @@ TEST_CASE("the order of the search is the loader's") {
     }
 }
 
-TEST_CASE("LMS_DRIVER comes first, by path") {
+TEST_CASE("search: LMS_DRIVER comes first, by path") {
     const probe::Environment path{{"LD_LIBRARY_PATH", probe::built("interpose/driver")}};
     CHECK(found_version(probe::with(path, {{"LMS_DRIVER", probe::fake_driver("old_driver")}})) == "11040");
 }
 
-TEST_CASE("an LMS_DRIVER that is no driver is named in one line, and the search goes on") {
+TEST_CASE("search: an LMS_DRIVER that is no driver is named in one line, and the search goes on") {
     const probe::Environment path{{"LD_LIBRARY_PATH", probe::built("interpose/driver")}};
     CHECK(found_version(probe::with(path, {{"LMS_DRIVER", "/nowhere/libcuda.so.1"}})) ==
           "13000lms: LMS_DRIVER=/nowhere/libcuda.so.1: /nowhere/libcuda.so.1: cannot open shared object "
@@ -166,7 +166,7 @@ TEST_CASE("an LMS_DRIVER that is no driver is named in one line, and the search 
     }
 }
 
-TEST_CASE("a changed LD_LIBRARY_PATH does not change the driver, as it does not for the loader") {
+TEST_CASE("search: a changed LD_LIBRARY_PATH does not change the driver, as it does not for the loader") {
     const probe::Result result =
         probe::run_probe("changed_environment",
                          probe::with(probe::preloaded(), {{"OTHER", probe::built("interpose/old_driver")}}));
@@ -174,7 +174,8 @@ TEST_CASE("a changed LD_LIBRARY_PATH does not change the driver, as it does not 
     CHECK(result.out == "13000");
 }
 
-TEST_CASE("the shim installed under the driver's name is passed over: the same file, a link, a copy") {
+TEST_CASE(
+    "search: the shim installed under the driver's name is passed over: the same file, a link, a copy") {
     const Folder folder;
     for (const char* name : {"link", "hard", "copy"}) fs::create_directory(folder / name);
     fs::create_symlink(probe::built("liblmsshim.so"), folder / "link/libcuda.so.1");
@@ -193,7 +194,7 @@ TEST_CASE("the shim installed under the driver's name is passed over: the same f
     }
 }
 
-TEST_CASE("files that the loader would pass over are passed over in silence; a broken one is named") {
+TEST_CASE("search: files that the loader would pass over are passed over in silence; a broken one is named") {
     const Folder folder;
     const std::string driver = ":" + probe::built("interpose/driver");
     fs::create_directory(folder / "text");
@@ -240,7 +241,7 @@ TEST_CASE("the loader's cache is read: this machine's entries only, in order") {
     CHECK(lms::device::cache_entries("nonsense", "libcuda.so.1").empty());
 }
 
-TEST_CASE("a damaged cache is never read out of bounds") {
+TEST_CASE("search: a damaged cache is never read out of bounds") {
     // Images end at a page that cannot be read.
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     void* const pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -263,7 +264,7 @@ TEST_CASE("a damaged cache is never read out of bounds") {
     munmap(pages, 2 * page);
 }
 
-TEST_CASE("this machine's own cache lists what its loader finds") {
+TEST_CASE("search: this machine's own cache lists what its loader finds") {
     std::ifstream file("/etc/ld.so.cache", std::ios::binary);
     const std::string image{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     const Paths found = lms::device::cache_entries(image, "libc.so.6");

@@ -47,6 +47,6 @@ PROBE(tracked_calls_pass_their_arguments_on) {
     CHECK(tracked > 40);
 }
 
-TEST_CASE("a tracked call reaches the driver once, with its arguments") {
+TEST_CASE("tracked: a tracked call reaches the driver once, with its arguments") {
     probe::run_probe("tracked_calls_pass_their_arguments_on", probe::preloaded()).check();
 }

@@ -127,7 +127,7 @@ std::vector<std::uint8_t> loaded(const Access& access, const std::uint8_t* from)
     return result;
 }
 
-TEST_CASE("every load and store of the table moves its bytes and no others") {
+TEST_CASE("access: every load and store of the table moves its bytes and no others") {
     std::vector<Access> accesses;
     for (std::string_view opcode : table_of_run())
         if (Access access; parse(opcode, access)) accesses.push_back(access);
@@ -175,7 +175,7 @@ TEST_CASE("every load and store of the table moves its bytes and no others") {
 
 // As Triton writes them: braces stand around one register too. What a cache is told changes no value, and
 // what a grid waits for is there before it begins.
-TEST_CASE("one register in braces, hints to caches, policies, the control of dependent grids") {
+TEST_CASE("access: one register in braces, hints to caches, policies, the control of dependent grids") {
     const Module module(R"(.version 8.0
 .target sm_90
 .address_size 64
@@ -211,7 +211,7 @@ TEST_CASE("one register in braces, hints to caches, policies, the control of dep
 }
 
 // Those of the table, and one of each kind beside it.
-TEST_CASE("what is not translated is refused by its name, and spoils no other kernel") {
+TEST_CASE("access: what is not translated is refused by its name, and spoils no other kernel") {
     std::vector<std::string_view> refused(table_of_refused().begin(), table_of_refused().end());
     REQUIRE_FALSE(refused.empty());
     for (std::string_view opcode : {"mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32",

@@ -48,7 +48,7 @@ NEXT:
     }
 }
 
-TEST_CASE("cp.async from what is not mapped is a fault") {
+TEST_CASE("async: cp.async from what is not mapped is a fault") {
     const Module module(R"(.version 8.0
 .target sm_80
 .address_size 64

@@ -40,7 +40,7 @@ class CacheFolder {
     fs::path path_;
 };
 
-TEST_CASE("the second process takes what the first compiled, and several at once leave one object") {
+TEST_CASE("cache: the second process takes what the first compiled, and several at once leave one object") {
     const CacheFolder cache;
     const std::string source = "int answer(void) { return 42; }";
     std::vector<pid_t> children;
@@ -73,7 +73,7 @@ TEST_CASE("the second process takes what the first compiled, and several at once
     CHECK(cache.files() == 2);
 }
 
-TEST_CASE("an object that is broken is made anew") {
+TEST_CASE("cache: an object that is broken is made anew") {
     const CacheFolder cache;
     const std::string text =
         ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 out)\n"
@@ -92,7 +92,7 @@ TEST_CASE("an object that is broken is made anew") {
     CHECK(fs::file_size(object) > 100);
 }
 
-TEST_CASE("what was used longest ago goes when the cache is full") {
+TEST_CASE("cache: what was used longest ago goes when the cache is full") {
     const CacheFolder cache;
     const std::string kept = "int kept;", fresh = "int fresh;";
     std::string error;
@@ -115,7 +115,8 @@ TEST_CASE("what was used longest ago goes when the cache is full") {
     CHECK(fs::exists(cache.path() / "newer.so"));
 }
 
-TEST_CASE("text that does not compile is an error with the compiler's words, and leaves nothing behind") {
+TEST_CASE(
+    "cache: text that does not compile is an error with the compiler's words, and leaves nothing behind") {
     const CacheFolder cache;
     std::string error;
     CHECK(ptx::compile("this is not C", error).empty());
@@ -123,7 +124,7 @@ TEST_CASE("text that does not compile is an error with the compiler's words, and
     CHECK(cache.files() == 0);
 }
 
-TEST_CASE("a cache that cannot be written to is named") {
+TEST_CASE("cache: a cache that cannot be written to is named") {
     const CacheFolder cache;
     fs::create_directories(cache.path());
     std::ofstream(cache.path() / "file") << "x";

@@ -66,7 +66,9 @@ std::vector<unsigned> list_of(const Module& module, unsigned blocks, unsigned wo
     return {words + 1, words + 1 + words[0]};
 }
 
-TEST_CASE("children run after their parent's blocks, in order, each with its own; tail launches come last") {
+TEST_CASE(
+    "children: children run after their parent's blocks, in order, each with its own; tail launches come "
+    "last") {
     const Module module(module_text(
         "st.global.u32 [%out+400], 0;" + launch("child", "1", "2", 3, 3) + launch("child", "2", "1", 2, 0) +
             launch("child", "10", "1", 1, 4) + std::string(kAppend),
@@ -77,7 +79,7 @@ TEST_CASE("children run after their parent's blocks, in order, each with its own
         CHECK(list_of(module, 1, workers) == std::vector<unsigned>{7, 2, 2, 10, 11, 1, 1, 1, 1, 1, 1});
 }
 
-TEST_CASE("children of many blocks are all run before the grid has finished") {
+TEST_CASE("children: children of many blocks are all run before the grid has finished") {
     const Module module(module_text(launch("child", "1", "3", 5, 0), "red.global.add.u32 [%out], %a;"));
     for (unsigned workers : {1u, 3u}) {
         const DeviceMemory out(4);
@@ -89,7 +91,7 @@ TEST_CASE("children of many blocks are all run before the grid has finished") {
     }
 }
 
-TEST_CASE("a child of no shape has no parameter block; one that fails fails its parent") {
+TEST_CASE("children: a child of no shape has no parameter block; one that fails fails its parent") {
     const Module shapeless(module_text(
         launch("child", "1", "0", 1, 0) + launch("child", "2", "1", 1025, 0) + std::string(kAppend),
         std::string(kAppend)));
@@ -103,7 +105,7 @@ TEST_CASE("a child of no shape has no parameter block; one that fails fails its 
     CHECK(result.message == "wgmma.fence.sync.aligned is not simulated");
 }
 
-TEST_CASE("a child that never ends is stopped by its parent's limit") {
+TEST_CASE("children: a child that never ends is stopped by its parent's limit") {
     const Module module(module_text(launch("child", "1", "1", 1, 0), "AGAIN: bra AGAIN;"));
     const DeviceMemory out(64);
     exec::Launch launch = module.launch("parent", pack(out.address(), 7u));

@@ -14,7 +14,7 @@ Module module_of(std::string_view text) {
     return Module(std::string(kHead) + std::string(text));
 }
 
-TEST_CASE("loops and predicated branches") {
+TEST_CASE("control: loops and predicated branches") {
     const Module module = module_of(R"(
 .visible .entry collatz(.param .u64 out, .param .u32 n)
 {
@@ -53,7 +53,7 @@ $DONE:
     }
 }
 
-TEST_CASE("indexed branches and labels of the same name in two scopes") {
+TEST_CASE("control: indexed branches and labels of the same name in two scopes") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 out)
 {
@@ -159,7 +159,7 @@ SMALL:
     }
 }
 
-TEST_CASE("calls through tables of functions") {
+TEST_CASE("control: calls through tables of functions") {
     const Module module = module_of(R"(
 .visible .func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %v; ld.param.b32 %v, [x]; shl.b32 %v, %v, 1; st.param.b32 [r], %v; ret; }
 .visible .func (.param .b32 r) next(.param .b32 x) { .reg .b32 %v; ld.param.b32 %v, [x]; add.u32 %v, %v, 1; st.param.b32 [r], %v; ret; }
@@ -194,7 +194,7 @@ TEST_CASE("calls through tables of functions") {
     for (unsigned i = 0; i < 8; ++i) CHECK(out.as<unsigned>()[i] == (i % 2 ? i + 1 : 2 * i) + 1);
 }
 
-TEST_CASE("three-dimensional grids and blocks number as CUDA does") {
+TEST_CASE("control: three-dimensional grids and blocks number as CUDA does") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 out)
 {
@@ -226,7 +226,7 @@ TEST_CASE("three-dimensional grids and blocks number as CUDA does") {
     }
 }
 
-TEST_CASE("what a module tells of its kernels and variables") {
+TEST_CASE("control: what a module tells of its kernels and variables") {
     const Module module = module_of(R"(
 .const .align 4 .b8 table[16] = {0, 0, 128, 63, 0, 0, 0, 64};
 .global .align 4 .u32 seven = 7;
@@ -274,7 +274,7 @@ TEST_CASE("what a module tells of its kernels and variables") {
     CHECK(matrix[3] == 1.0f);
 }
 
-TEST_CASE("text that is not PTX is refused with its line") {
+TEST_CASE("control: text that is not PTX is refused with its line") {
     std::string error;
     CHECK(ptx::Program::translate(".version 8.0\nnonsense here", error) == nullptr);
     CHECK(error.find("line 2") != std::string::npos);
@@ -282,7 +282,7 @@ TEST_CASE("text that is not PTX is refused with its line") {
     CHECK(error.find("expected '}'") != std::string::npos);
 }
 
-TEST_CASE("an instruction that cannot be translated is named, and spoils only its own kernels") {
+TEST_CASE("control: an instruction that cannot be translated is named, and spoils only its own kernels") {
     const Module module = module_of(R"(
 .func helper() { .reg .b32 %r; tensormap.replace.tile.rank.b1024.b32 [%r], 1; ret; }
 .visible .entry good(.param .u64 out) { .reg .b64 %rd; ld.param.u64 %rd, [out]; st.global.u32 [%rd], 5; ret; }

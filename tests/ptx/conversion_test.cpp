@@ -33,7 +33,7 @@ To converted(int mode, From from) {
     return result;
 }
 
-TEST_CASE("integer to float") {
+TEST_CASE("conversion: integer to float") {
     std::vector<InstructionCase> cases;
     for (Type from : kIntegers)
         for (const Mode& mode : kModes)
@@ -55,7 +55,7 @@ TEST_CASE("integer to float") {
     check_instructions(cases);
 }
 
-TEST_CASE("float to integer rounds, clamps, and makes something of NaN") {
+TEST_CASE("conversion: float to integer rounds, clamps, and makes something of NaN") {
     std::vector<InstructionCase> cases;
     const auto round_to = [](const char* mode, double v) {
         switch (mode[1]) {
@@ -107,7 +107,7 @@ TEST_CASE("float to integer rounds, clamps, and makes something of NaN") {
     check_instructions(cases);
 }
 
-TEST_CASE("float to float") {
+TEST_CASE("conversion: float to float") {
     std::vector<InstructionCase> cases;
     for (const Mode& mode : kModes)
         cases.push_back(

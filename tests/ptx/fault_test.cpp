@@ -61,7 +61,7 @@ WAIT: ld.volatile.global.u32 %r, [%rd]; setp.ne.u32 %p, %r, 77; @%p bra WAIT;
     return module;
 }
 
-TEST_CASE("an access to what is not mapped names its device address") {
+TEST_CASE("fault: an access to what is not mapped names its device address") {
     const DeviceMemory memory(0x10000);
     CHECK(run(faults(), "store", 1, 1, memory.address() + 0xfffc).outcome == Outcome::Finished);
     int host = 0;
@@ -82,7 +82,7 @@ TEST_CASE("an access to what is not mapped names its device address") {
     CHECK(*memory.as<unsigned>() == 1);
 }
 
-TEST_CASE("no block starts after a failure") {
+TEST_CASE("fault: no block starts after a failure") {
     const Module counts(R"(.version 8.0
 .target sm_75
 .address_size 64
@@ -93,12 +93,12 @@ TEST_CASE("no block starts after a failure") {
     CHECK(*count.as<unsigned>() == 11);
 }
 
-TEST_CASE("trap and failed assertions") {
+TEST_CASE("fault: trap and failed assertions") {
     CHECK(run(faults(), "trap", 1, 1).outcome == Outcome::Trap);
     CHECK(run(faults(), "asserts", 1, 1).outcome == Outcome::Assert);
 }
 
-TEST_CASE("kernels that never end are stopped by their limit, on every worker") {
+TEST_CASE("fault: kernels that never end are stopped by their limit, on every worker") {
     const DeviceMemory flag(4);
     for (const char* kernel : {"endless", "endless_wait"}) {
         exec::Launch launch = faults().launch(kernel, pack(flag.address()));
@@ -108,11 +108,11 @@ TEST_CASE("kernels that never end are stopped by their limit, on every worker") 
     }
 }
 
-TEST_CASE("threads that wait at different barriers for ever are found out without a limit") {
+TEST_CASE("fault: threads that wait at different barriers for ever are found out without a limit") {
     CHECK(run(faults(), "stuck", 1, 2).outcome == Outcome::Timeout);
 }
 
-TEST_CASE("a failure stops what runs on other workers, though it never looks up") {
+TEST_CASE("fault: a failure stops what runs on other workers, though it never looks up") {
     const DeviceMemory flag(4);
     exec::Launch launch = faults().launch("run_or_fault", pack(flag.address()));
     launch.grid[0] = 2;
@@ -121,11 +121,11 @@ TEST_CASE("a failure stops what runs on other workers, though it never looks up"
     CHECK(result.fault_address == 0);
 }
 
-TEST_CASE("a stack that overflows is a fault, not the neighbour's ruin") {
+TEST_CASE("fault: a stack that overflows is a fault, not the neighbour's ruin") {
     CHECK(run(faults(), "overflow", 1, 64).outcome == Outcome::IllegalAddress);
 }
 
-TEST_CASE("guarded work reports the address it could not reach") {
+TEST_CASE("fault: guarded work reports the address it could not reach") {
     const DeviceMemory memory(4096);
     const auto touch = [](void* address) { *static_cast<volatile int*>(address) = 5; };
     DeviceAddress fault = 1;
@@ -136,7 +136,8 @@ TEST_CASE("guarded work reports the address it could not reach") {
 }
 
 TEST_CASE(
-    "a thread that blocks all signals and flushes denormals runs kernels like any other, and keeps its "
+    "fault: a thread that blocks all signals and flushes denormals runs kernels like any other, and keeps "
+    "its "
     "ways") {
     const Module module(R"(.version 8.0
 .target sm_75
@@ -164,7 +165,7 @@ TEST_CASE(
 std::atomic<int> g_handled{0};
 void* g_page = nullptr;
 
-TEST_CASE("faults of the program itself go where the program sends them") {
+TEST_CASE("fault: faults of the program itself go where the program sends them") {
     // To its handler, installed before or after ours.
     const auto handler = [](int, siginfo_t*, void*) {
         ++g_handled;

@@ -63,7 +63,7 @@ std::string operand_names(unsigned count) {
     return count == 1 ? "%a" : count == 2 ? "%a, %b" : "%a, %b, %c";
 }
 
-TEST_CASE("f32 and f64 arithmetic in every rounding mode") {
+TEST_CASE("float: f32 and f64 arithmetic in every rounding mode") {
     std::vector<InstructionCase> cases;
     for (const Mode& mode : kModes) {
         for (const auto& op : kOperations<float>)
@@ -84,7 +84,7 @@ TEST_CASE("f32 and f64 arithmetic in every rounding mode") {
     check_instructions(cases);
 }
 
-TEST_CASE("f32 arithmetic with .ftz and .sat") {
+TEST_CASE("float: f32 arithmetic with .ftz and .sat") {
     std::vector<InstructionCase> cases;
     for (const auto& op : kOperations<float>) {
         const bool saturates =
@@ -131,7 +131,7 @@ TEST_CASE("f32 arithmetic with .ftz and .sat") {
     check_instructions(cases);
 }
 
-TEST_CASE("a NaN that f32 arithmetic makes has the GPU's bits where they can be seen") {
+TEST_CASE("float: a NaN that f32 arithmetic makes has the GPU's bits where they can be seen") {
     const auto canonical = [](float v) { return std::isnan(v) ? Bits{0x7fffffff} : bits(v); };
     check_instructions(
         {
@@ -184,7 +184,7 @@ T larger(T a, T b) {
     return a > b ? a : b;
 }
 
-TEST_CASE("extremes, signs and classes") {
+TEST_CASE("float: extremes, signs and classes") {
     const auto f2 = [](std::string code, float (*model)(float, float)) {
         return InstructionCase{std::move(code), kF32, {kF32, kF32}, [=](const Bits* o) {
                                    return bits(model(f32(o[0]), f32(o[1])));
@@ -242,7 +242,7 @@ TEST_CASE("extremes, signs and classes") {
     check_instructions(cases);
 }
 
-TEST_CASE("comparisons know NaN") {
+TEST_CASE("float: comparisons know NaN") {
     // By the relation of the operands: less, equal, greater, unordered.
     enum { L = 1, E = 2, G = 4, U = 8 };
     struct Comparison {
@@ -294,7 +294,7 @@ TEST_CASE("comparisons know NaN") {
     check_instructions(cases);
 }
 
-TEST_CASE("approximations lie within the documented error") {
+TEST_CASE("float: approximations lie within the documented error") {
     const auto approximate = [](std::string code, double ulps, double (*model)(double)) {
         return InstructionCase{
             std::move(code),
@@ -360,7 +360,7 @@ TEST_CASE("approximations lie within the documented error") {
     });
 }
 
-TEST_CASE("the gross f64 approximations work on upper halves") {
+TEST_CASE("float: the gross f64 approximations work on upper halves") {
     const auto upper = [](double v) { return f64(bits(v) & 0xffffffff00000000); };
     check_instructions({
         // 2^-20 is what 20 bits of fraction give.

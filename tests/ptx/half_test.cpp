@@ -63,7 +63,7 @@ std::pair<double, double> exact_sum(double a, double b) {
     return {high, (a - (high - v)) + (b - v)};
 }
 
-TEST_CASE("half arithmetic rounds once") {
+TEST_CASE("half: half arithmetic rounds once") {
     for (const Format& format : kFormats) {
         std::vector<InstructionCase> cases;
         const std::string_view name = ptx::name_of(format.type);
@@ -106,7 +106,7 @@ TEST_CASE("half arithmetic rounds once") {
     }
 }
 
-TEST_CASE("packed halves are two of them") {
+TEST_CASE("half: packed halves are two of them") {
     for (const Format& format : kFormats) {
         const auto value = [&](Bits word, unsigned half) { return format.value(word >> 16 * half & 0xffff); };
         const std::string_view name = ptx::name_of(format.packed);
@@ -165,7 +165,7 @@ TEST_CASE("packed halves are two of them") {
     }
 }
 
-TEST_CASE("conversions of halves") {
+TEST_CASE("half: conversions of halves") {
     for (const Format& format : kFormats) {
         const std::string_view name = ptx::name_of(format.type);
         const Type t = format.type;
@@ -275,7 +275,7 @@ TEST_CASE("conversions of halves") {
     }
 }
 
-TEST_CASE("a bf16 becomes the upper half of an f32, NaN or not") {
+TEST_CASE("half: a bf16 becomes the upper half of an f32, NaN or not") {
     check_instructions(
         {{"cvt.f32.bf16 %d, %a;", Type::F32, {Type::Bf16}, [](const Bits* o) { return o[0] << 16; }}}, true);
 }

@@ -10,7 +10,7 @@
 namespace simcuda::testing {
 namespace {
 
-TEST_CASE("integer comparisons") {
+TEST_CASE("integer compare: integer comparisons") {
     struct Comparison {
         const char* name;
         bool (*model)(Wide, Wide);
@@ -47,7 +47,7 @@ TEST_CASE("integer comparisons") {
     check_instructions(cases);
 }
 
-TEST_CASE("moves and selections of every type keep the bits") {
+TEST_CASE("integer compare: moves and selections of every type keep the bits") {
     std::vector<InstructionCase> cases;
     for (Type type : {Type::B16, Type::U16, Type::S16, Type::B32, Type::U32, Type::S32, Type::F32, Type::B64,
                       Type::U64, Type::S64, Type::F64}) {
@@ -63,7 +63,7 @@ TEST_CASE("moves and selections of every type keep the bits") {
     check_instructions(cases, true);
 }
 
-TEST_CASE("conversions between integers") {
+TEST_CASE("integer compare: conversions between integers") {
     static constexpr Type kTypes[] = {Type::U8,  Type::S8,  Type::U16, Type::S16,
                                       Type::U32, Type::S32, Type::U64, Type::S64};
     std::vector<InstructionCase> cases;

@@ -24,7 +24,7 @@ InstructionCase unary(std::string_view opcode, Type type, Type result, std::func
             }};
 }
 
-TEST_CASE("integer arithmetic wraps to its width") {
+TEST_CASE("integer: integer arithmetic wraps to its width") {
     std::vector<InstructionCase> cases;
     for (Type type : arithmetic_types()) {
         cases.push_back(binary("add", type, [](Wide a, Wide b) { return a + b; }));
@@ -85,7 +85,7 @@ TEST_CASE("division: by zero, and where it overflows") {
     check_instructions(cases);
 }
 
-TEST_CASE("saturating and 24-bit arithmetic, sign") {
+TEST_CASE("integer: saturating and 24-bit arithmetic, sign") {
     const auto clamp = [](Wide v) {
         return static_cast<Bits>(std::clamp(v, lowest(Type::S32), highest(Type::S32)));
     };
@@ -131,7 +131,7 @@ TEST_CASE("saturating and 24-bit arithmetic, sign") {
     check_instructions(cases);
 }
 
-TEST_CASE("carry chains") {
+TEST_CASE("integer: carry chains") {
     // 128-bit sums and products in 32-bit pieces come out as the hardware's 64-bit ones.
     check_instructions({
         {"{ .reg .u32 al, ah, bl, bh; mov.b64 {al, ah}, %a; mov.b64 {bl, bh}, %b;"
@@ -195,7 +195,7 @@ TEST_CASE("carry chains") {
     });
 }
 
-TEST_CASE("logic and shifts, by more than the width too") {
+TEST_CASE("integer: logic and shifts, by more than the width too") {
     std::vector<InstructionCase> cases;
     for (Type type : {Type::B16, Type::B32, Type::B64}) {
         const unsigned w = width(type);
@@ -292,7 +292,7 @@ TEST_CASE("logic and shifts, by more than the width too") {
     check_instructions(cases);
 }
 
-TEST_CASE("counting, finding and moving bits") {
+TEST_CASE("integer: counting, finding and moving bits") {
     std::vector<InstructionCase> cases;
     for (Type type : {Type::B32, Type::B64}) {
         const unsigned w = width(type);
@@ -383,7 +383,7 @@ TEST_CASE("counting, finding and moving bits") {
     check_instructions(cases);
 }
 
-TEST_CASE("dot products of bytes") {
+TEST_CASE("integer: dot products of bytes") {
     std::vector<InstructionCase> cases;
     for (Type a : {Type::U32, Type::S32})
         for (Type b : {Type::U32, Type::S32}) {
@@ -417,7 +417,7 @@ TEST_CASE("dot products of bytes") {
     check_instructions(cases);
 }
 
-TEST_CASE("sums and differences of the video unit") {
+TEST_CASE("integer: sums and differences of the video unit") {
     std::vector<InstructionCase> cases;
     const Type types[] = {Type::U32, Type::S32};
     for (Type result : types)
@@ -428,7 +428,8 @@ TEST_CASE("sums and differences of the video unit") {
                 const auto exact = [=](const Bits* o, Wide sign) {
                     return value(a, o[0]) + sign * value(b, o[1]);
                 };
-                for (const auto& [opcode, sign] : {std::pair("vadd", 1), std::pair("vsub", -1)}) {
+                for (const int sign : {1, -1}) {
+                    const char* const opcode = sign > 0 ? "vadd" : "vsub";
                     cases.push_back(
                         {fmt::format("{}.{} %d, %a, %b;", opcode, names), result, {a, b}, [=](const Bits* o) {
                              return static_cast<Bits>(exact(o, sign));

@@ -86,7 +86,7 @@ TEST_CASE("ldmatrix: a row that is not there is a fault; forms of 8 bits are ref
     }
 }
 
-TEST_CASE("movmatrix transposes; matrices move in several warps at once") {
+TEST_CASE("matrix rows: movmatrix transposes; matrices move in several warps at once") {
     const Module module(std::string(kMatrixHead) + R"(
 .visible .entry k(.param .u64 out)
 {

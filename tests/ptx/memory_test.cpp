@@ -18,7 +18,7 @@ Module module_of(std::string_view text) {
     return Module(".version 8.0\n.target sm_75\n.address_size 64\n" + std::string(text));
 }
 
-TEST_CASE("every state space by its own and by generic addresses") {
+TEST_CASE("memory: every state space by its own and by generic addresses") {
     const Module module = module_of(R"(
 .global .align 8 .u64 counter = 40;
 .global .align 8 .u64 indirect = generic(counter);
@@ -67,7 +67,7 @@ TEST_CASE("every state space by its own and by generic addresses") {
     }
 }
 
-TEST_CASE("vectors of all widths; the address may be among the targets") {
+TEST_CASE("memory: vectors of all widths; the address may be among the targets") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 in, .param .u64 out)
 {
@@ -101,7 +101,7 @@ TEST_CASE("vectors of all widths; the address may be among the targets") {
     reversed(80, 8, 2);
 }
 
-TEST_CASE("vector registers, as a whole and by their elements") {
+TEST_CASE("memory: vector registers, as a whole and by their elements") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 in, .param .u64 out)
 {
@@ -130,7 +130,7 @@ TEST_CASE("vector registers, as a whole and by their elements") {
 }
 
 // As GCC passes arguments.
-TEST_CASE("parameters of a call declared by one name and a count") {
+TEST_CASE("memory: parameters of a call declared by one name and a count") {
     const Module module = module_of(R"(
 .func (.param .u32 result) difference(.param .u64 a, .param .u32 b)
 {
@@ -157,7 +157,7 @@ TEST_CASE("parameters of a call declared by one name and a count") {
     CHECK(*out.as<std::uint32_t>() == 70);
 }
 
-TEST_CASE("narrow loads extend as their type says") {
+TEST_CASE("memory: narrow loads extend as their type says") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 in, .param .u64 out)
 {
@@ -187,7 +187,7 @@ TEST_CASE("narrow loads extend as their type says") {
     CHECK(out.as<std::uint8_t>()[33] == 0xa7);
 }
 
-TEST_CASE("shared and local memory start poisoned, in every block anew") {
+TEST_CASE("memory: shared and local memory start poisoned, in every block anew") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 out)
 {
@@ -210,7 +210,7 @@ TEST_CASE("shared and local memory start poisoned, in every block anew") {
 }
 
 // One atomic by each of many threads on one word, in global and in shared memory, with the total checked.
-TEST_CASE("atomics from many blocks on two workers lose nothing") {
+TEST_CASE("memory: atomics from many blocks on two workers lose nothing") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 w)
 {
@@ -262,7 +262,7 @@ OUT: ret;
 }
 
 // Old value and new value of each atomic, over edge values.
-TEST_CASE("what atomics return and leave") {
+TEST_CASE("memory: what atomics return and leave") {
     using Model = std::function<Bits(Bits, Bits, Bits)>;
     std::vector<InstructionCase> cases;
     const auto add = [&](std::string_view operation, Type type, const Model& model) {
@@ -332,7 +332,7 @@ Bits atomic_result(std::string_view operation, Type type, bool shared, Bits a, B
     return a == b ? c : a;
 }
 
-TEST_CASE("atomics of the table at every scope and order it names") {
+TEST_CASE("memory: atomics of the table at every scope and order it names") {
     std::vector<InstructionCase> cases;
     for (std::string_view opcode : table_of_run()) {
         if (!opcode.starts_with("atom.") && !opcode.starts_with("red.")) continue;
@@ -360,7 +360,7 @@ TEST_CASE("atomics of the table at every scope and order it names") {
     check_instructions(cases);
 }
 
-TEST_CASE("atomic sums of halves, one and two, lose nothing") {
+TEST_CASE("memory: atomic sums of halves, one and two, lose nothing") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u64 w)
 {
@@ -382,7 +382,7 @@ TEST_CASE("atomic sums of halves, one and two, lose nothing") {
     CHECK(words.as<std::uint32_t>()[2] == 0x42c85640);
 }
 
-TEST_CASE("an access outside shared memory cannot reach anything else") {
+TEST_CASE("memory: an access outside shared memory cannot reach anything else") {
     const Module module = module_of(R"(
 .visible .entry k(.param .u32 at)
 {

@@ -92,7 +92,7 @@ Held hold(unsigned elements, const Number& type) {
 void check_product(const std::string& opcode, Shape shape, const Number& d_type, const Number& a_type,
                    const Number& b_type, const Number& c_type, std::string_view operation = "") {
     CAPTURE(opcode);
-    const auto [m, n, k] = shape;
+    const auto m = shape.m, n = shape.n, k = shape.k;
     std::mt19937 random(m * 1000 + k);
     Matrix a = random_matrix(m, k, a_type, random), b = random_matrix(k, n, b_type, random),
            c = random_matrix(m, n, c_type, random);

@@ -49,7 +49,7 @@ std::string bytes_of(std::string_view text) {
     return list + "0";
 }
 
-TEST_CASE("conversions, widths and packed arguments, in the order of threads") {
+TEST_CASE("print: conversions, widths and packed arguments, in the order of threads") {
     constexpr std::string_view kFormat = "[%d|%5u|%-4x|%lld|%.3f|%e|%c|%s|%%|%p|%*d]\n";
     constexpr std::string_view kWord = "word";
     const Module module(fmt::format(R"(.version 8.0

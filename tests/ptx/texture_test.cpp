@@ -57,7 +57,7 @@ constexpr exec::Access k1d{.dimensions = 1};
 constexpr exec::Access k2d{.dimensions = 2};
 constexpr exec::Access k3d{.dimensions = 3};
 
-TEST_CASE("a point fetch takes the texel a coordinate falls in") {
+TEST_CASE("texture: a point fetch takes the texel a coordinate falls in") {
     const Floats grid(5, 4, 3);
     CHECK(fetch(grid.texture, k1d, 2.99f)[0] == 2);
     CHECK(fetch(grid.texture, k2d, 3.0f, 1.5f)[0] == 13);
@@ -70,7 +70,7 @@ TEST_CASE("a point fetch takes the texel a coordinate falls in") {
     CHECK(fetch(normalized, k2d, 0.6f, 0)[0] == 3);
 }
 
-TEST_CASE("coordinates out of bounds follow each dimension's addressing mode") {
+TEST_CASE("texture: coordinates out of bounds follow each dimension's addressing mode") {
     const Floats grid(5, 4, 1);
     exec::Texture texture = grid.texture;
     CHECK(fetch(texture, k2d, -7, 9)[0] == 30);
@@ -96,7 +96,7 @@ TEST_CASE("coordinates out of bounds follow each dimension's addressing mode") {
     CHECK(fetch(texture, k2d, 6, -2)[0] == 4);
 }
 
-TEST_CASE("a linear fetch weighs by 8 bits of fraction") {
+TEST_CASE("texture: a linear fetch weighs by 8 bits of fraction") {
     const Floats grid(5, 4, 3);
     exec::Texture texture = grid.texture;
     texture.filters = true;
@@ -144,7 +144,7 @@ TEST_CASE("layers and cubes: the layer clamps, the largest component picks the f
     CHECK(fetch(cube, second, 0.6f, -0.3f, -1, 1)[0] == 1120);
 }
 
-TEST_CASE("elements of every format") {
+TEST_CASE("texture: elements of every format") {
     const DeviceMemory memory(64);
     exec::Texture texture;
     texture.texels = {.base = memory.address(), .width = 4};
@@ -185,7 +185,7 @@ TEST_CASE("elements of every format") {
     CHECK(texel(1) == std::array<std::uint32_t, 4>{word(65504), 0xff800000, 0x7fc00000, word(-0x3ffp-24f)});
 }
 
-TEST_CASE("a gather reads one channel of the four texels of a linear filter") {
+TEST_CASE("texture: a gather reads one channel of the four texels of a linear filter") {
     const Floats grid(5, 4, 1);
     const std::uint32_t at[4] = {word(2.2f), word(2.9f)};
     std::array<std::uint32_t, 4> texels;
@@ -196,7 +196,7 @@ TEST_CASE("a gather reads one channel of the four texels of a linear filter") {
     CHECK(texels == std::array<std::uint32_t, 4>{});
 }
 
-TEST_CASE("surface addresses are bytes in x; out of bounds they clamp or are none") {
+TEST_CASE("texture: surface addresses are bytes in x; out of bounds they clamp or are none") {
     const Floats grid(5, 4, 3);
     const exec::Surface surface{.texels = grid.texture.texels};
     const auto value = [&](const exec::Access& access, exec::Boundary boundary, std::int32_t x,
@@ -243,7 +243,7 @@ std::array<float, 16> floats_of(const Module& module, std::uint64_t handle) {
     return values;
 }
 
-TEST_CASE("texture instructions of every geometry") {
+TEST_CASE("texture: texture instructions of every geometry") {
     const Floats grid(5, 4, 12);
     exec::Texture texture = grid.texture;
     texture.texels.kind = ChannelKind::Float;
@@ -278,7 +278,7 @@ TEST_CASE("texture instructions of every geometry") {
     CHECK(linear[0] == 15.75f);
 }
 
-TEST_CASE("surface loads and stores, and what they do out of bounds") {
+TEST_CASE("texture: surface loads and stores, and what they do out of bounds") {
     const Floats grid(8, 4, 3);
     const exec::Surface surface{.texels = grid.texture.texels};
     const auto loaded = floats_of(image_module(R"(
@@ -312,7 +312,7 @@ TEST_CASE("surface loads and stores, and what they do out of bounds") {
           exec::Outcome::IllegalAddress);
 }
 
-TEST_CASE("a number that is no handle is a fault") {
+TEST_CASE("texture: a number that is no handle is a fault") {
     const Module module = image_module("tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {0f00000000}];");
     const DeviceMemory out(64);
     const exec::Surface surface;

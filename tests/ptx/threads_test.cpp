@@ -63,7 +63,7 @@ LOOP:
     }
 }
 
-TEST_CASE("threads that have ended are not waited for") {
+TEST_CASE("threads: threads that have ended are not waited for") {
     const Module module = module_of(thread_kernel("k", R"(
     and.b32 %r4, %r1, 3; setp.eq.u32 %p1, %r4, 0;
     @%p1 ret;
@@ -78,7 +78,7 @@ TEST_CASE("threads that have ended are not waited for") {
         CHECK(words[i] == (i % 4 ? i % 96 / 32 * 32 + 3 : 0xa7a7a7a7));
 }
 
-TEST_CASE("bar.red counts, and'es and or's the predicates") {
+TEST_CASE("threads: bar.red counts, and'es and or's the predicates") {
     const Module module = module_of(thread_kernel("k", R"(
     setp.lt.u32 %p1, %r1, 40; setp.lt.u32 %p2, %r1, 1000; setp.gt.u32 %p5, %r1, 1000;
     bar.red.popc.u32 %r4, 0, %p1;
@@ -119,7 +119,7 @@ CONSUME:
     for (unsigned lane = 0; lane < 32; ++lane) CHECK(words[64 + lane] == 10 * (2 * lane + 32) + 2 * 45);
 }
 
-TEST_CASE("shuffles against the specification's formula") {
+TEST_CASE("threads: shuffles against the specification's formula") {
     struct Mode {
         const char* name;
         int kind;
@@ -158,7 +158,7 @@ TEST_CASE("shuffles against the specification's formula") {
             }
 }
 
-TEST_CASE("votes, matches and reductions over masks") {
+TEST_CASE("threads: votes, matches and reductions over masks") {
     const Module module = module_of(thread_kernel("votes", R"(
     and.b32 %r4, %r1, 1; setp.eq.u32 %p1, %r4, 0; mov.u32 %r5, 0x55555555; @!%p1 mov.u32 %r5, 0xaaaaaaaa;
     setp.lt.u32 %p2, %r1, 9;
@@ -234,7 +234,7 @@ JOIN: bar.warp.sync 0xffffffff;
         CHECK(words[i] == (i % 128 ^ 21) * 7 + (i % 128 / 32 == 2 ? 1000 : 0));
 }
 
-TEST_CASE("activemask holds those that came the same way") {
+TEST_CASE("threads: activemask holds those that came the same way") {
     const Module module = module_of(thread_kernel("k", R"(
     and.b32 %r4, %r1, 31; setp.lt.u32 %p1, %r4, 10;
     @%p1 bra FEW;
@@ -249,7 +249,9 @@ JOIN:
     for (unsigned i = 0; i < 64; ++i) CHECK(words[i] == (i % 32 < 10 ? 0x3ffu : ~0x3ffu));
 }
 
-TEST_CASE("volatile shared memory within a warp needs no barrier, as on hardware that runs warps in step") {
+TEST_CASE(
+    "threads: volatile shared memory within a warp needs no barrier, as on hardware that runs warps in "
+    "step") {
     const Module module = module_of(thread_kernel("k", R"(
     .shared .align 4 .b8 buffer[256];
     mov.u32 %r4, buffer; shl.b32 %r5, %r1, 2; add.u32 %r4, %r4, %r5;
@@ -280,7 +282,7 @@ AGAIN:
 }
 )";
 
-TEST_CASE("spin locks between threads, warps and blocks") {
+TEST_CASE("threads: spin locks between threads, warps and blocks") {
     const Module module = module_of(kLock);
     for (unsigned workers : {1u, 2u}) {
         exec::Launch launch = module.launch("locked", {});
@@ -292,7 +294,7 @@ TEST_CASE("spin locks between threads, warps and blocks") {
     }
 }
 
-TEST_CASE("blocks that wait for earlier and for later ones") {
+TEST_CASE("threads: blocks that wait for earlier and for later ones") {
     const Module module = module_of(R"(
 .visible .entry look_back(.param .u64 flags)
 {
@@ -360,7 +362,8 @@ JOIN:
 }
 
 TEST_CASE(
-    "exit inside a function ends the thread; lanes named in a mask that never come do not hang the warp") {
+    "threads: exit inside a function ends the thread; lanes named in a mask that never come do not hang the "
+    "warp") {
     const Module module = module_of(
         ".func leave_if(.param .b32 c) { .reg .b32 %r; .reg .pred %p; ld.param.b32 %r, [c]; setp.ne.u32 %p, "
         "%r, 0; @%p exit; ret; }\n" +

@@ -44,7 +44,8 @@ void Machine::set_up(Device& device) {
     }
     CUmemPoolProps props{};
     props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.device}};
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    props.location.id = device.device;
     ok(CU(cuMemPoolCreate)(&device.pool, &props), "cuMemPoolCreate");
 }
 

@@ -239,7 +239,7 @@ void Machine::run_op(Hand& hand, std::size_t index) {
     }
     if (failed_) {
         const std::lock_guard lock(problem_mutex_);
-        if (problem_.find("\n") == std::string::npos)
+        if (problem_.find('\n') == std::string::npos)
             problem_ += "\n  at operation " + std::to_string(index) + ": " + print(op);
     }
 }

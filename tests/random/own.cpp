@@ -39,7 +39,8 @@ CUresult Machine::map_own(Buffer& buffer) {
 CUresult Machine::allocate_own(Buffer& buffer) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, devices_[buffer.device].device};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = devices_[buffer.device].device;
     for (std::uint32_t left = mapped_bytes(buffer); left > 0;) {
         // The shim leaves those of one granule to the driver.
         const std::uint32_t bytes = std::min(left, (1 + left / kGranule % 5) * kGranule);

@@ -9,7 +9,7 @@ namespace {
 
 using namespace sim;
 
-SIM_TEST("nothing works before cuInit, nor without a context", {}) {
+SIM_TEST("context: nothing works before cuInit, nor without a context", {}) {
     int count = 0;
     FAILS(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount, &count);
     CUdeviceptr p = 0;
@@ -28,7 +28,7 @@ SIM_TEST("nothing works before cuInit, nor without a context", {}) {
     EXPECT(current == nullptr);
 }
 
-SIM_TEST("a context is current per thread", {}) {
+SIM_TEST("context: a context is current per thread", {}) {
     const Gpu gpu;
     std::thread([] {
         CUdeviceptr p = 0;
@@ -38,7 +38,7 @@ SIM_TEST("a context is current per thread", {}) {
     OK(cuMemAlloc, &p, 1);
 }
 
-SIM_TEST("a context ends when it is detached as often as it was made and attached to", {}) {
+SIM_TEST("context: a context ends when it is detached as often as it was made and attached to", {}) {
     const Gpu gpu;
     CUcontext made = nullptr, attached = nullptr, seen = nullptr;
     OK(cuCtxCreate, &made, nullptr, 0, gpu.device);
@@ -58,7 +58,7 @@ SIM_TEST("a context ends when it is detached as often as it was made and attache
     EXPECT(seen != made);
 }
 
-SIM_TEST("contexts are pushed and popped", {}) {
+SIM_TEST("context: contexts are pushed and popped", {}) {
     const Gpu gpu;
     CUcontext other = nullptr, seen = nullptr;
     OK(cuCtxCreate, &other, nullptr, 0, gpu.device);
@@ -90,7 +90,7 @@ SIM_TEST("contexts are pushed and popped", {}) {
           gpu.context);  // a primary context is released, not destroyed
 }
 
-SIM_TEST("using a destroyed context is an error", {}) {
+SIM_TEST("context: using a destroyed context is an error", {}) {
     const Gpu gpu;
     CUcontext other = nullptr;
     OK(cuCtxCreate, &other, nullptr, 0, gpu.device);
@@ -99,7 +99,7 @@ SIM_TEST("using a destroyed context is an error", {}) {
     FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc, &p, 1);
 }
 
-SIM_TEST("the primary context is counted", {}) {
+SIM_TEST("context: the primary context is counted", {}) {
     OK(cuInit, 0);
     unsigned flags = 1;
     int active = 1;
@@ -120,7 +120,7 @@ SIM_TEST("the primary context is counted", {}) {
     FAILS(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease, 0);
 }
 
-SIM_TEST("a context takes device memory and may find none",
+SIM_TEST("context: a context takes device memory and may find none",
          {{"SIMCUDA_MEMORY", "2M"}, {"SIMCUDA_CONTEXT_BYTES", "1M"}}) {
     const Gpu gpu;
     EXPECT(free_bytes() == 1 << 20);
@@ -133,7 +133,8 @@ SIM_TEST("a context takes device memory and may find none",
     FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuStreamCreate, &stream, 0);
 }
 
-SIM_TEST("several devices have memory of their own", {{"SIMCUDA_DEVICES", "2"}, {"SIMCUDA_MEMORY", "16M"}}) {
+SIM_TEST("context: several devices have memory of their own",
+         {{"SIMCUDA_DEVICES", "2"}, {"SIMCUDA_MEMORY", "16M"}}) {
     const Gpu gpu;
     int count = 0, can = 0;
     OK(cuDeviceGetCount, &count);
@@ -159,11 +160,11 @@ SIM_TEST("several devices have memory of their own", {{"SIMCUDA_DEVICES", "2"}, 
     FAILS(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet, &missing, 2);
 }
 
-SIM_TEST("no device at all", {{"SIMCUDA_DEVICES", "0"}}) {
+SIM_TEST("context: no device at all", {{"SIMCUDA_DEVICES", "0"}}) {
     FAILS(CUDA_ERROR_NO_DEVICE, cuInit, 0);
 }
 
-SIM_TEST("exit handlers older than the driver still have their context", {}) {
+SIM_TEST("context: exit handlers older than the driver still have their context", {}) {
     std::atexit([] {
         CUdevice device = 5;
         CUdeviceptr p = 0;
@@ -179,7 +180,7 @@ SIM_TEST("exit handlers older than the driver still have their context", {}) {
     OK(cuCtxSynchronize);
 }
 
-SIM_TEST("a forked child has no driver, and the parent keeps its own", {}) {
+SIM_TEST("context: a forked child has no driver, and the parent keeps its own", {}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
     OK(cuMemAlloc, &p, 4);

@@ -22,7 +22,7 @@ std::uint8_t* pinned(std::size_t bytes) {
     return static_cast<std::uint8_t*>(p);
 }
 
-SIM_TEST("linear copies in all directions", {}) {
+SIM_TEST("copy: linear copies in all directions", {}) {
     const Gpu gpu;
     const auto data = pattern(kBytes, 1);
     const CUdeviceptr a = allocate(kBytes), b = allocate(kBytes);
@@ -46,7 +46,8 @@ SIM_TEST("linear copies in all directions", {}) {
     EXPECT(read_back(b, kBytes) == shifted);
 }
 
-SIM_TEST("asynchronous copies of pinned memory read and write at execution", {{"SIMCUDA_H2D_GBPS", "0.2"}}) {
+SIM_TEST("copy: asynchronous copies of pinned memory read and write at execution",
+         {{"SIMCUDA_H2D_GBPS", "0.2"}}) {
     const Gpu gpu;
     CUstream stream = nullptr;
     OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
@@ -61,7 +62,7 @@ SIM_TEST("asynchronous copies of pinned memory read and write at execution", {{"
     EXPECT(read_back(p, kBytes) == std::vector<std::uint8_t>(kBytes, 2));
 }
 
-SIM_TEST("asynchronous copies of pageable memory have read it when they return",
+SIM_TEST("copy: asynchronous copies of pageable memory have read it when they return",
          {{"SIMCUDA_H2D_GBPS", "0.2"}}) {
     const Gpu gpu;
     CUstream stream = nullptr;
@@ -77,7 +78,7 @@ SIM_TEST("asynchronous copies of pageable memory have read it when they return",
     EXPECT(read_back(p, kBytes) == sent);
 }
 
-SIM_TEST("copies into pageable memory and between host memories block, in stream order",
+SIM_TEST("copy: copies into pageable memory and between host memories block, in stream order",
          {{"SIMCUDA_H2D_GBPS", "0.2"}}) {
     const Gpu gpu;
     CUstream stream = nullptr;
@@ -96,7 +97,7 @@ SIM_TEST("copies into pageable memory and between host memories block, in stream
     EXPECT(std::memcmp(to, data.data(), kBytes) == 0);
 }
 
-SIM_TEST("a synchronous copy on the legacy stream does not wait for a non-blocking stream",
+SIM_TEST("copy: a synchronous copy on the legacy stream does not wait for a non-blocking stream",
          {{"SIMCUDA_H2D_GBPS", "0.1"}}) {
     const Gpu gpu;
     CUstream stream = nullptr;
@@ -107,7 +108,7 @@ SIM_TEST("a synchronous copy on the legacy stream does not wait for a non-blocki
     FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, stream);
 }
 
-SIM_TEST("fills of every width", {}) {
+SIM_TEST("copy: fills of every width", {}) {
     const Gpu gpu;
     constexpr std::size_t kCount = 1000;
     const CUdeviceptr p = allocate(8 * kCount);
@@ -128,7 +129,7 @@ SIM_TEST("fills of every width", {}) {
     EXPECT(read_back(p, 8 * kCount) == expected);
 }
 
-SIM_TEST("two-dimensional fills stay inside their rectangle", {}) {
+SIM_TEST("copy: two-dimensional fills stay inside their rectangle", {}) {
     const Gpu gpu;
     constexpr std::size_t kPitch = 512, kHeight = 20;
     const CUdeviceptr p = allocate(kPitch * kHeight);
@@ -145,7 +146,7 @@ SIM_TEST("two-dimensional fills stay inside their rectangle", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemsetD2D8, p, 10, 1, 11, 2);  // rows overlap
 }
 
-SIM_TEST("pitched copies move a box and nothing else", {}) {
+SIM_TEST("copy: pitched copies move a box and nothing else", {}) {
     const Gpu gpu;
     constexpr std::size_t kPitch = 300, kHeight = 40, kDepth = 5, kAll = kPitch * kHeight * kDepth;
     const auto data = pattern(kAll, 5);

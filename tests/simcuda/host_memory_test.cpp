@@ -11,7 +11,7 @@ using namespace sim;
 
 constexpr std::size_t kPage = 4096;
 
-SIM_TEST("pinned memory is the same bytes for CPU and GPU", {}) {
+SIM_TEST("host memory: pinned memory is the same bytes for CPU and GPU", {}) {
     const Gpu gpu;
     std::uint8_t* host = nullptr;
     OK(cuMemHostAlloc, reinterpret_cast<void**>(&host), 10000, CU_MEMHOSTALLOC_DEVICEMAP);
@@ -38,7 +38,7 @@ SIM_TEST("pinned memory is the same bytes for CPU and GPU", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost, host);
 }
 
-SIM_TEST("the host memory there may be is a knob", {{"SIMCUDA_HOST_MEMORY", "16M"}}) {
+SIM_TEST("host memory: the host memory there may be is a knob", {{"SIMCUDA_HOST_MEMORY", "16M"}}) {
     const Gpu gpu;
     void *one = nullptr, *two = nullptr;
     FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemHostAlloc, &one, 17 << 20, 0);
@@ -48,7 +48,9 @@ SIM_TEST("the host memory there may be is a knob", {{"SIMCUDA_HOST_MEMORY", "16M
     OK(cuMemHostAlloc, &two, 10 << 20, 0);
 }
 
-SIM_TEST("registered memory keeps its contents, is reached by the GPU, and is ordinary again after", {}) {
+SIM_TEST(
+    "host memory: registered memory keeps its contents, is reached by the GPU, and is ordinary again after",
+    {}) {
     const Gpu gpu;
     auto data = pattern(5 * kPage, 2);
     std::vector<std::uint8_t> host(data);
@@ -72,7 +74,7 @@ SIM_TEST("registered memory keeps its contents, is reached by the GPU, and is or
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8, address, 1, 1);
 }
 
-SIM_TEST("two registrations may share a page", {}) {
+SIM_TEST("host memory: two registrations may share a page", {}) {
     const Gpu gpu;
     void* mapped = ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     auto* host = static_cast<std::uint8_t*>(mapped);
@@ -91,7 +93,7 @@ SIM_TEST("two registrations may share a page", {}) {
     EXPECT(host[2 * kPage - 1] == 2);
 }
 
-SIM_TEST("memory that is not there cannot be registered", {}) {
+SIM_TEST("host memory: memory that is not there cannot be registered", {}) {
     const Gpu gpu;
     void* mapped = ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ::munmap(static_cast<std::uint8_t*>(mapped) + kPage, kPage);
@@ -99,7 +101,7 @@ SIM_TEST("memory that is not there cannot be registered", {}) {
     OK(cuMemHostRegister, mapped, kPage, 0);
 }
 
-SIM_TEST("managed memory is one pointer for both sides", {}) {
+SIM_TEST("host memory: managed memory is one pointer for both sides", {}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
     OK(cuMemAllocManaged, &p, 3 * kPage, CU_MEM_ATTACH_GLOBAL);

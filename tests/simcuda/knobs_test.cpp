@@ -40,27 +40,29 @@ void initialise_only() {
     EXPECT(total == std::size_t{1} << 30);
 }
 
-TEST_CASE("a bad value is named in one line and its default used") {
+TEST_CASE("knobs: a bad value is named in one line and its default used") {
     std::string said;
     CHECK(run({{"SIMCUDA_MEMORY", "lots"}}, initialise_only, &said) == "");
     CHECK(said ==
           "simcuda: SIMCUDA_MEMORY=lots is not accepted; expected bytes, or a number with K, M, G or T; at "
           "least "
           "1048576; using the default\n");
-    for (const auto& [name, value] : Environment{{"SIMCUDA_DEVICES", "17"},
-                                                 {"SIMCUDA_GRANULARITY", "3M"},
-                                                 {"SIMCUDA_SEED", "-1"},
-                                                 {"SIMCUDA_H2D_GBPS", "fast"},
-                                                 {"SIMCUDA_HOST_VMM", "yes"},
-                                                 {"SIMCUDA_FAIL", "cuMemCreate"},
-                                                 {"SIMCUDA_FAIL", "cuMemCreate:0"},
-                                                 {"SIMCUDA_FAIL", "cuMemCreate:1=0"},
-                                                 {"SIMCUDA_FAIL", "cuMemCreate:1=full"},
-                                                 {"SIMCUDA_KERNELS", "3"},
-                                                 {"SIMCUDA_SMS", "0"}}) {
-        CAPTURE(name);
+    const std::vector<std::pair<std::string, std::string>> bad{{"SIMCUDA_DEVICES", "17"},
+                                                               {"SIMCUDA_GRANULARITY", "3M"},
+                                                               {"SIMCUDA_SEED", "-1"},
+                                                               {"SIMCUDA_H2D_GBPS", "fast"},
+                                                               {"SIMCUDA_HOST_VMM", "yes"},
+                                                               {"SIMCUDA_FAIL", "cuMemCreate"},
+                                                               {"SIMCUDA_FAIL", "cuMemCreate:0"},
+                                                               {"SIMCUDA_FAIL", "cuMemCreate:1=0"},
+                                                               {"SIMCUDA_FAIL", "cuMemCreate:1=full"},
+                                                               {"SIMCUDA_KERNELS", "3"},
+                                                               {"SIMCUDA_SMS", "0"}};
+    for (const auto& [name, value] : bad) {
+        const std::string setting = name + "=" + value;
+        CAPTURE(setting);
         CHECK(run({{name, value}}, initialise_only, &said) == "");
-        CHECK(said.find("simcuda: " + name + "=" + value + " is not accepted; expected ") == 0);
+        CHECK(said.find("simcuda: " + setting + " is not accepted; expected ") == 0);
         CHECK(said.find('\n') == said.size() - 1);
     }
 }
@@ -101,7 +103,7 @@ SIM_TEST("knobs: the multiprocessors, and what follows from their number", {{"SI
     for (unsigned i = 0; i < 8; ++i) EXPECT(bytes[i * 8] < 3 && bytes[i * 8 + 4] == 3);
 }
 
-SIM_TEST("the nth call of a name fails", {{"SIMCUDA_FAIL", "cuMemCreate:3,cuMemAlloc_v2:1"}}) {
+SIM_TEST("knobs: the nth call of a name fails", {{"SIMCUDA_FAIL", "cuMemCreate:3,cuMemAlloc_v2:1"}}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
     FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc, &p, 4);
@@ -114,7 +116,7 @@ SIM_TEST("the nth call of a name fails", {{"SIMCUDA_FAIL", "cuMemCreate:3,cuMemA
     create(kGranule);
 }
 
-SIM_TEST("a base name stands for all its forms", {{"SIMCUDA_FAIL", "cuMemAlloc:2"}}) {
+SIM_TEST("knobs: a base name stands for all its forms", {{"SIMCUDA_FAIL", "cuMemAlloc:2"}}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
     OK(cuMemAlloc, &p, 4);
@@ -122,7 +124,7 @@ SIM_TEST("a base name stands for all its forms", {{"SIMCUDA_FAIL", "cuMemAlloc:2
     OK(cuMemAlloc, &p, 4);
 }
 
-SIM_TEST("a call fails with the error that is asked for",
+SIM_TEST("knobs: a call fails with the error that is asked for",
          {{"SIMCUDA_FAIL", "cuMemAlloc:1=304,cuMemFree:1=201"}}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
@@ -132,7 +134,7 @@ SIM_TEST("a call fails with the error that is asked for",
     OK(cuMemFree, p);
 }
 
-SIM_TEST("an error that nothing recovers from stays with its context",
+SIM_TEST("knobs: an error that nothing recovers from stays with its context",
          {{"SIMCUDA_FAIL", "cuMemGetInfo:1=700"}}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
@@ -153,7 +155,7 @@ void leave_memory_behind() {
     OK(cuMemRelease, handle);
 }
 
-TEST_CASE("the report counts what was not given back") {
+TEST_CASE("knobs: the report counts what was not given back") {
     const TemporaryFile file;
     CHECK(run({{"SIMCUDA_REPORT", file.name()}}, leave_memory_behind) == "");
     const auto report = nlohmann::json::parse(file.text());
@@ -168,7 +170,7 @@ void leave_memory_behind_and_die() {
     std::_Exit(0);
 }
 
-TEST_CASE("the report is written on demand too") {
+TEST_CASE("knobs: the report is written on demand too") {
     const TemporaryFile file;
     CHECK(run({{"SIMCUDA_REPORT", file.name()}}, leave_memory_behind_and_die) == "");
     CHECK(nlohmann::json::parse(file.text())["vmm"]["handles"] == 1);
@@ -190,7 +192,7 @@ void do_some_work() {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree, p);
 }
 
-TEST_CASE("the report counts calls, bytes, peaks and broken rules") {
+TEST_CASE("knobs: the report counts calls, bytes, peaks and broken rules") {
     const TemporaryFile file;
     CHECK(run({{"SIMCUDA_REPORT", file.name()}}, do_some_work) == "");
     const auto report = nlohmann::json::parse(file.text());
@@ -208,7 +210,7 @@ TEST_CASE("the report counts calls, bytes, peaks and broken rules") {
     CHECK(report["violations"].size() == 1);
 }
 
-TEST_CASE("the log has a line per call with its result") {
+TEST_CASE("knobs: the log has a line per call with its result") {
     const TemporaryFile file;
     CHECK(run({{"SIMCUDA_LOG", file.name()}}, do_some_work) == "");
     const std::string text = file.text();

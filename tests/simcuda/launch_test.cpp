@@ -28,7 +28,7 @@ CUstream stream_of(unsigned flags = CU_STREAM_NON_BLOCKING) {
     return stream;
 }
 
-SIM_TEST("a kernel runs over its whole grid", {}) {
+SIM_TEST("launch: a kernel runs over its whole grid", {}) {
     const Gpu gpu;
     const Kernels kernels;
     constexpr unsigned kCount = 100'001;
@@ -42,7 +42,7 @@ SIM_TEST("a kernel runs over its whole grid", {}) {
     EXPECT(result.back() == 0);
 }
 
-SIM_TEST("parameters of several sizes, each given or in a buffer", {}) {
+SIM_TEST("launch: parameters of several sizes, each given or in a buffer", {}) {
     const Gpu gpu;
     const Kernels kernels;
     const CUdeviceptr out = words(2, 0);
@@ -68,7 +68,7 @@ SIM_TEST("parameters of several sizes, each given or in a buffer", {}) {
           nullptr);
 }
 
-SIM_TEST("shapes the device does not have are refused", {}) {
+SIM_TEST("launch: shapes the device does not have are refused", {}) {
     const Gpu gpu;
     const Kernels kernels;
     const CUdeviceptr out = words(1, 0);
@@ -92,7 +92,7 @@ SIM_TEST("shapes the device does not have are refused", {}) {
     OK(cuCtxSynchronize);
 }
 
-SIM_TEST("four kernels of four streams run at once beside a copy in each direction", {}) {
+SIM_TEST("launch: four kernels of four streams run at once beside a copy in each direction", {}) {
     const Gpu gpu;
     const Kernels kernels;
     const CUdeviceptr flags = words(4, 0), out = words(4, 0);
@@ -116,7 +116,7 @@ SIM_TEST("four kernels of four streams run at once beside a copy in each directi
     EXPECT(word_at(out) == 77);
 }
 
-SIM_TEST("a kernel that touches no memory of its own fails the context for good", {}) {
+SIM_TEST("launch: a kernel that touches no memory of its own fails the context for good", {}) {
     const Gpu gpu;
     const Kernels kernels;
     CUdeviceptr p = words(1, 0);
@@ -128,7 +128,7 @@ SIM_TEST("a kernel that touches no memory of its own fails the context for good"
     EXPECT(launch(store, 1, 1, nullptr, p, 1) == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-SIM_TEST("a kernel cannot touch host memory that is not registered", {}) {
+SIM_TEST("launch: a kernel cannot touch host memory that is not registered", {}) {
     const Gpu gpu;
     const Kernels kernels;
     std::uint32_t word = 5;
@@ -137,7 +137,7 @@ SIM_TEST("a kernel cannot touch host memory that is not registered", {}) {
     EXPECT(word == 5);
 }
 
-SIM_TEST("a kernel reaches pinned, registered, managed and host-located memory", {}) {
+SIM_TEST("launch: a kernel reaches pinned, registered, managed and host-located memory", {}) {
     const Gpu gpu;
     const Kernels kernels;
     const CUfunction store = kernels["store"];
@@ -164,7 +164,7 @@ SIM_TEST("a kernel reaches pinned, registered, managed and host-located memory",
     EXPECT(registered[1999] == 2);
 }
 
-SIM_TEST("unmapping under a running kernel makes it fault", {}) {
+SIM_TEST("launch: unmapping under a running kernel makes it fault", {}) {
     const Gpu gpu;
     const Kernels kernels;
     const CUdeviceptr p = reserve(kGranule), out = words(1, 0);
@@ -176,7 +176,7 @@ SIM_TEST("unmapping under a running kernel makes it fault", {}) {
     FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
 }
 
-SIM_TEST("a kernel that may only read faults when it writes", {}) {
+SIM_TEST("launch: a kernel that may only read faults when it writes", {}) {
     const Gpu gpu;
     const Kernels kernels;
     const CUdeviceptr p = reserve(kGranule), out = words(1, 0);
@@ -191,7 +191,7 @@ SIM_TEST("a kernel that may only read faults when it writes", {}) {
     FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
 }
 
-SIM_TEST("freeing waits for the kernels before it", {}) {
+SIM_TEST("launch: freeing waits for the kernels before it", {}) {
     const Gpu gpu;
     const Kernels kernels;
     for (int i = 0; i < 50; ++i) {
@@ -204,7 +204,7 @@ SIM_TEST("freeing waits for the kernels before it", {}) {
     OK(cuCtxSynchronize);
 }
 
-SIM_TEST("a kernel has a time limit if one is set", {{"SIMCUDA_KERNEL_TIMEOUT_MS", "100"}}) {
+SIM_TEST("launch: a kernel has a time limit if one is set", {{"SIMCUDA_KERNEL_TIMEOUT_MS", "100"}}) {
     const Gpu gpu;
     const Kernels kernels;
     const CUdeviceptr flag = words(1, 0);

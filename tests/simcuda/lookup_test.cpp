@@ -41,7 +41,7 @@ CUresult look_up(const std::string& name, int version, cuuint64_t flags, void** 
                                                                    status);
 }
 
-SIM_TEST("each row is found by base name, version and default stream, and is what dlsym gives", {}) {
+SIM_TEST("lookup: each row is found by base name, version and default stream, and is what dlsym gives", {}) {
     for (const Row& row : kRows) {
         void* exported = symbol(row.symbol);
         for (const cuuint64_t flags :
@@ -65,7 +65,7 @@ SIM_TEST("each row is found by base name, version and default stream, and is wha
     }
 }
 
-SIM_TEST("names that are no entry points are not found, cleanly", {}) {
+SIM_TEST("lookup: names that are no entry points are not found, cleanly", {}) {
     for (const Row& row : kRows) {
         const std::string base = row.base;
         for (const std::string& name :
@@ -93,7 +93,7 @@ SIM_TEST("names that are no entry points are not found, cleanly", {}) {
     EXPECT(look_up("cuInit", 13000, 64, &found, nullptr) == CUDA_ERROR_INVALID_VALUE);
 }
 
-SIM_TEST("what came after the driver is a name that it does not know", {{"SIMCUDA_CUDA", "12020"}}) {
+SIM_TEST("lookup: what came after the driver is a name that it does not know", {{"SIMCUDA_CUDA", "12020"}}) {
     int version = 0;
     OK(cuDriverGetVersion, &version);
     EXPECT(version == 12020);
@@ -110,7 +110,7 @@ SIM_TEST("what came after the driver is a name that it does not know", {{"SIMCUD
     EXPECT(found == symbol("cuCtxCreate_v3"));
 }
 
-SIM_TEST("a newer version asked for gives the newest there is", {}) {
+SIM_TEST("lookup: a newer version asked for gives the newest there is", {}) {
     void *old = nullptr, *current = nullptr;
     EXPECT(look_up("cuCtxSynchronize", 12080, 0, &old, nullptr) == CUDA_SUCCESS);
     EXPECT(look_up("cuCtxSynchronize", 13000, 0, &current, nullptr) == CUDA_SUCCESS);
@@ -118,7 +118,7 @@ SIM_TEST("a newer version asked for gives the newest there is", {}) {
     EXPECT(current == symbol("cuCtxSynchronize_v2"));
 }
 
-SIM_TEST("an entry point that is lacking says so and answers NOT_SUPPORTED", {}) {
+SIM_TEST("lookup: an entry point that is lacking says so and answers NOT_SUPPORTED", {}) {
     const Gpu gpu;
     CUmemGenericAllocationHandle handle = 0;
     CUmulticastObjectProp property{};
@@ -137,7 +137,7 @@ void call_lacking_twice() {
     for (int i = 0; i < 2; ++i) FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMulticastCreate, &handle, &property);
 }
 
-TEST_CASE("a lacking entry point is named once") {
+TEST_CASE("lookup: a lacking entry point is named once") {
     std::string said;
     CHECK(run({}, call_lacking_twice, &said) == "");
     CHECK(said == "simcuda: cuMulticastCreate is not simulated: CUDA_ERROR_NOT_SUPPORTED\n");

@@ -9,7 +9,8 @@ using namespace sim;
 
 constexpr std::size_t kMiB = 1 << 20;
 
-SIM_TEST("capacity is what the knob says and memory beyond it is refused", {{"SIMCUDA_MEMORY", "64M"}}) {
+SIM_TEST("memory: capacity is what the knob says and memory beyond it is refused",
+         {{"SIMCUDA_MEMORY", "64M"}}) {
     const Gpu gpu;
     std::size_t free = 0, total = 0, device_total = 0;
     OK(cuMemGetInfo, &free, &total);
@@ -29,7 +30,7 @@ SIM_TEST("capacity is what the knob says and memory beyond it is refused", {{"SI
     EXPECT(free_bytes() == free);
 }
 
-SIM_TEST("memory in pieces is one allocation all the same", {{"SIMCUDA_MEMORY", "16M"}}) {
+SIM_TEST("memory: memory in pieces is one allocation all the same", {{"SIMCUDA_MEMORY", "16M"}}) {
     const Gpu gpu;
     std::vector<CUdeviceptr> small;
     for (CUdeviceptr p = 0; CU(cuMemAlloc)(&p, 512 << 10) == CUDA_SUCCESS;) small.push_back(p);
@@ -41,7 +42,7 @@ SIM_TEST("memory in pieces is one allocation all the same", {{"SIMCUDA_MEMORY", 
     EXPECT(read_back(big, data.size()) == data);
 }
 
-SIM_TEST("fresh and recycled memory is poisoned, differently each time", {{"SIMCUDA_MEMORY", "8M"}}) {
+SIM_TEST("memory: fresh and recycled memory is poisoned, differently each time", {{"SIMCUDA_MEMORY", "8M"}}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
     OK(cuMemAlloc, &p, 4 * kMiB);
@@ -64,7 +65,7 @@ SIM_TEST("fresh and recycled memory is poisoned, differently each time", {{"SIMC
     EXPECT(std::count(second.begin(), second.end(), 0) < 2 * static_cast<long>(kMiB));
 }
 
-SIM_TEST("the CPU cannot touch device memory at its device address", {}) {
+SIM_TEST("memory: the CPU cannot touch device memory at its device address", {}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
     OK(cuMemAlloc, &p, kMiB);
@@ -73,7 +74,7 @@ SIM_TEST("the CPU cannot touch device memory at its device address", {}) {
     EXPECT(cpu_can_read(reinterpret_cast<std::uint64_t>(&on_stack)));
 }
 
-SIM_TEST("only the start of a live allocation can be freed, once", {}) {
+SIM_TEST("memory: only the start of a live allocation can be freed, once", {}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
     OK(cuMemAlloc, &p, kMiB);
@@ -84,7 +85,7 @@ SIM_TEST("only the start of a live allocation can be freed, once", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAlloc, &p, 0);
 }
 
-SIM_TEST("copies outside an allocation are refused", {}) {
+SIM_TEST("memory: copies outside an allocation are refused", {}) {
     const Gpu gpu;
     CUdeviceptr p = 0;
     OK(cuMemAlloc, &p, 10000);
@@ -99,7 +100,7 @@ SIM_TEST("copies outside an allocation are refused", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH, host.data(), p, 1);
 }
 
-SIM_TEST("an address is not given out again soon", {}) {
+SIM_TEST("memory: an address is not given out again soon", {}) {
     const Gpu gpu;
     std::vector<CUdeviceptr> seen;
     for (int i = 0; i < 100; ++i) {
@@ -112,7 +113,7 @@ SIM_TEST("an address is not given out again soon", {}) {
     }
 }
 
-SIM_TEST("address ranges and pointer attributes tell what was allocated", {}) {
+SIM_TEST("memory: address ranges and pointer attributes tell what was allocated", {}) {
     const Gpu gpu;
     CUdeviceptr p = 0, base = 0;
     std::size_t bytes = 0;
@@ -140,7 +141,7 @@ SIM_TEST("address ranges and pointer attributes tell what was allocated", {}) {
     EXPECT(host == nullptr);
 }
 
-SIM_TEST("freed context memory returns with the context", {{"SIMCUDA_MEMORY", "64M"}}) {
+SIM_TEST("memory: freed context memory returns with the context", {{"SIMCUDA_MEMORY", "64M"}}) {
     const Gpu gpu;
     const std::size_t before = free_bytes();
     CUcontext other = nullptr;

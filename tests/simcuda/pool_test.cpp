@@ -13,7 +13,7 @@ CUstream stream_of() {
     return stream;
 }
 
-SIM_TEST("memory is freed where the stream frees it",
+SIM_TEST("pool: memory is freed where the stream frees it",
          {{"SIMCUDA_MEMORY", "16M"}, {"SIMCUDA_H2D_GBPS", "0.5"}}) {
     const Gpu gpu;
     const CUstream stream = stream_of();
@@ -34,7 +34,7 @@ SIM_TEST("memory is freed where the stream frees it",
     EXPECT(free_bytes() == before);
 }
 
-SIM_TEST("a use after the free in the stream faults", {}) {
+SIM_TEST("pool: a use after the free in the stream faults", {}) {
     const Gpu gpu;
     const Kernels kernels;
     const CUstream stream = stream_of();
@@ -46,7 +46,7 @@ SIM_TEST("a use after the free in the stream faults", {}) {
     FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize, stream);
 }
 
-SIM_TEST("pools keep account and have limits", {}) {
+SIM_TEST("pool: pools keep account and have limits", {}) {
     const Gpu gpu;
     CUmemPoolProps properties{};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;

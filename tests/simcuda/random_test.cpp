@@ -140,7 +140,7 @@ void many_threads() {
     OK(cuCtxSynchronize);
 }
 
-TEST_CASE("threads that compute, copy and remap at once lose no byte") {
+TEST_CASE("random: threads that compute, copy and remap at once lose no byte") {
     for (int seed = 1; seed <= 8; ++seed) {
         CAPTURE(seed);
         CHECK(run({{"SIMCUDA_SEED", std::to_string(seed)}, {"SIMCUDA_GRANULARITY", "64K"}}, many_threads) ==

@@ -1,7 +1,7 @@
 // Runs a test body in a process of its own with the simulated driver loaded: knobs are read once per process
 // and a failed context stays failed.
 //
-//   SIM_TEST("memory beyond the capacity is refused", {{"SIMCUDA_MEMORY", "64M"}}) {
+//   SIM_TEST("memory: what is beyond the capacity is refused", {{"SIMCUDA_MEMORY", "64M"}}) {
 //       const Gpu gpu;
 //       CUdeviceptr p = 0;
 //       FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc, &p, 65 << 20);

@@ -40,7 +40,7 @@ class Gate {
     std::uint32_t* words_ = nullptr;
 };
 
-SIM_TEST("work of a stream is in order", {}) {
+SIM_TEST("stream: work of a stream is in order", {}) {
     const Gpu gpu;
     const Kernels kernels;
     CUdeviceptr a = 0, b = 0;
@@ -62,7 +62,7 @@ SIM_TEST("work of a stream is in order", {}) {
     }
 }
 
-SIM_TEST("the legacy stream and blocking streams wait for each other", {}) {
+SIM_TEST("stream: the legacy stream and blocking streams wait for each other", {}) {
     const Gpu gpu;
     const CUstream blocking = stream_of(CU_STREAM_DEFAULT), free = stream_of(CU_STREAM_NON_BLOCKING);
     const CUevent in_legacy = event_of(), in_blocking = event_of(), in_free = event_of();
@@ -84,7 +84,7 @@ SIM_TEST("the legacy stream and blocking streams wait for each other", {}) {
     OK(cuEventSynchronize, in_blocking);
 }
 
-SIM_TEST("two blocking streams are tied by a legacy operation between them", {}) {
+SIM_TEST("stream: two blocking streams are tied by a legacy operation between them", {}) {
     const Gpu gpu;
     const CUstream one = stream_of(CU_STREAM_DEFAULT), two = stream_of(CU_STREAM_DEFAULT);
     const CUevent event = event_of();
@@ -98,7 +98,7 @@ SIM_TEST("two blocking streams are tied by a legacy operation between them", {})
     OK(cuEventSynchronize, event);
 }
 
-SIM_TEST("per-thread default streams are each their own and wait for the legacy stream", {}) {
+SIM_TEST("stream: per-thread default streams are each their own and wait for the legacy stream", {}) {
     const Gpu gpu;
     Gate gate(nullptr, true);
     FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, CU_STREAM_PER_THREAD);
@@ -117,7 +117,7 @@ SIM_TEST("per-thread default streams are each their own and wait for the legacy 
     OK(cuEventSynchronize, event);
 }
 
-SIM_TEST("a stream waits for an event as it was when the wait was made", {}) {
+SIM_TEST("stream: a stream waits for an event as it was when the wait was made", {}) {
     const Gpu gpu;
     const CUstream one = stream_of(CU_STREAM_NON_BLOCKING), two = stream_of(CU_STREAM_NON_BLOCKING),
                    three = stream_of(CU_STREAM_NON_BLOCKING);
@@ -137,7 +137,7 @@ SIM_TEST("a stream waits for an event as it was when the wait was made", {}) {
     OK(cuEventSynchronize, end);
 }
 
-SIM_TEST("events time what lies between them", {{"SIMCUDA_KERNEL_US", "20000"}}) {
+SIM_TEST("stream: events time what lies between them", {{"SIMCUDA_KERNEL_US", "20000"}}) {
     const Gpu gpu;
     const Kernels kernels;
     CUdeviceptr p = 0;
@@ -157,7 +157,7 @@ SIM_TEST("events time what lies between them", {{"SIMCUDA_KERNEL_US", "20000"}})
 std::atomic<int> host_calls{0};
 std::atomic<CUresult> inside{CUDA_SUCCESS};
 
-SIM_TEST("host functions run in order, and CUDA calls inside them fail", {}) {
+SIM_TEST("stream: host functions run in order, and CUDA calls inside them fail", {}) {
     const Gpu gpu;
     const CUstream stream = stream_of(CU_STREAM_NON_BLOCKING);
     Gate gate(stream);
@@ -184,7 +184,7 @@ SIM_TEST("host functions run in order, and CUDA calls inside them fail", {}) {
     EXPECT(one == 5);
 }
 
-SIM_TEST("a full launch queue blocks the call until there is room", {{"SIMCUDA_QUEUE", "8"}}) {
+SIM_TEST("stream: a full launch queue blocks the call until there is room", {{"SIMCUDA_QUEUE", "8"}}) {
     const Gpu gpu;
     const CUstream stream = stream_of(CU_STREAM_NON_BLOCKING);
     const CUevent event = event_of();
@@ -208,7 +208,7 @@ SIM_TEST("a full launch queue blocks the call until there is room", {{"SIMCUDA_Q
     EXPECT(submitted == 100);
 }
 
-SIM_TEST("streams wait for values and write them", {}) {
+SIM_TEST("stream: streams wait for values and write them", {}) {
     const Gpu gpu;
     const CUstream one = stream_of(CU_STREAM_NON_BLOCKING), two = stream_of(CU_STREAM_NON_BLOCKING);
     const CUevent event = event_of();
@@ -229,7 +229,7 @@ SIM_TEST("streams wait for values and write them", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue32, one, p + 16, 0, 0);
 }
 
-SIM_TEST("destroying a stream lets its work finish", {}) {
+SIM_TEST("stream: destroying a stream lets its work finish", {}) {
     const Gpu gpu;
     const Kernels kernels;
     CUdeviceptr p = 0;
@@ -281,7 +281,7 @@ SIM_TEST("stream: calls tell one that was destroyed from what never was one", {}
     }
 }
 
-SIM_TEST("idle threads sleep", {}) {
+SIM_TEST("stream: idle threads sleep", {}) {
     const Gpu gpu;
     const Kernels kernels;
     CUdeviceptr p = 0;

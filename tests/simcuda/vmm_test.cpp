@@ -7,7 +7,7 @@ namespace {
 
 using namespace sim;
 
-SIM_TEST("a mapped handle holds bytes, and its memory comes back with the last reference", {}) {
+SIM_TEST("vmm: a mapped handle holds bytes, and its memory comes back with the last reference", {}) {
     const Gpu gpu;
     const std::size_t before = free_bytes();
     const CUdeviceptr p = reserve(2 * kGranule);
@@ -28,7 +28,7 @@ SIM_TEST("a mapped handle holds bytes, and its memory comes back with the last r
     OK(cuMemAddressFree, p, 2 * kGranule);
 }
 
-SIM_TEST("two mappings of one handle are the same bytes", {}) {
+SIM_TEST("vmm: two mappings of one handle are the same bytes", {}) {
     const Gpu gpu;
     const CUdeviceptr p = reserve(kGranule), alias = reserve(kGranule);
     const auto handle = create(kGranule);
@@ -43,7 +43,7 @@ SIM_TEST("two mappings of one handle are the same bytes", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH, &byte, p, 1);
 }
 
-SIM_TEST("a mapping starts without access, and access is for whole mappings", {}) {
+SIM_TEST("vmm: a mapping starts without access, and access is for whole mappings", {}) {
     const Gpu gpu;
     const CUdeviceptr p = reserve(3 * kGranule);
     const auto one = create(kGranule), two = create(2 * kGranule);
@@ -68,7 +68,7 @@ SIM_TEST("a mapping starts without access, and access is for whole mappings", {}
     OK(cuMemcpyDtoH, &byte, p + kGranule, 1);
 }
 
-SIM_TEST("access is lost with the mapping", {}) {
+SIM_TEST("vmm: access is lost with the mapping", {}) {
     const Gpu gpu;
     const CUdeviceptr p = reserve(kGranule);
     const auto handle = create(kGranule);
@@ -79,7 +79,7 @@ SIM_TEST("access is lost with the mapping", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH, &byte, p, 1);
 }
 
-SIM_TEST("the rules of mapping", {}) {
+SIM_TEST("vmm: the rules of mapping", {}) {
     const Gpu gpu;
     const CUdeviceptr p = reserve(4 * kGranule);
     const auto handle = create(2 * kGranule);
@@ -102,7 +102,7 @@ SIM_TEST("the rules of mapping", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemMap, p, 2 * kGranule, 0, handle, 0);
 }
 
-SIM_TEST("creating checks sizes, places and capacity", {{"SIMCUDA_MEMORY", "16M"}}) {
+SIM_TEST("vmm: creating checks sizes, places and capacity", {{"SIMCUDA_MEMORY", "16M"}}) {
     const Gpu gpu;
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp properties = on_device();
@@ -121,7 +121,7 @@ SIM_TEST("creating checks sizes, places and capacity", {{"SIMCUDA_MEMORY", "16M"
     OK(cuMemAddressReserve, &p, std::size_t{1} << 40, 0, 0, 0);  // addresses are not memory
 }
 
-SIM_TEST("handles can be had back from a mapping", {}) {
+SIM_TEST("vmm: handles can be had back from a mapping", {}) {
     const Gpu gpu;
     const std::size_t before = free_bytes();
     const CUdeviceptr p = reserve(kGranule), q = reserve(kGranule);
@@ -143,7 +143,8 @@ SIM_TEST("handles can be had back from a mapping", {}) {
 }
 
 SIM_TEST(
-    "host-located memory is reached by the device, by the CPU where it is let in, and takes no device memory",
+    "vmm: host-located memory is reached by the device, by the CPU where it is let in, and takes no device "
+    "memory",
     {}) {
     const Gpu gpu;
     int supported = 0;
@@ -174,7 +175,7 @@ SIM_TEST(
     EXPECT(!cpu_can_read(p));
 }
 
-SIM_TEST("one address is device memory, then host memory, then device memory again", {}) {
+SIM_TEST("vmm: one address is device memory, then host memory, then device memory again", {}) {
     const Gpu gpu;
     const CUdeviceptr p = reserve(kGranule), device_alias = reserve(kGranule), host_alias = reserve(kGranule);
     const auto device = create(kGranule), host = create(kGranule, on_host());
@@ -200,7 +201,7 @@ SIM_TEST("one address is device memory, then host memory, then device memory aga
     }
 }
 
-SIM_TEST("without the knob there is no host-located memory", {{"SIMCUDA_HOST_VMM", "0"}}) {
+SIM_TEST("vmm: without the knob there is no host-located memory", {{"SIMCUDA_HOST_VMM", "0"}}) {
     const Gpu gpu;
     int supported = 1;
     OK(cuDeviceGetAttribute, &supported, CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
@@ -214,7 +215,7 @@ SIM_TEST("without the knob there is no host-located memory", {{"SIMCUDA_HOST_VMM
     FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate, &handle, kGranule, &properties, 0);
 }
 
-SIM_TEST("host-located memory by NUMA node alone", {{"SIMCUDA_HOST_VMM", "numa"}}) {
+SIM_TEST("vmm: host-located memory by NUMA node alone", {{"SIMCUDA_HOST_VMM", "numa"}}) {
     const Gpu gpu;
     const auto attribute = [&](CUdevice_attribute which) {
         int value = -7;
@@ -235,7 +236,7 @@ SIM_TEST("host-located memory by NUMA node alone", {{"SIMCUDA_HOST_VMM", "numa"}
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemCreate, &handle, kGranule, &properties, 0);
 }
 
-SIM_TEST("every nth set-access is not ready, and changes nothing", {{"SIMCUDA_NOT_READY", "3"}}) {
+SIM_TEST("vmm: every nth set-access is not ready, and changes nothing", {{"SIMCUDA_NOT_READY", "3"}}) {
     const Gpu gpu;
     const CUdeviceptr p = reserve(kGranule);
     OK(cuMemMap, p, kGranule, 0, create(kGranule), 0);
@@ -249,7 +250,7 @@ SIM_TEST("every nth set-access is not ready, and changes nothing", {{"SIMCUDA_NO
     OK(cuMemcpyDtoH, &byte, p, 1);
 }
 
-SIM_TEST("handles and mappings can be limited", {{"SIMCUDA_HANDLES", "2"}, {"SIMCUDA_MAPPINGS", "1"}}) {
+SIM_TEST("vmm: handles and mappings can be limited", {{"SIMCUDA_HANDLES", "2"}, {"SIMCUDA_MAPPINGS", "1"}}) {
     const Gpu gpu;
     const auto one = create(kGranule), two = create(kGranule);
     CUmemGenericAllocationHandle handle = 0;
@@ -264,7 +265,7 @@ SIM_TEST("handles and mappings can be limited", {{"SIMCUDA_HANDLES", "2"}, {"SIM
     OK(cuMemMap, p + kGranule, kGranule, 0, handle, 0);
 }
 
-SIM_TEST("a small granularity makes small handles", {{"SIMCUDA_GRANULARITY", "64K"}}) {
+SIM_TEST("vmm: a small granularity makes small handles", {{"SIMCUDA_GRANULARITY", "64K"}}) {
     const Gpu gpu;
     const CUdeviceptr p = reserve(128 << 10);
     map(p + (64 << 10), 64 << 10, create(64 << 10));
@@ -272,7 +273,8 @@ SIM_TEST("a small granularity makes small handles", {{"SIMCUDA_GRANULARITY", "64
     EXPECT(read_back(p + (64 << 10), 64 << 10) == std::vector<std::uint8_t>(64 << 10, 1));
 }
 
-SIM_TEST("unmapping under a copy in flight makes the context fail for good", {{"SIMCUDA_H2D_GBPS", "0.05"}}) {
+SIM_TEST("vmm: unmapping under a copy in flight makes the context fail for good",
+         {{"SIMCUDA_H2D_GBPS", "0.05"}}) {
     const Gpu gpu;
     constexpr std::size_t kBytes = 8 * kGranule;
     const CUdeviceptr p = reserve(kBytes);
@@ -294,7 +296,7 @@ SIM_TEST("unmapping under a copy in flight makes the context fail for good", {{"
     OK(cuMemAlloc, &q, 100);
 }
 
-SIM_TEST("with the knob, unmapping waits for the device",
+SIM_TEST("vmm: with the knob, unmapping waits for the device",
          {{"SIMCUDA_H2D_GBPS", "0.05"}, {"SIMCUDA_UNMAP_DRAINS", "1"}}) {
     const Gpu gpu;
     const CUdeviceptr p = reserve(kGranule);

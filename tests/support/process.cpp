@@ -36,6 +36,11 @@ std::string build_dir() {
     return std::filesystem::absolute(build ? build : "build").string();
 }
 
+std::string preloaded_shim() {
+    const char* runtime = std::getenv("SANITIZER_RUNTIME");
+    return (runtime ? std::string(runtime) + ":" : "") + build_dir() + "/liblmsshim.so";
+}
+
 std::string scratch_file(const std::string& name) {
     static const Scratch scratch;
     static std::atomic<int> count{0};

@@ -21,6 +21,10 @@ Result run(const std::vector<std::string>& command,
 // Folder of this build: $BUILD, else build.
 std::string build_dir();
 
+// What LD_PRELOAD names for that build's shim: first the runtime of the sanitizer it was made with, if
+// $SANITIZER_RUNTIME names one.
+std::string preloaded_shim();
+
 // A file that does not exist yet, in a folder that is removed when the test program ends.
 std::string scratch_file(const std::string& name);
 

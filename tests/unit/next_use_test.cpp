@@ -188,7 +188,8 @@ TEST_CASE("next-use: once it has seen a program's iteration, it lets go of what 
                     {"long cycle", cycle(700, 12), 300},
                     {"training", training(12, 40), 10},
                     {"deep training", training(100, 30), 60}};
-    for (const auto& [name, steps, room] : programs) {
+    for (const auto& [program, steps, room] : programs) {
+        const std::string name = program;
         CAPTURE(name);
         const std::size_t late = steps.size() * 2 / 3;
         const std::size_t least = least_misses(steps, room, late);

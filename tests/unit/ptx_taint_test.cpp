@@ -181,7 +181,7 @@ TEST_CASE("addresses hidden: loaded values, wherever they went since") {
     }
 }
 
-TEST_CASE("calls") {
+TEST_CASE("ptx taint: calls") {
     const std::string store =
         ".func (.param .b64 func_retval0) at(.param .b64 at_param_0, .param .b32 at_param_1)\n{\n"
         "ld.param.u64 %rd1, [at_param_0]; ld.param.u32 %r1, [at_param_1]; st.u32 [%rd1], %r1;\n"

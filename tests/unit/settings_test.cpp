@@ -136,8 +136,8 @@ TEST_CASE("settings: a bad value gives one line and the default") {
         {"LMS_LOG", "verbose"},    {"LMS_LOG", "debug:"},       {"LMS_LOG", "/tmp/log"},
     };
     for (const auto& [name, value] : bad) {
-        CAPTURE(name);
-        CAPTURE(value);
+        const std::string setting = std::string(name) + "=" + value;
+        CAPTURE(setting);
         const Parsed parsed = parse({{name, value}});
         REQUIRE(parsed.problems.size() == 1);
         const std::string& line = parsed.problems[0];

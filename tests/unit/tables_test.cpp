@@ -78,7 +78,7 @@ class Model {
 
 }  // namespace
 
-TEST_CASE("a table names what its words point to, also in part overwritten") {
+TEST_CASE("tables: a table names what its words point to, also in part overwritten") {
     PointerWords words;
     words.overwrite(
         buffer(0), 32,
@@ -107,7 +107,7 @@ TEST_CASE("a table names what its words point to, also in part overwritten") {
     }
 }
 
-TEST_CASE("tables of tables, rings and addresses of nothing") {
+TEST_CASE("tables: tables of tables, rings and addresses of nothing") {
     PointerWords words;
     words.add(std::vector<PointerWord>{{buffer(0), buffer(1)}, {buffer(0) + 8, buffer(7) + 300}});
     words.add(std::vector<PointerWord>{{buffer(1) + 64, buffer(2)}});
@@ -118,7 +118,7 @@ TEST_CASE("tables of tables, rings and addresses of nothing") {
     CHECK(closed(words, {}, small_buffer).empty());
 }
 
-TEST_CASE("words that point to where one buffer ends and the next begins name the next") {
+TEST_CASE("tables: words that point to where one buffer ends and the next begins name the next") {
     // One buffer of 256 bytes after another.
     const auto adjacent = [](Address address) -> std::optional<Extent> {
         const Address begin = address / 256 * 256;
@@ -129,7 +129,7 @@ TEST_CASE("words that point to where one buffer ends and the next begins name th
     CHECK(closed(words, {kBegin}, adjacent) == std::vector<Address>{kBegin, kBegin + 512, kBegin + 768});
 }
 
-TEST_CASE("what an address names is asked at each look") {
+TEST_CASE("tables: what an address names is asked at each look") {
     PointerWords words;
     words.add(std::vector<PointerWord>{{buffer(0), buffer(1)}});
     bool freed = false;
@@ -163,7 +163,7 @@ TEST_CASE("one buffer after another at an address: the words of each") {
     CHECK(closed(words, {kBegin}, table).size() == 3);
 }
 
-TEST_CASE("random uploads, copies and sets, as the model") {
+TEST_CASE("tables: random uploads, copies and sets, as the model") {
     // Extents of odd sizes, so that they begin and end within pages; gaps between them.
     constexpr Address kSpan = 64 << 10;
     for (unsigned seed = 1; seed <= 40; ++seed) {
