@@ -62,7 +62,7 @@ LINK_e2e := tests/support/process.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -lzstd -llz4
 
-.PHONY: all demo test check hook-map third-party-check third-party-quick install uninstall format lint lint-shipped help setup clean compile_commands.json
+.PHONY: all demo test check hook-map third-party-check third-party-quick install uninstall format lint help setup clean compile_commands.json
 .DELETE_ON_ERROR:
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
@@ -201,7 +201,7 @@ format: ## develop: clang-format all sources
 LINT_QUICK := -clang-analyzer-*,-bugprone-assert-side-effect,-bugprone-misplaced-widening-cast,\
 -bugprone-multiple-statement-macro,-bugprone-not-null-terminated-result,-bugprone-stringview-nullptr,\
 -bugprone-suspicious-semicolon,-bugprone-suspicious-string-compare,-bugprone-unused-raii
-lint: compile_commands.json ## develop: check formatting and run clang-tidy (FOLDERS='shim/core ...', or FILES='...' with all checks)
+lint: compile_commands.json ## develop: check formatting and run clang-tidy (part of CI; FOLDERS='shim/core ...', or FILES='...' with all checks)
 	@clang-format --dry-run -Werror $(FORMATTED)
 ifdef FILES
 	@printf '%s\n' $(FILES) | xargs -P$(shell nproc) -n1 clang-tidy -quiet -p .
@@ -209,8 +209,6 @@ else
 	@python3 -B tests/layout/lint.py $< $(BUILD)/lint '$(subst $(space),,$(LINT_QUICK))' $(FOLDERS)
 endif
 space := $(subst ,, )
-lint-shipped: ## develop: lint of what is installed (part of CI)
-	@$(MAKE) --no-print-directory lint FOLDERS='shim/ policy/ tools/lms/'
 
 clean: ## build: remove build/
 	rm -rf $(BUILD)

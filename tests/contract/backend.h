@@ -92,14 +92,14 @@ Words plus(Words words, std::uint32_t summand);
 
 #define CONTRACT_NAME_(a, b) a##b
 #define CONTRACT_NAME(a, b) CONTRACT_NAME_(a, b)
-#define CONTRACT_TEST(name) CONTRACT_TEST_(name, CONTRACT_NAME(contract_body_, __LINE__))
+#define CONTRACT_TEST(name) CONTRACT_TEST_(name, CONTRACT_NAME(contract_body_, __COUNTER__))
 #define CONTRACT_TEST_(name, body)                            \
     static void body(::lms::contract::Backend& backend);      \
     TEST_CASE(name) {                                         \
         CHECK(::lms::contract::on_every_backend(body) == ""); \
     }                                                         \
     static void body([[maybe_unused]] ::lms::contract::Backend& backend)
-#define DRIVER_TEST(name, ...) DRIVER_TEST_(name, CONTRACT_NAME(contract_body_, __LINE__), __VA_ARGS__)
+#define DRIVER_TEST(name, ...) DRIVER_TEST_(name, CONTRACT_NAME(contract_body_, __COUNTER__), __VA_ARGS__)
 #define DRIVER_TEST_(name, body, ...)                               \
     static void body(::lms::contract::Backend& backend);            \
     TEST_CASE(name) {                                               \

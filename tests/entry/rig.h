@@ -183,6 +183,6 @@ CUresult launch(const char* name, std::size_t n, CUstream stream, const Argument
     }                                                                                     \
     static void body()
 #define FAMILY_TEST(title, ...) \
-    RIG_TEST_(title, __VA_ARGS__, RIG_JOIN(family_, __LINE__), ::rig::Driver::Simulated)
+    RIG_TEST_(title, __VA_ARGS__, RIG_JOIN(family_, __COUNTER__), ::rig::Driver::Simulated)
 #define OVERLAY_TEST(title, ...) \
-    RIG_TEST_(title, __VA_ARGS__, RIG_JOIN(family_, __LINE__), ::rig::Driver::Overlay)
+    RIG_TEST_(title, __VA_ARGS__, RIG_JOIN(family_, __COUNTER__), ::rig::Driver::Overlay)

@@ -92,7 +92,7 @@ bool cpu_can_read(std::uint64_t address);
 
 #define SIM_NAME_(a, b) a##b
 #define SIM_NAME(a, b) SIM_NAME_(a, b)
-#define SIM_TEST(name, ...) SIM_TEST_(name, SIM_NAME(sim_body_, __LINE__), __VA_ARGS__)
+#define SIM_TEST(name, ...) SIM_TEST_(name, SIM_NAME(sim_body_, __COUNTER__), __VA_ARGS__)
 #define SIM_TEST_(name, body, ...)                                     \
     static void body();                                                \
     TEST_CASE(name) {                                                  \
