@@ -38,6 +38,26 @@ SIM_TEST("context: a context is current per thread", {}) {
     OK(cuMemAlloc, &p, 1);
 }
 
+// cuda.h: a context's resources, CUevent among them, are not to be passed to calls after cuCtxDestroy.
+SIM_TEST("context: its events and streams end with it", {}) {
+    const Gpu gpu;
+    CUcontext made = nullptr;
+    OK(cuCtxCreate, &made, nullptr, 0, gpu.device);
+    CUevent theirs = nullptr, stays = nullptr;
+    CUstream stream = nullptr;
+    OK(cuEventCreate, &theirs, 0);
+    OK(cuStreamCreate, &stream, 0);
+    OK(cuEventRecord, theirs, stream);
+    OK(cuCtxSetCurrent, gpu.context);
+    OK(cuEventCreate, &stays, 0);
+    OK(cuCtxDestroy, made);
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuEventQuery, theirs);
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuEventDestroy, theirs);
+    FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamQuery, stream);
+    OK(cuEventQuery, stays);
+    OK(cuEventDestroy, stays);
+}
+
 SIM_TEST("context: a context ends when it is detached as often as it was made and attached to", {}) {
     const Gpu gpu;
     CUcontext made = nullptr, attached = nullptr, seen = nullptr;

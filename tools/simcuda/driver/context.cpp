@@ -3,6 +3,7 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/array.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/event.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/knobs.h"
@@ -109,6 +110,7 @@ void Context::at_destroy(std::function<void()> action) {
 void Context::destroy() {
     synchronize(*this);
     forget_streams(*this);
+    forget_events(*this);
     forget_textures(*this);
     forget_arrays(*this);
     forget_shared(*this);

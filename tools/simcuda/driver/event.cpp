@@ -68,6 +68,10 @@ void destroy_event(CUevent handle) {
     require(handles().remove(handle) != nullptr, CUDA_ERROR_INVALID_HANDLE);
 }
 
+void forget_events(const Context& context) {
+    handles().remove_if([&](const Event& event) { return event.context.lock().get() == &context; });
+}
+
 std::shared_ptr<Event> checked_event(CUevent handle) {
     auto event = handles().find(handle);
     require(event != nullptr, CUDA_ERROR_INVALID_HANDLE);
