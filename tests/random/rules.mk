@@ -24,7 +24,7 @@ random: random-programs ## test: random programs with the shim and without, comp
 	@BUILD=$(BUILD) python3 -B tests/random/run.py run --seeds $(SEEDS) --ops $(OPS) $(ARGS)
 soak: random-programs ## test: random programs for a time, half of it with yields; and one process all along that may not grow (MINUTES=60 OPS=200 ARGS=...)
 	@export BUILD=$(BUILD); half=$$(echo $(MINUTES) | awk '{ print $$1 / 2 }'); \
-	python3 -B tests/random/soak.py --minutes $(MINUTES) --ops $(OPS) --without fresh & endless=$$!; status=0; \
+	python3 -B tests/random/soak.py --minutes $(MINUTES) --ops $(OPS) & endless=$$!; status=0; \
 	python3 -B tests/random/run.py run --minutes $$half --ops $(OPS) $(ARGS) || status=1; \
 	python3 -B tests/random/run.py run --minutes $$half --ops $(OPS) --yields $(ARGS) || status=1; \
 	wait $$endless && exit $$status
