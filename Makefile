@@ -142,7 +142,7 @@ $(BUILD)/asan/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 
 $(call obj,$(wildcard tests/simrt/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"'
 
-RULES := $(sort $(wildcard tests/*.mk tests/*/rules.mk))
+RULES := $(sort $(wildcard tests/*.mk tests/*/rules.mk tools/*/rules.mk))
 include $(RULES)
 
 .SECONDEXPANSION:
@@ -177,7 +177,7 @@ third-party-quick: ## test: the quickest of them
 hook-map: all ## develop: find, for each hook that has none in tests/hook_mutation/held.tsv, a test that fails without it
 	@python3 -B tests/hook_mutation/held.py map
 
-install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install: put all of it under PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
+install: $(SHIM) $(LMS) $(POLICIES) $(SIM) install-extras ## install: put all of it under PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim)
 	install -m 755 $(LMS) $(DESTDIR)$(PREFIX)/bin/lms
 	install -m 755 $(SHIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/
@@ -191,7 +191,8 @@ install: $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install: put all of it under PREFI
 	  $(addprefix $(DESTDIR)$(PREFIX)/lib/lmsshim/,$(notdir $(SHIM)) $(patsubst $(BUILD)/%,%,$(POLICIES) $(SIM)))
 
 uninstall: ## install: remove it from there
-	rm -rf $(DESTDIR)$(PREFIX)/bin/lms $(DESTDIR)$(PREFIX)/lib/lmsshim $(DESTDIR)$(PREFIX)/include/lms
+	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,bin/lms lib/lmsshim include/lms lib/pkgconfig/lmsshim.pc share/man/man1/lms.1 \
+	  share/man/man1/lms-*.1 share/bash-completion/completions/lms share/zsh/site-functions/_lms share/fish/vendor_completions.d/lms.fish)
 
 FORMATTED = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 format: ## develop: clang-format all sources

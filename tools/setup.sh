@@ -37,6 +37,10 @@ needs libzstd-dev /usr/include/zstd.h
 needs liblz4-dev /usr/include/lz4.h
 needs libncurses-dev /usr/include/curses.h
 needs libxxhash-dev /usr/include/xxhash.h
+needs_command help2man help2man
+needs_command pkg-config pkg-config
+# venv's own check comes too late: Debian has its pip apart.
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 
 if [ -n "${LINT:-}" ]; then
     needs_command clang-format clang-format

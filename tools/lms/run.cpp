@@ -68,6 +68,18 @@ int cannot_start(const std::vector<std::string>& command, int problem) {
                 fmt::format("{}: {}", command[0], std::strerror(problem)));
 }
 
+// Who made a script to be run by Python need not have made it executable. (tools/package: the Python that
+// runs lms.)
+std::vector<std::string> with_interpreter(std::vector<std::string> command) {
+    const std::string& program = command[0];
+    const bool script =
+        program.ends_with(".py") && access(program.c_str(), F_OK) == 0 && access(program.c_str(), X_OK) != 0;
+    const std::string python = value_of("LMSSHIM_PYTHON");
+    unsetenv("LMSSHIM_PYTHON");
+    if (script) command.insert(command.begin(), python.empty() ? "python3" : python);
+    return command;
+}
+
 }  // namespace
 
 std::string refuse(const RunOptions& options) {
@@ -111,17 +123,17 @@ int run(const RunOptions& options) {
         if (options.frameworks.contains(std::string(option.option)) && !set_for_framework(option))
             return kUsage;
     }
+    const std::vector<std::string> command = with_interpreter(options.command);
     preload(shim);
 
-    if (options.summary == "off") return cannot_start(options.command, become(options.command));
+    if (options.summary == "off") return cannot_start(command, become(command));
     setenv(kRun, std::to_string(getpid()).c_str(), 1);
-    const Ended ended = run_and_wait(options.command);
-    if (ended.problem != 0) return cannot_start(options.command, ended.problem);
+    const Ended ended = run_and_wait(command);
+    if (ended.problem != 0) return cannot_start(command, ended.problem);
     const Pages pages = take_pages(getpid());
     const std::uint64_t now = trace::now_ns();
-    fmt::print(
-        stderr, "{}",
-        options.summary == "json" ? summary_json(pages, now) : summary(pages, options.command[0], now));
+    fmt::print(stderr, "{}",
+               options.summary == "json" ? summary_json(pages, now) : summary(pages, command[0], now));
     end_as(ended.status);
 }
 

@@ -1,0 +1,119 @@
+"""make deb, make wheel, make install: each installed where nothing else is, tried, and removed."""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.getcwd()
+BUILD = os.environ.get("BUILD", "build")
+PROGRAM = os.path.join(ROOT, BUILD, "apps", "vector_add")
+problems = []
+
+
+def run(*command, **more):
+    env = {name: value for name, value in os.environ.items() if not re.match("LMS_|SIMCUDA_|LD_|MAKE|MFLAGS", name)}
+    env.update(more.pop("env", {}))
+    done = subprocess.run([str(each) for each in command], capture_output=True, text=True, check=False, env=env, **more)
+    return done.returncode, done.stdout, done.stderr
+
+
+def expect(condition, what, said=""):
+    if not condition:
+        problems.append(what)
+        print(f"{what}\n{said}", flush=True)
+
+
+def must(*command, **more):
+    status, out, err = run(*command, **more)
+    expect(status == 0, f"{' '.join(map(str, command))} ended with {status}", out + err)
+    return out
+
+
+def moves_memory(name, *lms):
+    """The program that needs more than the GPU has runs, and memory was moved."""
+    status, out, err = run(*lms, "run", "--sim", "--sim-memory", "8M", "--threshold", "64K", "--", PROGRAM, "16")
+    expect(status == 0, f"{name}: vector_add ended with {status}", out + err)
+    expect(re.search(r"moved|came in|went out", err), f"{name}: nothing says that memory moved", err)
+
+
+def runs_scripts(name, folder, python, *lms):
+    script = os.path.join(folder, "train.py")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write("import os, sys\nprint(sys.executable, sys.argv[1:], 'LMSSHIM_PYTHON' in os.environ)\n")
+    status, out, err = run(*lms, "run", "--summary=off", script, "--epochs", "2")
+    expect(status == 0 and out == f"{python} ['--epochs', '2'] False\n", f"{name}: train.py", out + err)
+
+
+def files_below(folder):
+    return {os.path.relpath(os.path.join(where, name), folder) for where, _, names in os.walk(folder) for name in names}
+
+
+def debian_package(folder):
+    must("make", "-s", "deb")
+    (package,) = glob.glob(f"{BUILD}/lmsshim_*.deb")
+    root = os.path.join(folder, "root")
+    for each in ("updates", "info"):
+        os.makedirs(f"{root}/var/lib/dpkg/{each}")
+    open(f"{root}/var/lib/dpkg/status", "w", encoding="utf-8").close()
+    dpkg = ("dpkg", f"--root={root}", "--force-depends", "--force-not-root", "--force-bad-path")
+    before = files_below(root)
+    # Others than root cannot have files that are root's: for them the package is only unpacked.
+    install_it, remove_it = ((*dpkg, "-i", package), (*dpkg, "-P", "lmsshim")) if os.geteuid() == 0 else (
+        ("dpkg-deb", "-x", package, root), ("rm", "-r", f"{root}/usr"))
+    must(*install_it)
+    moves_memory("deb", f"{root}/usr/bin/lms")
+    depends = must("dpkg-deb", "-f", package, "Depends")
+    for library in ("libc6", "libncurses6", "libzstd1", "liblz4-1"):
+        expect(library in depends, f"deb: does not depend on {library}", depends)
+    for page in ("lms", "lms-run", "lms-top"):
+        expect(os.path.exists(f"{root}/usr/share/man/man1/{page}.1.gz"), f"deb: no page {page}")
+    must(*remove_it)
+    left = {each for each in files_below(root) - before if not each.startswith("var/")}
+    expect(not left, f"deb: left behind {left}")
+
+
+def wheel(folder):
+    must("make", "-s", "wheel")
+    (package,) = glob.glob(f"{BUILD}/lmsshim-*.whl")
+    must(sys.executable, "-m", "venv", f"{folder}/venv")
+    python = f"{folder}/venv/bin/python"
+    before = files_below(folder)
+    must(python, "-m", "pip", "install", "-q", "--no-index", "--disable-pip-version-check", package)
+    expect(must(f"{folder}/venv/bin/lms", "--version").startswith("lms "), "wheel: no lms --version")
+    moves_memory("wheel", python, "-m", "lms")
+    runs_scripts("wheel", folder, python, python, "-m", "lms")
+    shim = must(python, "-c", "import lms; print(lms.SHIM)").strip()
+    expect(os.path.exists(shim), f"wheel: no {shim}")
+    must(python, "-m", "pip", "uninstall", "-q", "-y", "lmsshim")
+    left = {each for each in files_below(folder) - before if not each.endswith(("train.py", ".pyc"))}
+    expect(not left, f"wheel: left behind {left}")
+
+
+def install(folder):
+    prefix = f"{folder}/prefix"
+    must("make", "-s", "install", f"PREFIX={prefix}")
+    moves_memory("install", f"{prefix}/bin/lms")
+    env = {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}
+    flags = must("pkg-config", "--cflags", "lmsshim", env=env)
+    expect(flags.strip() == f"-I{prefix}/include", "install: pkg-config --cflags", flags)
+    shim = must("pkg-config", "--variable=shim", "lmsshim", env=env).strip()
+    expect(os.path.exists(shim), f"install: pkg-config names {shim}")
+    # Completion offers what there is.
+    script = f"source {prefix}/share/bash-completion/completions/lms; COMP_WORDS=(lms '{{}}' '{{}}'); COMP_CWORD={{}}; _lms; echo \"${{{{COMPREPLY[*]}}}}\""
+    path = {"PATH": f"{prefix}/bin:" + os.environ["PATH"]}
+    offered = must("bash", "-c", script.format("t", "", 1), env=path)
+    expect("top" in offered.split(), "install: completion of commands", offered)
+    offered = must("bash", "-c", script.format("run", "--pol", 2), env=path)
+    expect(offered.split() == ["--policy"], "install: completion of options", offered)
+    must("make", "-s", "uninstall", f"PREFIX={prefix}")
+    expect(not files_below(prefix), f"uninstall: left behind {files_below(prefix)}")
+
+
+for check in (debian_package, wheel, install):
+    with tempfile.TemporaryDirectory(prefix="lmsshim-package-") as folder:
+        check(folder)
+print(f"{len(problems)} problems")
+sys.exit(1 if problems else 0)

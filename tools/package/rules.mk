@@ -1,0 +1,26 @@
+# tools/package: what is installed beside the programs, and packages: man pages, completion, a Debian package, a wheel.
+
+# From what the program says of itself, so that no page tells of another one.
+.PHONY: man
+man: $(LMS)
+	@BUILD=$(BUILD) sh tools/package/man.sh
+
+$(BUILD)/lmsshim.pc: tools/package/lmsshim.pc.in Makefile
+	@mkdir -p $(@D)
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $< >$@
+
+.PHONY: install-extras
+install-extras: man $(BUILD)/lmsshim.pc
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,share/man/man1 lib/pkgconfig share/bash-completion/completions \
+	  share/zsh/site-functions share/fish/vendor_completions.d)
+	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 644 $(BUILD)/lmsshim.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/
+	install -m 644 tools/package/completion/lms.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lms
+	install -m 644 tools/package/completion/_lms $(DESTDIR)$(PREFIX)/share/zsh/site-functions/
+	install -m 644 tools/package/completion/lms.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/
+
+.PHONY: deb wheel
+deb: needed $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install: make a Debian package, build/lmsshim_VERSION_ARCHITECTURE.deb
+	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(CUDA_HOME) sh tools/package/deb.sh
+wheel: needed $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install: make a Python wheel, build/lmsshim-VERSION-py3-none-PLATFORM.whl
+	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(CUDA_HOME) sh tools/package/wheel.sh
