@@ -19,6 +19,7 @@ namespace {
 
 std::atomic<std::uint64_t> told_total = 0;
 std::atomic<std::uint64_t> told_free = 0;
+std::atomic<std::uint64_t> refused_once = 0;
 // The process that listens for its end; a child of fork has another number.
 std::atomic<pid_t> listening = 0;
 
@@ -29,7 +30,16 @@ bool was_full() {
 
 // A program that succeeds may have made do with less: that is said to those who want to know all.
 void at_end(int status, void*) noexcept try {
-    if (listening != getpid() || was_full() || settings().meminfo == MemInfo::Enlarged) return;
+    if (listening != getpid()) return;
+    if (status != 0 && refused_once != 0) {
+        log::warn(
+            "the program ended with {} after LMS_SOFT_LIMIT had an allocation of {} fail, which it did not "
+            "make again; that "
+            "setting is for allocators that give back what they cache and then try once more",
+            status & 0xff, util::format_bytes(refused_once));
+        return;
+    }
+    if (told_total == 0 || was_full() || settings().meminfo == MemInfo::Enlarged) return;
     const std::uint64_t total = told_total, free = told_free;
     const std::string text = fmt::format(
         "the program ended with {} and never filled the GPU; it had asked how much memory there is, and was "
@@ -47,12 +57,21 @@ void at_end(int status, void*) noexcept try {
     // There is nobody left to tell.
 }
 
+void listen() {
+    if (listening != getpid() && listening.exchange(getpid()) != getpid()) ::on_exit(at_end, nullptr);
+}
+
 }  // namespace
 
 void note_memory_told(std::uint64_t total_bytes, std::uint64_t free_bytes) noexcept {
     told_total = total_bytes;
     if (free_bytes != 0) told_free = free_bytes;
-    if (listening != getpid() && listening.exchange(getpid()) != getpid()) ::on_exit(at_end, nullptr);
+    listen();
+}
+
+void note_refused_once(std::uint64_t bytes) noexcept {
+    refused_once = bytes;
+    if (bytes != 0) listen();
 }
 
 }  // namespace lms::engine

@@ -36,6 +36,9 @@ class SoftLimit {
         return false;
     }
 
+    // Some thread has not tried again.
+    bool awaits_retry() const { return !refused_.empty(); }
+
   private:
     std::uint64_t mark_;  // allocations up to here are served
     const std::uint64_t step_;

@@ -1,15 +1,19 @@
 #include "shim/reach/exempt.h"
 
+#include <fmt/ranges.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "shim/trace/callstack.h"
+#include "shim/util/log.h"
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
@@ -33,10 +37,45 @@ struct Loaded {
 std::atomic<const Loaded*> loaded{nullptr};
 util::Mutex renewing{util::LockOrder::Table};
 
+// Of the names that the user has given, which no library has had: said when the program ends.
+struct Unmatched {
+    util::Mutex mutex{util::LockOrder::Leaf};
+    std::vector<std::string> names LMS_GUARDED_BY(mutex);
+    pid_t process = 0;
+};
+Unmatched& unmatched() {
+    static Unmatched& instance = *new Unmatched;
+    return instance;
+}
+
+void tell_unmatched() {
+    std::vector<std::string> names;
+    {
+        const util::Lock lock(unmatched().mutex);
+        if (unmatched().process == getpid()) names = unmatched().names;
+    }
+    if (!names.empty())
+        log::warn("LMS_EXEMPT: no library was loaded whose file name begins with {}",
+                  fmt::join(names, " or "));
+}
+
+void begin_matching() {
+    if (settings().exempt == default_exempt() || settings().exempt.empty()) return;
+    {
+        const util::Lock lock(unmatched().mutex);
+        unmatched().names = settings().exempt;
+        unmatched().process = getpid();
+    }
+    std::atexit(tell_unmatched);
+}
+
 bool is_exempt(std::string_view path) {
     const std::string_view file = path.substr(path.rfind('/') + 1);
-    return std::ranges::any_of(settings().exempt,
-                               [&](const std::string& name) { return file.starts_with(name); });
+    const auto begins = [&](const std::string& name) { return file.starts_with(name); };
+    if (std::ranges::none_of(settings().exempt, begins)) return false;
+    const util::Lock lock(unmatched().mutex);
+    std::erase_if(unmatched().names, begins);
+    return true;
 }
 
 int count_loads(dl_phdr_info* info, std::size_t, void* into) {
@@ -61,6 +100,7 @@ int find_exempt(dl_phdr_info* info, std::size_t, void* into) {
 }
 
 const Loaded& look() {
+    [[maybe_unused]] static const bool begun = (begin_matching(), true);
     Loaded counts{};
     dl_iterate_phdr(count_loads, &counts);
     const Loaded* known = loaded.load(std::memory_order_acquire);

@@ -9,6 +9,7 @@
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
 #include "shim/migration/guards.h"
+#include "shim/migration/memory_told.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
@@ -155,7 +156,9 @@ bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) {
 // (LMS_SOFT_LIMIT).
 bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) {
     const std::uint64_t used = state.residency.allocated_bytes();
-    if (!state.soft_limit.refuses(used, bytes, std::this_thread::get_id())) return false;
+    const bool refused = state.soft_limit.refuses(used, bytes, std::this_thread::get_id());
+    if (refused || !state.soft_limit.awaits_retry()) note_refused_once(refused ? asked : 0);
+    if (!refused) return false;
     trace::add(trace::counters().refusals);
     log::info("an allocation of {} beyond LMS_SOFT_LIMIT fails once, with {} in use",
               util::format_bytes(asked), util::format_bytes(used));

@@ -25,6 +25,7 @@ TEST_CASE("soft limit: a program that needs more than it gets it") {
     CHECK_MESSAGE(run.status == 0, run.err);
     CHECK(run.out == "ok\n");
     CHECK(run.stats.at("refusals") > 1);
+    CHECK(run.err.find("LMS_SOFT_LIMIT") == std::string::npos);
     CHECK(run.stats.at("evictions") > 0);
 }
 
@@ -32,4 +33,7 @@ TEST_CASE("soft limit: a program that never tries again meets it") {
     const Run run = run_shimmed({"vector_add", "16"}, "8M", {{"LMS_SOFT_LIMIT", "7M"}});
     CHECK(run.status == 1);
     CHECK(run.err.find("cudaErrorMemoryAllocation") != std::string::npos);
+    CHECK_MESSAGE(run.err.find("the program ended with 1 after LMS_SOFT_LIMIT had an allocation of ") !=
+                      std::string::npos,
+                  run.err);
 }

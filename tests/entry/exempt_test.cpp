@@ -85,8 +85,13 @@ TEST_CASE("exempt: allocations of NCCL's are the driver's, those of others are m
 }
 
 TEST_CASE("exempt: LMS_EXEMPT names other libraries, or none") {
-    run_both("exempt_named", Driver::Simulated, {{"LMS_EXEMPT", "libsome,libother.so"}});
-    run_both("exempt_none", Driver::Simulated, {{"LMS_EXEMPT", "none"}});
+    const std::string said =
+        run_both("exempt_named", Driver::Simulated, {{"LMS_EXEMPT", "libsome,libother.so"}});
+    CHECK_MESSAGE(said.find("LMS_EXEMPT: no library was loaded whose file name begins with libsome\n") !=
+                      std::string::npos,
+                  said);
+    CHECK(run_both("exempt_none", Driver::Simulated, {{"LMS_EXEMPT", "none"}}).find("LMS_EXEMPT") ==
+          std::string::npos);
 }
 
 // The kernel's arguments do not show the buffer it reads. Were it taken away, where evicted memory is
