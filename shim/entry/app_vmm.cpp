@@ -162,7 +162,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     return guarded([&] {
         if (engine::has_program_memory(ptr, size)) {
             return if_allowed([&] {
-                return engine::unmap_range(ptr, size, [](const engine::View& view) {
+                return engine::unmap_range(ptr, size, [](const engine::View& view, core::Address kept) {
+                    if (kept != 0) engine::note_copy({kept, view.bytes}, {view.address, view.bytes});
                     engine::note_freed(view.address, view.bytes);
                 });
             });

@@ -26,9 +26,11 @@ struct Handle {
     CUmemAllocationProp properties{};
     unsigned references = 1;  // by cuMemCreate and cuMemRetainAllocationHandle
     unsigned views = 0;
-    Address mapped_at = 0;  // last
-    HandleValue real = 0;   // the driver's, whose the memory is; 0: it is managed
-    bool busy = false;      // some thread changes it
+    // Where what the host wrote into it is known by: its last mapping; `home` once that is gone. 0: never
+    // mapped.
+    Address known_at = 0;
+    HandleValue real = 0;  // the driver's, whose the memory is; 0: it is managed
+    bool busy = false;     // some thread changes it
 
     bool is_managed() const { return real == 0; }
 };
@@ -298,8 +300,8 @@ CUresult map_handle(Address address, std::uint64_t bytes, std::uint64_t offset, 
         return status;
     }
     ++handle->views;
-    before = handle->mapped_at;
-    handle->mapped_at = address;
+    before = handle->known_at;
+    handle->known_at = address;
     return CUDA_SUCCESS;
 }
 
@@ -330,7 +332,7 @@ bool has_program_memory(Address address, std::uint64_t bytes) {
            std::ranges::any_of(views_in(address, bytes), [](const View& view) { return view.handle != 0; });
 }
 
-CUresult unmap_range(Address address, std::uint64_t bytes, const std::function<void(const View&)>& gone) {
+CUresult unmap_range(Address address, std::uint64_t bytes, const ViewGone& gone) {
     const Busy busy(handles_of(whole_views(address, bytes)));
     const std::vector<View> views = whole_views(address, bytes);
     if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
@@ -342,7 +344,10 @@ CUresult unmap_range(Address address, std::uint64_t bytes, const std::function<v
         take_out(view.address);
         if (!handle) continue;
         --handle->views;
-        if (handle->references == 0 && handle->views == 0) gone(view);
+        const bool lives = handle->references > 0 || handle->views > 0;
+        const bool keeps = lives && view.is_managed() && handle->known_at == view.address;
+        if (keeps) handle->known_at = handle->home;
+        gone(view, keeps ? handle->home : 0);
         end_if_unused(*handle);
     }
     return CUDA_SUCCESS;

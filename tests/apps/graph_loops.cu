@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
         CHECK(cudaMalloc(&part.state, bytes));
         std::vector<unsigned> in(part.n);
         for (unsigned i = 0; i < part.n; ++i) in[i] = noise(i, p);
-        CHECK(cudaMemcpy(part.from, in.data(), bytes, cudaMemcpyHostToDevice));
+        CHECK(cudaMemcpy(part.from, in.data(), part.n * sizeof(unsigned), cudaMemcpyHostToDevice));
         CHECK(cudaMemset(part.to, 0, bytes));
         make(part);
     }

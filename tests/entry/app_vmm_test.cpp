@@ -230,6 +230,35 @@ FAMILY_TEST(
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemGetAllocationPropertiesFromHandle, &properties, handle);
 }
 
+// The second is mapped where the first was, and is known by the address it holds when it follows.
+FAMILY_TEST(
+    "own mappings: addresses that a handle holds go with it, also where others take its place first") {
+    const Gpu gpu;
+    Crowd crowd;
+    const Buffer a(kBuffer, 1);
+    const CUdeviceptr p = reserve(3 * kBuffer);
+    const auto first = create(kBuffer);
+    const auto second = create(kBuffer);
+    map(p, kBuffer, first);
+    map(p + kBuffer, kBuffer, second);
+    const CUdeviceptr table[] = {a.at()};
+    OK(cuMemcpyHtoD_v2, p + kBuffer, table, sizeof table);
+    OK(cuCtxSynchronize);
+    OK(cuMemUnmap, p, 2 * kBuffer);
+    map(p + kBuffer, kBuffer, first);
+    write(p + kBuffer, kBuffer, 2);
+    map(p + 2 * kBuffer, kBuffer, second);
+    crowd.evict(a);
+    const Buffer out(kBuffer, 3);
+    crowd.evict(a);
+    copy_by_kernel(out.at(), p + 2 * kBuffer);
+    EXPECT(a.resident());
+    OK(cuCtxSynchronize);
+    OK(cuMemUnmap, p + kBuffer, 2 * kBuffer);
+    OK(cuMemRelease, first);
+    OK(cuMemRelease, second);
+}
+
 FAMILY_TEST("own mappings: several mappings of one handle are one memory, and move together") {
     const Gpu gpu;
     Crowd crowd;
