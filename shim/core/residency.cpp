@@ -174,8 +174,9 @@ bool Residency::mapped_empty(ChunkId id) {
     return true;
 }
 
-bool Residency::begin_fill(ChunkId id) {
+bool Residency::begin_fill(ChunkId id, bool clean) {
     if (!move(id, State::Remapping, State::Filling)) return false;
+    chunks_[id].clean = clean;
     ranking_.resident(id);
     return true;
 }
@@ -199,6 +200,7 @@ bool Residency::begin_remap(ChunkId id) {
 
 bool Residency::out(ChunkId id) {
     if (!move(id, State::Remapping, State::OnHost)) return false;
+    soil(id);
     device_bytes_ -= chunks_[id].bytes;
     host_bytes_ += chunks_[id].bytes;
     ranking_.evicted(id);
@@ -265,6 +267,7 @@ bool Residency::consistent() const {
             allocated += chunk.bytes;
             granules += chunk.bytes / granularity_;
             if (chunk_at(chunk.address) != chunk_id || chunk_at(expected - 1) != chunk_id) return false;
+            if (chunk.clean && (chunk.state == State::OnHost || chunk.state == State::Empty)) return false;
             switch (chunk.state) {
                 case State::Empty:
                     break;

@@ -58,6 +58,9 @@ class Residency {
     // Nobody uses it where it is on the host, and nobody is about to.
     bool may_come_in(ChunkId id) { return chunks_[id].pins_in_place == 0 && !in_flight(id); }
 
+    // It may be written from here on, or its host memory is wanted for something else.
+    void soil(ChunkId id) { chunks_[id].clean = false; }
+
     // The transitions; names say what has just happened or is about to. False, and nothing changed, from any
     // state but those named.
     //
@@ -65,7 +68,7 @@ class Residency {
     // (-> Resident), or the copy enqueued (-> Filling) and complete (-> Resident).
     bool begin_in(ChunkId id);
     bool mapped_empty(ChunkId id);
-    bool begin_fill(ChunkId id);
+    bool begin_fill(ChunkId id, bool clean = false);
     bool filled(ChunkId id);
     // Mapping failed (Remapping -> OnHost, or Empty where it had no contents).
     bool undo_in(ChunkId id, bool had_contents);
