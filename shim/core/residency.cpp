@@ -174,9 +174,8 @@ bool Residency::mapped_empty(ChunkId id) {
     return true;
 }
 
-bool Residency::begin_fill(ChunkId id, bool clean) {
+bool Residency::begin_fill(ChunkId id) {
     if (!move(id, State::Remapping, State::Filling)) return false;
-    chunks_[id].clean = clean;
     ranking_.resident(id);
     return true;
 }

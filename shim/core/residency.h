@@ -58,6 +58,8 @@ class Residency {
     // Nobody uses it where it is on the host, and nobody is about to.
     bool may_come_in(ChunkId id) { return chunks_[id].pins_in_place == 0 && !in_flight(id); }
 
+    // What it fills from is kept, and nothing that may write it is unfinished.
+    void clean(ChunkId id) { chunks_[id].clean = chunks_[id].state == State::Filling; }
     // It may be written from here on, or its host memory is wanted for something else.
     void soil(ChunkId id) { chunks_[id].clean = false; }
 
@@ -68,7 +70,7 @@ class Residency {
     // (-> Resident), or the copy enqueued (-> Filling) and complete (-> Resident).
     bool begin_in(ChunkId id);
     bool mapped_empty(ChunkId id);
-    bool begin_fill(ChunkId id, bool clean = false);
+    bool begin_fill(ChunkId id);
     bool filled(ChunkId id);
     // Mapping failed (Remapping -> OnHost, or Empty where it had no contents).
     bool undo_in(ChunkId id, bool had_contents);

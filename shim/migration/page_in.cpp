@@ -94,7 +94,7 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
         if (job.copies) {
             // Others may have been about to write any chunk meanwhile.
             const bool clean = cleanly && !job.written && state.soilings == soilings;
-            state.residency.begin_fill(job.id, clean);
+            state.residency.begin_fill(job.id);
             if (clean) retain_copy(state, job.id);
             backing.fill = use;
             backing.fill_since_ns = since;

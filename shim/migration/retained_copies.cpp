@@ -23,6 +23,7 @@ bool may_be_clean(State& state) {
 
 void retain_copy(State& state, ChunkId id) {
     state.mutex.check_held();
+    state.residency.clean(id);
     state.retained.emplace(state.residency.chunk(id).bytes, id);
 }
 

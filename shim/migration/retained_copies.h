@@ -21,7 +21,7 @@ namespace lms::engine {
 // (LMS_SAFETY=opaque), and while none is unfinished that may write what it does not name.
 bool may_be_clean(State& state);
 
-// The chunk has begun to fill, and is clean.
+// The chunk, which has begun to fill, is clean.
 void retain_copy(State& state, core::ChunkId id);
 // It may be written, or goes: its copy is given back, once nothing reads it. Nothing if it has none.
 void drop_copy(State& state, core::ChunkId id);
