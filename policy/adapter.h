@@ -81,6 +81,7 @@ constexpr lms_policy table_of(const char* name) {
             },
         .work = work_of<Policy>(),
         .upcoming = upcoming_of<Policy>(),
+        .keys = nullptr,
     };
 }
 

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "policy/builtin.h"
 #include "shim/util/log.h"
@@ -25,6 +27,46 @@ static_assert(LMS_PURPOSE_WAIT == static_cast<std::uint32_t>(core::Purpose::Wait
 static_assert(LMS_PURPOSE_AHEAD == static_cast<std::uint32_t>(core::Purpose::Ahead));
 
 constexpr const lms_policy* kBuiltin[] = {&kNextUse, &kLru, &kLms};
+
+// The table's entry at `offset`, null if the table is too old to have it.
+template <typename Entry>
+Entry entry_of(const lms_policy& table, Entry lms_policy::*entry, std::size_t offset) {
+    return table.size >= offset + sizeof(Entry) ? table.*entry : nullptr;
+}
+
+// "name,key=value,key=value"
+struct Choice {
+    explicit Choice(const std::string& setting) {
+        std::size_t at = setting.find(',');
+        name = setting.substr(0, at);
+        while (at != setting.npos) {
+            const std::size_t end = setting.find(',', at + 1);
+            const std::string option = setting.substr(at + 1, end == setting.npos ? end : end - at - 1);
+            const std::size_t equals = std::min(option.find('='), option.size());
+            options.emplace_back(option.substr(0, equals),
+                                 option.substr(std::min(equals + 1, option.size())));
+            at = end;
+        }
+    }
+    std::string name;
+    std::vector<std::pair<std::string, std::string>> options;
+};
+
+// What is wrong with the options for a policy, empty if nothing is.
+std::string fault_of(const Choice& choice, const lms_policy& table) {
+    const char* const* const keys = entry_of(table, &lms_policy::keys, offsetof(lms_policy, keys));
+    std::string known;
+    for (const char* const* key = keys; key && *key; ++key)
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", *key);
+    for (const auto& option : choice.options) {
+        const char* const* key = keys;
+        while (key && *key && option.first != *key) ++key;
+        if (key && *key) continue;
+        return fmt::format("{} takes no key \"{}\", {}", table.name, option.first,
+                           known.empty() ? "nor any other" : "but " + known);
+    }
+    return {};
+}
 
 bool is_path(const std::string& name) {
     return name.find('/') != name.npos || name.ends_with(".so");
@@ -90,7 +132,9 @@ int call_eligible(void* context, std::uint32_t chunk) {
 
 }  // namespace
 
-const lms_policy* find(const std::string& name, std::string& problem) {
+namespace {
+
+const lms_policy* find_named(const std::string& name, std::string& problem) {
     std::string names;
     for (const lms_policy* table : kBuiltin) {
         if (name == table->name) return table;
@@ -101,19 +145,39 @@ const lms_policy* find(const std::string& name, std::string& problem) {
     return nullptr;
 }
 
-std::unique_ptr<Host> Host::create(const std::string& name, std::optional<double> frac,
+const lms_policy* find(const Choice& choice, std::string& problem) {
+    const lms_policy* const table = find_named(choice.name, problem);
+    if (table != nullptr) problem = fault_of(choice, *table);
+    return problem.empty() ? table : nullptr;
+}
+
+}  // namespace
+
+const lms_policy* find(const std::string& setting, std::string& problem) {
+    return find(Choice(setting), problem);
+}
+
+std::unique_ptr<Host> Host::create(const std::string& setting, std::optional<double> frac,
                                    std::uint64_t threshold_bytes) {
-    const lms_policy_config config = {
-        .size = sizeof config, .reserved = 0, .threshold_bytes = threshold_bytes, .frac = frac.value_or(-1)};
+    const Choice choice(setting);
+    std::vector<lms_policy_option> options;
+    for (const auto& [key, value] : choice.options) options.push_back({key.c_str(), value.c_str()});
+    lms_policy_config config = {.size = sizeof config,
+                                .reserved = 0,
+                                .threshold_bytes = threshold_bytes,
+                                .frac = frac.value_or(-1),
+                                .options = options.data(),
+                                .option_count = options.size()};
     std::string problem;
-    const lms_policy* table = find(name, problem);
+    const lms_policy* table = find(choice, problem);
     void* state = table == nullptr ? nullptr : table->create(&config);
     if (state == nullptr) {
         if (table != nullptr) problem = "its create() failed";
         // Each GPU has a host of its own.
         static std::atomic<bool> said;
-        if (log::once(said)) log::warn("LMS_POLICY={}: {}; using {}", name, problem, kLru.name);
+        if (log::once(said)) log::warn("LMS_POLICY={}: {}; using {}", setting, problem, kLru.name);
         table = &kLru;
+        config.option_count = 0;
         state = table->create(&config);
         if (state == nullptr) throw std::bad_alloc();
     }
@@ -151,7 +215,7 @@ void Host::evicted(core::ChunkId chunk) {
 }
 
 void Host::work(std::span<const core::ChunkId> chunks) {
-    const auto work = call_of(&lms_policy::work, offsetof(lms_policy, work));
+    const auto work = entry_of(*table_, &lms_policy::work, offsetof(lms_policy, work));
     if (work == nullptr || chunks.empty()) return;
     const lms_policy_work event = {
         .size = sizeof event, .count = static_cast<std::uint32_t>(chunks.size()), .chunks = chunks.data()};
@@ -159,7 +223,7 @@ void Host::work(std::span<const core::ChunkId> chunks) {
 }
 
 std::size_t Host::upcoming(std::span<core::ChunkId> out) {
-    const auto upcoming = call_of(&lms_policy::upcoming, offsetof(lms_policy, upcoming));
+    const auto upcoming = entry_of(*table_, &lms_policy::upcoming, offsetof(lms_policy, upcoming));
     if (upcoming == nullptr) return 0;
     const auto most = static_cast<std::uint32_t>(out.size());
     const std::uint32_t count = std::min(upcoming(state_, out.data(), most), most);

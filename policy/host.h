@@ -13,17 +13,18 @@
 
 namespace lms::policy {
 
-// The table of the policy that `name` means: a built-in one ("lru", "lms"), or the path of a plugin (anything
-// with a slash or ending in ".so"), which is loaded and stays loaded. Null if there is none that can be used;
-// `problem` is then one line that says why. May throw std::bad_alloc.
-const lms_policy* find(const std::string& name, std::string& problem);
+// The table of the policy that `setting` means, "name[,key=value...]": a built-in one ("lru", "lms"), or the
+// path of a plugin (anything with a slash or ending in ".so"), which is loaded and stays loaded. Null if
+// there is none that can be used, or it does not take those keys; `problem` is then one line that says why.
+// May throw std::bad_alloc.
+const lms_policy* find(const std::string& setting, std::string& problem);
 
 // One device's policy. Unless said otherwise, called with the session's lock held.
 class Host final : public core::Ranking {
   public:
-    // The policy that `name` means, or lru with a line at warn if it cannot be used. May throw
+    // The policy that `setting` means, or lru with a line at warn if it cannot be used. May throw
     // std::bad_alloc. `frac` as LMS_FRAC, `threshold_bytes` as LMS_THRESHOLD.
-    static std::unique_ptr<Host> create(const std::string& name, std::optional<double> frac,
+    static std::unique_ptr<Host> create(const std::string& setting, std::optional<double> frac,
                                         std::uint64_t threshold_bytes);
     ~Host() override;
     Host(const Host&) = delete;
@@ -46,12 +47,6 @@ class Host final : public core::Ranking {
 
   private:
     Host(const lms_policy* table, void* state) : table_(table), state_(state) {}
-
-    // The table's entry at `offset`, null if the table is too old to have it.
-    template <typename Call>
-    Call call_of(Call lms_policy::*entry, std::size_t offset) const {
-        return table_->size >= offset + sizeof(Call) ? table_->*entry : nullptr;
-    }
 
     const lms_policy* table_;
     void* state_;

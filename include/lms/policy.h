@@ -26,12 +26,20 @@ extern "C" {
 /* "No chunk", as an answer of next_victim. */
 #define LMS_NO_CHUNK UINT32_MAX
 
+/* Of LMS_POLICY=name,key=value,... */
+typedef struct lms_policy_option {
+    const char* key; /* one of lms_policy.keys */
+    const char* value;
+} lms_policy_option;
+
 /* What a policy is created with. */
 typedef struct lms_policy_config {
     uint32_t size; /* sizeof(lms_policy_config), as lmsshim knows it */
     uint32_t reserved;
-    uint64_t threshold_bytes; /* LMS_THRESHOLD */
-    double frac;              /* LMS_FRAC, 0 to 1; negative when unset */
+    uint64_t threshold_bytes;         /* LMS_THRESHOLD */
+    double frac;                      /* LMS_FRAC, 0 to 1; negative when unset */
+    const lms_policy_option* options; /* in the user's order */
+    uint64_t option_count;
 } lms_policy_config;
 
 /* The unit that moves. Numbers are small and given again after removal, so they may index arrays. */
@@ -124,6 +132,10 @@ typedef struct lms_policy {
     /* Writes to `chunks` which of those that are not on the device will be named next, soonest first, `most`
      * of them at the most, and returns how many. They are brought in when nothing else is to do. */
     uint32_t (*upcoming)(void* state, uint32_t* chunks, uint32_t most);
+
+    /* The keys of the options that `create` looks at, null behind the last. A user who gives another one is
+     * told so, and lru serves. A value that is not understood is `create`'s to refuse. */
+    const char* const* keys;
 } lms_policy;
 
 /* What a plugin exports. Returns its table, which must stay valid for the life of the process, or null if it

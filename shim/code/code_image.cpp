@@ -15,6 +15,7 @@ CodeImage::CodeImage(const void* image, std::optional<std::uint64_t> bytes, cons
     if (keep.layouts) cubins_ = find_cubins(image, bytes, keep.gpus);
     layouts_in_ptx_ = keep.layouts && cubins_.empty();
     if (tells_addresses_ || layouts_in_ptx_) ptx_ = find_ptx(image, bytes);
+    tells_writes_ = tells_addresses_ && ptx_is_like_native(image, bytes, keep.gpus);
 }
 
 CodeImage CodeImage::of_file(const char* path, const Keep& keep) {
@@ -58,6 +59,14 @@ Addresses CodeImage::addresses_of(const std::string& kernel) {
         if (answer == PtxModule::Answer::Complete) result = Addresses::Complete;
     }
     return result;
+}
+
+ParameterWords CodeImage::written_by(const std::string& kernel) {
+    if (!tells_writes_) return ParameterWords::all();
+    look();
+    ParameterWords written;
+    for (const auto& module : modules_) written.add(module->written_by(kernel));
+    return written.none() ? ParameterWords::all() : written;
 }
 
 }  // namespace lms::engine

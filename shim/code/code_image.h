@@ -30,7 +30,7 @@ class CodeImage {
     struct Keep {
         bool addresses = false;
         bool layouts = false;
-        std::span<const unsigned> gpus{};  // layouts as these have them (see find_cubins)
+        std::span<const unsigned> gpus{};  // code as these run it (see find_cubins)
     };
 
     // Of code that cannot be seen.
@@ -43,12 +43,15 @@ class CodeImage {
     // only the driver knows.
     const std::vector<Parameter>* layout_of(const std::string& kernel);
     Addresses addresses_of(const std::string& kernel);
+    // The words of its parameters that its writes may go to; of a kernel whose addresses are Complete.
+    ParameterWords written_by(const std::string& kernel);
 
   private:
     void look();
     void add(CodeLayouts layouts);
 
     bool tells_addresses_ = false;
+    bool tells_writes_ = false;
     bool layouts_in_ptx_ = false;
     std::vector<PackedCode> cubins_;
     std::vector<PackedCode> ptx_;

@@ -134,6 +134,39 @@ constexpr std::uint64_t kMostOfLz4 = 255;
 
 }  // namespace
 
+namespace {
+
+// Native code for `arch` runs on GPUs of its own major version, and no earlier minor one.
+bool runs(std::uint32_t arch, unsigned gpu) {
+    return gpu / 10 == arch / 10 && gpu >= arch;
+}
+
+}  // namespace
+
+bool ptx_is_like_native(const void* image, std::optional<std::uint64_t> bytes,
+                        std::span<const unsigned> gpus) {
+    bool like = true;
+    each_fat_binary(static_cast<const char*>(image), bytes, [&](const char* fat_binary) {
+        std::uint32_t ptx = 0;
+        std::vector<std::uint32_t> native;
+        each_entry(fat_binary, [&](std::uint16_t kind, const char* head) {
+            const auto arch = read<std::uint32_t>(head + entry::kArch);
+            if (kind == entry::kKindPtx) ptx = std::max(ptx, arch);
+            if (kind == entry::kKindNative) native.push_back(arch);
+        });
+        if (gpus.empty())
+            like &= std::ranges::all_of(native, [&](std::uint32_t arch) { return arch == ptx; });
+        for (const unsigned gpu : gpus) {
+            std::uint32_t best = 0;
+            for (const std::uint32_t arch : native) {
+                if (runs(arch, gpu)) best = std::max(best, arch);
+            }
+            like &= best == 0 || best == ptx;
+        }
+    });
+    return like;
+}
+
 std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t> bytes) {
     std::vector<PackedCode> found;
     const char* at = static_cast<const char*>(image);
@@ -158,15 +191,14 @@ std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t>
 std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes,
                                     std::span<const unsigned> gpus) {
     std::vector<PackedCode> found;
-    const auto runs = [&](std::uint32_t arch) {
-        return gpus.empty() || std::any_of(gpus.begin(), gpus.end(), [&](unsigned gpu) {
-                   return gpu / 10 == arch / 10 && gpu >= arch;
-               });
+    const auto wanted = [&](std::uint32_t arch) {
+        return gpus.empty() ||
+               std::any_of(gpus.begin(), gpus.end(), [&](unsigned gpu) { return runs(arch, gpu); });
     };
     const char* at = static_cast<const char*>(image);
     const Form form = each_fat_binary(at, bytes, [&](const char* fat_binary) {
         each_entry(fat_binary, [&](std::uint16_t kind, const char* head) {
-            if (kind == entry::kKindNative && runs(read<std::uint32_t>(head + entry::kArch)))
+            if (kind == entry::kKindNative && wanted(read<std::uint32_t>(head + entry::kArch)))
                 found.push_back(payload_of(head));
         });
     });

@@ -29,6 +29,12 @@ std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t>
 std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes = std::nullopt,
                                     std::span<const unsigned> gpus = {});
 
+// Whether what find_ptx() finds was compiled for the architecture of the native code that `gpus` run instead,
+// as far as there is any: for another one, the same source may give another kernel. With no GPUs given, any
+// code.
+bool ptx_is_like_native(const void* image, std::optional<std::uint64_t> bytes,
+                        std::span<const unsigned> gpus);
+
 // Nothing where it does not unpack to what its header said.
 std::optional<std::string> unpack(const PackedCode& code);
 

@@ -110,4 +110,10 @@ Addresses LoadedCode::addresses_of(std::span<const Handle> owners, const std::st
     return result;
 }
 
+ParameterWords LoadedCode::written_by(std::span<const Handle> owners, const std::string& name) {
+    const util::Lock lock(mutex_);
+    CodeImage* const image = image_of(owners);
+    return image ? image->written_by(name) : ParameterWords::all();
+}
+
 }  // namespace lms::engine

@@ -44,6 +44,8 @@ class LoadedCode {
     // loaded). No layout where no code tells, or two differ.
     std::optional<std::vector<Parameter>> layout_of(std::span<const Handle> owners, const std::string& name);
     Addresses addresses_of(std::span<const Handle> owners, const std::string& name);
+    // All words where the owners are not known: another kernel may have the name.
+    ParameterWords written_by(std::span<const Handle> owners, const std::string& name);
 
   private:
     struct Code {

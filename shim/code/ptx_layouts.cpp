@@ -1,9 +1,6 @@
 #include "shim/code/ptx_layouts.h"
 
-#include <optional>
 #include <utility>
-
-#include "shim/code/ptx_text.h"
 
 namespace lms::engine {
 
@@ -12,6 +9,8 @@ namespace {
 std::size_t round_up(std::size_t value, std::size_t alignment) {
     return (value + alignment - 1) / alignment * alignment;
 }
+
+}  // namespace
 
 std::optional<std::vector<Parameter>> layout_of(const std::vector<PtxParameter>& declared) {
     std::vector<Parameter> layout;
@@ -24,8 +23,6 @@ std::optional<std::vector<Parameter>> layout_of(const std::vector<PtxParameter>&
     }
     return layout;
 }
-
-}  // namespace
 
 CodeLayouts layouts_in_ptx(std::string_view text) {
     CodeLayouts layouts;

@@ -8,18 +8,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "shim/code/ptx_kinds.h"
-#include "shim/code/ptx_opcode.h"
-#include "shim/code/ptx_text.h"
+#include "shim/code/ptx_body.h"
+#include "shim/code/ptx_writes.h"
 
 namespace lms::engine {
 
 namespace {
-
-// Functions of the CUDA runtime's device side that touch no memory of the app's.
-bool harmless(std::string_view function) {
-    return one_of(function, {"vprintf", "__assertfail", "malloc", "free"});
-}
 
 // One kernel and the functions it calls, followed until nothing new is learnt.
 class Follower {
@@ -39,16 +33,13 @@ class Follower {
         for (std::size_t i = 0; i < bodies_.size() && !hidden_; ++i) check(i);
         return hidden_;
     }
+    const PtxBodies& kernel() const { return kernel_; }
 
   private:
-    struct Body {
-        PtxFunction function;
-        std::vector<Opcode> opcodes;
-        std::vector<Kinds> kinds;  // by PtxName
-    };
+    using Body = PtxBody;
 
     std::optional<std::size_t> enter(std::string_view name) {
-        if (const auto known = ids_.find(name); known != ids_.end()) return known->second;
+        if (const auto known = kernel_.ids.find(name); known != kernel_.ids.end()) return known->second;
         const auto source = module_.functions.find(name);
         if (source == module_.functions.end() || source->second.body.data() == nullptr) return std::nullopt;
         std::optional<PtxFunction> function = parse_ptx_function(source->second);
@@ -59,7 +50,7 @@ class Follower {
         body.kinds.resize(body.function.names.size());
         for (PtxName id = 0; id < body.kinds.size(); ++id) body.kinds[id] = named(body.function, id);
         bodies_.push_back(std::move(body));
-        ids_.emplace(name, bodies_.size() - 1);
+        kernel_.ids.emplace(name, bodies_.size() - 1);
         grown_ = true;
         return bodies_.size() - 1;
     }
@@ -225,44 +216,24 @@ class Follower {
         return error == std::errc() && stopped == end ? std::optional(number) : std::nullopt;
     }
 
-    // call (returned), function, (arguments), prototype;
     void call(std::size_t index, const PtxInstruction& instruction) {
-        const std::vector<PtxOperand>& operands = instruction.operands;
-        const Body& caller = bodies_[index];
-        std::size_t at = 0;
-        std::vector<PtxName> returned;
-        std::vector<PtxName> arguments;
-        const auto is_function = [&](const PtxOperand& operand) {
-            return operand.names.size() == 1 &&
-                   module_.functions.contains(caller.function.names[operand.names[0]]);
-        };
-        if (!operands.empty() && !is_function(operands[0])) returned = operands[at++].names;
-        if (at >= operands.size() || !is_function(operands[at])) {
-            hidden_ = true;
-            return;
-        }
-        const std::string_view name = caller.function.names[operands[at].names[0]];
-        if (at + 1 < operands.size()) arguments = operands[at + 1].names;
-        if (harmless(name)) {
+        const PtxCall call = call_of(module_, bodies_[index].function, instruction);
+        if (is_harmless(call.function)) {
             // A heap of the device's own is no memory of the app's.
-            for (const PtxName result : returned) learn(bodies_[index].kinds[result], kPointer);
+            for (const PtxName result : call.returned) learn(bodies_[index].kinds[result], kPointer);
             return;
         }
-        const std::optional<std::size_t> callee = enter(name);
+        const std::optional<std::size_t> callee = call.function.empty() ? std::nullopt : enter(call.function);
         if (!callee) {
             hidden_ = true;
             return;
         }
         Body& from = bodies_[index];
         Body& to = bodies_[*callee];
-        const auto hand_over = [&](const std::vector<PtxName>& sources, Body& source,
-                                   const std::vector<PtxParameter>& targets, Body& target) {
-            for (std::size_t i = 0; i < std::min(sources.size(), targets.size()); ++i)
-                learn(target.kinds[targets[i].name], source.kinds[sources[i]]);
-        };
-        hand_over(arguments, from, to.function.parameters, to);
-        for (std::size_t i = 0; i < std::min(returned.size(), to.function.returns.size()); ++i)
-            learn(from.kinds[returned[i]], to.kinds[to.function.returns[i].name]);
+        for (std::size_t i = 0; i < std::min(call.arguments.size(), to.function.parameters.size()); ++i)
+            learn(to.kinds[to.function.parameters[i].name], from.kinds[call.arguments[i]]);
+        for (std::size_t i = 0; i < std::min(call.returned.size(), to.function.returns.size()); ++i)
+            learn(from.kinds[call.returned[i]], to.kinds[to.function.returns[i].name]);
     }
 
     // Whether an address of global memory may be a loaded one.
@@ -289,8 +260,8 @@ class Follower {
     }
 
     const PtxModuleText& module_;
-    std::vector<Body> bodies_;
-    std::unordered_map<std::string_view, std::size_t> ids_;
+    PtxBodies kernel_;
+    std::vector<Body>& bodies_ = kernel_.bodies;
     Kinds scratch_ = kNumber;  // of all that is stored in local and shared memory
     bool grown_ = false;
     bool hidden_ = false;
@@ -298,11 +269,44 @@ class Follower {
 
 }  // namespace
 
+PtxCall call_of(const PtxModuleText& module, const PtxFunction& caller, const PtxInstruction& instruction) {
+    const std::vector<PtxOperand>& operands = instruction.operands;
+    const auto is_function = [&](const PtxOperand& operand) {
+        return operand.names.size() == 1 && module.functions.contains(caller.names[operand.names[0]]);
+    };
+    PtxCall call;
+    std::size_t at = 0;
+    if (!operands.empty() && !is_function(operands[0])) call.returned = operands[at++].names;
+    if (at >= operands.size() || !is_function(operands[at])) return call;
+    call.function = caller.names[operands[at].names[0]];
+    if (at + 1 < operands.size()) call.arguments = operands[at + 1].names;
+    return call;
+}
+
 struct PtxModule::Parts {
+    struct Answers {
+        Answer addresses = Answer::Incomplete;
+        ParameterWords written = ParameterWords::all();
+    };
     std::string text;
     std::optional<PtxModuleText> module;
     bool indexed = false;
-    std::unordered_map<std::string, Answer> answers;
+    std::unordered_map<std::string, Answers> answers;
+
+    // Null: there is no such kernel.
+    const Answers* of(std::string_view kernel) {
+        static const Answers kUnknown;
+        if (!indexed) module = index_ptx(text);
+        indexed = true;
+        if (!module) return &kUnknown;
+        const auto function = module->functions.find(kernel);
+        if (function == module->functions.end() || !function->second.is_entry) return nullptr;
+        const auto [it, is_new] = answers.try_emplace(std::string(kernel));
+        Follower follower(*module);
+        if (is_new && !follower.hides(kernel))
+            it->second = {Answer::Complete, written_words(*module, follower.kernel())};
+        return &it->second;
+    }
 };
 
 PtxModule::PtxModule(std::string text) : parts_(std::make_unique<Parts>()) {
@@ -313,16 +317,13 @@ PtxModule::PtxModule(std::string text) : parts_(std::make_unique<Parts>()) {
 PtxModule::~PtxModule() = default;
 
 PtxModule::Answer PtxModule::addresses_of(std::string_view kernel) {
-    if (!parts_->indexed) {
-        parts_->module = index_ptx(parts_->text);
-        parts_->indexed = true;
-    }
-    if (!parts_->module) return Answer::Incomplete;
-    const auto function = parts_->module->functions.find(kernel);
-    if (function == parts_->module->functions.end() || !function->second.is_entry) return Answer::Absent;
-    const auto [it, is_new] = parts_->answers.try_emplace(std::string(kernel), Answer::Incomplete);
-    if (is_new && !Follower(*parts_->module).hides(kernel)) it->second = Answer::Complete;
-    return it->second;
+    const Parts::Answers* const answers = parts_->of(kernel);
+    return answers ? answers->addresses : Answer::Absent;
+}
+
+ParameterWords PtxModule::written_by(std::string_view kernel) {
+    const Parts::Answers* const answers = parts_->of(kernel);
+    return answers ? answers->written : ParameterWords();
 }
 
 }  // namespace lms::engine

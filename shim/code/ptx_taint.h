@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "shim/code/parameter_words.h"
+
 namespace lms::engine {
 
 // The PTX of one module. Not thread-safe. A kernel is looked at when it is first asked about.
@@ -24,6 +26,9 @@ class PtxModule {
         Incomplete,
     };
     Answer addresses_of(std::string_view kernel);
+    // The words of its parameters that its writes may go to: all where it hides addresses, none where it is
+    // absent.
+    ParameterWords written_by(std::string_view kernel);
 
   private:
     struct Parts;

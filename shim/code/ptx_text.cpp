@@ -140,11 +140,15 @@ std::size_t skip_body(std::string_view text, std::size_t at) {
     return std::string_view::npos;
 }
 
-// 0 for what is no decimal number.
-std::size_t number(std::string_view token) {
+std::optional<std::size_t> decimal(std::string_view token) {
     std::size_t value = 0;
     const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
-    return error == std::errc() && end == token.data() + token.size() ? value : 0;
+    return error == std::errc() && end == token.data() + token.size() ? std::optional(value) : std::nullopt;
+}
+
+// 0 for what is no decimal number.
+std::size_t number(std::string_view token) {
+    return decimal(token).value_or(0);
 }
 
 // Bytes of a value of a type; 0 for other directives.
@@ -308,7 +312,8 @@ class FunctionParser {
             tokens.take();
             operand.is_address = true;
             add(tokens.take(), operand);
-            while (!tokens.done() && tokens.peek() != "]" && tokens.peek() != ",") tokens.take();
+            operand.offset = tokens.take_if("+") ? decimal(tokens.take()) : 0;
+            if (tokens.peek() != "]") operand.offset.reset();
             tokens.skip_past("]");
         } else if (first == "{" || first == "(") {
             const std::string_view end = first == "{" ? "}" : ")";

@@ -17,6 +17,8 @@ struct PtxOperand {
     // "[...]" has the first name in it, "{...}", "(...)" and "a|b" have all of theirs.
     std::vector<PtxName> names;
     bool is_address = false;  // "[...]"
+    // Of "[name]" and "[name+8]": bytes from there; nothing where it is written otherwise.
+    std::optional<std::size_t> offset;
 };
 
 struct PtxInstruction {

@@ -28,9 +28,10 @@ enum class State : std::uint8_t {
     // Device memory is mapped; the copy from the host is enqueued. Consumers wait for its event in their
     // stream.
     Filling,
-    // Device memory is mapped and holds the only valid copy.
+    // Device memory is mapped and holds the only valid copy, or, of a clean chunk, one of two.
     Resident,
-    // Still Resident to every launch, while its contents are copied out. A launch that needs it cancels that.
+    // Still Resident to every launch, while its contents are copied out; of a clean chunk they are there
+    // already. A launch that needs it cancels that.
     Evicting,
     // The only valid copy is in host memory. Where the device can map host memory the address reaches it,
     // slowly.
@@ -51,6 +52,10 @@ struct Chunk {
     std::uint64_t bytes = 0;
     AllocationId allocation = 0;
     State state = State::Empty;
+    // Once the copy in is complete, its contents are those of the host memory it came from, which is kept: no
+    // work that may write it has been submitted since before it came in. Only in Filling, Resident and
+    // Evicting; on the host nobody asks.
+    bool clean = false;
     // Threads between deciding to use the chunk and having recorded that use. A pinned chunk is not evicted.
     std::uint32_t pins = 0;
     // Pins of launches that use it where it is, on the host; they bar its coming in.

@@ -199,6 +199,7 @@ bool Residency::begin_remap(ChunkId id) {
 
 bool Residency::out(ChunkId id) {
     if (!move(id, State::Remapping, State::OnHost)) return false;
+    soil(id);
     device_bytes_ -= chunks_[id].bytes;
     host_bytes_ += chunks_[id].bytes;
     ranking_.evicted(id);
@@ -265,6 +266,7 @@ bool Residency::consistent() const {
             allocated += chunk.bytes;
             granules += chunk.bytes / granularity_;
             if (chunk_at(chunk.address) != chunk_id || chunk_at(expected - 1) != chunk_id) return false;
+            if (chunk.clean && (chunk.state == State::OnHost || chunk.state == State::Empty)) return false;
             switch (chunk.state) {
                 case State::Empty:
                     break;

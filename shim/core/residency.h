@@ -58,6 +58,11 @@ class Residency {
     // Nobody uses it where it is on the host, and nobody is about to.
     bool may_come_in(ChunkId id) { return chunks_[id].pins_in_place == 0 && !in_flight(id); }
 
+    // What it fills from is kept, and nothing that may write it is unfinished.
+    void clean(ChunkId id) { chunks_[id].clean = chunks_[id].state == State::Filling; }
+    // It may be written from here on, or its host memory is wanted for something else.
+    void soil(ChunkId id) { chunks_[id].clean = false; }
+
     // The transitions; names say what has just happened or is about to. False, and nothing changed, from any
     // state but those named.
     //

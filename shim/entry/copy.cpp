@@ -54,6 +54,7 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
     CUresult status = CUDA_SUCCESS;
     if (lms::engine::try_fast_path(stream, pass, status)) return status;
     Range source = engine::span_of(source_of(*copy));
+    source.only_read = true;
     Range destination = engine::span_of(destination_of(*copy));
     if (sizeof...(Rest) == 0 &&
         (copy->srcMemoryType == CU_MEMORYTYPE_HOST || copy->dstMemoryType == CU_MEMORYTYPE_HOST)) {

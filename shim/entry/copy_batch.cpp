@@ -115,7 +115,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std:
             left = left.subspan(some.size());
             std::vector<Range> ranges;
             for (const Copy& copy : some) {
-                ranges.push_back({copy.from, copy.bytes});
+                ranges.push_back({copy.from, copy.bytes, false, false, true});
                 ranges.push_back({copy.to, copy.bytes, true});
             }
             Part part(some, runs);
@@ -193,6 +193,7 @@ CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::s
         std::uint64_t piece = UINT64_MAX;
         for (const Sides& each : sides) {
             ranges.push_back(span_of(each.from));
+            ranges.back().only_read = true;
             ranges.push_back(span_of(each.to));
             sum += span_of(each.from).bytes + span_of(each.to).bytes;
             piece = std::min(piece, piece_bytes(each.from.begin, each.to.begin));

@@ -96,7 +96,8 @@ template <typename Copy, typename MayStay>
                 [&] {
                     engine::WorkingSet reach;
                     reach.stream = stream;
-                    reach.ranges = {{source + offset, n, false, stay}, {destination + offset, n, true, stay}};
+                    reach.ranges = {{source + offset, n, false, stay, true},
+                                    {destination + offset, n, true, stay}};
                     return reach;
                 },
                 [&](engine::HostCopies copies = {}) {

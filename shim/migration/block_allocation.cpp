@@ -1,6 +1,7 @@
 #include "shim/migration/block_allocation.h"
 
 #include "shim/migration/budget.h"
+#include "shim/migration/retained_copies.h"
 
 namespace lms::engine {
 
@@ -27,12 +28,13 @@ std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& 
     const std::uint64_t limit = host_bytes(state, kHostLook);
     while (pool.held_bytes() + bytes > limit) {
         const std::uint64_t excess = pool.held_bytes() + bytes - limit;
-        if (pool.free_bytes() < excess) return std::nullopt;
+        if (spare_copy(state, bytes)) return pool.take(bytes);
+        if (!spare_copies(state, excess)) return std::nullopt;
         pool.trim(excess, lock);
     }
     Block block;
     if (pool.create(bytes, block, lock) == CUDA_SUCCESS) return block;
-    return std::nullopt;
+    return spare_copy(state, bytes) ? pool.take(bytes) : std::nullopt;
 }
 
 }  // namespace lms::engine

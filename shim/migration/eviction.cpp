@@ -8,6 +8,7 @@
 #include "shim/migration/guards.h"
 #include "shim/migration/page_in.h"
 #include "shim/migration/placement.h"
+#include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
 
@@ -36,24 +37,49 @@ FencePtr unfinished_work(const State& state) {
 }
 
 void give_back(State& state, const PendingEviction& each) {
-    state.host_blocks.put(each.host);
+    if (each.copies) state.host_blocks.put(each.host);
     if (each.orphan) state.device_blocks.put(each.device);
 }
 
-// A chunk that stands in the list from now on, its copy about to be enqueued.
-Start choose(State& state, const core::VictimRequest& wanted, SessionLock& lock) {
+// Whether it leaves as it is. Guards want to see it copied (complete_evictions).
+bool needs_no_copy(const State& state, ChunkId id) {
+    return state.residency.chunk(id).clean && !state.settings.check;
+}
+
+void list(State& state, ChunkId victim, const Block& host, bool copies) {
+    state.backing[victim].eviction = ++state.evictions;
+    state.pending_evictions.push_back(
+        {victim, state.evictions, state.backing[victim].device, host, trace::now_ns(), state.works, nullptr});
+    state.pending_evictions.back().copies = copies;
+    state.pending_evictions.back().enqueued = !copies;
+}
+
+// A chunk that stands in the list from now on, its copy, if it needs one, about to be enqueued. Where `ready`
+// is given, one that needs none is noted there instead.
+Start choose(State& state, const core::VictimRequest& wanted, std::vector<ChunkId>* ready,
+             SessionLock& lock) {
     core::Residency& residency = state.residency;
     for (;;) {
-        const ChunkId victim = residency.next_victim(wanted, core::Residency::InFlight::Refuse);
+        const ChunkId victim = residency.next_victim(wanted, [&](ChunkId id) {
+            return !residency.in_flight(id) && !(ready && std::ranges::count(*ready, id) > 0);
+        });
         if (victim == core::kNoChunk) return Start::NoVictims;
+        if (needs_no_copy(state, victim)) {
+            if (ready) {
+                ready->push_back(victim);
+            } else if (opaque_busy(state) || !residency.begin_out(victim)) {
+                return Start::NoVictims;
+            } else {
+                list(state, victim, state.backing[victim].host, false);
+            }
+            return Start::Enough;
+        }
         const std::uint64_t serial = residency.chunk(victim).serial;
         const auto host = host_block(state, residency.chunk(victim).bytes, lock);
         if (!host) return Start::NoHostMemory;
         // Making the block may have dropped the lock: look again.
         if (!opaque_busy(state) && residency.chunk(victim).serial == serial && residency.begin_out(victim)) {
-            state.backing[victim].eviction = ++state.evictions;
-            state.pending_evictions.push_back({victim, state.evictions, state.backing[victim].device, *host,
-                                               trace::now_ns(), state.works, nullptr});
+            list(state, victim, *host, true);
             return Start::Enough;
         }
         state.host_blocks.put(*host);
@@ -106,7 +132,8 @@ void sweep_evictions(State& state) {
     });
 }
 
-Start start_evictions(State& state, const core::VictimRequest& wanted, SessionLock& lock) {
+Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint64_t ahead,
+                      SessionLock& lock) {
     struct Job {
         Block device;
         Block host;
@@ -114,10 +141,16 @@ Start start_evictions(State& state, const core::VictimRequest& wanted, SessionLo
         bool enqueued;
     };
     Start result = Start::Enough;
-    for (std::uint64_t sum = pending_eviction_bytes(state);
-         sum < wanted.need_bytes && result == Start::Enough;) {
-        result = choose(state, {wanted.need_bytes - sum, wanted.purpose, wanted.sooner}, lock);
-        if (result == Start::Enough) sum += state.pending_evictions.back().device.bytes;
+    const std::uint64_t all = wanted.need_bytes + ahead;
+    std::vector<ChunkId> ready;
+    const auto sum = [&] {
+        std::uint64_t bytes = pending_eviction_bytes(state);
+        for (const ChunkId id : ready) bytes += state.residency.chunk(id).bytes;
+        return bytes;
+    };
+    for (std::uint64_t now = sum(); now < all && result == Start::Enough; now = sum()) {
+        result = choose(state, {all - now, wanted.purpose, wanted.sooner},
+                        now < wanted.need_bytes ? nullptr : &ready, lock);
     }
     std::vector<Job> jobs;
     for (const PendingEviction& each : state.pending_evictions) {
@@ -139,14 +172,15 @@ Start start_evictions(State& state, const core::VictimRequest& wanted, SessionLo
         // Without a fence nobody could tell when the copy ends: wait for it here.
         if (unfenced) ok = port.synchronize() == CUDA_SUCCESS && ok;
     });
-    auto each = state.pending_evictions.end() - static_cast<std::ptrdiff_t>(jobs.size());
-    for (Job& job : jobs) {
-        each->enqueued = true;
+    auto job = jobs.begin();
+    for (PendingEviction& each : state.pending_evictions) {
+        if (each.enqueued) continue;
+        each.enqueued = true;
         // What was not copied is of no use, and complete: the next sweep gives its memory back.
-        if (!job.enqueued || (unfenced && !ok)) state.residency.cancel_out(each->chunk);
-        if (job.fence) each->copied = state.fences.add(job.fence);
-        each->fence = std::move(job.fence);
-        ++each;
+        if (!job->enqueued || (unfenced && !ok)) state.residency.cancel_out(each.chunk);
+        if (job->fence) each.copied = state.fences.add(job->fence);
+        each.fence = std::move(job->fence);
+        ++job;
     }
     sweep_evictions(state);
     return ok ? result : Start::Failed;
@@ -158,6 +192,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
         PendingEviction eviction;
         std::vector<Remap> remaps;
         bool remapped;
+        std::optional<Block> kept = std::nullopt;  // a host copy that was made a second time
         std::optional<std::uint64_t> digest = std::nullopt;
     };
     std::vector<Job> jobs;
@@ -171,7 +206,10 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
         } else {
             residency.begin_remap(it->chunk);
             sum += chunk.bytes;
-            jobs.push_back({*it, remaps_of(state, it->chunk, it->device, it->host), false});
+            // What was the copy is the chunk's memory from here on, or nobody's.
+            const auto kept = take_copy(state, it->chunk);
+            jobs.push_back({*it, remaps_of(state, it->chunk, it->device, it->host), false,
+                            it->copies ? kept : std::nullopt});
             it = state.pending_evictions.erase(it);
         }
     }
@@ -186,6 +224,8 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
             const bool copied =
                 !job.eviction.fence || state.port.query(job.eviction.fence->event()) == CUDA_SUCCESS;
             if (copied) job.digest = digest_of(state.settings, job.eviction.host);
+            if (copied && job.kept)
+                compare_clean(state.settings, address_of(job.remaps), *job.kept, job.digest);
             job.remapped = copied && remap(state.port, job.remaps) == CUDA_SUCCESS;
         }
         until = trace::now_ns();
@@ -197,6 +237,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
     bool moved = false;
     for (const Job& job : jobs) {
         const ChunkId id = job.eviction.chunk;
+        if (job.kept) state.host_blocks.put(*job.kept);
         if (!job.remapped) {
             residency.undo_remap(id);
             state.host_blocks.put(job.eviction.host);
@@ -207,8 +248,8 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
         state.backing[id].host = job.eviction.host;
         state.backing[id].digest = job.digest;
         state.device_blocks.put(job.eviction.device);
-        note_move(state, trace::Direction::Out, id, trace::MoveReason::MakeRoom, job.eviction.since_ns,
-                  until);
+        note_move(state, trace::Direction::Out, id, trace::MoveReason::MakeRoom, job.eviction.since_ns, until,
+                  job.eviction.copies);
     }
     note_levels(state);
     state.changed.notify_all();

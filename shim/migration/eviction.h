@@ -14,8 +14,9 @@ namespace lms::engine {
 
 enum class Start { Enough, NoVictims, NoHostMemory, Failed };
 // Enqueues copies of the policy's victims, idle ones only, until those that leave have as many bytes together
-// as are wanted.
-Start start_evictions(State& state, const core::VictimRequest& wanted, SessionLock& lock);
+// as are wanted, and `ahead` more. Clean ones need no copy: beyond what is wanted they stay for now.
+Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint64_t ahead,
+                      SessionLock& lock);
 
 enum class Finish { Moved, NothingReady, Failed };
 // Remaps chunks whose copies are complete, until they have `bytes` together or no other is complete.

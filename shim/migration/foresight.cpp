@@ -13,13 +13,6 @@ namespace lms::engine {
 
 using core::ChunkId;
 
-namespace {
-
-// Copies in that are enqueued at once: what is chosen later is chosen better.
-constexpr std::size_t kFills = 2;
-
-}  // namespace
-
 bool Migrator::bring_ahead(SessionLock& lock) {
     if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
     std::array<ChunkId, 8> next{};
@@ -29,7 +22,7 @@ bool Migrator::bring_ahead(SessionLock& lock) {
     while (more) {
         poll_completions(state_, lock);
         if (!may_remap_now()) return false;
-        if (opaque_busy(state_) || queue_.size() > 1 || state_.filling.size() >= kFills) return true;
+        if (opaque_busy(state_) || queue_.size() > 1 || state_.filling.size() >= kFewFills) return true;
         const std::size_t count = state_.residency.upcoming(next);
         if (count == 0) return false;
         more = step_ahead(std::span(next).first(count), lock);
@@ -53,7 +46,7 @@ bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
                residency.may_come_in(id);
     });
     if (able == next.end()) return false;
-    const ChunkRequest need{*able, residency.chunk(*able).serial};
+    const ChunkRequest need{*able, residency.chunk(*able).serial, false, false};
     const std::uint64_t bytes = residency.chunk(*able).bytes;
     const std::uint64_t limit = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
     if (const auto block = device_block(state_, bytes, limit, lock)) {
@@ -63,7 +56,7 @@ bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
         return true;
     }
     if (opaque_busy(state_)) return false;
-    start_evictions(state_, {bytes, core::Purpose::Ahead, *able}, lock);
+    start_evictions(state_, {bytes, core::Purpose::Ahead, *able}, 0, lock);
     return complete_evictions(state_, bytes, lock) == Finish::Moved;
 }
 

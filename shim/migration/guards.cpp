@@ -43,6 +43,16 @@ void compare_digest(const Settings& settings, core::Address address, const Block
                address);
 }
 
+void compare_clean(const Settings& settings, core::Address address, const Block& kept,
+                   std::optional<std::uint64_t> digest) {
+    if (!digest) return;
+    found.compared.fetch_add(1, std::memory_order_relaxed);
+    if (digest_of(settings, kept) == digest) return;
+    found.changed.fetch_add(1, std::memory_order_relaxed);
+    log::error("check: the {} bytes at {:#x} were written on the GPU by work that seemed not to", kept.bytes,
+               address);
+}
+
 void tell_verdict_at_exit(const Settings& settings) {
     static std::atomic<bool> registered;
     if (settings.check && log::once(registered)) std::atexit(tell_verdict);

@@ -18,6 +18,11 @@ std::optional<std::uint64_t> digest_of(const Settings& settings, const Block& ho
 void compare_digest(const Settings& settings, core::Address address, const Block& host,
                     std::optional<std::uint64_t> digest);
 
+// Before a chunk that was clean is evicted, and was copied all the same: says so where the copy, of which
+// this is the digest, is not what was kept of it. No lock needed.
+void compare_clean(const Settings& settings, core::Address address, const Block& kept,
+                   std::optional<std::uint64_t> digest);
+
 // A line about what was watched and found, when the process exits.
 void tell_verdict_at_exit(const Settings& settings);
 

@@ -234,8 +234,12 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, Ses
     const std::uint64_t wanted = state_.residency.device_bytes() + bytes;
     // Where there is room, but not a block of the size, others' blocks make one.
     const std::uint64_t out = wanted > limit ? std::min(bytes, wanted - limit) : bytes;
+    // Where copies out hold nobody up, it is the choice that counts.
+    if (!state_.retained.empty() && state_.filling.size() >= kFewFills &&
+        pending_eviction_bytes(state_) < out)
+        return await_fill(lock);
     // What comes next is copied while this is remapped and filled.
-    const Start started = start_evictions(state_, {out + ahead_bytes(state_)}, lock);
+    const Start started = start_evictions(state_, {out}, ahead_bytes(state_), lock);
     if (complete_evictions(state_, out, lock) == Finish::Moved) return Step::Moved;
     if (started == Start::Failed) return Step::Impossible;
     if (!state_.pending_evictions.empty()) return await_copy_out(lock);
@@ -266,6 +270,14 @@ Migrator::Step Migrator::await_copy_out(SessionLock& lock) {
     const bool leaves = state_.residency.chunk(chunk).state == core::State::Evicting &&
                         state_.backing[chunk].eviction == eviction;
     return complete && leaves ? Step::Moved : Step::Waited;
+}
+
+// Copies in wait for nobody.
+Migrator::Step Migrator::await_fill(SessionLock& lock) {
+    const core::Use oldest = state_.backing[state_.filling.front()].fill;
+    wait_for_uses({oldest}, lock);
+    poll_completions(state_, lock);
+    return state_.residency.timelines.finished(oldest) ? Step::Moved : Step::Waited;
 }
 
 Migrator::Step Migrator::await_opaque(SessionLock& lock) {
@@ -299,7 +311,7 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
 // Keeps the copy engine busy with what will have to go next.
 void Migrator::start_ahead(const ChunkPins& hold, SessionLock& lock) {
     // Work that may reach any chunk would cancel it all.
-    if (!hold.opaque && !opaque_busy(state_)) start_evictions(state_, {ahead_bytes(state_)}, lock);
+    if (!hold.opaque && !opaque_busy(state_)) start_evictions(state_, {0}, ahead_bytes(state_), lock);
 }
 
 Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, SessionLock& lock) {

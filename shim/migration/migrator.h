@@ -24,6 +24,7 @@ struct ChunkPins {
     std::pmr::vector<core::ChunkId> pinned;
     std::pmr::vector<core::ChunkId> in_place;  // used where they are, in host memory
     bool opaque = false;
+    bool unseen = false;  // may write what it does not name, though moves go on beside it
     bool fenced =
         false;  // leaves a fence whatever it holds: for earlier work of its stream (migration/pressure.h)
 };
@@ -60,6 +61,8 @@ class Migrator {
 
   private:
     using Clock = std::chrono::steady_clock;
+    // Copies in that are enqueued before more is chosen to go: what is chosen later is chosen better.
+    static constexpr std::size_t kFewFills = 2;
     enum class Step {
         Moved,
         Waited,
@@ -75,6 +78,7 @@ class Migrator {
     Step step(std::span<const ChunkRequest> missing, SessionLock& lock);
     Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock);
     Step await_copy_out(SessionLock& lock);
+    Step await_fill(SessionLock& lock);
     Step await_opaque(SessionLock& lock);
     Step await_idle(std::uint64_t bytes, SessionLock& lock);
     bool may_remap_now() const;

@@ -2,6 +2,7 @@
 
 #include "shim/migration/guards.h"
 #include "shim/migration/placement.h"
+#include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 
 namespace lms::engine {
@@ -17,6 +18,7 @@ struct Job {
     Block host;
     bool on_host;
     bool copies;
+    bool written;                         // by the work that it comes in for
     std::optional<std::uint64_t> digest;  // of what is in `host`
     bool done = false;
 };
@@ -33,8 +35,7 @@ FencePtr enqueue(State& state, std::span<Job> jobs) {
     for (Job& job : jobs) {
         job.done = remap(port, job.remaps) == CUDA_SUCCESS;
         if (!job.done || !job.copies) continue;
-        compare_digest(state.settings, job.remaps.empty() ? 0 : job.remaps[0].at.address, job.host,
-                       job.digest);
+        compare_digest(state.settings, address_of(job.remaps), job.host, job.digest);
         job.done = port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) ==
                    CUDA_SUCCESS;
         if (!job.done) undo(port, job.remaps);
@@ -68,10 +69,12 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
         const Block host = state.backing[id].host;
         jobs.push_back({id, remaps_of(state, id, on_host ? host : Block{}, fill.block), fill.block, host,
                         on_host, on_host && !(fill.need.overwritten && is_fresh(state, id)),
-                        state.backing[id].digest});
+                        fill.need.written, state.backing[id].digest});
     }
     if (jobs.empty()) return Outcome::Cancelled;
     state.remapping += static_cast<std::uint32_t>(jobs.size());
+    const bool cleanly = may_be_clean(state);
+    const std::uint64_t soilings = state.soilings;
     const auto since = trace::now_ns();
     const FencePtr fence = unlocked(lock, [&] { return enqueue(state, jobs); });
     state.remapping -= static_cast<std::uint32_t>(jobs.size());
@@ -89,7 +92,10 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
         backing.device = job.block;
         backing.digest.reset();
         if (job.copies) {
+            // Others may have been about to write any chunk meanwhile.
+            const bool clean = cleanly && !job.written && state.soilings == soilings;
             state.residency.begin_fill(job.id);
+            if (clean) retain_copy(state, job.id);
             backing.fill = use;
             backing.fill_since_ns = since;
             state.filling.push_back(job.id);

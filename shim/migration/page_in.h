@@ -17,6 +17,8 @@ struct ChunkRequest {
     // that somebody has do: when the work will run is not known, nor whether it is refused, and until then
     // other work may read them.
     bool overwritten = false;
+    // The work may write it.
+    bool written = true;
     // The work may as well use it where it is in host memory: it waits for the host anyway.
     bool may_stay = false;
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "shim/migration/eviction.h"
+#include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
 #include "shim/util/log.h"
@@ -79,9 +80,9 @@ bool held(const core::Residency& residency, core::AllocationId id) {
 
 // The last copy out that reads `block`, though its chunk does not leave any more. Null: none.
 PendingEviction* copy_of(State& state, const Block& block) {
-    const auto it =
-        std::find_if(state.pending_evictions.rbegin(), state.pending_evictions.rend(),
-                     [&](const PendingEviction& each) { return each.device.alias == block.alias; });
+    const auto it = std::find_if(
+        state.pending_evictions.rbegin(), state.pending_evictions.rend(),
+        [&](const PendingEviction& each) { return each.copies && each.device.alias == block.alias; });
     return it == state.pending_evictions.rend() ? nullptr : &*it;
 }
 
@@ -104,6 +105,7 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
         state.changed.wait_for(lock, std::chrono::milliseconds(1));
         poll_completions(state, lock);
     }
+    for (const core::ChunkId chunk : buffer.chunks) drop_copy(state, chunk);
     struct Mapped {
         std::vector<MappedAt> addresses;
         Block block;
@@ -164,7 +166,7 @@ void poll_completions(State& state, SessionLock& lock) {
         Backing& backing = state.backing[id];
         if (!state.residency.timelines.finished(backing.fill)) return false;
         state.residency.filled(id);
-        state.host_blocks.put(backing.host);
+        if (!state.residency.chunk(id).clean) state.host_blocks.put(backing.host);
         note_move(state, trace::Direction::In, id, trace::MoveReason::Needed, backing.fill_since_ns,
                   trace::now_ns());
         return true;

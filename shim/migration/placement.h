@@ -28,6 +28,11 @@ struct Remap {
 // For all addresses of a chunk.
 std::vector<Remap> remaps_of(const State& state, core::ChunkId id, const Block& from, const Block& to);
 
+// For messages: the first of them; 0: none.
+inline core::Address address_of(std::span<const Remap> remaps) {
+    return remaps.empty() ? 0 : remaps[0].at.address;
+}
+
 // The one way to change what is mapped at an address of the app's. All or none: at the first that the driver
 // refuses, which is answered, those before are undone. Without the session's lock.
 CUresult remap(device::Port& port, std::span<const Remap> remaps);

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "shim/app/address_book.h"
@@ -27,7 +29,7 @@ namespace lms::engine {
 // The memory behind one chunk, beside what Residency knows of it.
 struct Backing {
     Block device;  // while Filling, Resident, Evicting
-    Block host;    // while OnHost, and as the source while Filling
+    Block host;    // while OnHost, as the source while Filling, and while the chunk is clean
     core::Use fill{};
     std::uint64_t fill_since_ns = 0;
     std::optional<std::uint64_t>
@@ -41,7 +43,7 @@ struct Backing {
 };
 
 // A copy out that has been or is about to be enqueued. It reads `device` and writes `host` to its end,
-// whether its chunk still leaves or not.
+// whether its chunk still leaves or not. Of a clean chunk there is none, and `host` is the chunk's.
 struct PendingEviction {
     core::ChunkId chunk;
     std::uint64_t eviction;  // counts them all
@@ -52,6 +54,7 @@ struct PendingEviction {
     FencePtr fence;            // at its end
     core::Use copied{};        // the same, once it is enqueued
     bool enqueued = false;
+    bool copies = true;
     bool orphan = false;  // the chunk's buffer is gone; `device` is nobody's
 };
 
@@ -130,7 +133,10 @@ struct State {
     std::uint64_t disturbed = 0;                    // the latest one when opaque work last ended some
     std::vector<core::ChunkId> filling;             // oldest first
     std::uint32_t remapping = 0;                    // chunks being remapped by the migrator
-    bool remaps_beside_work = false;                // seen: a remap does not wait for work that runs
+    // The clean chunks, by their bytes (retained_copies.h), and how often they were all soiled.
+    std::set<std::pair<std::uint64_t, core::ChunkId>> retained;
+    std::uint64_t soilings = 0;
+    bool remaps_beside_work = false;  // seen: a remap does not wait for work that runs
 
     // Work. Nothing moves while some is unfinished that may reach any chunk: `opaque_uses`, what is pending
     // of it, or earlier work.
@@ -138,6 +144,9 @@ struct State {
     std::vector<core::Use> opaque_uses;
     std::uint32_t opaque_pending = 0;  // between acquire() and submitted()
     EarlierWork earlier;
+    // The same of work that moves go on beside, but that may write any chunk: its code cannot be seen.
+    std::vector<core::Use> unseen_uses;
+    std::uint32_t unseen_pending = 0;
     std::uint64_t opaque_works = 0;  // ever announced
     std::uint64_t works = 0;         // ever submitted
     std::uint32_t holders = 0;       // threads that hold chunks or memory, for a moment, waiting for nobody

@@ -35,15 +35,16 @@ void note_levels(const State& state) {
 }
 
 void note_move(const State& state, trace::Direction direction, core::ChunkId id, trace::MoveReason reason,
-               std::uint64_t begin_ns, std::uint64_t end_ns) {
+               std::uint64_t begin_ns, std::uint64_t end_ns, bool copied) {
     const core::Chunk& chunk = state.residency.chunk(id);
     trace::Counters& counters = trace::counters();
     const bool in = direction == trace::Direction::In;
     trace::add(in ? counters.fills : counters.evictions);
-    trace::add(in ? counters.bytes_in : counters.bytes_out, chunk.bytes);
+    const std::uint64_t bytes = copied ? chunk.bytes : 0;
+    trace::add(in ? counters.bytes_in : counters.bytes_out, bytes);
     if (trace::Writer* writer = trace::writer()) {
-        writer->write(trace::Move{state.device, direction, chunk.allocation, id, chunk.bytes, reason,
-                                  begin_ns, end_ns});
+        writer->write(
+            trace::Move{state.device, direction, chunk.allocation, id, bytes, reason, begin_ns, end_ns});
     }
 }
 

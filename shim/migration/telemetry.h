@@ -14,8 +14,9 @@ namespace lms::engine {
 
 // Bytes on the device or the host have changed.
 void note_levels(const State& state);
+// What went as it was, without a copy, is a move of no bytes.
 void note_move(const State& state, trace::Direction direction, core::ChunkId chunk, trace::MoveReason reason,
-               std::uint64_t begin_ns, std::uint64_t end_ns);
+               std::uint64_t begin_ns, std::uint64_t end_ns, bool copied = true);
 void note_stall(const State& state, trace::StallReason reason, std::uint64_t begin_ns, std::uint64_t end_ns);
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site);
 // It is about to be removed.

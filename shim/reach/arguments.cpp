@@ -15,8 +15,12 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
     const Bounds managed = managed_bounds();
     const Bounds tables = table_bounds();
     const auto add = [&](const void* data, std::size_t offset, std::size_t bytes) {
-        scan(data, bytes, managed, reach.addresses);
-        scan(data, bytes, tables, reach.addresses);
+        const auto found = [&](std::size_t at, core::Address address) {
+            const bool written = layout->written.touch(offset + at, sizeof address);
+            (written ? reach.addresses : reach.only_read).push_back(address);
+        };
+        scan(data, bytes, managed, found);
+        scan(data, bytes, tables, found);
         find_tensor_maps(data, offset, bytes, reach.addresses);
     };
     if (extra) {

@@ -40,7 +40,7 @@ std::span<const unsigned> capabilities_of_gpus() {
 
 CodeImage::Keep wanted() {
     CodeImage::Keep keep{settings().safety == Safety::Opaque, !driver_tells_layouts()};
-    if (keep.layouts) keep.gpus = capabilities_of_gpus();
+    if (keep.layouts || keep.addresses) keep.gpus = capabilities_of_gpus();
     return keep;
 }
 

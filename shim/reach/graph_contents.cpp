@@ -280,6 +280,7 @@ void merge(GraphContents& into, const GraphContents& from) {
     into.kernels.opaque |= from.kernels.opaque;
     into.kernels.unseen |= from.kernels.unseen;
     append(into.kernels.addresses, from.kernels.addresses);
+    append(into.kernels.only_read, from.kernels.only_read);
     append(into.kernels.owners, from.kernels.owners);
     append(into.operands, from.operands);
     append(into.copies, from.copies);

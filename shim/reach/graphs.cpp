@@ -105,6 +105,7 @@ const GraphContents& sum_of(Executable& executable) {
     GraphContents& sum = executable.sum.emplace();
     add_up(executable.whole, sum);
     sort_and_unite(sum.kernels.addresses);
+    sort_and_unite(sum.kernels.only_read);
     sort_and_unite(sum.kernels.owners);
     if (executable.doubtful && !sum.copies.empty()) {
         // Host memory that they read may be gone, so nobody knows which pointers they leave where.

@@ -15,7 +15,8 @@ struct Layout {
     bool known = false;  // else the launch could hold anything
     std::vector<Parameter> parameters;
     std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells
-    Addresses addresses = Addresses::Complete;  // in LMS_SAFETY=opaque; elsewhere nobody asks
+    Addresses addresses = Addresses::Complete;       // in LMS_SAFETY=opaque; elsewhere nobody asks
+    ParameterWords written = ParameterWords::all();  // likewise: which of the parameters' words it writes by
 };
 
 // The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.

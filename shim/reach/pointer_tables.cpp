@@ -314,8 +314,9 @@ void follow_tables(WorkingSet& reach) {
     Registry& all = registry();
     if (!any_tables()) return;
     const util::Lock lock(all.mutex);
+    const auto is_managed = [](Address address) { return session_at(address) != nullptr; };
     const bool names_memory =
-        std::ranges::any_of(reach.addresses, [](Address address) { return session_at(address) != nullptr; });
+        std::ranges::any_of(reach.addresses, is_managed) || std::ranges::any_of(reach.only_read, is_managed);
     for (const void* owner : reach.owners) {
         const auto [first, last] = all.variables.equal_range(owner);
         for (auto it = first; it != last; ++it) {
@@ -325,8 +326,14 @@ void follow_tables(WorkingSet& reach) {
             reach.opaque |= reach.unseen && !names_memory;
         }
     }
-    all.words.close_over(reach.addresses,
-                         [&](Address address) LMS_REQUIRES(all.mutex) { return extent_of(all, address); });
+    const auto extent = [&](Address address) LMS_REQUIRES(all.mutex) { return extent_of(all, address); };
+    all.words.close_over(reach.addresses, extent);
+    // Of what a table names nobody knows whether it is written.
+    auto tables = reach.only_read;
+    all.words.close_over(tables, extent);
+    reach.addresses.insert(reach.addresses.end(),
+                           tables.begin() + static_cast<std::ptrdiff_t>(reach.only_read.size()),
+                           tables.end());
 }
 
 }  // namespace lms::engine

@@ -212,12 +212,12 @@ class Session {
     CUresult place(core::AllocationId id, SessionLock& lock);
     CUresult place_chunk(core::ChunkId id, SessionLock& lock);
     CUresult map_new(core::ChunkId id, const Block& block, SessionLock& lock);
-    void find(std::span<const core::Address> addresses, std::span<const Range> ranges,
-              std::pmr::vector<ChunkRequest>& needs);
+    void find(std::span<const core::Address> addresses, std::span<const core::Address> only_read,
+              std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs);
     void forget_stream(StreamKey key);
     bool fence_earlier(CUstream stream);
     void give_host_memory(const ChunkRequest& need, SessionLock& lock);
-    FencePtr announce(const ChunkPins& hold, SessionLock& lock);
+    FencePtr announce(const Work& work, SessionLock& lock);
     CUresult wait_in_stream(CUstream stream, const FencePtr& fence);
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end

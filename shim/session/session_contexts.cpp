@@ -5,6 +5,7 @@
 
 #include "shim/migration/budget.h"
 #include "shim/migration/placement.h"
+#include "shim/migration/retained_copies.h"
 #include "shim/session/session.h"
 #include "shim/util/log.h"
 
@@ -15,6 +16,7 @@ namespace {
 // What is pinned goes with the context it was pinned in: moves what buffers have there into memory pinned in
 // the one that is worked through now. Nothing else moves meanwhile.
 void pin_again(State& state, SessionLock& lock) {
+    drop_copies(state);
     for (const core::AllocationId id : state.residency.allocations()) {
         const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
         for (const core::ChunkId chunk : chunks) {
@@ -49,6 +51,7 @@ void pin_again(State& state, SessionLock& lock) {
 
 // What is on the host of memory that no context takes with it, in memory that none does either.
 void keep_unpinned(State& state) {
+    drop_copies(state);
     for (const auto& [id, buffer] : state.program_buffers) {
         for (const core::ChunkId chunk : state.residency.allocation(id).chunks) {
             const core::Chunk& each = state.residency.chunk(chunk);
@@ -177,8 +180,10 @@ void Session::rest(SessionLock& lock) {
     // Memory that no context takes with it is where it is, and is to be looked at still.
     if (state.program_buffers.empty()) end_pressure(state);
     state.opaque_uses.clear();
+    state.unseen_uses.clear();
     state.earlier = {};
     poll_completions(state, lock);
+    drop_copies(state);
     state.device_blocks.trim(UINT64_MAX, lock);
     if (port_->maps_host_memory()) {
         state.host_blocks.trim(UINT64_MAX, lock);

@@ -88,14 +88,15 @@ class Naming {
         state.named.resize(state.backing.size());
     }
 
-    void whole_buffer(core::Address address) {
+    // What is only read comes after what is not, so that it is known by then.
+    void whole_buffer(core::Address address, bool written) {
         const core::Residency& residency = state_.residency;
         const auto id = allocation_near(state_, address);
         // Nothing submitted after a buffer's free uses it; the address was left over.
         if (!id || residency.allocation(*id).dead) return;
         const std::vector<ChunkId>& chunks = residency.allocation(*id).chunks;
         if (known(chunks.front())) return;
-        for (const ChunkId chunk : chunks) add(chunk, false, false);
+        for (const ChunkId chunk : chunks) add(chunk, false, written, false);
     }
 
     // Whole buffers are named before.
@@ -112,19 +113,20 @@ class Naming {
                 ChunkRequest& need = needs_[before->index];
                 need.overwritten = false;  // named twice: once it is read
                 need.may_stay &= range.may_stay;
+                need.written |= !range.only_read;
             } else {
-                add(id, range.overwritten && whole, range.may_stay);
+                add(id, range.overwritten && whole, !range.only_read, range.may_stay);
             }
         }
     }
 
     // What the program has mapped of this GPU's: by the name that it has here.
-    void views_at(std::span<const core::Address> pointers) {
+    void views_at(std::span<const core::Address> pointers, bool written) {
         const util::SharedLock lock(program_addresses().mutex);
         for (const core::Address pointer : pointers) {
             if (state_.arena.contains(pointer)) continue;
             program_addresses().book.each_of_run(pointer, state_.granularity, [&](const View& view) {
-                if (is_here(view)) whole_buffer(view.home);
+                if (is_here(view)) whole_buffer(view.home, written);
             });
         }
     }
@@ -137,7 +139,8 @@ class Naming {
             // Where the host's copy were used, nobody would see what the driver refuses.
             const bool may_stay =
                 all.may_stay && view.access_of(state_.device) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-            range({view.home + (begin - view.address), end - begin, all.overwritten, may_stay});
+            range(
+                {view.home + (begin - view.address), end - begin, all.overwritten, may_stay, all.only_read});
         }
     }
 
@@ -147,9 +150,9 @@ class Naming {
         const State::Named& named = state_.named[id];
         return named.naming == state_.namings ? &named : nullptr;
     }
-    void add(ChunkId id, bool overwritten, bool may_stay) {
+    void add(ChunkId id, bool overwritten, bool written, bool may_stay) {
         state_.named[id] = {state_.namings, needs_.size()};
-        needs_.push_back({id, state_.residency.chunk(id).serial, overwritten, may_stay});
+        needs_.push_back({id, state_.residency.chunk(id).serial, overwritten, written, may_stay});
     }
 
     State& state_;
@@ -161,15 +164,18 @@ class Naming {
 void Session::name(std::span<const core::Address> addresses, std::span<const Range> ranges,
                    std::pmr::vector<ChunkRequest>& needs) {
     const SessionLock lock(state_->mutex);
-    find(addresses, ranges, needs);
+    find(addresses, {}, ranges, needs);
 }
 
-void Session::find(std::span<const core::Address> addresses, std::span<const Range> ranges,
-                   std::pmr::vector<ChunkRequest>& needs) {
+void Session::find(std::span<const core::Address> addresses, std::span<const core::Address> only_read,
+                   std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) {
     Naming naming(*state_, needs);
-    for (const core::Address address : addresses) naming.whole_buffer(address);
     const bool views = managed_views.load(std::memory_order_relaxed);
-    if (views) naming.views_at(addresses);
+    for (const bool written : {true, false}) {
+        const std::span<const core::Address> named = written ? addresses : only_read;
+        for (const core::Address address : named) naming.whole_buffer(address, written);
+        if (views) naming.views_at(named, written);
+    }
     for (const Range& range : ranges) {
         if (spans(range.address)) {
             naming.range(range);

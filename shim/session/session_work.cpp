@@ -5,6 +5,7 @@
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/eviction.h"
 #include "shim/migration/placement.h"
+#include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/session/session.h"
 
@@ -31,10 +32,11 @@ CUresult Session::acquire(Work& work) {
     if (!work.reach.label.empty()) work.begin_ns = trace::now_ns();
     {
         SessionLock lock(state.mutex);
-        find(work.reach.addresses, work.reach.ranges, work.needs);
+        find(work.reach.addresses, work.reach.only_read, work.reach.ranges, work.needs);
         if (work.is_nothing()) return CUDA_SUCCESS;
         const bool opaque = work.reach.opaque || state.settings.safety == Safety::Strict;
         work.hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
+        work.hold.unseen = work.reach.unseen && !work.elsewhere && state.settings.safety == Safety::Opaque;
         if (!port_->maps_host_memory()) {
             for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
         }
@@ -43,7 +45,7 @@ CUresult Session::acquire(Work& work) {
         if (status != CUDA_SUCCESS) return status;
         ++state.holders;
         work.hold.fenced = state.earlier.any();
-        filled = announce(work.hold, lock);
+        filled = announce(work, lock);
     }
     status = wait_in_stream(work.reach.stream, filled);
     if (status != CUDA_SUCCESS) submitted(work);
@@ -84,8 +86,9 @@ void Session::host_copies(const Work& work, std::vector<HostCopy>& copies) {
 
 // The work is about to be submitted: from here on nothing moves that it may reach. What its stream is to wait
 // for: it has just come in, or comes still.
-FencePtr Session::announce(const ChunkPins& hold, SessionLock& lock) {
+FencePtr Session::announce(const Work& work, SessionLock& lock) {
     State& state = *state_;
+    const ChunkPins& hold = work.hold;
     std::vector<ChunkId> await;
     if (hold.opaque) {
         state.changed.wait(lock, [&] { return state.remapping == 0; });
@@ -97,6 +100,11 @@ FencePtr Session::announce(const ChunkPins& hold, SessionLock& lock) {
         for (const ChunkId id : hold.pinned) {
             if (state.residency.chunk(id).state == core::State::Filling) await.push_back(id);
         }
+    }
+    if (hold.unseen) ++state.unseen_pending;
+    if (hold.opaque || hold.unseen) drop_copies(state);
+    for (const ChunkRequest& need : work.needs) {
+        if (need.written && !gone(need, state.residency)) drop_copy(state, need.chunk);
     }
     // Fills run in order on one stream, so the latest one stands for all.
     core::Use latest{};
@@ -120,6 +128,7 @@ CUresult Session::wait_in_stream(CUstream stream, const FencePtr& fence) {
 void Session::suspend(const Work& work) {
     const SessionLock lock(state_->mutex);
     if (work.hold.opaque) --state_->opaque_pending;
+    if (work.hold.unseen) --state_->unseen_pending;
     --state_->holders;
     state_->changed.notify_all();
 }
@@ -137,7 +146,7 @@ CUresult Session::resume(Work& work) {
         SessionLock lock(state_->mutex);
         if (hold.pinned.empty() && hold.in_place.empty()) migrator_->hold_anywhere(work.needs, hold, lock);
         ++state_->holders;
-        filled = announce(hold, lock);
+        filled = announce(work, lock);
     }
     return wait_in_stream(work.reach.stream, filled);
 }
@@ -145,8 +154,8 @@ CUresult Session::resume(Work& work) {
 void Session::submitted(const Work& work) {
     State& state = *state_;
     const ChunkPins& hold = work.hold;
-    const bool used = !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || hold.fenced ||
-                      state.reached.load() > 0;
+    const bool used = !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || hold.unseen ||
+                      hold.fenced || state.reached.load() > 0;
     FencePtr fence;
     if (used) {
         fence = state.fences.record(work.reach.stream);
@@ -163,9 +172,11 @@ void Session::submitted(const Work& work) {
             state.backing[id].digest.reset();
         }
         if (hold.opaque) core::record_use(state.opaque_uses, use, state.residency.timelines);
+        if (hold.unseen) core::record_use(state.unseen_uses, use, state.residency.timelines);
         stands_for_earlier_work(state, fence->stream(), use);
     }
     if (hold.opaque) --state.opaque_pending;
+    if (hold.unseen) --state.unseen_pending;
     --state.holders;
     if (work.begin_ns > 0) note_launch(state, work.reach.label, work.reach.stream, hold, work.begin_ns);
     let_go(state, hold);
@@ -204,6 +215,8 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     }
     if (hold.in_place.empty()) {
         for (const ChunkId id : hold.pinned) {
+            // Who will reach it there, and what they do, is not told here.
+            drop_copy(state, id);
             kept.chunks.push_back({id, state.residency.pin_resident(id)});
             state.recorded.add(kept.chunks.back().serial);
         }

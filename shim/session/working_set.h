@@ -27,18 +27,22 @@ struct Range {
     std::uint64_t bytes;
     bool overwritten = false;  // every byte is written and none is read
     bool may_stay = false;     // what of it is in host memory may be used there
+    bool only_read = false;    // nothing of it is written
 };
 
 struct WorkingSet {
     WorkingSet() = default;
     // With `memory`, which outlives it, for what a kernel's arguments name.
-    explicit WorkingSet(std::pmr::memory_resource* memory) : addresses(memory), owners(memory) {}
+    explicit WorkingSet(std::pmr::memory_resource* memory)
+        : addresses(memory), only_read(memory), owners(memory) {}
 
-    std::pmr::vector<core::Address> addresses;  // each names the whole buffer it lies in
+    // Each names the whole buffer it lies in. By the second none is written that only they name.
+    std::pmr::vector<core::Address> addresses;
+    std::pmr::vector<core::Address> only_read;
     std::vector<Range> ranges;
     std::pmr::vector<const void*> owners;  // modules and libraries whose variables it reaches
     bool opaque = false;                   // reaches what it does not name
-    bool unseen = false;                   // may do so: its code cannot be seen
+    bool unseen = false;                   // may do so, and write there: its code cannot be seen
     CUstream stream = CU_STREAM_LEGACY;    // never null
     std::string label;                     // the kernel's name, where a trace is written
 };

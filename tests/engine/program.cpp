@@ -125,11 +125,14 @@ void Program::launch() {
     for (std::uint64_t count = below(4); count > 0; --count) {
         Buffer& source = any_buffer();
         if (&source == &target) continue;
-        job.names.push_back(source.region.address);
+        // Code that cannot be seen may write by all that it is given.
+        (below(4) ? job.reads : job.names).push_back(source.region.address);
         reads.push_back(&source);
         regions.push_back(source.region);
         contents.push_back(&source.expected);
     }
+    if (below(4) == 0) job.reads.push_back(target.region.address);
+    job.unseen = below(8) == 0;
     if (options_.stale_names && !stale_.empty()) job.names.push_back(stale_[below(stale_.size())]);
     const std::uint64_t seed = random_();
     job.kernel = mix_kernel(target.region, regions, seed);
@@ -177,7 +180,8 @@ void Program::copy() {
     bytes = std::min(bytes, room);
     Job job{any_stream(),
             {},
-            {{source.region.address + from, bytes}, {target.region.address + to, bytes, true}},
+            {{source.region.address + from, bytes, false, false, true},
+             {target.region.address + to, bytes, true}},
             false,
             copy_kernel(target.region.address + to, source.region.address + from, bytes)};
     if (!submit(std::move(job), {&source}, {&target})) return give_up(target.region.address);

@@ -56,9 +56,11 @@ CUresult Rig::submit(Job job) {
     }
     engine::WorkingSet reach;
     reach.addresses.assign(job.names.begin(), job.names.end());
+    reach.only_read.assign(job.reads.begin(), job.reads.end());
     reach.ranges.assign(job.ranges.begin(), job.ranges.end());
     reach.stream = job.stream;
     reach.opaque = job.opaque;
+    reach.unseen = job.unseen;
     engine::Work work(reach);
     const CUresult status = session_->acquire(work);
     if (status != CUDA_SUCCESS) return status;
@@ -76,7 +78,7 @@ CUresult Rig::write(CUstream stream, Region buffer, const Bytes& bytes) {
 
 CUresult Rig::read(CUstream stream, Region buffer, Bytes& bytes) {
     const auto result = std::make_shared<Bytes>(buffer.bytes);
-    const CUresult status = submit({stream, {buffer.address}, {}, false, read_kernel(buffer, result)});
+    const CUresult status = submit({stream, {}, {}, false, read_kernel(buffer, result), {buffer.address}});
     gpu_->finish(gpu_->mark(stream));
     bytes = *result;
     return status;

@@ -34,6 +34,8 @@ struct Job {
     std::vector<engine::Range> ranges;
     bool opaque = false;
     Kernel kernel;
+    std::vector<Address> reads = {};  // as arguments by which it writes nothing
+    bool unseen = false;
 };
 
 class Rig {

@@ -207,3 +207,44 @@ TEST_CASE("loaded code: communication libraries, by name") {
     CHECK(code.addresses_of({}, "_Z22nvshmemi_barrier_kernel") == Addresses::Incomplete);
     CHECK(code.addresses_of({}, "ncc") == Addresses::Unknown);
 }
+
+TEST_CASE("code: what a kernel writes is told by PTX that was compiled like what runs") {
+    const std::string text =
+        ".version 8.4\n.target sm_75\n.address_size 64\n"
+        ".visible .entry k(.param .u64 .ptr a, .param .u64 .ptr b) { ld.param.u64 %rd1, [a];"
+        "ld.param.u64 %rd2, [b]; ld.global.u32 %r1, [%rd1]; st.global.u32 [%rd2], %r1; ret; }\n";
+    const auto only_reads_a = [](FatBinary& code, std::vector<unsigned> gpus) {
+        CodeImage image(code.image(), std::nullopt, {.addresses = true, .gpus = gpus});
+        CHECK(image.addresses_of("k") == Addresses::Complete);
+        CHECK(image.written_by("k").touch(8, 8));
+        CHECK(image.written_by("other") == ParameterWords::all());
+        return !image.written_by("k").touch(0, 8);
+    };
+    FatBinary ptx;
+    ptx.ptx(75, text);
+    for (const unsigned gpu : {75u, 90u}) CHECK(only_reads_a(ptx, {gpu}));
+    FatBinary same;
+    same.native(75).ptx(75, text);
+    for (const unsigned gpu : {75u, 80u}) CHECK(only_reads_a(same, {gpu}));
+    CHECK(only_reads_a(same, {}));
+    // Where the native code is another's, it may be another kernel's too.
+    FatBinary other;
+    other.native(80).ptx(90, text);
+    CHECK(only_reads_a(other, {90}));
+    CHECK_FALSE(only_reads_a(other, {80}));
+    CHECK_FALSE(only_reads_a(other, {86}));
+    CHECK_FALSE(only_reads_a(other, {90, 80}));
+    CHECK_FALSE(only_reads_a(other, {}));
+    FatBinary several;
+    several.native(80).native(86).ptx(86, text);
+    CHECK(only_reads_a(several, {86}));
+    CHECK(only_reads_a(several, {89}));
+    CHECK_FALSE(only_reads_a(several, {80}));
+
+    LoadedCode code;
+    code.loaded(handle(0), CodeImage(text.c_str(), std::nullopt, {.addresses = true}), nullptr);
+    const void* const known = handle(0);
+    const void* const unknown = handle(1);
+    CHECK_FALSE(code.written_by({&known, 1}, "k").touch(0, 8));
+    CHECK(code.written_by({&unknown, 1}, "k") == ParameterWords::all());
+}

@@ -67,10 +67,11 @@ std::string problem_with(const std::string& name) {
 }
 
 // Compiles a plugin and returns its path.
-std::string build(const Scratch& scratch, const std::string& name, const std::string& source) {
+std::string build(const Scratch& scratch, const std::string& name, const std::string& source,
+                  const std::string& headers = "include") {
     scratch.put(name + ".c", source);
-    const std::string command = "cc -Wall -Werror -shared -fPIC -Iinclude -o " + scratch.path(name + ".so") +
-                                " " + scratch.path(name + ".c");
+    const std::string command = "cc -Wall -Werror -shared -fPIC -I" + headers + " -o " +
+                                scratch.path(name + ".so") + " " + scratch.path(name + ".c");
     REQUIRE(system(command.c_str()) == 0);
     return scratch.path(name + ".so");
 }
@@ -395,4 +396,69 @@ TEST_CASE("policy host: the example of docs/policies.md builds, loads and evicts
     host->resident(0);
     host->removed(0);
     CHECK(host->next_victim({64}, any) == kNoChunk);
+}
+
+TEST_CASE("policy host: a plugin built against the first header of version 1 works") {
+    std::ifstream file("tests/unit/policy_v1/plugin.c");
+    REQUIRE(file);
+    const Scratch scratch;
+    const std::string plugin =
+        build(scratch, "oldest", {std::istreambuf_iterator<char>(file), {}}, "tests/unit/policy_v1");
+    const auto host = make(plugin);
+    CHECK_FALSE(host->is_managed(kThreshold - 1));
+    CHECK(host->is_managed(kThreshold));
+    CHECK(host->eviction_start(1000, 500) == 1000);
+    CHECK(host->eviction_start(1000, 2000) == 500);
+    add_resident(*host, {64, 64, 64});
+    for (const ChunkId chunk : {0, 0, 2}) host->used(chunk);
+    host->work(Order{1, 2});
+    Order out(4);
+    CHECK(host->upcoming(out) == 0);
+    CHECK(host->next_victim({64, lms::core::Purpose::Wait}, [](ChunkId chunk) { return chunk != 0; }) == 1);
+    host->evicted(0);
+    host->resident(0);
+    CHECK(eviction_order(*host) == Order{1, 2, 0});
+    CHECK(problem_with(plugin + ",depth=3") == "oldest takes no key \"depth\", nor any other");
+}
+
+TEST_CASE("policy host: options are given to the policy that takes them") {
+    CHECK(problem_with("lru,fast=1") == "lru takes no key \"fast\", nor any other");
+    CHECK(problem_with("next-use,") == "next-use takes no key \"\", nor any other");
+    const Scratch scratch;
+    // Its start of eviction is what its options say, in their order.
+    const std::string plugin =
+        build(scratch, "digits",
+              "#include <lms/policy.h>\n#include <stdlib.h>\n#include <string.h>\n"
+              "static uint64_t start;\n"
+              "static void* create(const lms_policy_config* c) {\n"
+              "  start = 0;\n"
+              "  for (uint64_t i = 0; i < c->option_count; ++i) {\n"
+              "    if (!*c->options[i].value) return NULL;\n"
+              "    start = start * 10 + (*c->options[i].key == 'a' ? 1 : 5);\n"
+              "    start = start * 10 + strtoull(c->options[i].value, NULL, 10);\n"
+              "  }\n"
+              "  return &start;\n"
+              "}\n"
+              "static void destroy(void* s) { (void)s; }\n"
+              "static int managed(void* s, uint64_t b) { (void)s; return b > 0; }\n"
+              "static uint64_t begin(void* s, const lms_policy_pressure* p) "
+              "{ (void)p; return *(uint64_t*)s; }\n"
+              "static uint32_t victim(void* s, const lms_policy_request* r) "
+              "{ (void)s; (void)r; return LMS_NO_CHUNK; }\n"
+              "static const char* const keys[] = {\"a\", \"b\", NULL};\n"
+              "static const lms_policy table = {.size = sizeof table, .abi_version = 1,"
+              ".name = \"digits\", .create = create, .destroy = destroy,"
+              ".is_managed = managed, .eviction_start = begin, .next_victim = victim,"
+              ".keys = keys};\n"
+              "const lms_policy* lms_policy_get(uint32_t v) { return v == 1 ? &table : NULL; }\n");
+    const auto start = [&](const std::string& options) {
+        return Host::create(plugin + options, {}, kThreshold)->eviction_start(100000, 0);
+    };
+    CHECK(start("") == 0);
+    CHECK(start(",a=7") == 17);
+    CHECK(start(",b=2,a=3") == 5213);
+    CHECK(problem_with(plugin + ",a=1,c=2") == "digits takes no key \"c\", but a, b");
+    lms::log::configure(lms::log::Level::Off, "");
+    CHECK(Host::create(plugin + ",a", {}, kThreshold)->name() == std::string("lru"));
+    lms::log::configure(lms::log::Level::Warn, "");
 }

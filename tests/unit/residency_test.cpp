@@ -103,6 +103,32 @@ TEST_CASE("residency: mapping that failed goes back to where the chunk was") {
     }
 }
 
+TEST_CASE("residency: a chunk is clean from its coming in until it may be written, or goes out") {
+    for (const State state : kStates) {
+        CAPTURE(std::string(name_of(state)));
+        One one(state);
+        one.residency.clean(0);
+        CHECK(one.residency.chunk(0).clean == (state == State::Filling));
+        CHECK(one.residency.consistent());
+    }
+    One one(State::Filling);
+    one.residency.clean(0);
+    one.residency.filled(0);
+    one.residency.begin_out(0);
+    one.residency.cancel_out(0);
+    CHECK(one.residency.chunk(0).clean);
+    one.residency.begin_out(0);
+    one.residency.begin_remap(0);
+    one.residency.out(0);
+    CHECK_FALSE(one.residency.chunk(0).clean);
+    CHECK(one.residency.consistent());
+    One written(State::Filling);
+    written.residency.clean(0);
+    written.residency.soil(0);
+    written.residency.filled(0);
+    CHECK_FALSE(written.residency.chunk(0).clean);
+}
+
 TEST_CASE("residency: a buffer goes only when nothing holds it") {
     for (const State state : kStates) {
         for (const char held : {'-', 'p', 'i', 'k'}) {

@@ -1,0 +1,39 @@
+// A kernel and the functions it calls, taken apart, for those who follow values through them.
+#pragma once
+
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "shim/code/ptx_kinds.h"
+#include "shim/code/ptx_opcode.h"
+#include "shim/code/ptx_text.h"
+
+namespace lms::engine {
+
+struct PtxBody {
+    PtxFunction function;
+    std::vector<Opcode> opcodes;  // of its instructions
+    std::vector<Kinds> kinds;     // by PtxName
+};
+
+// The kernel is the first.
+struct PtxBodies {
+    std::vector<PtxBody> bodies;
+    std::unordered_map<std::string_view, std::size_t> ids;  // by the function's name
+};
+
+// call (returned), function, (arguments), prototype;
+struct PtxCall {
+    std::string_view function;  // empty: which one is not written there
+    std::vector<PtxName> returned;
+    std::vector<PtxName> arguments;
+};
+PtxCall call_of(const PtxModuleText& module, const PtxFunction& caller, const PtxInstruction& instruction);
+
+// Functions of the CUDA runtime's device side that touch no memory of the app's.
+inline bool is_harmless(std::string_view function) {
+    return one_of(function, {"vprintf", "__assertfail", "malloc", "free"});
+}
+
+}  // namespace lms::engine

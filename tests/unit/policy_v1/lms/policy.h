@@ -1,0 +1,112 @@
+/* The interface between lmsshim and a policy: what is managed, when eviction begins, what goes first.
+ *
+ * A policy is a table of C functions, built in or exported by a plugin (LMS_POLICY=/path/to/plugin.so)
+ * through lms_policy_get(). It keeps its own order of the chunks it is told about. It must not call CUDA,
+ * read a clock or the environment, start threads, throw (nobody catches) or exit: what it decides follows
+ * from what it is told, and it is a guest in somebody else's program.
+ *
+ * Growing: a struct starts with its size as its maker knows it, and only ever gets longer; whoever reads a
+ * field checks that the size covers it. LMS_POLICY_ABI_VERSION changes only when what is here stops being
+ * true.
+ */
+#ifndef LMS_POLICY_H
+#define LMS_POLICY_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LMS_POLICY_ABI_VERSION 1u
+
+/* Keeps lms_policy_get visible in a plugin built with hidden symbols. */
+#define LMS_PLUGIN_EXPORT __attribute__((visibility("default")))
+
+/* "No chunk", as an answer of next_victim. */
+#define LMS_NO_CHUNK UINT32_MAX
+
+/* What a policy is created with. */
+typedef struct lms_policy_config {
+    uint32_t size; /* sizeof(lms_policy_config), as lmsshim knows it */
+    uint32_t reserved;
+    uint64_t threshold_bytes; /* LMS_THRESHOLD */
+    double frac;              /* LMS_FRAC, 0 to 1; negative when unset */
+} lms_policy_config;
+
+/* The unit that moves. Numbers are small and given again after removal, so they may index arrays. */
+typedef struct lms_policy_chunk {
+    uint32_t size; /* sizeof(lms_policy_chunk) */
+    uint32_t chunk;
+    uint32_t allocation; /* the allocation it is part of; numbered like chunks */
+    uint32_t reserved;
+    uint64_t bytes;
+} lms_policy_chunk;
+
+/* A launch or copy names a chunk, which need not be on the device: it may be about to come in. */
+typedef struct lms_policy_use {
+    uint32_t size; /* sizeof(lms_policy_use) */
+    uint32_t chunk;
+    uint64_t sequence; /* counts the uses of all chunks of the device, from 1 */
+} lms_policy_use;
+
+/* How full the device is. */
+typedef struct lms_policy_pressure {
+    uint32_t size; /* sizeof(lms_policy_pressure) */
+    uint32_t reserved;
+    uint64_t budget_bytes;    /* device memory that managed chunks may fill */
+    uint64_t allocated_bytes; /* all managed memory, wherever it is */
+} lms_policy_pressure;
+
+/* What is wanted. Non-zero from eligible(context, chunk): the chunk may be evicted now. */
+typedef struct lms_policy_request {
+    uint32_t size; /* sizeof(lms_policy_request) */
+    uint32_t reserved;
+    uint64_t need_bytes; /* at least 1 */
+    int (*eligible)(void* context, uint32_t chunk);
+    void* context;
+} lms_policy_request;
+
+/* One state per device, and one more that is only asked is_managed, before there is a device. Unless said
+ * otherwise, calls on one state never overlap, come from any thread, hold up every launch on that device and
+ * so must not block. The events (added to evicted) may be null if the policy does not want them; the other
+ * functions may not. What structs and requests point to is valid during the call alone. */
+typedef struct lms_policy {
+    uint32_t size;        /* sizeof(lms_policy), as the policy knows it */
+    uint32_t abi_version; /* LMS_POLICY_ABI_VERSION, as the policy knows it */
+    const char* name;
+
+    void* (*create)(const lms_policy_config* config); /* null: the policy cannot be used, and lru serves */
+    void (*destroy)(void* state);                     /* not called when the process ends */
+
+    /* Non-zero: an allocation of `bytes` is managed; zero: it goes to the real allocator and never moves.
+     * Called from any thread, also beside every other call. */
+    int (*is_managed)(void* state, uint64_t bytes);
+
+    /* Bytes of chunks on the device above which eviction may begin; the budget if it is more than that. */
+    uint64_t (*eviction_start)(void* state, const lms_policy_pressure* pressure);
+
+    /* Events. A chunk is on the device from `resident` to `evicted` or `removed`, and not when added. */
+    void (*added)(void* state, const lms_policy_chunk* chunk);
+    void (*removed)(void* state, uint32_t chunk);
+    void (*used)(void* state, const lms_policy_use* use);
+    void (*resident)(void* state, uint32_t chunk);
+    void (*evicted)(void* state, uint32_t chunk);
+
+    /* The chunk to evict next: one for which the request's eligible() answers non-zero. LMS_NO_CHUNK when
+     * there is none. Called again, without an event in between, until the chunks chosen make up what is
+     * needed; one that was chosen is not eligible any more. `evicted` follows when its copy is complete, or
+     * never, if it was used again first. If the answer is none or not eligible while some chunk is, the shim
+     * takes any that is. */
+    uint32_t (*next_victim)(void* state, const lms_policy_request* request);
+} lms_policy;
+
+/* What a plugin exports. Returns its table, which must stay valid for the life of the process, or null if it
+ * does not speak that version. */
+LMS_PLUGIN_EXPORT const lms_policy* lms_policy_get(uint32_t abi_version);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
