@@ -18,9 +18,9 @@ namespace simcuda::driver {
 // What may change is guarded by the registry's mutex.
 struct GraphBlock {
     const Device* const device;
-    const std::shared_ptr<Physical> physical;
-    const GraphMemory* holder;    // by what has been launched so far; null: passed on
-    std::uint64_t stream_id = 0;  // to what is launched there next
+    const std::weak_ptr<Physical> physical;  // the mapped regions have it, and go with their contexts
+    const GraphMemory* holder;               // by what has been launched so far; null: passed on
+    std::uint64_t stream_id = 0;             // to what is launched there next
 };
 
 namespace {
@@ -39,20 +39,26 @@ Registry& registry() {
 
 std::atomic<std::size_t> g_count{0};
 
-// A block of the size that `by` wants, which an earlier launch of the stream frees; null if there is none.
-std::shared_ptr<GraphBlock> take_passed_on(const Stream& stream, const GraphMemory& by) {
+struct Taken {
+    std::shared_ptr<GraphBlock> block;
+    std::shared_ptr<Physical> physical;
+};
+
+// A block of the size that `by` wants, which an earlier launch of the stream frees; nulls if there is none.
+Taken take_passed_on(const Stream& stream, const GraphMemory& by) {
     std::lock_guard lock(registry().mutex);
-    std::shared_ptr<GraphBlock> taken;
+    Taken taken;
     std::erase_if(registry().passed_on, [&](const std::weak_ptr<GraphBlock>& weak) {
         const auto block = weak.lock();
-        if (block == nullptr || block->holder != nullptr) return true;
-        if (taken != nullptr || block->stream_id != stream.id || block->device != &by.device() ||
-            block->physical->bytes() != round_up(by.bytes(), kPage))
+        auto physical = block != nullptr ? block->physical.lock() : nullptr;
+        if (physical == nullptr || block->holder != nullptr) return true;
+        if (taken.block != nullptr || block->stream_id != stream.id || block->device != &by.device() ||
+            physical->bytes() != round_up(by.bytes(), kPage))
             return false;
-        taken = block;
+        taken = {block, std::move(physical)};
         return true;
     });
-    if (taken != nullptr) taken->holder = &by;
+    if (taken.block != nullptr) taken.block->holder = &by;
     return taken;
 }
 
@@ -134,20 +140,20 @@ bool GraphMemory::keeps_block(const Stream& stream) const {
 }
 
 void GraphMemory::map(Context& context, const Stream& stream) {
-    auto block = take_passed_on(stream, *this);
+    auto [block, physical] = take_passed_on(stream, *this);
     if (block == nullptr) {
-        auto physical = Physical::create(device_.memory, bytes_);
+        physical = Physical::create(device_.memory, bytes_);
         if (physical == nullptr) {
             synchronize(context);  // frees on their way make room
             physical = Physical::create(device_.memory, bytes_);
         }
         require(physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
-        block = std::make_shared<GraphBlock>(&device_, std::move(physical), this);
+        block = std::make_shared<GraphBlock>(&device_, physical, this);
     }
     const auto region = new_region(Region::Kind::Async, bytes_, device_, context);
     region->address = address_;
     region->graph_memory = shared_from_this();
-    region->physical = block->physical;
+    region->physical = std::move(physical);
     require(region->physical->map(address_ - kDeviceToHost, PROT_READ | PROT_WRITE),
             CUDA_ERROR_OUT_OF_MEMORY);
     memory_map().insert(region);
