@@ -34,7 +34,7 @@ POLICIES := $(patsubst policy/%.cpp,$(BUILD)/policy/%.so,$(filter-out policy/hos
 # ---------------------------------------------------------------- the simulated GPU
 SIM_DRIVER_SRC := $(sort $(wildcard tools/simcuda/ptx/*.cpp tools/simcuda/exec/*.cpp tools/simcuda/driver/*.cpp tools/simcuda/driver/*/*.cpp))
 SIM_RUNTIME_SRC := $(sort $(wildcard tools/simcuda/runtime/*.cpp))
-SIM_NVML_SRC := $(sort $(wildcard tools/simcuda/nvml/*.cpp)) tools/simcuda/driver/knobs.cpp tools/simcuda/driver/message.cpp
+SIM_NVML_SRC := $(sort $(wildcard tools/simcuda/nvml/*.cpp)) tools/simcuda/driver/knobs.cpp tools/simcuda/driver/gpu_model.cpp tools/simcuda/driver/message.cpp
 SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libnvidia-ml.so.1
 
 # ---------------------------------------------------------------- tools, demo, tests

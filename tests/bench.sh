@@ -23,10 +23,10 @@ row "launch, everything fits, ns" "$without" "$fits" "$(ratio "$fits" "$without"
 pressed=$(shimmed 16M launches 400 32)
 row "launch of resident buffers, not everything fits, ns" "$without" "$pressed" "$(ratio "$pressed" "$without")"
 
-# Modelled times, spent asleep: moving a layer's 4 MiB takes 4.2 ms one way, a launch a quarter of that, and a
+# Modelled times, by the simulated GPU's own clock: moving a layer's 4 MiB takes 4.2 ms one way, a launch a quarter of that, and a
 # layer's kernel as long as the move or half as long.
-SIMCUDA_KERNEL_US=1049 SIMCUDA_H2D_GBPS=1 SIMCUDA_D2H_GBPS=1 LMS_RESERVE=0
-export SIMCUDA_KERNEL_US SIMCUDA_H2D_GBPS SIMCUDA_D2H_GBPS LMS_RESERVE
+SIMCUDA_CLOCK=simulated SIMCUDA_KERNEL_US=1049 SIMCUDA_H2D_GBPS=1 SIMCUDA_D2H_GBPS=1 LMS_RESERVE=0
+export SIMCUDA_CLOCK SIMCUDA_KERNEL_US SIMCUDA_H2D_GBPS SIMCUDA_D2H_GBPS LMS_RESERVE
 shape() { "$build/bench/shapes" "$1" 4 "$2" "$3"; }
 share_of() { awk -v mib="$(SIMCUDA_MEMORY=1G shape "$1" 1 0)" -v ratio="$2" 'BEGIN { printf "%dK", mib * 1024 / ratio }'; }
 # The first steps are those that show what the program repeats.
@@ -51,7 +51,7 @@ for launches in 4:just 2:half; do
         done
     done
 done
-unset SIMCUDA_KERNEL_US SIMCUDA_H2D_GBPS SIMCUDA_D2H_GBPS LMS_RESERVE
+unset SIMCUDA_CLOCK SIMCUDA_KERNEL_US SIMCUDA_H2D_GBPS SIMCUDA_D2H_GBPS LMS_RESERVE
 
 if command -v valgrind >/dev/null 2>&1; then
     instructions() {

@@ -159,6 +159,11 @@ void by_hand(const Buffers& buffers) {
     unsigned new_bias = 11;
     CHECK(cudaGraphAddMemcpyNodeToSymbol(&symbol, graph, nullptr, 0, bias, &new_bias, sizeof(new_bias), 0,
                                          cudaMemcpyHostToDevice));
+    CHECK_ERROR(cudaErrorInvalidValue,
+                cudaGraphAddMemcpyNodeToSymbol(&empty, graph, nullptr, 0, bias, &new_bias, 0, 0,
+                                               cudaMemcpyHostToDevice));
+    CHECK_ERROR(cudaErrorInvalidValue,
+                cudaGraphMemcpyNodeSetParamsToSymbol(symbol, bias, &new_bias, 0, 0, cudaMemcpyHostToDevice));
     const cudaGraphNode_t before[] = {nested, fill, symbol};
     const unsigned* from = buffers.a;
     void* sum_arguments[] = {const_cast<unsigned**>(&buffers.b), &from, &n};

@@ -1,9 +1,8 @@
 // Training that is heavy on weights, and cyclic inference: the launches of such programs, over buffers of
 // their sizes. shapes training|inference LAYER_MIB LAUNCHES STEPS: a layer's weights are LAYER_MIB MiB, its
 // kernel is LAUNCHES launches long (each as long as the simulated GPU makes it). Prints milliseconds a step,
-// the least of all but the first, or, with 0 steps, the MiB of all buffers.
+// by the GPU's clock, the least of all but the first, or, with 0 steps, the MiB of all buffers.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -85,14 +84,20 @@ template <typename Shape>
 int run(std::size_t layer, int launches, int steps) {
     Shape shape(layer);
     shape.launches = launches;
-    std::vector<double> times;
+    cudaEvent_t begin, end;
+    CHECK(cudaEventCreate(&begin));
+    CHECK(cudaEventCreate(&end));
+    std::vector<float> times;
     for (int step = 0; step < steps; ++step) {
         CHECK(cudaDeviceSynchronize());
-        const auto begin = std::chrono::steady_clock::now();
+        CHECK(cudaEventRecord(begin, nullptr));
         shape.step();
         CHECK(cudaDeviceSynchronize());
-        const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-        times.push_back(time.count());
+        CHECK(cudaEventRecord(end, nullptr));
+        CHECK(cudaEventSynchronize(end));
+        float time = 0;
+        CHECK(cudaEventElapsedTime(&time, begin, end));
+        times.push_back(time);
     }
     if (steps == 0) {
         std::printf("%zu\n", shape.bytes >> 20);

@@ -203,4 +203,47 @@ SIM_TEST("copy: pitched copies move a box and nothing else", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D, &flat);  // past the allocation
 }
 
+SIM_TEST("copy: rows that run out of page-locked host memory are refused, on either side", {}) {
+    const Gpu gpu;
+    constexpr std::size_t kBlock = 4 << 10, kPitch = 128;
+    const auto data = pattern(kBlock, 13);
+    CUdeviceptr p = 0;
+    void* pinned = nullptr;
+    OK(cuMemAlloc, &p, 2 * kBlock);
+    OK(cuMemHostAlloc, &pinned, kBlock, 0);
+    std::memcpy(pinned, data.data(), kBlock);
+    OK(cuMemsetD8, p, 0, 2 * kBlock);
+    CUDA_MEMCPY2D up{}, down{};
+    up.srcMemoryType = down.dstMemoryType = CU_MEMORYTYPE_HOST;
+    up.dstMemoryType = down.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    up.srcHost = down.dstHost = pinned;
+    up.dstDevice = down.srcDevice = p;
+    for (CUDA_MEMCPY2D* copy : {&up, &down}) {
+        copy->srcPitch = copy->dstPitch = kPitch;
+        copy->WidthInBytes = 100;
+        std::size_t& row = copy == &up ? copy->srcY : copy->dstY;
+        // A row too many, rows a pitch too far apart, and from the last row on.
+        const auto refused = [&](std::size_t rows, std::size_t pitch, std::size_t first) {
+            copy->Height = rows;
+            (copy == &up ? copy->srcPitch : copy->dstPitch) = pitch;
+            row = first;
+            FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D, copy);
+            FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpy2DAsync, copy, nullptr);
+        };
+        refused(kBlock / kPitch + 1, kPitch, 0);
+        refused(kBlock / kPitch, kPitch + 4, 0);
+        refused(2, kPitch, kBlock / kPitch - 1);
+        (copy == &up ? copy->srcPitch : copy->dstPitch) = kPitch;
+        row = 0;
+        copy->Height = kBlock / kPitch;
+        (copy == &up ? copy->srcMemoryType : copy->dstMemoryType) = CU_MEMORYTYPE_UNIFIED;
+        (copy == &up ? copy->srcDevice : copy->dstDevice) = reinterpret_cast<CUdeviceptr>(pinned);
+        ++copy->Height;
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D, copy);
+        --copy->Height;
+        OK(cuMemcpy2D, copy);
+    }
+    EXPECT(std::equal(data.begin(), data.end(), static_cast<std::uint8_t*>(pinned)));
+}
+
 }  // namespace

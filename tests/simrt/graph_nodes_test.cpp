@@ -1,4 +1,7 @@
 // Graph nodes that allocate, free and branch, at the driver: their rules and updates.
+#include <chrono>
+#include <thread>
+
 #include "tests/simcuda/kernels.h"
 
 namespace {
@@ -121,6 +124,115 @@ SIM_TEST("graph memory: the launch is out of memory, and nothing of it stays", {
     parameters = allocation();
     parameters.poolProps.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemAllocNode, &node, graph, nullptr, 0, &parameters);
+}
+
+// Graphs that each allocate, fill with a byte of their own, copy that out and free.
+struct Passing {
+    explicit Passing(const Gpu& gpu, std::uint8_t value, void* out) {
+        const CUgraph graph = create_graph();
+        CUgraphNode last = nullptr;
+        auto parameters = allocation(kRoom);
+        OK(cuGraphAddMemAllocNode, &last, graph, nullptr, 0, &parameters);
+        const CUDA_MEMSET_NODE_PARAMS memset{parameters.dptr, 0, value, 1, kRoom, 1};
+        OK(cuGraphAddMemsetNode, &last, graph, &last, 1, &memset, gpu.context);
+        CUDA_MEMCPY3D copy{};
+        copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+        copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+        copy.srcDevice = parameters.dptr;
+        copy.dstHost = out;
+        copy.WidthInBytes = kRoom;
+        copy.Height = copy.Depth = 1;
+        OK(cuGraphAddMemcpyNode, &last, graph, &last, 1, &copy, gpu.context);
+        OK(cuGraphAddMemFreeNode, &last, graph, &last, 1, parameters.dptr);
+        exec = instantiate(graph);
+    }
+
+    static constexpr std::size_t kRoom = 4 << 20;
+    CUgraphExec exec = nullptr;
+};
+
+// What begins when the program says so.
+struct Gate {
+    Gate() {
+        OK(cuMemHostAlloc, &word, 4, 0);
+        *static_cast<volatile std::uint32_t*>(word) = 0;
+    }
+    void hold(CUstream stream) const {
+        OK(cuStreamWaitValue32, stream, reinterpret_cast<CUdeviceptr>(word), 1, CU_STREAM_WAIT_VALUE_EQ);
+    }
+    void open() const { __atomic_store_n(static_cast<std::uint32_t*>(word), 1, __ATOMIC_RELEASE); }
+
+    void* word = nullptr;
+};
+
+SIM_TEST("graph memory: launches one behind another take the memory of one", {{"SIMCUDA_MEMORY", "15M"}}) {
+    const Gpu gpu;
+    constexpr int kGraphs = 4;
+    std::uint8_t* out = nullptr;
+    OK(cuMemHostAlloc, reinterpret_cast<void**>(&out), kGraphs * Passing::kRoom, 0);
+    std::vector<Passing> graphs;
+    for (int i = 0; i < kGraphs; ++i)
+        graphs.emplace_back(gpu, static_cast<std::uint8_t>(i + 1), out + i * Passing::kRoom);
+    CUstream streams[2] = {};
+    for (CUstream& stream : streams) OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    const auto used = [] {
+        std::uint64_t bytes = 0;
+        OK(cuDeviceGetGraphMemAttribute, 0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &bytes);
+        return bytes;
+    };
+    const std::size_t before = free_bytes();
+    const Gate gate;
+    for (const CUstream stream : streams) gate.hold(stream);
+    for (int round = 0; round < 3; ++round) {
+        for (int i = 0; i < 3; ++i) OK(cuGraphLaunch, graphs[i].exec, streams[0]);
+        EXPECT(before - free_bytes() == Passing::kRoom);
+        EXPECT(used() == Passing::kRoom);
+    }
+    // Nothing orders another stream behind that one.
+    OK(cuGraphLaunch, graphs[3].exec, streams[1]);
+    EXPECT(before - free_bytes() == 2 * Passing::kRoom);
+    EXPECT(used() == 2 * Passing::kRoom);
+    gate.open();
+    OK(cuCtxSynchronize);
+    EXPECT(free_bytes() == before);
+    EXPECT(used() == 0);
+    for (int i = 0; i < kGraphs; ++i) {
+        const std::uint8_t* bytes = out + i * Passing::kRoom;
+        EXPECT(std::vector<std::uint8_t>(bytes, bytes + Passing::kRoom) ==
+               std::vector<std::uint8_t>(Passing::kRoom, static_cast<std::uint8_t>(i + 1)));
+    }
+}
+
+SIM_TEST("graph memory: what one launch keeps is no other's", {}) {
+    const Gpu gpu;
+    std::uint8_t* out = nullptr;
+    OK(cuMemHostAlloc, reinterpret_cast<void**>(&out), 2 * Passing::kRoom, 0);
+    const Passing first(gpu, 1, out), second(gpu, 2, out + Passing::kRoom);
+    CUdeviceptr kept = 0;
+    const CUgraphExec keeps = instantiate(allocating(kept, Passing::kRoom));
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    const std::size_t before = free_bytes();
+    const Gate gate;
+    gate.hold(stream);
+    OK(cuGraphLaunch, first.exec, stream);
+    OK(cuGraphLaunch, keeps, stream);  // has the memory of the first from here on
+    EXPECT(before - free_bytes() == Passing::kRoom);
+    OK(cuMemsetD8Async, kept, 3, Passing::kRoom, stream);
+    OK(cuGraphLaunch, second.exec, stream);
+    EXPECT(before - free_bytes() == 2 * Passing::kRoom);
+    // The first has none until its earlier launch, and so the gate, is behind it.
+    std::thread opener([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        gate.open();
+    });
+    OK(cuGraphLaunch, first.exec, stream);
+    opener.join();
+    OK(cuCtxSynchronize);
+    EXPECT(before - free_bytes() == Passing::kRoom);
+    EXPECT(read_back(kept, Passing::kRoom) == std::vector<std::uint8_t>(Passing::kRoom, 3));
+    OK(cuMemFree, kept);
+    EXPECT(free_bytes() == before);
 }
 
 SIM_TEST("graph memory: in a child graph that is moved, not in one that is copied", {}) {

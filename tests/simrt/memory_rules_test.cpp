@@ -54,4 +54,12 @@ SIM_TEST(
     answers(cudaSuccess, cudaChannelFormatKindFloat, 0);
 }
 
+SIM_TEST("memory: to free nothing is no error", {}) {
+    const Gpu gpu;
+    RT_ANSWERS(cudaSuccess, cudaFreeHost, nullptr);
+    RT_ANSWERS(cudaSuccess, cudaFree, nullptr);
+    int somewhere = 0;
+    RT_ANSWERS(cudaErrorInvalidValue, cudaFreeHost, &somewhere);
+}
+
 }  // namespace

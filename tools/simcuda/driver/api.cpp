@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/graph/capture.h"
@@ -76,6 +77,7 @@ namespace detail {
 
 CUresult begin(Entry entry, unsigned flags, Context** context) noexcept {
     start_report();
+    begin_call();
     return check(entry, flags, context);
 }
 

@@ -3,14 +3,19 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 
 #include "tools/simcuda/driver/address_space.h"
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/scheduler.h"
+#include "tools/simcuda/exec/tally.h"
+#include "tools/simcuda/ptx/count.h"
 
 namespace simcuda::driver {
 namespace {
@@ -35,6 +40,18 @@ void in_child() {
     ready = false;
 }
 
+// Where host memory lies that kernels reach, by the addresses at which their code does.
+exec::HostRanges host_located() {
+    exec::HostRanges ranges;
+    for (const RegionPtr& region : memory_map().overlapping(0, UINT64_MAX)) {
+        if (!region->on_host()) continue;
+        const std::uint64_t begin = region->address - kDeviceToHost;
+        ranges.push_back({begin, begin + region->bytes});
+    }
+    std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    return ranges;
+}
+
 }  // namespace
 
 Device::Device(int number, std::uint64_t capacity)
@@ -52,6 +69,10 @@ void initialise() {
     ::pthread_atfork(nullptr, nullptr, in_child);
     address_space();
     host_pool();
+    if (simulated_time()) {
+        exec::set_host_ranges(host_located);
+        ptx::count_work();
+    }
     auto* storage = static_cast<Device*>(
         ::operator new (sizeof(Device) * knobs().devices, std::align_val_t{alignof(Device)}));
     for (std::size_t i = 0; i < knobs().devices; ++i) {

@@ -6,7 +6,9 @@
 #include <thread>
 
 #include "tools/simcuda/driver/chance.h"
+#include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/faults.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/message.h"
@@ -18,6 +20,12 @@ namespace simcuda::driver {
 namespace {
 
 constexpr std::uint32_t kSlice = 64;  // most blocks a thread takes before it looks up
+
+std::uint64_t threads_of(const exec::Launch& launch) {
+    std::uint64_t threads = 1;
+    for (int axis = 0; axis < 3; ++axis) threads *= std::uint64_t{launch.grid[axis]} * launch.block[axis];
+    return threads;
+}
 
 void settle(Context& context, const exec::Grid& grid, const std::string& name) {
     switch (grid.outcome()) {
@@ -88,6 +96,7 @@ void KernelEngine::run(const WorkPtr& work, Chance& chance) {
     const std::uint64_t begin = now_ns();
     exec::Launch& launch = std::get<KernelOp>(work->op).launch;
     const std::string name = launch.kernel->name;
+    const std::uint64_t threads = threads_of(launch);
     auto running = std::make_shared<Running>();
     running->grid = exec::Grid::create(std::move(launch));
     exec::Grid& grid = *running->grid;
@@ -105,6 +114,9 @@ void KernelEngine::run(const WorkPtr& work, Chance& chance) {
     }
     settle(*work->context, grid, name);
     count_launch();
+    if (simulated_time())
+        return cost_of_kernel(work->timing, exec::tally_of(grid), threads,
+                              work->context->device().scheduler.resources());
     const std::uint64_t end = begin + 1000 * knobs().kernel_us, now = now_ns();
     if (end > now) sleep_ns(end - now);
 }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "tools/simcuda/driver/gpu_model.h"
 #include "tools/simcuda/driver/message.h"
 
 namespace simcuda::driver {
@@ -127,6 +128,21 @@ class Reader {
         });
     }
 
+    void gpu(const char* name, const GpuModel*& model) {
+        read(name, "v100, a100, h100 or rtx4090", [&](auto text) {
+            model = find_gpu(std::string(text).c_str());
+            return model != nullptr;
+        });
+    }
+
+    void clock(const char* name, bool& simulated) {
+        read(name, "real or simulated", [&](auto text) {
+            if (text != "real" && text != "simulated") return false;
+            simulated = text == "simulated";
+            return true;
+        });
+    }
+
     void host_vmm(const char* name, HostVmm& knob) {
         read(name, "0, 1 or numa", [&](auto text) {
             if (text != "0" && text != "1" && text != "numa") return false;
@@ -170,12 +186,20 @@ class Reader {
     }
 };
 
+const GpuModel* gpu = nullptr;  // of SIMCUDA_GPU
+
 Knobs read_knobs() {
     Knobs k;
     Reader read;
     read.count("SIMCUDA_CUDA", k.cuda, 11000, 13000);
     read.count("SIMCUDA_DEVICES", k.devices, 0, 16);
     read.count("SIMCUDA_ARCH", k.arch, 75, 90);
+    read.gpu("SIMCUDA_GPU", gpu);
+    if (gpu != nullptr) {
+        k.simulated_time = true;
+        k.multiprocessors = gpu->multiprocessors;
+        k.h2d_gbps = k.d2h_gbps = gpu->link_gbps;
+    }
     read.count("SIMCUDA_SMS", k.multiprocessors, 1, 1024);
     read.size("SIMCUDA_MEMORY", k.memory, 1 << 20);
     read.size("SIMCUDA_HOST_MEMORY", k.host_memory, 1 << 20);
@@ -194,6 +218,9 @@ Knobs read_knobs() {
     read.count("SIMCUDA_DELAY_US", k.delay_us, 0, 1'000'000);
     read.speed("SIMCUDA_H2D_GBPS", k.h2d_gbps);
     read.speed("SIMCUDA_D2H_GBPS", k.d2h_gbps);
+    read.speed("SIMCUDA_PIN_GBPS", k.pin_gbps);
+    read.clock("SIMCUDA_CLOCK", k.simulated_time);
+    if (k.simulated_time) k.delay_us = 0;
     read.count("SIMCUDA_KERNEL_US", k.kernel_us, 0, 10'000'000);
     read.count("SIMCUDA_KERNEL_TIMEOUT_MS", k.kernel_timeout_ms, 0, 86'400'000);
     read.count("SIMCUDA_VMM_US", k.vmm_us, 0, 10'000'000);
@@ -216,6 +243,11 @@ Knobs read_knobs() {
 const Knobs& knobs() {
     static const Knobs& knobs = *new Knobs(read_knobs());  // never destroyed: worker threads outlive main()
     return knobs;
+}
+
+const GpuModel* modelled_gpu() {
+    knobs();
+    return gpu;
 }
 
 }  // namespace simcuda::driver

@@ -56,6 +56,8 @@ struct Knobs {
     std::uint64_t delay_us = 100;  // longest random delay; 0: none
     double h2d_gbps = 0;           // 0: as fast as it goes
     double d2h_gbps = 0;
+    double pin_gbps = 0;                  // at which host memory is page-locked
+    bool simulated_time = false;          // not the machine's
     std::uint64_t kernel_us = 0;          // least time a kernel takes
     std::uint64_t kernel_timeout_ms = 0;  // 0: none
     std::uint64_t vmm_us = 0;             // time of each VMM call

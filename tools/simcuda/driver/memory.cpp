@@ -8,9 +8,11 @@
 
 #include "tools/simcuda/driver/address_space.h"
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/host_pages.h"
+#include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/managed_hints.h"
 #include "tools/simcuda/driver/pool.h"
 #include "tools/simcuda/driver/stream.h"
@@ -150,11 +152,17 @@ RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind ki
     return region;
 }
 
+void spend_pinning(std::uint64_t bytes) {
+    if (const double gbps = knobs().pin_gbps; gbps != 0)
+        spend_ns(static_cast<std::uint64_t>(static_cast<double>(bytes) / gbps));
+}
+
 RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, Region::Kind kind) {
     const auto region = new_region(kind, bytes, context.device(), context);
     region->flags = flags;
     region->physical = Physical::create(host_pool(), bytes);
     require(region->physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
+    if (kind == Region::Kind::Pinned) spend_pinning(bytes);
     region->address = map_anywhere(*region->physical);
     memory_map().insert(region);
     return region;
@@ -163,6 +171,7 @@ RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, R
 void register_host(Context& context, std::uint64_t address, std::uint64_t bytes, unsigned flags) {
     require(memory_map().overlapping(address, bytes).empty(), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     share_pages(address, bytes);
+    spend_pinning(bytes);
     const auto region = new_region(Region::Kind::Registered, bytes, context.device(), context);
     region->address = address;
     region->flags = flags;

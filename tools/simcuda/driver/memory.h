@@ -84,6 +84,9 @@ std::shared_ptr<Region> new_region(Region::Kind kind, std::uint64_t bytes, Devic
 RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind kind = Region::Kind::Device,
                           std::shared_ptr<MemoryPool> pool = nullptr);
 
+// Takes the time that page-locking so much host memory takes.
+void spend_pinning(std::uint64_t bytes);
+
 // Host memory of the driver's own: pinned or managed. Throws Failure.
 RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, Region::Kind kind);
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/faults.h"
 #include "tools/simcuda/driver/report.h"

@@ -1,8 +1,10 @@
 #include "tools/simcuda/driver/scheduler.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 
+#include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/knobs.h"
@@ -29,7 +31,7 @@ void start_all(std::vector<WorkPtr> ready) {
             continue;
         }
         work->done = true;
-        work->done_ns = now_ns();
+        if (!simulated_time()) work->done_ns = now_ns();
         for (WorkPtr& dependent : work->dependents) {
             if (--dependent->blockers == 0) ready.push_back(std::move(dependent));
         }
@@ -39,7 +41,33 @@ void start_all(std::vector<WorkPtr> ready) {
         work->context.reset();
         ended = true;
     }
+    if (ended && simulated_time()) settle_timing();
     if (ended && waiting != 0) completions().notify_all();
+}
+
+// Beyond this a thread that waits for another time than that of the longest work waits no longer: the work
+// may be waiting for that thread.
+constexpr auto kPatience = std::chrono::seconds(1);
+
+template <class Predicate>
+void await_timing_until(std::unique_lock<std::mutex>& lock, Predicate ready) {
+    ++waiting;
+    while (!ready()) {
+        if (completions().wait_for(lock, kPatience) == std::cv_status::timeout) stop_awaiting_timing();
+    }
+    --waiting;
+}
+
+bool has_ended(const WorkPtr& work) {
+    return work == nullptr || work->done;
+}
+
+std::uint64_t end_of(const std::vector<WorkPtr>& works) {
+    std::uint64_t end = 0;
+    for (const WorkPtr& work : works) {
+        if (work != nullptr) end = std::max(end, work->done_ns);
+    }
+    return end;
 }
 
 }  // namespace
@@ -49,14 +77,9 @@ std::mutex& work_mutex() {
     return mutex;
 }
 
-std::uint64_t now_ns() {
-    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
-                                      std::chrono::nanoseconds(1));
-}
-
 Scheduler::Scheduler(unsigned device)
-    : host_to_device_(8 * device + 1, knobs().h2d_gbps),
-      device_to_host_(8 * device + 2, knobs().d2h_gbps),
+    : host_to_device_(8 * device + 1, simulated_time() ? 0 : knobs().h2d_gbps),
+      device_to_host_(8 * device + 2, simulated_time() ? 0 : knobs().d2h_gbps),
       on_device_(8 * device + 3, 0),
       kernels_(8 * device + 4),
       host_(8 * device + 5) {}
@@ -71,7 +94,11 @@ void Scheduler::dispatch(const WorkPtr& work) {
     on_device_.add(work);
 }
 
-void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after) {
+void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after, const Timing* within) {
+    if (simulated_time()) {
+        cost_of_transfer(work->timing, work->op, work->context->device().scheduler.resources());
+        await_timing(work, after, within);
+    }
     for (const WorkPtr& earlier : after) {
         if (earlier == nullptr || earlier->done) continue;
         earlier->dependents.push_back(work);
@@ -83,6 +110,7 @@ void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after) {
 void spawn(const WorkPtr& work, std::vector<SpawnStep> steps) {
     std::lock_guard lock(work_mutex());
     ++work->blockers;  // until all steps are there: some may end at once
+    const Timing within = work->timing;
     std::vector<WorkPtr> works;
     for (SpawnStep& step : steps) {
         works.push_back(std::make_shared<Work>());
@@ -92,8 +120,9 @@ void spawn(const WorkPtr& work, std::vector<SpawnStep> steps) {
         ++work->blockers;
         std::vector<WorkPtr> after;
         for (std::size_t index : step.after) after.push_back(works[index]);
-        enqueue(works.back(), after);
+        enqueue(works.back(), after, &within);
     }
+    if (simulated_time()) work->timing.after.insert(work->timing.after.end(), works.begin(), works.end());
     if (--work->blockers == 0) start_all({work});
 }
 
@@ -105,7 +134,28 @@ void complete(const WorkPtr& work) {
 
 void await(const WorkPtr& work) {
     std::unique_lock lock(work_mutex());
-    await(lock, [&] { return work->done; });
+    await_all(lock, {work});
+}
+
+void await_all(std::unique_lock<std::mutex>& lock, const std::vector<WorkPtr>& works) {
+    await(lock, [&] { return std::all_of(works.begin(), works.end(), has_ended); });
+    if (!simulated_time()) return;
+    await_timing_until(lock, [&] {
+        return std::all_of(works.begin(), works.end(),
+                           [](const WorkPtr& work) { return work == nullptr || work->timing.known; });
+    });
+    wait_until_ns(end_of(works));
+}
+
+bool have_ended(std::unique_lock<std::mutex>& lock, const std::vector<WorkPtr>& works) {
+    if (!simulated_time()) return std::all_of(works.begin(), works.end(), has_ended);
+    await_timing_until(lock, settle_timing);
+    const auto late = std::find_if(works.begin(), works.end(), [](const WorkPtr& work) {
+        return work != nullptr && !(work->timing.known && work->done_ns <= now_ns());
+    });
+    if (late == works.end()) return true;
+    asked_too_early(late->get(), next_end_after(now_ns()));
+    return false;
 }
 
 namespace detail {

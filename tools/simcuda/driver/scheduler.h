@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tools/simcuda/driver/cost.h"
 #include "tools/simcuda/driver/host_engine.h"
 #include "tools/simcuda/driver/kernel_engine.h"
 #include "tools/simcuda/driver/memory_engine.h"
@@ -25,14 +26,18 @@ class Scheduler {
     // Gives work whose turn has come to its engine. Markers have none and never come here.
     void dispatch(const WorkPtr& work);
 
+    GpuResources& resources() { return resources_; }
+
   private:
     MemoryEngine host_to_device_, device_to_host_, on_device_;
     KernelEngine kernels_;
     HostEngine host_;
+    GpuResources resources_;  // simulated time: what works take
 };
 
 // Links `work` behind what is not done of `after` and starts it if nothing is left. work_mutex must be held.
-void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after);
+// `within` is given for a step of other work.
+void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after, const Timing* within = nullptr);
 
 // An engine has found that the work is these steps: they are started in their order, and the work comes back
 // to its engine when all have ended. work_mutex must not be held.
@@ -48,7 +53,12 @@ void await(const WorkPtr& work);
 template <class Predicate>
 void await(std::unique_lock<std::mutex>& lock, Predicate ready);
 
-std::uint64_t now_ns();  // steady clock
+// Blocks until all the work has ended (null: has), and in simulated time moves the thread's there.
+void await_all(std::unique_lock<std::mutex>& lock, const std::vector<WorkPtr>& works);
+
+// Whether all of it has ended (null: has). In simulated time: by the calling thread's; what has been
+// submitted is done first, which blocks.
+bool have_ended(std::unique_lock<std::mutex>& lock, const std::vector<WorkPtr>& works);
 
 namespace detail {
 void await_completion(std::unique_lock<std::mutex>& lock);

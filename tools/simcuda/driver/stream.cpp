@@ -103,10 +103,7 @@ void require_found(const std::shared_ptr<Stream>& stream, CUstream handle) {
 
 void finish(const std::vector<WorkPtr>& works) {
     std::unique_lock lock(work_mutex());
-    await(lock, [&] {
-        return std::all_of(works.begin(), works.end(),
-                           [](const WorkPtr& w) { return w == nullptr || w->done; });
-    });
+    await_all(lock, works);
 }
 
 }  // namespace
@@ -222,21 +219,22 @@ CUresult synchronize(Context& context) {
 
 bool is_done(const WorkPtr& work) {
     if (work == nullptr) return true;
-    std::lock_guard lock(work_mutex());
-    return work->done;
+    std::unique_lock lock(work_mutex());
+    return have_ended(lock, {work});
 }
 
 bool is_idle(Stream& stream) {
-    std::lock_guard lock(work_mutex());
+    std::unique_lock lock(work_mutex());
     auto works = predecessors(stream);
     if (stream.kind != Stream::Kind::Legacy) works.resize(1);
-    return std::all_of(works.begin(), works.end(), [](const WorkPtr& w) { return w == nullptr || w->done; });
+    return have_ended(lock, works);
 }
 
 bool is_idle(Context& context) {
-    std::lock_guard lock(work_mutex());
-    return std::all_of(context.streams.begin(), context.streams.end(),
-                       [](const auto& stream) { return stream->pending == 0; });
+    std::unique_lock lock(work_mutex());
+    std::vector<WorkPtr> works;
+    for (const auto& stream : context.streams) works.push_back(stream->tail);
+    return have_ended(lock, works);
 }
 
 std::shared_ptr<Stream> create_stream(Context& context, unsigned flags, int priority) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace simcuda::driver {
 class Context;
 class GraphMemory;
 class Stream;
+struct Work;
 
 struct KernelOp {
     exec::Launch launch;
@@ -92,6 +94,18 @@ struct SpawnStep {
     std::vector<std::size_t> after;  // indices of earlier steps
 };
 
+class Resource;
+
+// What says when work ends in simulated time: timeline.h.
+struct Timing {
+    std::uint64_t from_ns = 0;                               // it cannot begin earlier
+    std::uint64_t least_ns = 0;                              // that it takes
+    std::vector<std::pair<Resource*, std::uint64_t>> takes;  // what it needs, and for how long
+    std::vector<std::shared_ptr<Work>> after;                // until the time is known
+    bool may_wait = false;                                   // for what the program does
+    bool known = false;                                      // Work::done_ns is
+};
+
 // One submitted operation. Guarded by the scheduler's mutex, but for `op` and `context` while an engine has
 // it.
 struct Work {
@@ -101,7 +115,8 @@ struct Work {
     unsigned blockers = 0;  // works that must end before this may start
     std::vector<std::shared_ptr<Work>> dependents;
     bool done = false;
-    std::uint64_t done_ns = 0;  // steady clock, once done
+    std::uint64_t done_ns = 0;  // once done; in simulated time once timing.known
+    Timing timing;              // simulated time alone
 };
 using WorkPtr = std::shared_ptr<Work>;
 

@@ -9,6 +9,7 @@
 #include "tools/simcuda/exec/abi.h"
 #include "tools/simcuda/exec/faults.h"
 #include "tools/simcuda/exec/fiber.h"
+#include "tools/simcuda/exec/tally.h"
 #include "tools/simcuda/ptx/native.h"
 
 namespace simcuda::exec {
@@ -79,6 +80,7 @@ class Block {
     // Runs until the block is done, stalled or stuck.
     State run();
 
+    sc_tally& tally() { return tally_; }  // of what start() will run
     Guard& guard() { return *guard_; }
     Children& children() { return *children_; }
     static Block& of(const sc_thread* thread) { return *static_cast<Block*>(thread->block->executor); }
@@ -132,6 +134,7 @@ class Block {
     void force(std::uint32_t warp, std::uint32_t among);
     bool force_warps();
 
+    sc_tally tally_{};  // comes first: translated code that counts finds it by sc_block::executor
     sc_block abi_{};
     Guard* guard_ = nullptr;
     Children* children_ = nullptr;

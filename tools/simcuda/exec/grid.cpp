@@ -16,6 +16,8 @@
 #include "tools/simcuda/exec/block_pool.h"
 #include "tools/simcuda/exec/children.h"
 #include "tools/simcuda/exec/device_functions.h"
+#include "tools/simcuda/exec/tally.h"
+#include "tools/simcuda/ptx/count.h"
 
 namespace simcuda::exec {
 namespace {
@@ -73,6 +75,7 @@ class LaunchedGrid final : public Grid {
     Outcome outcome() const override { return outcome_; }
     DeviceAddress fault_address() const override { return fault_address_; }
     std::string message() const override { return message_; }
+    const sc_tally& tally() const { return total_tally_; }
 
   private:
     bool run_blocks(std::uint32_t max_blocks);
@@ -97,7 +100,10 @@ class LaunchedGrid final : public Grid {
     std::atomic<std::uint32_t> running_{0};  // workers inside run()
     std::atomic<bool> failed_{false};
     std::atomic<std::uint64_t> deadline_ns_{0};
+    const HostRanges host_ranges_ = ptx::counts_work() ? host_ranges() : HostRanges{};
+    const sc_tally tally_ = empty_tally(host_ranges_);  // that blocks begin with
     mutable std::mutex mutex_;
+    sc_tally total_tally_{};  // of blocks that have ended
     std::vector<Worker*> workers_;
     Outcome outcome_ = Outcome::Finished;
     DeviceAddress fault_address_ = 0;
@@ -190,6 +196,7 @@ void LaunchedGrid::run_children() {
         }
         LaunchedGrid child(std::move(launch));
         child.run_blocks(UINT32_MAX);
+        add_tally(total_tally_, child.total_tally_);
         if (child.failed_) {
             message_ = child.message_;
             fail(child.outcome_, child.fault_address_, nullptr);
@@ -231,6 +238,7 @@ bool LaunchedGrid::take_block(Worker& worker, std::unique_ptr<Block> spare) {
     sc_block abi;
     describe(index, abi);
     Block* block = worker.resident.back().get();
+    if (block) block->tally() = tally_;
     if (!block || !block->start(abi, *native_, entry_, worker.guard, children_)) leave(Outcome::NotSupported);
     return true;
 }
@@ -258,6 +266,10 @@ void LaunchedGrid::retire(Worker& worker) {
     flush_output();
     worker.idle_rounds = 0;
     std::unique_ptr<Block> block = std::move(worker.resident[worker.current]);
+    if (ptx::counts_work()) {
+        std::lock_guard lock(mutex_);
+        add_tally(total_tally_, block->tally());
+    }
     worker.resident.erase(worker.resident.begin() + static_cast<std::ptrdiff_t>(worker.current));
     if (worker.current >= worker.resident.size()) worker.current = 0;
     if (worker.resident.empty() && worker.to_take)
@@ -284,6 +296,10 @@ void LaunchedGrid::look_elsewhere(Worker& worker) {
 
 std::unique_ptr<Grid> Grid::create(Launch launch) {
     return std::make_unique<LaunchedGrid>(std::move(launch));
+}
+
+sc_tally tally_of(const Grid& grid) {
+    return static_cast<const LaunchedGrid&>(grid).tally();
 }
 
 }  // namespace simcuda::exec

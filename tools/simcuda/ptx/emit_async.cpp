@@ -26,6 +26,7 @@ void FunctionEmitter::emit_async_copy(const Instruction& instruction) {
     Space global = Space::Global;
     line("    {{ const u64 to = {}, from = {}; const u32 bytes = {};", host_address(operands[0], shared),
          host_address(operands[1], global), read(operands[2], Type::U32));
+    emit_touch(Space::Global, "from", "bytes", false);
     std::string given = "bytes";
     if (operands.size() == 4 + policy) {
         const bool ignores =

@@ -82,6 +82,7 @@ void FunctionEmitter::emit_load(const Instruction& instruction) {
     Space space = space_of(instruction);
     const Type type = instruction.type();
     const std::string address = host_address(instruction.operands[1], space);
+    emit_touch(space, address, std::to_string(bytes_of(type) * count), false);
     const bool strong = is_strong(instruction) && space != Space::Local && space != Space::Param;
     if (strong && space == Space::Shared && instruction.has("volatile")) {
         out_.waits = true;
@@ -114,6 +115,7 @@ void FunctionEmitter::emit_store(const Instruction& instruction) {
     Space space = space_of(instruction);
     const Type type = instruction.type();
     const std::string address = host_address(instruction.operands[0], space);
+    emit_touch(space, address, std::to_string(bytes_of(type) * count), true);
     const bool strong = is_strong(instruction) && space != Space::Local && space != Space::Param;
     if (strong && space == Space::Shared && instruction.has("volatile")) {
         out_.waits = true;
@@ -160,6 +162,7 @@ void FunctionEmitter::emit_atomic(const Instruction& instruction) {
     if (!contains(allowed, type)) refuse(instruction);
     Space space = space_of(instruction);
     const std::string address = host_address(instruction.operands[first], space);
+    emit_touch(space, address, std::to_string(bytes_of(type)), true);
     std::string call = fmt::format("sc_{}_{}_{}({}, {}", space == Space::Shared ? "own" : "atom", operation,
                                    name_of(type), address, read(instruction.operands[first + 1], type));
     if (compares) call += ", " + read(instruction.operands[first + 2], type);

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "tools/simcuda/ptx/count.h"
 #include "tools/simcuda/ptx/emit_line.h"
 
 namespace simcuda::ptx {
@@ -104,6 +105,12 @@ FunctionEmitter::Handler FunctionEmitter::find_handler(std::string_view opcode) 
     return found == handlers.end() ? nullptr : found->second;
 }
 
+void FunctionEmitter::emit_touch(Space space, const std::string& address, std::string_view bytes,
+                                 bool write) {
+    if (counts_work() && (space == Space::Global || space == Space::Generic))
+        line("    sc_touch(t, {}, {}, {});", address, bytes, write ? 1 : 0);
+}
+
 std::string FunctionEmitter::c_name(const Function& function) {
     return (function.entry ? "k_" : "f_") + sanitized(function.name);
 }
@@ -160,6 +167,7 @@ EmittedFunction FunctionEmitter::emit() {
 void FunctionEmitter::emit_prologue() {
     out_.text = c_head(function_) + " {\n";
     line("    const u64 shared = t->block->shared;");
+    if (counts_work()) line("    struct sc_own_count own __attribute__((cleanup(sc_end_count))) = {{t, 0}};");
     if (carries_) line("    u32 carry = 0;");
     out_.frame_bytes = kFrameReserve;
     for (const Register& reg : function_.registers) {
@@ -220,6 +228,7 @@ void FunctionEmitter::emit_statement(const Statement& statement) {
     const Instruction& instruction = statement.instruction;
     current_ = &instruction;
     if (instruction.malformed) refuse(instruction);
+    if (counts_work()) line("    ++own.operations;");
     const bool predicated = instruction.predicate >= 0;
     if (predicated) {
         const std::string& name = function_.registers[static_cast<std::size_t>(instruction.predicate)].c_name;

@@ -68,6 +68,8 @@ class FunctionEmitter {
     bool reaches(const Instruction& instruction, Test test, Verdicts& verdicts);
     bool may_meet(const Instruction& instruction);
     void emit_site();
+    // Where work is counted: an access to global memory.
+    void emit_touch(Space space, const std::string& address, std::string_view bytes, bool write);
     void emit_join();
     template <typename... Args>
     void line(std::string_view format, const Args&... args);

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "tools/simcuda/exec/abi.h"
+#include "tools/simcuda/exec/tally.h"
+#include "tools/simcuda/ptx/count.h"
 #include "tools/simcuda/ptx/prelude.h"
 
 namespace simcuda::ptx {
@@ -137,6 +139,7 @@ std::string unit_text(const Module&, const EmittedFunctions& emitted, const Reac
     for (const char* part : {kPreludeIntegers, kPreludeFloats, kPreludeConversions, kPreludeHalves,
                              kPreludeMemory, kPreludeSmallFloats, reach.has_matrices ? kPreludeMatrices : ""})
         text += part;
+    if (counts_work()) (text += exec::kTallyText) += kPreludeCounting;
     const SharedLayout layout = lay_out(reach);
     for (std::size_t i = 0; i < reach.shared.size(); ++i)
         text += fmt::format("enum {{ {} = {} }};\n", reach.shared[i]->c_name, layout.offsets[i]);

@@ -23,8 +23,8 @@ std::uint64_t reached_ns(Event& event) {
     require((event.flags & CU_EVENT_DISABLE_TIMING) == 0, CUDA_ERROR_INVALID_HANDLE);
     const WorkPtr work = latest_record(event);
     require(work != nullptr, CUDA_ERROR_INVALID_HANDLE);
-    std::lock_guard lock(work_mutex());
-    require(work->done, CUDA_ERROR_NOT_READY);
+    std::unique_lock lock(work_mutex());
+    require(have_ended(lock, {work}), CUDA_ERROR_NOT_READY);
     return work->done_ns;
 }
 

@@ -3,9 +3,11 @@
 #include "tools/simcuda/driver/vmm.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/chance.h"
+#include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {
@@ -18,7 +20,7 @@ CUresult vmm_call(Entry entry, Body&& body) {
     return call(entry, kNotAfterFailure | kUnsafeInCapture, [&] {
         thread_chance().delay();
         const CUresult result = body();
-        if (knobs().vmm_us != 0) sleep_ns(1000 * knobs().vmm_us);
+        spend_ns(1000 * knobs().vmm_us);
         thread_chance().delay();
         return result;
     });
@@ -53,6 +55,7 @@ SIMCUDA_API cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes,
     return vmm_call(Entry::cuMemCreate, [&] {
         require(handle != nullptr && properties != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
         *handle = vmm::create(bytes, *properties);
+        if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) spend_pinning(bytes);
         return CUDA_SUCCESS;
     });
 }

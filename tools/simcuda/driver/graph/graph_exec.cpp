@@ -238,12 +238,12 @@ void GraphExec::check_memory() const {
 
 // All allocations of a launch, had at once. One that is still there from the last launch, to be freed by this
 // one automatically, is used again.
-std::vector<std::shared_ptr<GraphMemory>> GraphExec::begin_uses() {
+std::vector<std::shared_ptr<GraphMemory>> GraphExec::begin_uses(const Stream& stream) {
     std::vector<std::shared_ptr<GraphMemory>> begun;
     try {
         for (const ExecNode& node : nodes_) {
             if (node.allocates == nullptr || node.allocates->outstanding()) continue;
-            node.allocates->begin_use(*context_);
+            node.allocates->begin_use(*context_, stream);
             begun.push_back(node.allocates);
         }
     } catch (const Failure&) {
@@ -253,12 +253,14 @@ std::vector<std::shared_ptr<GraphMemory>> GraphExec::begin_uses() {
     return begun;
 }
 
-void GraphExec::hand_over_memory() {
+void GraphExec::hand_over_memory(const Stream& stream) {
     for (const ExecNode& node : nodes_) {
         if (node.allocates != nullptr) node.allocates->set_outstanding(true);
     }
     for (const ExecNode& node : nodes_) {
-        if (node.frees != nullptr) node.frees->set_outstanding(false);
+        if (node.frees == nullptr) continue;
+        node.frees->set_outstanding(false);
+        node.frees->pass_on(stream);
     }
 }
 
@@ -271,7 +273,7 @@ void GraphExec::launch(Stream& stream) {
             defaults.push_back(node.conditional);
     });
     check_memory();
-    const auto begun = begin_uses();
+    const auto begun = begin_uses(stream);
     std::vector<GraphNode> steps;
     for (const ExecNode& node : nodes_) {
         GraphNode step{step_of(node), node.after, {}};
@@ -293,7 +295,7 @@ void GraphExec::launch(Stream& stream) {
         for (const auto& memory : begun) memory->end_use();
         throw;
     }
-    hand_over_memory();
+    hand_over_memory(stream);
     if (!defaults.empty()) works.erase(works.begin());
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         if (!nodes_[i].record) continue;

@@ -79,8 +79,8 @@ class GraphExec {
 
   private:
     void check_memory() const;
-    std::vector<std::shared_ptr<GraphMemory>> begin_uses();
-    void hand_over_memory();
+    std::vector<std::shared_ptr<GraphMemory>> begin_uses(const Stream& stream);
+    void hand_over_memory(const Stream& stream);
     std::vector<ExecNode> lay_out(const Graph& graph, CUgraphNode* failed) const;
     void lay_out(const Graph& graph, std::vector<std::size_t> after, std::vector<ExecNode>& into,
                  CUgraphNode* failed) const;

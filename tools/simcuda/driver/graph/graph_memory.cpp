@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <set>
+#include <vector>
 
 #include "tools/simcuda/driver/address_space.h"
 #include "tools/simcuda/driver/api.h"
@@ -13,10 +15,19 @@
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {
+// What may change is guarded by the registry's mutex.
+struct GraphBlock {
+    const Device* const device;
+    const std::weak_ptr<Physical> physical;  // the mapped regions have it, and go with their contexts
+    const GraphMemory* holder;               // by what has been launched so far; null: passed on
+    std::uint64_t stream_id = 0;             // to what is launched there next
+};
+
 namespace {
 
 struct Registry {
     std::mutex mutex;  // guards what follows
+    std::vector<std::weak_ptr<GraphBlock>> passed_on;
     std::map<CUdeviceptr, std::weak_ptr<GraphMemory>> by_address;
     std::map<int, std::uint64_t> high;  // by device ordinal
 };
@@ -27,6 +38,29 @@ Registry& registry() {
 }
 
 std::atomic<std::size_t> g_count{0};
+
+struct Taken {
+    std::shared_ptr<GraphBlock> block;
+    std::shared_ptr<Physical> physical;
+};
+
+// A block of the size that `by` wants, which an earlier launch of the stream frees; nulls if there is none.
+Taken take_passed_on(const Stream& stream, const GraphMemory& by) {
+    std::lock_guard lock(registry().mutex);
+    Taken taken;
+    std::erase_if(registry().passed_on, [&](const std::weak_ptr<GraphBlock>& weak) {
+        const auto block = weak.lock();
+        auto physical = block != nullptr ? block->physical.lock() : nullptr;
+        if (physical == nullptr || block->holder != nullptr) return true;
+        if (taken.block != nullptr || block->stream_id != stream.id || block->device != &by.device() ||
+            physical->bytes() != round_up(by.bytes(), kPage))
+            return false;
+        taken = {block, std::move(physical)};
+        return true;
+    });
+    if (taken.block != nullptr) taken.block->holder = &by;
+    return taken;
+}
 
 std::uint64_t span_of(std::uint64_t bytes) {
     return round_up(bytes, kPage) + kPage;  // a page stays free behind each allocation
@@ -70,31 +104,60 @@ bool GraphMemory::set_outstanding(bool value) {
     return std::exchange(outstanding_, value);
 }
 
-void GraphMemory::begin_use(Context& context) {
-    std::lock_guard lock(mutex_);
-    if (uses_ == 0) map(context);
+void GraphMemory::begin_use(Context& context, const Stream& stream) {
+    std::unique_lock lock(mutex_);
+    if (uses_ != 0 && !keeps_block(stream)) {
+        lock.unlock();
+        synchronize(context);  // its earlier launches end, and their memory is another's alone
+        lock.lock();
+    }
+    if (uses_ == 0) map(context, stream);
     ++uses_;
 }
 
 void GraphMemory::end_use() {
     std::lock_guard lock(mutex_);
     if (--uses_ != 0) return;
+    block_ = nullptr;
     if (const RegionPtr region = memory_map().remove(address_); region != nullptr) dispose(*region);
 }
 
-void GraphMemory::map(Context& context) {
+void GraphMemory::pass_on(const Stream& stream) {
+    std::lock_guard lock(mutex_);
+    if (block_ == nullptr) return;  // the stream has come to the free already
+    std::lock_guard registry_lock(registry().mutex);
+    if (block_->holder != this) return;
+    block_->holder = nullptr;
+    block_->stream_id = stream.id;
+    registry().passed_on.push_back(block_);
+}
+
+// Whether a further launch may use the memory of those before it: none but these has been given it since.
+bool GraphMemory::keeps_block(const Stream& stream) const {
+    std::lock_guard lock(registry().mutex);
+    if (block_->holder == nullptr && block_->stream_id == stream.id) block_->holder = this;
+    return block_->holder == this;
+}
+
+void GraphMemory::map(Context& context, const Stream& stream) {
+    auto [block, physical] = take_passed_on(stream, *this);
+    if (block == nullptr) {
+        physical = Physical::create(device_.memory, bytes_);
+        if (physical == nullptr) {
+            synchronize(context);  // frees on their way make room
+            physical = Physical::create(device_.memory, bytes_);
+        }
+        require(physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
+        block = std::make_shared<GraphBlock>(&device_, physical, this);
+    }
     const auto region = new_region(Region::Kind::Async, bytes_, device_, context);
     region->address = address_;
     region->graph_memory = shared_from_this();
-    region->physical = Physical::create(device_.memory, bytes_);
-    if (region->physical == nullptr) {
-        synchronize(context);  // frees on their way make room
-        region->physical = Physical::create(device_.memory, bytes_);
-    }
-    require(region->physical != nullptr &&
-                region->physical->map(address_ - kDeviceToHost, PROT_READ | PROT_WRITE),
+    region->physical = std::move(physical);
+    require(region->physical->map(address_ - kDeviceToHost, PROT_READ | PROT_WRITE),
             CUDA_ERROR_OUT_OF_MEMORY);
     memory_map().insert(region);
+    block_ = std::move(block);
     const std::uint64_t used = graph_memory_used(device_);
     std::lock_guard lock(registry().mutex);
     std::uint64_t& high = registry().high[device_.ordinal];
@@ -119,11 +182,14 @@ std::shared_ptr<GraphMemory> graph_memory_at(std::uint64_t address, std::uint64_
 }
 
 std::uint64_t graph_memory_used(const Device& device) {
-    std::uint64_t used = 0;
+    std::set<const Physical*> blocks;  // addresses share them
     for (const RegionPtr& region :
          memory_map().overlapping(kDeviceWindowBegin, kDeviceWindowEnd - kDeviceWindowBegin)) {
-        if (region->graph_memory != nullptr && region->device == &device) used += region->physical->bytes();
+        if (region->graph_memory != nullptr && region->device == &device)
+            blocks.insert(region->physical.get());
     }
+    std::uint64_t used = 0;
+    for (const Physical* block : blocks) used += block->bytes();
     return used;
 }
 

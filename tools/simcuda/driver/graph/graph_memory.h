@@ -14,6 +14,8 @@ namespace simcuda::driver {
 
 class Context;
 class Graph;
+class Stream;
+struct GraphBlock;  // memory, behind one address or several
 
 class GraphMemory : public std::enable_shared_from_this<GraphMemory> {
   public:
@@ -41,11 +43,16 @@ class GraphMemory : public std::enable_shared_from_this<GraphMemory> {
     // Each launch that allocates begins a use, each free that a stream comes to ends one. While there is one
     // there is memory behind the address; launches may overlap in time as far as the host can see. Throws
     // Failure with CUDA_ERROR_OUT_OF_MEMORY.
-    void begin_use(Context& context);
+    void begin_use(Context& context, const Stream& stream);
     void end_use();
 
+    // A launch in the stream frees it, and has been given to the stream: a later launch there may have the
+    // memory for another address.
+    void pass_on(const Stream& stream);
+
   private:
-    void map(Context& context);
+    bool keeps_block(const Stream& stream) const;
+    void map(Context& context, const Stream& stream);
 
     Device& device_;
     const std::uint64_t bytes_;
@@ -55,6 +62,7 @@ class GraphMemory : public std::enable_shared_from_this<GraphMemory> {
     mutable std::mutex mutex_;  // guards what follows
     bool outstanding_ = false;
     unsigned uses_ = 0;
+    std::shared_ptr<GraphBlock> block_;  // while there is a use
 };
 
 std::shared_ptr<GraphMemory> create_graph_memory(Device& device, std::uint64_t bytes);

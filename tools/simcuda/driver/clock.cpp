@@ -1,0 +1,80 @@
+#include "tools/simcuda/driver/clock.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <vector>
+
+#include "tools/simcuda/driver/chance.h"
+#include "tools/simcuda/driver/knobs.h"
+
+namespace simcuda::driver {
+namespace {
+
+// A launch takes 2 to 5 microseconds on today's machines, other calls less. What the program does between its
+// calls takes nothing: its time would be the machine's.
+constexpr std::uint64_t kCallNs = 2000;
+
+std::atomic<std::uint64_t> latest_ns{0};  // of any thread
+
+struct ThreadClock {
+    std::uint64_t ns = latest_ns;
+    std::vector<const void*> asked;  // since something was submitted, or time moved on for it
+    std::uint64_t step_ns = 0;
+};
+
+ThreadClock& clock() {
+    static thread_local ThreadClock clock;
+    return clock;
+}
+
+void move_to(std::uint64_t ns) {
+    clock().ns = ns;
+    std::uint64_t latest = latest_ns;
+    while (latest < ns && !latest_ns.compare_exchange_weak(latest, ns)) {
+    }
+}
+
+}  // namespace
+
+bool simulated_time() {
+    return knobs().simulated_time;
+}
+
+std::uint64_t now_ns() {
+    if (simulated_time()) return clock().ns;
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                      std::chrono::nanoseconds(1));
+}
+
+void spend_ns(std::uint64_t ns) {
+    if (ns == 0) return;
+    if (simulated_time()) return move_to(clock().ns + ns);
+    sleep_ns(ns);
+}
+
+void begin_call() {
+    if (simulated_time()) move_to(clock().ns + kCallNs);
+}
+
+void wait_until_ns(std::uint64_t ns) {
+    if (simulated_time() && clock().ns < ns) move_to(ns);
+}
+
+void asked_too_early(const void* what, std::uint64_t next_ns) {
+    ThreadClock& mine = clock();
+    const bool again = std::find(mine.asked.begin(), mine.asked.end(), what) != mine.asked.end();
+    if (again) {
+        mine.asked.clear();
+        mine.step_ns = std::max(kCallNs, 2 * mine.step_ns);
+        wait_until_ns(std::min(next_ns, mine.ns + mine.step_ns));
+    }
+    mine.asked.push_back(what);
+}
+
+void submitted() {
+    clock().asked.clear();
+    clock().step_ns = 0;
+}
+
+}  // namespace simcuda::driver

@@ -1,0 +1,27 @@
+// Time: the machine's, or one of the simulated GPU's own (SIMCUDA_CLOCK=simulated), in which every call and
+// operation takes what it is modelled to take, however long the machine is about it.
+#pragma once
+
+#include <cstdint>
+
+namespace simcuda::driver {
+
+bool simulated_time();
+
+// The calling thread's time. In simulated time each thread of the program has its own, which begins with the
+// latest that any has reached.
+std::uint64_t now_ns();
+
+// Takes that long: asleep, or by moving the thread's time on.
+void spend_ns(std::uint64_t ns);
+
+// Simulated time alone; these do nothing in the machine's:
+void begin_call();                     // what any call of the driver takes
+void wait_until_ns(std::uint64_t ns);  // the thread has waited for what ends then
+
+// A question about `what` was answered with "not yet"; the next work of any to end does so at `next_ns`. Who
+// asks the same again, having submitted nothing meanwhile, gets there in steps that double.
+void asked_too_early(const void* what, std::uint64_t next_ns);
+void submitted();
+
+}  // namespace simcuda::driver
