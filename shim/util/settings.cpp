@@ -163,7 +163,7 @@ constexpr Setting kTable[] = {
     {"LMS_STATS", "stats", "FILE", "none", "Write counters as JSON when the program exits (%p: process)",
      "the path of a file", [](std::string_view text, Settings& s) { return parse_text(text, s.stats_path); },
      [](const Settings& s) { return s.stats_path; }},
-    {"LMS_TRACE", "trace", "FILE", "none", "Write residency events for ui.perfetto.dev (%p: process)",
+    {"LMS_TRACE", "trace", "FILE", "none", "Write a trace, for lms report; as *.json for ui.perfetto.dev (%p: process)",
      "the path of a file", [](std::string_view text, Settings& s) { return parse_text(text, s.trace_path); },
      [](const Settings& s) { return s.trace_path; }},
     {"LMS_DRIVER", "driver", "FILE", "searched as the dynamic loader does", "The real CUDA driver library",
