@@ -1,10 +1,10 @@
 #include "shim/device/copy_times.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "shim/device/driver_table.h"
-#include "shim/trace/events.h"
 
 namespace lms::device {
 namespace {
@@ -13,6 +13,11 @@ namespace {
 constexpr std::uint64_t kFarNs = 1'000'000'000;
 // What nobody asks for, copies that came to nothing, is not kept for ever.
 constexpr std::size_t kMostDone = 4096;
+
+std::uint64_t now_ns() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count());
+}
 
 CUevent make_event() {
     CUevent event = nullptr;
@@ -26,7 +31,7 @@ void CopyTimes::start(CUstream stream) {
     if (!event) return;
     const bool known = driver().cuEventRecord(event, stream) == CUDA_SUCCESS &&
                        driver().cuEventSynchronize(event) == CUDA_SUCCESS;
-    const std::uint64_t now = trace::now_ns();
+    const std::uint64_t now = now_ns();
     if (!known) {
         driver().cuEventDestroy_v2(event);
         return;
@@ -48,7 +53,7 @@ void CopyTimes::forget() {
 
 CopyTimes::Pair CopyTimes::begin(CUstream stream) {
     Pair pair;
-    pair.asked_ns = trace::now_ns();
+    pair.asked_ns = now_ns();
     {
         const util::Lock lock(lock_);
         if (!known_) return {};
@@ -107,7 +112,7 @@ bool CopyTimes::ask(const Pair& pair, CUevent known, Told& told) {
     if (driver().cuEventQuery(pair.end) == CUDA_ERROR_NOT_READY) return false;
     told.known = driver().cuEventElapsedTime(&told.begin_ms, known, pair.begin) == CUDA_SUCCESS &&
                  driver().cuEventElapsedTime(&told.end_ms, known, pair.end) == CUDA_SUCCESS;
-    told.now_ns = trace::now_ns();
+    told.now_ns = now_ns();
     return true;
 }
 

@@ -9,12 +9,18 @@
 namespace lms::engine {
 namespace {
 
+// Others may take of the budget when all is allocated already.
+void note_beyond(const State& state, std::uint64_t allocated_bytes) {
+    if (allocated_bytes <= state.budget_bytes) return;
+    trace::raise(trace::live_gpu(state.device).most_beyond_bytes, allocated_bytes - state.budget_bytes);
+}
+
 void note_allocated(const State& state, std::uint64_t bytes) {
     trace::LiveGpu& gpu = trace::live_gpu(state.device);
     trace::set(gpu.used, 1);
     trace::set(gpu.allocated_bytes, bytes);
     trace::raise(gpu.peak_allocated_bytes, bytes);
-    if (bytes > state.budget_bytes) trace::raise(gpu.most_beyond_bytes, bytes - state.budget_bytes);
+    note_beyond(state, bytes);
 }
 
 std::vector<trace::Touched> touched(const State& state, std::span<const ChunkRequest> needs,
@@ -49,6 +55,7 @@ void note_levels(const State& state) {
     trace::LiveGpu& gpu = trace::live_gpu(state.device);
     trace::set(gpu.budget_bytes, state.budget_bytes);
     trace::set(gpu.resident_bytes, resident);
+    note_beyond(state, state.residency.allocated_bytes());
     trace::set(gpu.host_bytes, state.residency.host_bytes());
     if (trace::Writer* writer = trace::writer()) {
         writer->write(trace::Residency{state.device, resident, state.residency.host_bytes(), trace::now_ns(),
