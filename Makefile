@@ -50,17 +50,17 @@ TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp)))
 TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
-LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_words.cpp \
-             tests/support/fat_binary.cpp
-LIBS_unit := -lzstd -llz4
+LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_words.cpp tests/support/fat_binary.cpp \
+             tools/lms/trace_file.cpp tools/lms/replay.cpp tools/lms/replay_script.cpp
+LIBS_unit := -llz4
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/% shim/session/session.cpp shim/session/session_%,$(SHIM_SRC)) \
                tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_cli := tests/support/process.cpp
-LINK_e2e := tests/support/process.cpp
+LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SRC)) tools/lms/trace_file.cpp tools/lms/analysis.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
-LIBS_simrt := -lzstd -llz4
+LIBS_simrt := -llz4
 
 .PHONY: all demo test check hook-map third-party-check third-party-quick install uninstall format lint help setup clean compile_commands.json
 .DELETE_ON_ERROR:
@@ -122,7 +122,7 @@ $(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC))
 	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
 
 $(LMS): $(call obj,$(LMS_SRC)) $(call obj,$(CORE_SRC))
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl -lncurses -ltinfo
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl -lncurses -ltinfo -lzstd
 
 $(DEMO): $(sort $(wildcard tools/demo/*.cu tools/demo/*.h tools/demo/*.cuh))
 	@mkdir -p $(@D)
@@ -151,7 +151,7 @@ $(BUILD)/tests/unit: | $(POLICIES)
 $(BUILD)/tests/cli: | $(LMS) $(SHIM) $(SIM)
 $(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*))
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -ldl
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -lzstd -ldl
 
 demo: setup ## test: train a model on a big GPU, a small one (out of memory), and that with the shim
 	@+$(SUBMAKE) $(SHIM) $(SIM) $(DEMO)

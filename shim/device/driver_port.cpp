@@ -109,6 +109,11 @@ CUmemAllocationProp DriverPort::properties(Place place) const {
     return prop;
 }
 
+std::string DriverPort::name() const {
+    char text[256] = "";
+    return driver().cuDeviceGetName(text, sizeof text, device_) == CUDA_SUCCESS ? text : "";
+}
+
 CUresult DriverPort::memory_info(MemoryInfo& info) {
     const InContext in_context(context_);
     std::size_t free_bytes = 0;
@@ -235,7 +240,18 @@ CUresult DriverPort::unpin(Address host) {
 
 CUresult DriverPort::copy(Address destination, Address source, std::uint64_t bytes, Direction direction) {
     const InContext in_context(context_);
-    return driver().cuMemcpyAsync(destination, source, bytes, stream(direction));
+    const CUstream in = stream(direction);
+    CopyTimes::Pair around;
+    if (times_copies_) around = times_.begin(in);
+    const CUresult status = driver().cuMemcpyAsync(destination, source, bytes, in);
+    times_.end(around, in, direction, destination);
+    return status;
+}
+
+void DriverPort::time_copies() {
+    const InContext in_context(context_);
+    times_copies_ = true;
+    times_.start(in_);
 }
 
 CUresult DriverPort::record(CUstream stream, CUevent& event) {
@@ -319,7 +335,9 @@ CUevent DriverPort::handle_of(CUevent event) {
 CUresult DriverPort::query(CUevent event) {
     const InContext in_context(context_);
     const CUevent handle = handle_of(event);
-    return handle ? driver().cuEventQuery(handle) : CUDA_SUCCESS;
+    const CUresult status = handle ? driver().cuEventQuery(handle) : CUDA_SUCCESS;
+    if (times_copies_ && status == CUDA_SUCCESS) times_.collect();
+    return status;
 }
 
 void DriverPort::recycle(CUevent event) {
@@ -396,6 +414,8 @@ CUresult DriverPort::work_through(CUcontext context) {
         out_ = nullptr;
     }
     context_ = context;
+    times_.forget();
+    if (context && times_copies_) time_copies();
     if (before) {
         const InContext in_context(before);
         for (const CUstream stream : streams) driver().cuStreamDestroy_v2(stream);
@@ -417,6 +437,7 @@ void DriverPort::leave(CUcontext context) {
     context_ = nullptr;
     in_ = nullptr;
     out_ = nullptr;
+    times_.forget();
     settle();
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "shim/device/copy_times.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/port.h"
 #include "shim/util/mutex.h"
@@ -21,6 +22,7 @@ class DriverPort final : public Port {
     // the driver may be gone before us.
     ~DriverPort() override = default;
 
+    std::string name() const override;
     std::uint64_t granularity() const override { return granularity_; }
     bool maps_host_memory() const override { return maps_host_; }
     CUresult memory_info(MemoryInfo& info) override;
@@ -42,6 +44,8 @@ class DriverPort final : public Port {
     CUresult unpin(Address host) override;
     CUresult copy(Address destination, Address source, std::uint64_t bytes, Direction direction) override;
     CUstream stream(Direction direction) const override { return direction == Direction::In ? in_ : out_; }
+    void time_copies() override;
+    std::optional<CopyTime> time_of_copy(Address destination) override { return times_.take(destination); }
     CUresult record(CUstream stream, CUevent& event) override;
     CUresult record_legacy(CUcontext context, CUevent& event) override;
     CUresult query_stream(CUstream stream) override;
@@ -107,6 +111,8 @@ class DriverPort final : public Port {
     std::vector<CUdevice> peers_;
     util::Mutex events_lock_{util::LockOrder::Leaf};
     std::unordered_map<CUcontext, Events> events_;
+    std::atomic<bool> times_copies_{false};
+    CopyTimes times_;
 };
 
 }  // namespace lms::device

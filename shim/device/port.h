@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "shim/device/cuda_api.h"
 
@@ -34,12 +36,18 @@ struct Trial {
     const char* failed = "";  // the step that showed it; static
 };
 
+struct CopyTime {
+    std::uint64_t begin_ns;
+    std::uint64_t end_ns;
+};
+
 class Port {
   public:
     virtual ~Port() = default;
 
     // Facts of the device, probed once.
-    virtual std::uint64_t granularity() const = 0;  // every size and address below is a multiple of it
+    virtual std::string name() const { return {}; }  // for people
+    virtual std::uint64_t granularity() const = 0;   // every size and address below is a multiple of it
     virtual bool maps_host_memory() const = 0;  // create(Place::Host) works, and kernels reach it by map()
     virtual CUresult memory_info(MemoryInfo& info) = 0;
 
@@ -72,6 +80,11 @@ class Port {
     // Enqueues a copy on the shim's stream of that direction.
     virtual CUresult copy(Address destination, Address source, std::uint64_t bytes, Direction direction) = 0;
     virtual CUstream stream(Direction direction) const = 0;
+    // From now on it is noted when copies begin and end, as the device sees it (which costs two events each);
+    // when the latest copy to `destination` did, CLOCK_MONOTONIC, if it is over and query() has told so since
+    // of anything behind it. Told once. Calls no driver.
+    virtual void time_copies() {}
+    virtual std::optional<CopyTime> time_of_copy([[maybe_unused]] Address destination) { return {}; }
 
     // Events without timing. record() leaves a fence in `stream` (an app's, of whatever context, or ours);
     // the event is the caller's until recycle(), and a name for the port's calls alone.

@@ -3,6 +3,7 @@
 #include "shim/entry/guard.h"
 #include "shim/reach/graphs.h"
 #include "shim/trace/live_page.h"
+#include "shim/trace/writer.h"
 
 namespace lms::entry {
 namespace {
@@ -39,7 +40,13 @@ CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& cal
         // Captured, it is read again with the graph it becomes part of.
         if (!engine::capturing(where)) engine::note_graph_copies(exec);
         return engine::submit(
-            where, [&] { return engine::reach_of(exec, where); }, call);
+            where,
+            [&] {
+                engine::WorkingSet reach = engine::reach_of(exec, where);
+                if (trace::writer()) reach.label = "graph";
+                return reach;
+            },
+            call);
     });
 }
 

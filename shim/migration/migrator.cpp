@@ -1,7 +1,9 @@
 #include "shim/migration/migrator.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <utility>
 
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
@@ -109,6 +111,10 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
     // What waits its turn holds nothing, or two that wait could starve each other.
     const std::uint64_t since = trace::now_ns();
     MigrationTurn turn(*this, lock);
+    std::array<std::uint64_t, trace::kStallCauses> spent{};  // by cause
+    std::vector<ChunkRequest> lacked;                        // at first
+    std::uint64_t until = trace::now_ns();
+    spent[static_cast<std::size_t>(trace::StallCause::Turn)] = until - since;
     cancel_stale(state_);
     CUresult status = CUDA_SUCCESS;
     std::vector<core::Use> waited_for;  // since the deadline was set
@@ -116,7 +122,11 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
     for (auto deadline = Clock::now() + kBound;;) {
         missing.clear();
         if (hold_present(needs, hold, missing)) break;
+        if (lacked.empty()) lacked = missing;
+        waits_for_ = trace::StallCause::Mapping;
         const Step result = step(missing, lock);
+        const std::uint64_t from = std::exchange(until, trace::now_ns());
+        spent[static_cast<std::size_t>(waits_for_)] += until - from;
         std::erase_if(missing, [&](const ChunkRequest& need) { return gone(need, state_.residency); });
         if (result == Step::Moved) {
             deadline = Clock::now() + kBound;
@@ -167,7 +177,8 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
         }
     }
     if (status == CUDA_SUCCESS) start_ahead(hold, lock);
-    note_stall(state_, trace::StallReason::Buffers, since, trace::now_ns());
+    const auto longest = std::ranges::max_element(spent) - spent.begin();
+    note_stall(state_, hold.kernel, static_cast<trace::StallCause>(longest), lacked, since, trace::now_ns());
     return status;
 }
 
@@ -202,6 +213,7 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
         }
     }
     if (able.empty()) {
+        waits_for_ = busy ? trace::StallCause::InUse : trace::StallCause::Mapping;
         if (busy && !residency.chunk(busy->chunk).uses.empty())
             return await(residency.chunk(busy->chunk).uses, lock);
         if (busy || placing) wait_for_change(lock);
@@ -261,6 +273,7 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, Ses
 
 // Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
 Migrator::Step Migrator::await_copy_out(SessionLock& lock) {
+    waits_for_ = trace::StallCause::CopyOut;
     const ChunkId chunk = state_.pending_evictions.front().chunk;
     const std::uint64_t eviction = state_.pending_evictions.front().eviction;
     const FencePtr fence = state_.pending_evictions.front().fence;
@@ -281,6 +294,7 @@ Migrator::Step Migrator::await_fill(SessionLock& lock) {
 }
 
 Migrator::Step Migrator::await_opaque(SessionLock& lock) {
+    waits_for_ = trace::StallCause::Opaque;
     if (state_.opaque_pending == 0 && !state_.earlier.any()) return await(state_.opaque_uses, lock);
     if (state_.port.maps_host_memory() && state_.earlier.any() && state_.earlier.changes == stalled_earlier_)
         return Step::Stalled;
@@ -290,6 +304,7 @@ Migrator::Step Migrator::await_opaque(SessionLock& lock) {
 }
 
 Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
+    waits_for_ = trace::StallCause::InUse;
     Residency& residency = state_.residency;
     const core::VictimRequest wanted{bytes, core::Purpose::Wait};
     ChunkId busy =

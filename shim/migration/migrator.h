@@ -8,11 +8,13 @@
 #include <memory_resource>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "shim/migration/page_in.h"
 #include "shim/migration/session_lock.h"
 #include "shim/migration/state.h"
+#include "shim/trace/events.h"
 
 namespace lms::engine {
 
@@ -23,6 +25,7 @@ struct ChunkPins {
 
     std::pmr::vector<core::ChunkId> pinned;
     std::pmr::vector<core::ChunkId> in_place;  // used where they are, in host memory
+    std::string_view kernel;                   // whose it is, where a trace is written
     bool opaque = false;
     bool unseen = false;  // may write what it does not name, though moves go on beside it
     bool fenced =
@@ -91,8 +94,9 @@ class Migrator {
     void wait_for_change(SessionLock& lock);
 
     State& state_;
-    std::deque<const void*> queue_;  // who moves, then who waits to
-    bool starves_ = false;           // who moves finds nothing idle
+    trace::StallCause waits_for_ = trace::StallCause::Mapping;  // as of the last step
+    std::deque<const void*> queue_;                             // who moves, then who waits to
+    bool starves_ = false;                                      // who moves finds nothing idle
     // What streams were at, at the beginning and at the end of a wait of the whole bound, as of the last one;
     // and earlier work, by State::earlier.changes.
     std::vector<core::Use> stalled_;

@@ -9,15 +9,43 @@
 namespace lms::engine {
 namespace {
 
+// Others may take of the budget when all is allocated already.
+void note_beyond(const State& state, std::uint64_t allocated_bytes) {
+    if (allocated_bytes <= state.budget_bytes) return;
+    trace::raise(trace::live_gpu(state.device).most_beyond_bytes, allocated_bytes - state.budget_bytes);
+}
+
 void note_allocated(const State& state, std::uint64_t bytes) {
     trace::LiveGpu& gpu = trace::live_gpu(state.device);
     trace::set(gpu.used, 1);
     trace::set(gpu.allocated_bytes, bytes);
     trace::raise(gpu.peak_allocated_bytes, bytes);
-    if (bytes > state.budget_bytes) trace::raise(gpu.most_beyond_bytes, bytes - state.budget_bytes);
+    note_beyond(state, bytes);
+}
+
+std::vector<trace::Touched> touched(const State& state, std::span<const ChunkRequest> needs,
+                                    std::span<const core::ChunkId> in_place) {
+    std::vector<trace::Touched> chunks;
+    chunks.reserve(needs.size());
+    for (const ChunkRequest& need : needs) {
+        if (gone(need, state.residency)) continue;
+        const bool there = !in_place.empty() && std::ranges::find(in_place, need.chunk) != in_place.end();
+        chunks.push_back({need.chunk, state.residency.chunk(need.chunk).allocation, need.overwritten,
+                          need.may_stay, there});
+    }
+    return chunks;
 }
 
 }  // namespace
+
+void note_gpu(const State& state, std::uint64_t total_bytes) {
+    trace::Writer* writer = trace::writer();
+    if (!writer) return;
+    state.port.time_copies();
+    const std::string name = state.port.name();
+    writer->write(trace::Gpu{state.device, name, total_bytes, state.granularity,
+                             state.port.maps_host_memory(), trace::now_ns()});
+}
 
 void note_levels(const State& state) {
     state.mutex.check_held();
@@ -27,10 +55,11 @@ void note_levels(const State& state) {
     trace::LiveGpu& gpu = trace::live_gpu(state.device);
     trace::set(gpu.budget_bytes, state.budget_bytes);
     trace::set(gpu.resident_bytes, resident);
+    note_beyond(state, state.residency.allocated_bytes());
     trace::set(gpu.host_bytes, state.residency.host_bytes());
     if (trace::Writer* writer = trace::writer()) {
-        writer->write(
-            trace::Residency{state.device, resident, state.residency.host_bytes(), trace::now_ns()});
+        writer->write(trace::Residency{state.device, resident, state.residency.host_bytes(), trace::now_ns(),
+                                       state.budget_bytes});
     }
 }
 
@@ -43,16 +72,24 @@ void note_move(const State& state, trace::Direction direction, core::ChunkId id,
     const std::uint64_t bytes = copied ? chunk.bytes : 0;
     trace::add(in ? counters.bytes_in : counters.bytes_out, bytes);
     if (trace::Writer* writer = trace::writer()) {
-        writer->write(
-            trace::Move{state.device, direction, chunk.allocation, id, bytes, reason, begin_ns, end_ns});
+        const Backing& backing = state.backing[id];
+        std::optional<device::CopyTime> seen;
+        if (copied) seen = state.port.time_of_copy(in ? backing.device.alias : backing.host.alias);
+        writer->write(trace::Move{state.device, direction, chunk.allocation, id, bytes, reason,
+                                  seen ? seen->begin_ns : begin_ns, seen ? seen->end_ns : end_ns,
+                                  seen.has_value()});
     }
 }
 
-void note_stall(const State& state, trace::StallReason reason, std::uint64_t begin_ns, std::uint64_t end_ns) {
+void note_stall(const State& state, std::string_view kernel, trace::StallCause cause,
+                std::span<const ChunkRequest> lacked, std::uint64_t begin_ns, std::uint64_t end_ns) {
     trace::add(trace::counters().stalls);
     trace::add(trace::counters().stall_ns, end_ns - begin_ns);
     if (trace::Writer* writer = trace::writer()) {
-        writer->write(trace::Stall{state.device, reason, begin_ns, end_ns});
+        const std::vector<trace::Touched> chunks = touched(state, lacked, {});
+        std::uint64_t bytes = 0;
+        for (const trace::Touched& each : chunks) bytes += state.residency.chunk(each.chunk).bytes;
+        writer->write(trace::Stall{state.device, cause, kernel, bytes, chunks, begin_ns, end_ns});
     }
 }
 
@@ -61,8 +98,14 @@ void note_allocation(const State& state, core::AllocationId id, std::span<const 
     note_allocated(state, state.residency.allocated_bytes());
     if (trace::Writer* writer = trace::writer()) {
         const core::Allocation& buffer = state.residency.allocation(id);
-        writer->write(
-            trace::Allocation{state.device, id, buffer.address, buffer.bytes, trace::now_ns(), call_site});
+        std::vector<trace::Piece> pieces;
+        for (const core::ChunkId chunk : buffer.chunks) {
+            const core::State where = state.residency.chunk(chunk).state;
+            pieces.push_back({chunk, state.residency.chunk(chunk).bytes,
+                              where != core::State::OnHost && where != core::State::Empty});
+        }
+        writer->write(trace::Allocation{state.device, id, buffer.address, buffer.asked_bytes, trace::now_ns(),
+                                        call_site, pieces});
     }
 }
 
@@ -73,17 +116,12 @@ void note_free(const State& state, core::AllocationId id) {
         writer->write(trace::Free{state.device, id, trace::now_ns()});
 }
 
-void note_launch(const State& state, std::string_view kernel, CUstream stream, const ChunkPins& hold,
-                 std::uint64_t begin_ns) {
+void note_launch(const State& state, std::string_view kernel, CUstream stream,
+                 std::span<const ChunkRequest> needs, const ChunkPins& hold, std::uint64_t begin_ns) {
     trace::Writer* writer = trace::writer();
-    if (!writer) return;
-    std::vector<std::uint32_t> buffers;
-    for (const auto* chunks : {&hold.pinned, &hold.in_place}) {
-        for (const core::ChunkId id : *chunks) buffers.push_back(state.residency.chunk(id).allocation);
-    }
-    std::sort(buffers.begin(), buffers.end());
-    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
-    writer->write(trace::Launch{state.device, kernel, reinterpret_cast<std::uint64_t>(stream), buffers,
+    if (!writer || (kernel.empty() && needs.empty())) return;
+    const std::vector<trace::Touched> chunks = touched(state, needs, hold.in_place);
+    writer->write(trace::Launch{state.device, kernel, reinterpret_cast<std::uint64_t>(stream), chunks,
                                 begin_ns, trace::now_ns()});
 }
 

@@ -12,17 +12,21 @@ namespace lms::engine {
 
 // All need the session's lock.
 
+// A GPU of so much memory has a session.
+void note_gpu(const State& state, std::uint64_t total_bytes);
 // Bytes on the device or the host have changed.
 void note_levels(const State& state);
 // What went as it was, without a copy, is a move of no bytes.
 void note_move(const State& state, trace::Direction direction, core::ChunkId chunk, trace::MoveReason reason,
                std::uint64_t begin_ns, std::uint64_t end_ns, bool copied = true);
-void note_stall(const State& state, trace::StallReason reason, std::uint64_t begin_ns, std::uint64_t end_ns);
+// Of the work of a kernel, if it has one, that lacked so much at first.
+void note_stall(const State& state, std::string_view kernel, trace::StallCause cause,
+                std::span<const ChunkRequest> lacked, std::uint64_t begin_ns, std::uint64_t end_ns);
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site);
 // It is about to be removed.
 void note_free(const State& state, core::AllocationId id);
-// Of a kernel: every buffer that it holds, once. The time is from `begin_ns` to now.
-void note_launch(const State& state, std::string_view kernel, CUstream stream, const ChunkPins& hold,
-                 std::uint64_t begin_ns);
+// Of work that is submitted, of a kernel or, without one, a copy or set. The time is from `begin_ns` to now.
+void note_launch(const State& state, std::string_view kernel, CUstream stream,
+                 std::span<const ChunkRequest> needs, const ChunkPins& hold, std::uint64_t begin_ns);
 
 }  // namespace lms::engine

@@ -83,6 +83,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
         std::make_unique<State>(gpu.device, *session->port_, settings, span, *session->ranking_);
     session->migrator_ = std::make_unique<Migrator>(*session->state_);
     tell_verdict_at_exit(settings);
+    note_gpu(*session->state_, info.total_bytes);
     SessionLock lock(session->state_->mutex);
     error = refresh_budget(*session->state_, lock);
     if (error != CUDA_SUCCESS) {

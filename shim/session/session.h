@@ -33,7 +33,7 @@ struct Work {
     bool elsewhere;  // runs on another GPU, which reaches nothing here but what it names
     std::pmr::vector<ChunkRequest> needs;
     ChunkPins hold;
-    std::uint64_t begin_ns = 0;  // of a kernel, where a trace is written
+    std::uint64_t begin_ns = 0;  // where a trace is written
 };
 
 // Which GPU, and the context of the app's through which the shim works on it at first.

@@ -8,6 +8,7 @@
 #include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/session/session.h"
+#include "shim/trace/writer.h"
 
 namespace lms::engine {
 
@@ -29,7 +30,8 @@ CUresult Session::acquire(Work& work) {
     State& state = *state_;
     FencePtr filled;
     CUresult status = CUDA_SUCCESS;
-    if (!work.reach.label.empty()) work.begin_ns = trace::now_ns();
+    if (trace::writer()) work.begin_ns = trace::now_ns();
+    work.hold.kernel = work.reach.label;
     {
         SessionLock lock(state.mutex);
         find(work.reach.addresses, work.reach.only_read, work.reach.ranges, work.needs);
@@ -178,7 +180,8 @@ void Session::submitted(const Work& work) {
     if (hold.opaque) --state.opaque_pending;
     if (hold.unseen) --state.unseen_pending;
     --state.holders;
-    if (work.begin_ns > 0) note_launch(state, work.reach.label, work.reach.stream, hold, work.begin_ns);
+    if (work.begin_ns > 0)
+        note_launch(state, work.reach.label, work.reach.stream, work.needs, hold, work.begin_ns);
     let_go(state, hold);
     // Keeps the list of fences short where nothing moves and nobody else looks.
     if (state.fences.many()) poll_completions(state, lock);

@@ -2,26 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "shim/trace/demangle.h"
+#include "shim/trace/names.h"
 
 namespace lms::trace {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// By the enumerations' order.
-constexpr std::string_view kDirectionNames[] = {"in", "out"};
-constexpr std::string_view kMoveReasons[] = {"needed", "make room"};
-constexpr std::string_view kStallReasons[] = {"launch waits for its buffers"};
-
-template <std::size_t Count, typename Enumeration>
-constexpr std::string_view named(const std::string_view (&names)[Count], Enumeration value) {
-    return names[static_cast<std::size_t>(value)];
-}
 
 // The format counts microseconds; a double holds nanoseconds of a machine up for a hundred days exactly.
 double microseconds(std::uint64_t ns) {
@@ -61,28 +53,33 @@ class Encoder {
     }
 
     std::string operator()(const Launch& event) {
-        Json json = slice(event, demangled(std::string(event.kernel)), "launch",
+        std::vector<std::uint32_t> buffers;
+        for (const Touched& each : event.touched) buffers.push_back(each.allocation);
+        std::ranges::sort(buffers);
+        buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+        const bool own = event.kernel.empty();
+        Json json = slice(event, own ? "copy or set" : demangled(std::string(event.kernel)),
+                          own ? "transfer" : "launch", Group::Launches,
                           fmt::format("launches, stream {:#x}", event.stream));
-        json["args"] = {{"stream", hex(event.stream)}, {"allocations", event.allocations}};
+        json["args"] = {{"stream", hex(event.stream)}, {"allocations", buffers}};
         return names_ + text(json);
     }
 
     std::string operator()(const Move& event) {
-        const std::string_view direction = named(kDirectionNames, event.direction);
+        const std::string_view direction = name_of(event.direction);
         Json json = slice(event, fmt::format("{}, buffer {}", direction, event.allocation), "move",
+                          event.direction == Direction::In ? Group::MovesIn : Group::MovesOut,
                           fmt::format("moves {}", direction));
-        json["args"] = {{"direction", direction},
-                        {"allocation", event.allocation},
-                        {"chunk", event.chunk},
-                        {"bytes", event.bytes},
-                        {"reason", named(kMoveReasons, event.reason)}};
+        json["args"] = {{"direction", direction}, {"allocation", event.allocation},  {"chunk", event.chunk},
+                        {"bytes", event.bytes},   {"reason", name_of(event.reason)}, {"timed", event.timed}};
         return names_ + text(json);
     }
 
     std::string operator()(const Stall& event) {
-        const std::string_view reason = named(kStallReasons, event.reason);
-        Json json = slice(event, reason, "stall", "stalls");
-        json["args"] = {{"reason", reason}};
+        Json json = slice(event, name_of(event.cause), "stall", Group::Stalls, "stalls");
+        json["args"] = {{"cause", name_of(event.cause)},
+                        {"kernel", demangled(std::string(event.kernel))},
+                        {"bytes", event.bytes}};
         return names_ + text(json);
     }
 
@@ -92,34 +89,45 @@ class Encoder {
         return text(json);
     }
 
+    std::string operator()(const Gpu&) { return {}; }
+    std::string operator()(const Dropped&) { return {}; }
+
   private:
+    // Rows stand in this order.
+    enum class Group : std::uint32_t { Allocations, Launches, MovesIn, MovesOut, Stalls };
+
     Json instant(const char* name, int device, std::uint64_t at_ns) {
         Json json = head("i", name, "allocation", device, at_ns);
         json["s"] = "t";  // drawn in its row only
-        json["tid"] = row(device, "allocations", at_ns, at_ns);
+        json["tid"] = row(device, Group::Allocations, "allocations", at_ns, at_ns);
         return json;
     }
 
     template <typename Slice>
-    Json slice(const Slice& event, std::string_view name, const char* category, const std::string& group) {
+    Json slice(const Slice& event, std::string_view name, const char* category, Group group,
+               const std::string& row_name) {
         Json json = head("X", name, category, event.device, event.begin_ns);
         json["dur"] = microseconds(event.end_ns - event.begin_ns);
-        json["tid"] = row(event.device, group, event.begin_ns, event.end_ns);
+        json["tid"] = row(event.device, group, row_name, event.begin_ns, event.end_ns);
         return json;
     }
 
-    std::uint32_t row(int device, const std::string& group, std::uint64_t begin_ns, std::uint64_t end_ns) {
-        const Tracks::Place place = tracks_.place(device, group, begin_ns, end_ns);
+    std::uint32_t row(int device, Group group, const std::string& row_name, std::uint64_t begin_ns,
+                      std::uint64_t end_ns) {
+        const Tracks::Place place = tracks_.place(device, row_name, begin_ns, end_ns);
         if (place.is_new) {
-            name("process_name", device, place.row, fmt::format("GPU {}", device));
-            name("thread_name", device, place.row, group);
+            constexpr std::uint32_t kMostRows = 1000;
+            meta("process_name", device, place.row, {{"name", fmt::format("GPU {}", device)}});
+            meta("process_sort_index", device, place.row, {{"sort_index", device}});
+            meta("thread_name", device, place.row, {{"name", row_name}});
+            meta("thread_sort_index", device, place.row,
+                 {{"sort_index", static_cast<std::uint32_t>(group) * kMostRows + place.row}});
         }
         return place.row;
     }
 
-    void name(const char* what, int device, std::uint32_t row, const std::string& name) {
-        names_ +=
-            text({{"ph", "M"}, {"name", what}, {"pid", device}, {"tid", row}, {"args", {{"name", name}}}});
+    void meta(const char* what, int device, std::uint32_t row, const Json& arguments) {
+        names_ += text({{"ph", "M"}, {"name", what}, {"pid", device}, {"tid", row}, {"args", arguments}});
         names_ += ",\n";
     }
 

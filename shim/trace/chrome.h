@@ -3,14 +3,20 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "shim/trace/events.h"
 #include "shim/trace/tracks.h"
 
 namespace lms::trace {
 
-// The JSON objects for `event`, separated by ",\n": the event, before it whatever names its row. Text that is
-// not UTF-8 is replaced where it is not. May throw std::bad_alloc.
+// What stands before and behind all events.
+inline constexpr std::string_view kChromeStart = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
+inline constexpr std::string_view kChromeEnd = "\n]}\n";
+
+// The JSON objects for `event`, separated by ",\n": the event, before it whatever names its row; empty for
+// what the format has no place for. Text that is not UTF-8 is replaced where it is not. May throw
+// std::bad_alloc.
 std::string encode(const Event& event, Tracks& tracks);
 
 }  // namespace lms::trace

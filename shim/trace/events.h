@@ -12,14 +12,31 @@ namespace lms::trace {
 
 std::uint64_t now_ns();
 
+// A GPU has managed memory from here on.
+struct Gpu {
+    int device;
+    std::string_view name;
+    std::uint64_t total_bytes;
+    std::uint64_t granularity;  // of chunks
+    bool maps_host;             // evicted memory stays addressable
+    std::uint64_t at_ns;
+};
+
+struct Piece {
+    std::uint32_t chunk;
+    std::uint64_t bytes;
+    bool resident;
+};
+
 // A managed buffer came to be.
 struct Allocation {
     int device;
     std::uint32_t allocation;
     std::uint64_t address;
-    std::uint64_t bytes;
+    std::uint64_t bytes;  // as asked for
     std::uint64_t at_ns;
     std::span<const std::string> call_site;  // innermost first, as call_site() gives it
+    std::span<const Piece> pieces = {};      // in address order
 };
 
 struct Free {
@@ -28,26 +45,41 @@ struct Free {
     std::uint64_t at_ns;
 };
 
-// The launch call, from the app's call to the return of the driver's.
+// A chunk that work names.
+struct Touched {
+    std::uint32_t chunk;
+    std::uint32_t allocation;
+    bool overwritten = false;  // whole, and not read
+    bool may_stay = false;     // used in host memory, if it is there
+    bool in_place = false;     // was used there
+};
+
+// Work is submitted: a launch, or a copy or set of the program's own. From the app's call to the return of
+// the driver's.
 struct Launch {
     int device;
-    std::string_view kernel;
-    std::uint64_t stream;  // the app's handle
-    std::span<const std::uint32_t> allocations;
+    std::string_view kernel;           // empty: a copy or set
+    std::uint64_t stream;              // the app's handle
+    std::span<const Touched> touched;  // in the order of the arguments, each once
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
 };
 
 enum class Direction : std::uint8_t { In, Out };
 
-// Why a chunk was moved, and why a thread waited. What the trace calls them stands in chrome.cpp.
+// Why a chunk was moved, and why a thread waited. What these are called stands in names.h.
 enum class MoveReason : std::uint8_t {
-    Needed,    // by work that names it
+    Needed,    // by work that names it, or will
     MakeRoom,  // for what is
 };
-enum class StallReason : std::uint8_t {
-    Buffers,  // a launch, for what it names
+enum class StallCause : std::uint8_t {
+    Turn,     // another thread moves
+    CopyOut,  // what has to go is copied to the host
+    InUse,    // nothing may go, or come in, that work still uses
+    Opaque,   // work that may reach anything is unfinished
+    Mapping,  // memory is mapped and copies are enqueued
 };
+inline constexpr std::size_t kStallCauses = 5;
 
 // A chunk's bytes were copied to the GPU (In) or to the host (Out).
 struct Move {
@@ -59,24 +91,38 @@ struct Move {
     MoveReason reason;
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
+    bool timed =
+        false;  // as the device saw it; else from its being enqueued to somebody's seeing that it is over
 };
 
 // A thread of the app waited because of the shim.
 struct Stall {
     int device;
-    StallReason reason;
+    StallCause cause;         // that took longest
+    std::string_view kernel;  // that waited; empty: a copy, a set or the like
+    std::uint64_t bytes;      // that it lacked at first
+    std::span<const Touched> lacked;
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
 };
 
-// Where the managed bytes are from here on.
+// Where the managed bytes are from here on, and the memory that they may fill.
 struct Residency {
     int device;
     std::uint64_t resident_bytes;
     std::uint64_t host_bytes;
     std::uint64_t at_ns;
+    std::uint64_t budget_bytes = 0;
 };
 
-using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency>;
+// Events are missing here: they came faster than they could be written.
+struct Dropped {
+    std::uint64_t events;
+};
+
+using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped>;
+
+// When it began. Of Dropped nobody knows: 0.
+std::uint64_t begin_of(const Event& event);
 
 }  // namespace lms::trace

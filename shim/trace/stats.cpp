@@ -11,6 +11,7 @@
 
 #include "shim/trace/events.h"
 #include "shim/trace/live_page.h"
+#include "shim/trace/writer.h"
 #include "shim/util/log.h"
 #include "shim/util/output_file.h"
 
@@ -88,6 +89,7 @@ void begin_counters(const std::string& path) noexcept try {
 }
 
 void refresh_counters() noexcept {
+    if (Writer* const trace = writer()) trace->refresh();
     const std::string* const file = target.load(std::memory_order_relaxed);
     if (file == nullptr || file->empty()) return;
     const std::uint64_t now = now_ns();

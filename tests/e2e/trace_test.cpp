@@ -1,11 +1,13 @@
-// LMS_TRACE of a whole program: a JSON document that agrees with the counters, also when the program is
-// killed.
+// LMS_TRACE of a whole program: a file that agrees with the counters, also when the program is killed, and
+// what lms makes of it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/programs.h"
+#include "tools/lms/analysis.h"
+#include "tools/lms/trace_file.h"
 
 using namespace e2e;
 
@@ -35,8 +37,9 @@ TEST_CASE("trace: tells every allocation, launch and move") {
     const std::string path = support::scratch_file("trace.json");
     const Run run = run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}});
     REQUIRE_MESSAGE(run.status == 0, run.err);
-    const auto events = nlohmann::json::parse(support::read_file(path), nullptr, false);
-    REQUIRE(events.is_array());
+    const auto all = nlohmann::json::parse(support::read_file(path), nullptr, false);
+    REQUIRE(all.is_object());
+    const nlohmann::json& events = all.at("traceEvents");
     CHECK(count(events, "launch") == run.stats.at("launches"));
     CHECK(count(events, "move", "in") == run.stats.at("fills"));
     CHECK(count(events, "move", "out") == run.stats.at("evictions"));
@@ -57,7 +60,8 @@ TEST_CASE("trace: residency tells where the bytes are that are allocated") {
     REQUIRE_MESSAGE(run.status == 0, run.err);
     std::uint64_t allocated = 0;
     std::uint64_t most_on_host = 0;
-    for (const auto& event : nlohmann::json::parse(support::read_file(path))) {
+    const auto all = nlohmann::json::parse(support::read_file(path));
+    for (const auto& event : all.at("traceEvents")) {
         const auto& args = event.value("args", nlohmann::json::object());
         if (event["name"] == "allocate") allocated += args["bytes"].get<std::uint64_t>();
         if (event.value("cat", "") != "residency") continue;
@@ -93,7 +97,182 @@ TEST_CASE("trace: whole after the program was killed") {
     command[0] = support::build_dir() + "/apps/patterns";
     const support::Result result = support::run(command, environment, 2);
     CHECK(result.status == 137);
-    const auto events = nlohmann::json::parse(support::read_file(path), nullptr, false);
-    REQUIRE(events.is_array());
+    const auto all = nlohmann::json::parse(support::read_file(path), nullptr, false);
+    REQUIRE(all.is_object());
+    const nlohmann::json& events = all.at("traceEvents");
     CHECK(count(events, "move", "out") > 0);
+}
+
+namespace {
+
+std::unique_ptr<lms::tool::Trace> read(const std::string& path) {
+    auto trace = std::make_unique<lms::tool::Trace>();
+    std::string problem;
+    lms::tool::read_trace_file(path, *trace, problem);
+    REQUIRE_MESSAGE(problem.empty(), problem);
+    return trace;
+}
+
+support::Result lms_of(std::vector<std::string> words) {
+    words.insert(words.begin(), support::build_dir() + "/lms");
+    return support::run(words);
+}
+
+}  // namespace
+
+TEST_CASE("trace file: tells every allocation, launch and move, and when the device made these") {
+    const std::string path = support::scratch_file("trace");
+    const Run run = run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}});
+    REQUIRE_MESSAGE(run.status == 0, run.err);
+    const auto trace = read(path);
+    CHECK(trace->ended);
+    CHECK(trace->dropped == 0);
+    const lms::tool::Analysis all = lms::tool::analyse(*trace);
+    CHECK(run.stats.at("evictions") > 0);
+    CHECK(all.launches == run.stats.at("launches"));
+    CHECK(all.in_place_launches == run.stats.at("in_place_launches"));
+    CHECK(all.in.copies == run.stats.at("fills"));
+    CHECK(all.in.bytes == run.stats.at("bytes_in"));
+    CHECK(all.out.copies == run.stats.at("evictions"));
+    CHECK(all.out.bytes == run.stats.at("bytes_out"));
+    CHECK(all.stalls == run.stats.at("stalls"));
+    CHECK(all.stall_ns == run.stats.at("stall_ns"));
+    REQUIRE(all.gpus.size() == 1);
+    CHECK_FALSE(all.gpus.at(0).name.empty());
+    CHECK(all.gpus.at(0).most_beyond_bytes > 0);
+    std::uint64_t allocated = 0;
+    std::uint64_t stalled = 0;
+    for (const lms::tool::BufferGroup& group : all.groups) {
+        allocated += group.buffers;
+        stalled += group.stall_ns;
+        CHECK(group.call_site.find("vector_add") != std::string::npos);
+    }
+    CHECK(allocated == run.stats.at("allocations"));
+    CHECK(stalled > 0);
+    // By the device's clock copies of one way follow one another, and lie within the run.
+    std::uint64_t before[2] = {};
+    std::uint64_t timed = 0;
+    for (const lms::trace::Event& event : trace->events) {
+        const auto* const move = std::get_if<lms::trace::Move>(&event);
+        if (!move || !move->timed) continue;
+        ++timed;
+        CHECK(move->begin_ns <= move->end_ns);
+        CHECK(move->begin_ns >= all.begin_ns);
+        CHECK(move->begin_ns + 1000 >= before[static_cast<int>(move->direction)]);
+        before[static_cast<int>(move->direction)] = move->end_ns;
+    }
+    CHECK(timed == all.in.copies + all.out.copies);
+}
+
+TEST_CASE("trace file: whole blocks of a program that was killed, and lms report reads them") {
+    const std::string path = support::scratch_file("trace");
+    // So much is in the file only after moves.
+    const std::string script =
+        "env LD_PRELOAD=$BUILT/liblmsshim.so $BUILT/apps/patterns --bytes 600000 --steps 100000000 & "
+        "program=$!; "
+        "while [ \"$(stat -c %s $TRACED 2>&1)\" -lt 20000 ] 2>/dev/null || ! [ -e $TRACED ]; do sleep 0.1; "
+        "done; "
+        "kill -9 $program; wait $program";
+    const support::Result result =
+        support::run({"sh", "-c", script}, {{"SIMCUDA_GRANULARITY", "64K"},
+                                            {"LD_LIBRARY_PATH", support::build_dir() + "/sim"},
+                                            {"SIMCUDA_MEMORY", "6M"},
+                                            {"LMS_THRESHOLD", "16K"},
+                                            {"LMS_TRACE", path},
+                                            {"BUILT", support::build_dir()},
+                                            {"TRACED", path}});
+    CHECK(result.status == 137);
+    const auto trace = read(path);
+    CHECK_FALSE(trace->ended);
+    CHECK(lms::tool::analyse(*trace).out.bytes > 0);
+    const support::Result report = lms_of({"report", path});
+    CHECK(report.status == 0);
+    CHECK(report.out.find(" more nothing would have moved.") != std::string::npos);
+}
+
+TEST_CASE(
+    "replay: the policy that ran moves as many bytes as it did, the order that knows the future no more") {
+    for (const char* policy : {"lru", "next-use"}) {
+        CAPTURE(policy);
+        const std::string path = support::scratch_file("trace");
+        const Run run = run_shimmed({"patterns", "--bytes", "600000", "--steps", "400"}, "6M",
+                                    {{"LMS_TRACE", path}, {"LMS_POLICY", policy}});
+        REQUIRE_MESSAGE(run.status == 0, run.err);
+        const support::Result result = lms_of({"replay", path, "--json"});
+        REQUIRE_MESSAGE(result.status == 0, result.err);
+        const auto rows = nlohmann::json::parse(result.out).at("replays");
+        REQUIRE(rows.size() == 2);
+        CHECK(rows[0]["policy"] == policy);
+        CHECK(rows[1]["policy"] == "optimal");
+        const auto live = static_cast<double>(run.stats.at("bytes_in") + run.stats.at("bytes_out"));
+        const double replayed = rows[0]["bytes_in"].get<double>() + rows[0]["bytes_out"].get<double>();
+        const double optimal = rows[1]["bytes_in"].get<double>() + rows[1]["bytes_out"].get<double>();
+        MESSAGE(policy, ": live ", live, ", replayed ", replayed, ", optimal ", optimal);
+        CHECK(replayed == doctest::Approx(live).epsilon(0.05));
+        CHECK(optimal < replayed);
+        CHECK(lms_of({"replay", path, "--fail-above", "100"}).status == 0);
+        CHECK(lms_of({"replay", path, "--fail-above", "1.0"}).status == 1);
+        const auto large = nlohmann::json::parse(lms_of({"replay", path, "--limit", "1G", "--json"}).out);
+        CHECK(large["replays"][0]["bytes_in"] == 0);
+        CHECK(large["replays"][0]["bytes_over_optimal"].is_null());
+    }
+}
+
+TEST_CASE("trace commands: a report, a page, what changed, and other formats") {
+    const std::string path = support::scratch_file("trace");
+    const std::string fits = support::scratch_file("fits");
+    const Run run = run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}});
+    REQUIRE(run_shimmed({"vector_add", "16"}, "256M", {{"LMS_TRACE", fits}}).status == 0);
+
+    const std::string page = support::scratch_file("page.html");
+    const support::Result report = lms_of({"report", path, "--json", "--html", page});
+    REQUIRE_MESSAGE(report.status == 0, report.err);
+    const auto all = nlohmann::json::parse(report.out);
+    CHECK(all["sentences"].size() == 3);
+    CHECK(all["to_gpu"]["bytes"] == run.stats.at("bytes_in"));
+    CHECK(all["buffers"].size() > 0);
+    const std::string html = support::read_file(page);
+    CHECK(html.find("</html>") != std::string::npos);
+    CHECK(html.find("<svg") != std::string::npos);
+    CHECK(html.find("http") == std::string::npos);  // fetches nothing
+
+    const auto fitting = nlohmann::json::parse(lms_of({"report", fits, "--json"}).out);
+    CHECK(fitting["to_gpu"]["bytes_per_s"].is_null());
+    CHECK(fitting["sentences"][0].get<std::string>().find("Nothing limited this run") == 0);
+    CHECK(lms_of({"report", fits}).out.find("at no data") != std::string::npos);
+
+    const auto changed = nlohmann::json::parse(lms_of({"diff", path, fits, "--json"}).out);
+    CHECK(changed["figures"]["to the GPU"] == nlohmann::json({run.stats.at("bytes_in"), 0}));
+
+    const auto perfetto = nlohmann::json::parse(lms_of({"export", path, "--perfetto"}).out)["traceEvents"];
+    CHECK(count(perfetto, "move", "in") == run.stats.at("fills"));
+    double last = 0;
+    for (const auto& event : perfetto) {
+        if (event["ph"] == "M") continue;
+        CHECK(event["ts"].get<double>() >= last);
+        last = event["ts"];
+    }
+    const std::string csv = lms_of({"export", path, "--csv"}).out;
+    CHECK(csv.starts_with("event,gpu,begin_ns,end_ns,allocation,chunk,bytes,what\n"));
+    std::size_t moves = 0;
+    for (std::size_t at = csv.find("\nmove in,"); at != csv.npos; at = csv.find("\nmove in,", at + 1))
+        ++moves;
+    CHECK(moves == run.stats.at("fills"));
+}
+
+TEST_CASE("trace commands: what is no trace, or no option, is told in one line") {
+    const std::string path = support::scratch_file("nothing");
+    for (const char* command : {"report", "replay", "export"}) {
+        const support::Result missing = lms_of({command, path});
+        CHECK(missing.status == 2);
+        CHECK(missing.err == "lms " + std::string(command) + ": " + path + ": No such file or directory\n");
+        CHECK(lms_of({command, "README.md"}).status == 2);
+        CHECK(lms_of({command}).status == 2);
+        CHECK(lms_of({command, "--help"}).status == 0);
+    }
+    CHECK(lms_of({"diff", "README.md", "README.md"}).status == 2);
+    CHECK(lms_of({"replay", "x", "--policy", "nonsense"}).err.find("--policy=nonsense: expected ") !=
+          std::string::npos);
+    CHECK(lms_of({"replay", "x", "--limit", "nonsense"}).status == 2);
+    CHECK(lms_of({"replay", "x", "--link", "fast"}).status == 2);
 }

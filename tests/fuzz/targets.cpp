@@ -16,6 +16,9 @@
 #include "shim/util/output_file.h"
 #include "shim/util/settings.h"
 #include "shim/util/trust.h"
+#include "tools/lms/analysis.h"
+#include "tools/lms/replay_script.h"
+#include "tools/lms/trace_file.h"
 
 namespace fuzz {
 namespace {
@@ -134,8 +137,33 @@ void symbol(std::string_view input) {
     trace::demangled(std::string(input));
 }
 
-constexpr Target kTargets[] = {{"settings", settings}, {"paths", paths}, {"fat_binary", fat_binary},
-                               {"nv_info", nv_info},   {"ptx", ptx},     {"symbol", symbol}};
+// What reads a trace copes with what is in it.
+void look_at(const tool::Trace& trace) {
+    tool::analyse(trace);
+    for (const int device : tool::devices_of(trace)) tool::budget_of(trace, device);
+    tool::link_of(trace, trace::Direction::In);
+}
+
+void trace_file(std::string_view input) {
+    const Bytes bytes(input);
+    tool::Trace trace;
+    std::string problem;
+    tool::read_trace(bytes.view(), trace, problem);
+    look_at(trace);
+}
+
+// The records of a block, which a file's checksum keeps made-up inputs from.
+void trace_records(std::string_view input) {
+    const Bytes bytes(input);
+    tool::Trace trace;
+    tool::TraceDecoder decoder(trace);
+    decoder.add(bytes.view());
+    look_at(trace);
+}
+
+constexpr Target kTargets[] = {
+    {"settings", settings}, {"paths", paths},   {"fat_binary", fat_binary}, {"nv_info", nv_info},
+    {"ptx", ptx},           {"symbol", symbol}, {"trace_file", trace_file}, {"trace_records", trace_records}};
 
 }  // namespace
 

@@ -13,8 +13,8 @@
 
 #include "shim/trace/callstack.h"
 #include "shim/trace/chrome.h"
+#include "shim/trace/chrome_writer.h"
 #include "shim/trace/demangle.h"
-#include "shim/trace/writer.h"
 #include "shim/util/log.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
@@ -53,7 +53,8 @@ Free free_of(std::uint32_t allocation) {
 // The events of a trace, without the names of rows.
 std::vector<json> events_in(const std::string& text) {
     std::vector<json> events;
-    for (const json& event : json::parse(text)) {
+    const json all = json::parse(text);
+    for (const json& event : all.at("traceEvents")) {
         if (event.at("ph") != "M") events.push_back(event);
     }
     return events;
@@ -86,11 +87,11 @@ TEST_CASE("trace codec: each kind of event, every field") {
     CHECK(event["ts"] == 2.0);
     CHECK(event["args"]["allocation"] == 7);
 
-    const std::vector<std::uint32_t> buffers = {4, 7};
+    const std::vector<Touched> touched = {{9, 7}, {3, 4}, {8, 7}};
     event = encoded(Launch{.device = 0,
                            .kernel = "_Z5sgemmIfEvi",
                            .stream = 0xab,
-                           .allocations = buffers,
+                           .touched = touched,
                            .begin_ns = 5000,
                            .end_ns = 6500});
     CHECK(event["ph"] == "X");
@@ -99,7 +100,11 @@ TEST_CASE("trace codec: each kind of event, every field") {
     CHECK(event["ts"] == 5.0);
     CHECK(event["dur"] == 1.5);
     CHECK(event["args"]["stream"] == "0xab");
-    CHECK(event["args"]["allocations"] == json(buffers));
+    CHECK(event["args"]["allocations"] == json({4, 7}));
+    event = encoded(
+        Launch{.device = 0, .kernel = "", .stream = 0, .touched = touched, .begin_ns = 5000, .end_ns = 6500});
+    CHECK(event["name"] == "copy or set");
+    CHECK(event["cat"] == "transfer");
 
     event = encoded(move_of(1000, 3001, Direction::Out));
     CHECK(event["ph"] == "X");
@@ -112,14 +117,22 @@ TEST_CASE("trace codec: each kind of event, every field") {
                                  {"allocation", 3},
                                  {"chunk", 9},
                                  {"bytes", 1 << 21},
-                                 {"reason", "make room"}}));
+                                 {"reason", "make room"},
+                                 {"timed", false}}));
 
-    event = encoded(Stall{.device = 0, .reason = StallReason::Buffers, .begin_ns = 10'000, .end_ns = 20'000});
+    event = encoded(Stall{.device = 0,
+                          .cause = StallCause::CopyOut,
+                          .kernel = "_Z5sgemmIfEvi",
+                          .bytes = 77,
+                          .lacked = {},
+                          .begin_ns = 10'000,
+                          .end_ns = 20'000});
     CHECK(event["ph"] == "X");
-    CHECK(event["name"] == "launch waits for its buffers");
+    CHECK(event["name"] == "copies to the host");
     CHECK(event["cat"] == "stall");
     CHECK(event["dur"] == 10.0);
-    CHECK(event["args"]["reason"] == "launch waits for its buffers");
+    CHECK(event["args"] ==
+          json({{"cause", "copies to the host"}, {"kernel", "void sgemm<float>(int)"}, {"bytes", 77}}));
 
     event = encoded(Residency{.device = 2, .resident_bytes = 10, .host_bytes = 20, .at_ns = 1});
     CHECK(event["ph"] == "C");
@@ -166,23 +179,52 @@ TEST_CASE("trace codec: slices that overlap get rows of their own, others share;
 TEST_CASE("trace writer: the file is whole after the opening and after every event") {
     const Scratch scratch;
     scratch.put("trace", std::string(10000, 'x'));
-    Writer writer;
+    ChromeWriter writer;
     REQUIRE(writer.open(scratch.path("trace")) == 0);
-    CHECK(json::parse(scratch.get("trace")).empty());
-    for (std::uint32_t i = 0; i < 50; ++i) {
+    CHECK(events_in(scratch.get("trace")).empty());
+    constexpr auto kHeld = static_cast<std::uint32_t>(ChromeWriter::kHeld);
+    for (std::uint32_t i = 0; i < kHeld + 50; ++i) {
         writer.write(free_of(i));
-        const std::vector<json> events = events_in(scratch.get("trace"));
-        REQUIRE(events.size() == i + 1);
-        CHECK(events[i]["args"]["allocation"] == i);
+        REQUIRE(events_in(scratch.get("trace")).size() == i + 1 - std::min(i + 1, kHeld));
     }
+    writer.end();
+    const std::vector<json> events = events_in(scratch.get("trace"));
+    REQUIRE(events.size() == kHeld + 50);
+    for (std::uint32_t i = 0; i < events.size(); ++i) CHECK(events[i]["args"]["allocation"] == i);
 }
 
-TEST_CASE("trace writer: a program that is killed leaves every event it reported, in a whole file") {
+TEST_CASE("trace writer: events are in the order in which they began, rows in that of their kinds") {
+    const Scratch scratch;
+    ChromeWriter writer;
+    REQUIRE(writer.open(scratch.path("trace")) == 0);
+    writer.write(Stall{0, StallCause::Turn, "", 0, {}, 50, 400});
+    writer.write(move_of(100, 300));
+    writer.write(free_of(20));
+    writer.end();
+    const json all = json::parse(scratch.get("trace"));
+    CHECK(all.at("displayTimeUnit") == "ms");
+    std::vector<std::string> categories;
+    std::map<int, std::string> rows;  // by their place
+    std::map<int, std::string> names;
+    for (const json& event : all.at("traceEvents")) {
+        if (event.at("ph") != "M") categories.push_back(event.at("cat"));
+        if (event.at("name") == "thread_name") names[event.at("tid")] = event.at("args").at("name");
+        if (event.at("name") == "thread_sort_index")
+            rows[event.at("args").at("sort_index")] = names.at(event.at("tid"));
+    }
+    CHECK(categories == std::vector<std::string>{"allocation", "stall", "move"});
+    std::vector<std::string> order;
+    for (const auto& [at, name] : rows) order.push_back(name);
+    CHECK(order == std::vector<std::string>{"allocations", "moves in", "stalls"});
+}
+
+TEST_CASE(
+    "trace writer: a program that is killed leaves all but the last events it reported, in a whole file") {
     const Scratch scratch;
     int pipe_ends[2];
     REQUIRE(pipe(pipe_ends) == 0);
     const pid_t child = support::start_child([&] {
-        Writer writer;
+        ChromeWriter writer;
         if (writer.open(scratch.path("trace")) != 0) return;
         for (std::uint32_t i = 0;; ++i) {
             writer.write(free_of(i));
@@ -191,20 +233,20 @@ TEST_CASE("trace writer: a program that is killed leaves every event it reported
     });
     close(pipe_ends[1]);
     std::uint32_t reported = 0;
-    while (reported < 500) REQUIRE(read(pipe_ends[0], &reported, sizeof reported) == sizeof reported);
+    while (reported < 1500) REQUIRE(read(pipe_ends[0], &reported, sizeof reported) == sizeof reported);
     kill(child, SIGKILL);
     CHECK(support::end_of_child(child) == 128 + SIGKILL);
     while (read(pipe_ends[0], &reported, sizeof reported) == sizeof reported) {
     }
     close(pipe_ends[0]);
     const std::vector<json> events = events_in(scratch.get("trace"));
-    REQUIRE(events.size() > reported);
+    REQUIRE(events.size() + ChromeWriter::kHeld > reported);
     for (std::uint32_t i = 0; i < events.size(); ++i) CHECK(events[i]["args"]["allocation"] == i);
 }
 
 TEST_CASE("trace writer: events of several threads are all there") {
     const Scratch scratch;
-    Writer writer;
+    ChromeWriter writer;
     REQUIRE(writer.open(scratch.path("trace-%p")) == 0);
     std::vector<std::thread> threads;
     for (std::uint32_t thread = 0; thread < 4; ++thread) {
@@ -213,6 +255,7 @@ TEST_CASE("trace writer: events of several threads are all there") {
         });
     }
     for (std::thread& thread : threads) thread.join();
+    writer.end();
     std::map<std::uint32_t, std::uint32_t> next;  // thread -> the event it must be at
     for (const json& event : events_in(scratch.get("trace-" + std::to_string(getpid())))) {
         const std::uint32_t number = event["args"]["allocation"];
@@ -223,13 +266,17 @@ TEST_CASE("trace writer: events of several threads are all there") {
 
 TEST_CASE("trace writer: a child of fork writes nothing") {
     const Scratch scratch;
-    Writer writer;
+    ChromeWriter writer;
     REQUIRE(writer.open(scratch.path("trace")) == 0);
     writer.write(free_of(0));
     const std::string before = scratch.get("trace");
-    CHECK(support::in_child([&] { writer.write(free_of(1)); }) == 0);
+    CHECK(support::in_child([&] {
+              writer.write(free_of(1));
+              writer.end();
+          }) == 0);
     CHECK(scratch.get("trace") == before);
     writer.write(free_of(2));
+    writer.end();
     const std::vector<json> events = events_in(scratch.get("trace"));
     REQUIRE(events.size() == 2);
     CHECK(events[1]["args"]["allocation"] == 2);
@@ -237,7 +284,7 @@ TEST_CASE("trace writer: a child of fork writes nothing") {
 
 TEST_CASE("trace writer: a child forked while another thread writes does not wait for that thread") {
     const Scratch scratch;
-    Writer writer;
+    ChromeWriter writer;
     REQUIRE(writer.open(scratch.path("trace")) == 0);
     std::atomic<bool> stop = false;
     std::thread busy([&] {
@@ -251,20 +298,23 @@ TEST_CASE("trace writer: a child forked while another thread writes does not wai
     }
     stop = true;
     busy.join();
+    writer.end();
     CHECK(status == 0);
     CHECK_FALSE(events_in(scratch.get("trace")).empty());
 }
 
 TEST_CASE("trace writer: a second process does not take over a trace that is being written") {
     const Scratch scratch;
-    Writer writer;
+    ChromeWriter writer;
     REQUIRE(writer.open(scratch.path("trace")) == 0);
     writer.write(free_of(0));
-    Writer second;
+    ChromeWriter second;
     CHECK(second.open(scratch.path("trace")) == EWOULDBLOCK);
     second.write(free_of(1));
+    second.end();
+    writer.end();
     CHECK(events_in(scratch.get("trace")).size() == 1);
-    CHECK(Writer().open(scratch.path("missing/trace")) == ENOENT);
+    CHECK(ChromeWriter().open(scratch.path("missing/trace")) == ENOENT);
 }
 
 TEST_CASE("trace writer: when the disk is full the trace ends, whole, with one line in the log") {
@@ -273,7 +323,7 @@ TEST_CASE("trace writer: when the disk is full the trace ends, whole, with one l
               const rlimit limit = {5000, 5000};
               setrlimit(RLIMIT_FSIZE, &limit);
               lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
-              Writer writer;
+              ChromeWriter writer;
               if (writer.open(scratch.path("trace")) != 0) _exit(1);
               for (std::uint32_t i = 0; i < 1000; ++i) writer.write(free_of(i));
           }) == 0);

@@ -51,7 +51,7 @@ def shares(events, moments):
 def main():
     trace, gpu_mib, picture = sys.argv[1], float(sys.argv[2]), sys.argv[3]
     with open(trace, encoding="utf-8") as file:
-        events = json.load(file)
+        events = json.load(file)["traceEvents"]
     times = [event["ts"] for event in events if event.get("cat") in ("allocation", "launch")]
     begin, end = min(times), max(times)
     moments = [begin + (end - begin) * i / COLUMNS for i in range(COLUMNS)]

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -20,6 +21,7 @@
 #include "tools/lms/self_check.h"
 #include "tools/lms/show_settings.h"
 #include "tools/lms/top.h"
+#include "tools/lms/trace_commands.h"
 
 namespace lms::tool {
 namespace {
@@ -66,6 +68,73 @@ void add_run_options(CLI::App& command, RunOptions& options) {
     }
 }
 
+// The commands that read traces; `options` of those that were given.
+struct TraceCommands {
+    explicit TraceCommands(CLI::App& app)
+        : report_command(*app.add_subcommand("report", "Say what limited a traced run, and what would help")),
+          replay_command_(*app.add_subcommand("replay", "Move what a traced run used by other policies")),
+          diff_command(*app.add_subcommand("diff", "Compare two traced runs")),
+          export_command(*app.add_subcommand("export", "Write a trace in a format of others")) {
+        report_command.add_option("TRACE", report_options.path, "What LMS_TRACE wrote")->required();
+        report_command.add_flag("--json", report_options.as_json, "Print JSON");
+        report_command.add_option("--html", report_options.html, "Write a page with pictures, too")
+            ->type_name("FILE");
+
+        replay_command_.add_option("TRACE", replay_options.path, "What LMS_TRACE wrote")->required();
+        replay_command_
+            .add_option("--policy", replay_options.policies,
+                        "Policies, by name or path, with commas between; default: the run's own. Beside them "
+                        "stands the order that knows the future")
+            ->delimiter(',')
+            ->type_name("NAME");
+        replay_command_
+            .add_option("--limit", replay_options.limits,
+                        "GPU memory to fill, with commas between; default: as the run had")
+            ->delimiter(',')
+            ->type_name("SIZE");
+        replay_command_
+            .add_option("--link", replay_options.link,
+                        "Bytes a second each way; default: as the device was seen to copy, else 25G")
+            ->type_name("SIZE");
+        replay_command_
+            .add_option("--fail-above", replay_options.fail_above,
+                        "Exit with 1 if more than so many times the bytes of that order are moved")
+            ->type_name("RATIO")
+            ->check(CLI::PositiveNumber);
+        replay_command_.add_flag("--json", replay_options.as_json, "Print JSON");
+
+        diff_command.add_option("BEFORE", before, "A trace")->required();
+        diff_command.add_option("AFTER", after, "Another")->required();
+        diff_command.add_flag("--json", diff_as_json, "Print JSON");
+
+        export_command.add_option("TRACE", export_options.path, "What LMS_TRACE wrote")->required();
+        auto* const perfetto = export_command.add_flag("--perfetto", export_options.perfetto,
+                                                       "JSON for ui.perfetto.dev (default)");
+        export_command.add_flag("--csv", export_options.csv, "One line an event")->excludes(perfetto);
+        export_command.add_option("-o,--output", export_options.output, "Where to; default: stdout")
+            ->type_name("FILE");
+    }
+
+    std::optional<int> run() const {
+        if (report_command.parsed()) return report(report_options);
+        if (replay_command_.parsed()) return replay_command(replay_options);
+        if (diff_command.parsed()) return diff(before, after, diff_as_json);
+        if (export_command.parsed()) return export_trace(export_options);
+        return {};
+    }
+
+    CLI::App& report_command;
+    CLI::App& replay_command_;
+    CLI::App& diff_command;
+    CLI::App& export_command;
+    ReportOptions report_options;
+    ReplayOptions replay_options;
+    ExportOptions export_options;
+    std::string before;
+    std::string after;
+    bool diff_as_json = false;
+};
+
 // What is left of the words before "--" once the options are taken, and what follows it.
 std::vector<std::string> program_of(const CLI::App& command, const std::vector<std::string>& after) {
     std::vector<std::string> program = command.remaining();
@@ -97,6 +166,7 @@ int main(std::vector<std::string> words) {
     CLI::App& settings_command = *app.add_subcommand("settings", "List every setting and its value now");
     CLI::App& doctor_command = *app.add_subcommand("doctor", "Check whether the shim can work here");
     CLI::App& top_command = *app.add_subcommand("top", "Show what processes under the shim are doing");
+    TraceCommands traces(app);
     CLI::App& check_command = *app.add_subcommand("self-check", "What doctor --check runs for each GPU");
     check_command.group("");  // not in the help
     check_command.add_option("GPU", bus_id)->required();
@@ -116,12 +186,21 @@ int main(std::vector<std::string> words) {
         } else if (!after.empty()) {
             throw UsageError("no program is run here");
         }
+        if (const std::string problem = refuse(traces.replay_options); !problem.empty())
+            throw UsageError(problem);
     } catch (const CLI::Success& help) {
         return app.exit(help);
-    } catch (const CLI::RequiredError&) {
+    } catch (const CLI::RequiredError& problem) {
+        if (!app.get_subcommands().empty()) {
+            fmt::print(stderr, "lms: {} (lms {} --help)\n", problem.what(),
+                       app.get_subcommands().front()->get_name());
+            return kUsage;
+        }
         const std::vector<std::string> given = app.remaining();
-        fmt::print(stderr, "lms: {}; expected run, top, settings or doctor (lms --help)\n",
-                   given.empty() ? "no command" : "no command " + given[0]);
+        fmt::print(
+            stderr,
+            "lms: {}; expected run, top, report, replay, diff, export, settings or doctor (lms --help)\n",
+            given.empty() ? "no command" : "no command " + given[0]);
         return kUsage;
     } catch (const std::runtime_error& problem) {
         fmt::print(stderr, "lms: {} (lms --help, lms run --help)\n", problem.what());
@@ -130,7 +209,9 @@ int main(std::vector<std::string> words) {
     if (run_command.parsed()) return run(run_options);
     if (check_command.parsed()) return self_check(bus_id);
     int status = 0;
-    if (doctor_command.parsed()) {
+    if (const auto done = traces.run()) {
+        status = *done;
+    } else if (doctor_command.parsed()) {
         status = doctor({simulated, as_json, tries});
     } else if (top_command.parsed()) {
         status = top(watched, as_json);

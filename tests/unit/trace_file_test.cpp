@@ -1,0 +1,345 @@
+// The trace file: what is written is what is read, whatever is cut off or damaged.
+#include <doctest/doctest.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shim/trace/block_writer.h"
+#include "shim/trace/demangle.h"
+#include "shim/util/log.h"
+#include "tests/support/child.h"
+#include "tests/support/scratch.h"
+#include "tools/lms/trace_file.h"
+
+using namespace lms::trace;
+using lms::tool::Trace;
+
+namespace {
+
+std::unique_ptr<Trace> read(const std::string& bytes) {
+    auto trace = std::make_unique<Trace>();
+    std::string problem;
+    lms::tool::read_trace(bytes, *trace, problem);
+    REQUIRE_MESSAGE(problem.empty(), problem);
+    return trace;
+}
+
+std::string problem_of(const std::string& bytes) {
+    Trace trace;
+    std::string problem;
+    lms::tool::read_trace(bytes, trace, problem);
+    return problem;
+}
+
+Free free_of(std::uint32_t allocation, std::uint64_t at_ns = 1) {
+    return {.device = 0, .allocation = allocation, .at_ns = at_ns};
+}
+
+// The numbers of the Frees in it, which must be all that there is.
+std::vector<std::uint32_t> frees_in(const Trace& trace) {
+    std::vector<std::uint32_t> numbers;
+    for (const Event& event : trace.events) {
+        REQUIRE(std::holds_alternative<Free>(event));
+        numbers.push_back(std::get<Free>(event).allocation);
+    }
+    return numbers;
+}
+
+// Each of a block of its own.
+std::string blocks_of(std::uint32_t count) {
+    const Scratch scratch;
+    BlockWriter writer;
+    REQUIRE(writer.open(scratch.path("trace")) == 0);
+    for (std::uint32_t i = 0; i < count; ++i) writer.write(free_of(i, now_ns() + (i + 1) * 10'000'000'000));
+    return scratch.get("trace");
+}
+
+void check_same(const Touched& a, const Touched& b) {
+    CHECK(a.chunk == b.chunk);
+    CHECK(a.allocation == b.allocation);
+    CHECK(a.overwritten == b.overwritten);
+    CHECK(a.may_stay == b.may_stay);
+    CHECK(a.in_place == b.in_place);
+}
+
+}  // namespace
+
+TEST_CASE("trace file: each kind of event, every field") {
+    const Scratch scratch;
+    BlockWriter writer;
+    REQUIRE(writer.open(scratch.path("trace")) == 0);
+    const std::vector<std::string> site = {"main+0x4 (train+0x1004)", "\"quoted\"\\\n\x01\xff",
+                                           "main+0x4 (train+0x1004)"};
+    const std::vector<Piece> pieces = {{9, 2 << 20, true}, {4'000'000'000, 1 << 20, false}};
+    const std::vector<Touched> touched = {{9, 7, true, false, true}, {4'000'000'000, 7, false, true, false}};
+    const std::vector<Touched> plain = {{9, 7}};
+    writer.write(Gpu{3, "NVIDIA H100", 80ull << 30, 2 << 20, false, 5});
+    writer.write(Allocation{3, 7, 0x7f0000200000, 3'000'000, 1'234'567, site, pieces});
+    writer.write(Launch{3, "_Z5sgemmIfEvi", 0xffff'ffff'ffff'fff1, touched, 5000, 6500});
+    writer.write(Launch{3, "", 0, plain, 4000, 4000});  // began earlier
+    writer.write(Move{3, Direction::Out, 7, 9, 2 << 20, MoveReason::MakeRoom, 7000, 9001, true});
+    writer.write(Move{3, Direction::In, 7, 9, 2 << 20, MoveReason::Needed, 9001, 9100, false});
+    writer.write(Stall{3, StallCause::Opaque, "_Z5sgemmIfEvi", 99, touched, 5100, 5200});
+    writer.write(Residency{3, 10, 20, 9999, 30});
+    writer.write(Free{3, 7, 10'000});
+    writer.write(Free{0, 8, 10'001});
+    writer.end();
+
+    const auto trace = read(scratch.get("trace"));
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    CHECK(trace->dropped == 0);
+    const auto about = nlohmann::json::parse(trace->about);
+    CHECK(about.at("lmsshim") == LMS_VERSION);
+    CHECK(about.at("process") == getpid());
+    CHECK(about.at("settings").at("LMS_POLICY") == "next-use");
+    REQUIRE(trace->events.size() == 10);
+
+    const auto& gpu = std::get<Gpu>(trace->events[0]);
+    CHECK(gpu.device == 3);
+    CHECK(gpu.name == "NVIDIA H100");
+    CHECK(gpu.total_bytes == 80ull << 30);
+    CHECK(gpu.granularity == 2 << 20);
+    CHECK_FALSE(gpu.maps_host);
+    CHECK(gpu.at_ns == 5);
+    const auto& buffer = std::get<Allocation>(trace->events[1]);
+    CHECK(buffer.device == 3);
+    CHECK(buffer.allocation == 7);
+    CHECK(buffer.address == 0x7f0000200000);
+    CHECK(buffer.bytes == 3'000'000);
+    CHECK(buffer.at_ns == 1'234'567);
+    CHECK(std::vector<std::string>(buffer.call_site.begin(), buffer.call_site.end()) == site);
+    REQUIRE(buffer.pieces.size() == 2);
+    for (std::size_t i = 0; i < 2; ++i) {
+        CHECK(buffer.pieces[i].chunk == pieces[i].chunk);
+        CHECK(buffer.pieces[i].bytes == pieces[i].bytes);
+        CHECK(buffer.pieces[i].resident == pieces[i].resident);
+    }
+    const auto& launch = std::get<Launch>(trace->events[2]);
+    CHECK(launch.kernel == "_Z5sgemmIfEvi");
+    CHECK(launch.stream == 0xffff'ffff'ffff'fff1);
+    CHECK(launch.begin_ns == 5000);
+    CHECK(launch.end_ns == 6500);
+    REQUIRE(launch.touched.size() == 2);
+    check_same(launch.touched[0], touched[0]);
+    check_same(launch.touched[1], touched[1]);
+    const auto& transfer = std::get<Launch>(trace->events[3]);
+    CHECK(transfer.kernel.empty());
+    CHECK(transfer.begin_ns == 4000);
+    CHECK(transfer.end_ns == 4000);
+    REQUIRE(transfer.touched.size() == 1);
+    check_same(transfer.touched[0], plain[0]);
+    const auto& out = std::get<Move>(trace->events[4]);
+    CHECK(out.device == 3);
+    CHECK(out.direction == Direction::Out);
+    CHECK(out.allocation == 7);
+    CHECK(out.chunk == 9);
+    CHECK(out.bytes == 2 << 20);
+    CHECK(out.reason == MoveReason::MakeRoom);
+    CHECK(out.begin_ns == 7000);
+    CHECK(out.end_ns == 9001);
+    CHECK(out.timed);
+    const auto& in = std::get<Move>(trace->events[5]);
+    CHECK(in.direction == Direction::In);
+    CHECK(in.reason == MoveReason::Needed);
+    CHECK_FALSE(in.timed);
+    const auto& stall = std::get<Stall>(trace->events[6]);
+    CHECK(stall.cause == StallCause::Opaque);
+    CHECK(stall.kernel == "_Z5sgemmIfEvi");
+    CHECK(stall.bytes == 99);
+    CHECK(stall.begin_ns == 5100);
+    CHECK(stall.end_ns == 5200);
+    REQUIRE(stall.lacked.size() == 2);
+    check_same(stall.lacked[1], touched[1]);
+    const auto& where = std::get<Residency>(trace->events[7]);
+    CHECK(where.resident_bytes == 10);
+    CHECK(where.host_bytes == 20);
+    CHECK(where.budget_bytes == 30);
+    CHECK(where.at_ns == 9999);
+    CHECK(std::get<Free>(trace->events[8]).device == 3);
+    CHECK(std::get<Free>(trace->events[9]).device == 0);
+    CHECK(std::get<Free>(trace->events[9]).allocation == 8);
+    CHECK(std::get<Free>(trace->events[9]).at_ns == 10'001);
+}
+
+TEST_CASE("trace file: a launch of twelve buffers takes less than 30 bytes") {
+    const Scratch scratch;
+    BlockWriter writer;
+    REQUIRE(writer.open(scratch.path("trace")) == 0);
+    constexpr std::uint32_t kLaunches = 20'000;
+    const std::string names[] = {"_Z5sgemmIfEvi", "_Z4reluPfi", "_Z7forwardPKfS0_Pfiii"};
+    std::uint64_t now = now_ns();
+    std::uint32_t chance = 1;
+    for (std::uint32_t i = 0; i < kLaunches; ++i) {
+        std::vector<Touched> touched;
+        for (std::uint32_t k = 0; k < 12; ++k) touched.push_back({(i % 50 * 7 + k * k) % 400, k});
+        chance = chance * 1664525 + 1013904223;
+        now += 3000 + chance % 4000;
+        writer.write(Launch{0, names[i % 3], 0xabc, touched, now, now + chance % 2000});
+    }
+    writer.end();
+    const std::string bytes = scratch.get("trace");
+    CHECK(bytes.size() < kLaunches * 30);
+    CHECK(read(bytes)->events.size() == kLaunches);
+}
+
+TEST_CASE("trace file: cut anywhere it is read to its last whole block") {
+    const std::string bytes = blocks_of(5);
+    std::size_t most = 0;
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+        Trace trace;
+        std::string problem;
+        lms::tool::read_trace(bytes.substr(0, size), trace, problem);
+        REQUIRE(trace.events.size() >= most);
+        most = trace.events.size();
+        REQUIRE(most < 5);
+        for (std::uint32_t i = 0; i < most; ++i) REQUIRE(std::get<Free>(trace.events[i]).allocation == i);
+        REQUIRE((!problem.empty() || !trace.stopped.empty() || most < 5));
+    }
+    CHECK(most == 4);
+    CHECK(frees_in(*read(bytes)) == std::vector<std::uint32_t>{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("trace file: a damaged byte is noticed, and what is before its block is read") {
+    const std::string bytes = blocks_of(3);
+    for (std::size_t at = 0; at < bytes.size(); ++at) {
+        std::string damaged = bytes;
+        damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+        Trace trace;
+        std::string problem;
+        lms::tool::read_trace(damaged, trace, problem);
+        const bool harmless = trace.events.size() == 3;  // of a head, what is kept for later versions
+        REQUIRE((harmless || !problem.empty() || !trace.stopped.empty()));
+        for (std::uint32_t i = 0; i < trace.events.size(); ++i)
+            REQUIRE(std::get<Free>(trace.events[i]).allocation == i);
+    }
+}
+
+TEST_CASE("trace file: what is none is said to be none") {
+    CHECK(problem_of("").find("no trace of lmsshim") == 0);
+    CHECK(problem_of("[\n]\n").find("no trace of lmsshim") == 0);
+    std::string newer = blocks_of(1);
+    newer[8] = 2;
+    CHECK(problem_of(newer) == "has version 2 of the format; this lms reads 1");
+}
+
+TEST_CASE("trace file: a program that is killed leaves whole blocks of all but its last half second") {
+    const Scratch scratch;
+    int pipe_ends[2];
+    REQUIRE(pipe(pipe_ends) == 0);
+    const pid_t child = support::start_child([&] {
+        BlockWriter writer;
+        if (writer.open(scratch.path("trace")) != 0) return;
+        const std::uint64_t start = now_ns();
+        for (std::uint32_t i = 0;; ++i) {
+            // As if half a second passed every hundred events.
+            writer.write(free_of(i, start + std::uint64_t{i} * BlockWriter::kOldNs / 100));
+            if (write(pipe_ends[1], &i, sizeof i) != sizeof i) return;
+        }
+    });
+    close(pipe_ends[1]);
+    std::uint32_t reported = 0;
+    while (reported < 2000) REQUIRE(::read(pipe_ends[0], &reported, sizeof reported) == sizeof reported);
+    kill(child, SIGKILL);
+    CHECK(support::end_of_child(child) == 128 + SIGKILL);
+    close(pipe_ends[0]);
+    const auto trace = read(scratch.get("trace"));
+    CHECK_FALSE(trace->ended);
+    CHECK(trace->dropped == 0);
+    const std::vector<std::uint32_t> frees = frees_in(*trace);
+    REQUIRE(frees.size() + 100 >= 2000);
+    for (std::uint32_t i = 0; i < frees.size(); ++i) REQUIRE(frees[i] == i);
+}
+
+TEST_CASE(
+    "trace file: on a disk that is full events are dropped and counted, and it goes on when there is room") {
+    const Scratch scratch;
+    constexpr std::uint32_t kEvents = 900'000;
+    CHECK(support::in_child([&] {
+              rlimit limit = {2000, RLIM_INFINITY};
+              setrlimit(RLIMIT_FSIZE, &limit);
+              signal(SIGXFSZ, SIG_IGN);
+              lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
+              BlockWriter writer;
+              if (writer.open(scratch.path("trace")) != 0) _exit(1);
+              for (std::uint32_t i = 0; i < kEvents; ++i) writer.write(free_of(i));
+              limit.rlim_cur = RLIM_INFINITY;
+              setrlimit(RLIMIT_FSIZE, &limit);
+              writer.end();
+          }) == 0);
+    const auto trace = read(scratch.get("trace"));
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    CHECK(trace->dropped > 0);
+    CHECK(trace->events.size() - 1 + trace->dropped == kEvents);  // one tells of those dropped
+    CHECK(scratch.get("log") ==
+          "lms: LMS_TRACE: cannot write: File too large; events are missing from here on\n");
+}
+
+TEST_CASE("trace file: events of several threads are all there, a child of fork writes nothing") {
+    const Scratch scratch;
+    BlockWriter writer;
+    REQUIRE(writer.open(scratch.path("trace-%p")) == 0);
+    std::vector<std::thread> threads;
+    for (std::uint32_t thread = 0; thread < 4; ++thread) {
+        threads.emplace_back([&writer, thread] {
+            for (std::uint32_t i = 0; i < 5000; ++i) writer.write(free_of(thread * 10'000 + i));
+        });
+    }
+    CHECK(support::in_child([&] {
+              writer.write(free_of(99'999));
+              writer.end();
+          }) == 0);
+    for (std::thread& thread : threads) thread.join();
+    BlockWriter second;
+    CHECK(second.open(scratch.path("trace-" + std::to_string(getpid()))) == EWOULDBLOCK);
+    writer.end();
+    std::vector<std::uint32_t> next(4);
+    const auto trace = read(scratch.get("trace-" + std::to_string(getpid())));
+    for (const std::uint32_t number : frees_in(*trace))
+        REQUIRE(number % 10'000 == next.at(number / 10'000)++);
+    CHECK(next == std::vector<std::uint32_t>{5000, 5000, 5000, 5000});
+}
+
+// Made by the version that began the format, on the simulated GPU: `patterns --bytes 200000 --steps 25`.
+TEST_CASE("trace file: the trace that is kept of version 1 reads as it did then") {
+    std::ifstream file("tests/unit/traces/v1.lmstrace", std::ios::binary);
+    const auto trace = read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    CHECK(nlohmann::json::parse(trace->about).at("settings").at("LMS_POLICY") == "lru");
+    std::map<std::size_t, std::size_t> kinds;  // by the variant's order
+    std::map<Direction, std::uint64_t> moved;
+    std::map<std::string, int> kernels;
+    std::uint64_t timed = 0;
+    for (const Event& event : trace->events) {
+        ++kinds[event.index()];
+        if (const auto* const move = std::get_if<Move>(&event)) {
+            moved[move->direction] += move->bytes;
+            timed += move->timed;
+        }
+        if (const auto* const launch = std::get_if<Launch>(&event))
+            ++kernels[demangled(std::string(launch->kernel))];
+    }
+    REQUIRE(std::holds_alternative<Gpu>(trace->events.front()));
+    CHECK(std::get<Gpu>(trace->events.front()).granularity == 64 << 10);
+    CHECK(moved == std::map<Direction, std::uint64_t>{{Direction::In, 4915200}, {Direction::Out, 4915200}});
+    CHECK(timed == 150);
+    CHECK(kinds ==
+          std::map<std::size_t, std::size_t>{{0, 17}, {1, 17}, {2, 58}, {3, 150}, {4, 26}, {5, 93}, {6, 1}});
+    const std::string space = "(anonymous namespace)::";
+    CHECK(kernels ==
+          std::map<std::string, int>{{"", 28},
+                                     {space + "fill(unsigned int*, unsigned int, unsigned int)", 22},
+                                     {space + "mix(unsigned int*, unsigned int const*, unsigned int)", 8}});
+}

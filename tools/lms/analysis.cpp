@@ -1,0 +1,135 @@
+#include "tools/lms/analysis.h"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include "shim/trace/demangle.h"
+
+namespace lms::tool {
+namespace {
+
+class Analyst {
+  public:
+    explicit Analyst(Analysis& all) : all_(all) {}
+
+    void operator()(const trace::Gpu& event) { all_.gpus[event.device].name = event.name; }
+
+    void operator()(const trace::Allocation& event) {
+        std::uint64_t bytes = 0;
+        for (const trace::Piece& piece : event.pieces) bytes += piece.bytes;
+        const std::string site = event.call_site.empty() ? "" : event.call_site.front();
+        const auto [at, is_new] = group_of_.try_emplace({event.device, site, bytes}, all_.groups.size());
+        if (is_new) all_.groups.push_back({.device = event.device, .bytes = bytes, .call_site = site});
+        ++all_.groups[at->second].buffers;
+        live_[{event.device, event.allocation}] = {at->second, bytes};
+        for (const trace::Piece& piece : event.pieces) pieces_[{event.device, piece.chunk}] = piece.bytes;
+        allocated(event.device, static_cast<std::int64_t>(bytes));
+        seen(event.at_ns, event.at_ns);
+    }
+
+    void operator()(const trace::Free& event) {
+        const auto found = live_.find({event.device, event.allocation});
+        if (found == live_.end()) return;
+        allocated(event.device, -static_cast<std::int64_t>(found->second.bytes));
+        live_.erase(found);
+        seen(event.at_ns, event.at_ns);
+    }
+
+    void operator()(const trace::Launch& event) {
+        seen(event.begin_ns, event.end_ns);
+        if (event.kernel.empty()) return;
+        ++all_.launches;
+        all_.in_place_launches += std::ranges::any_of(event.touched, &trace::Touched::in_place);
+    }
+
+    void operator()(const trace::Move& event) {
+        const bool in = event.direction == trace::Direction::In;
+        LinkUse& link = in ? all_.in : all_.out;
+        ++link.copies;
+        link.bytes += event.bytes;
+        if (event.timed) {
+            link.timed_bytes += event.bytes;
+            link.timed_ns += event.end_ns - event.begin_ns;
+        }
+        if (BufferGroup* const group = group_at(event.device, event.allocation))
+            (in ? group->bytes_in : group->bytes_out) += event.bytes;
+        seen(event.begin_ns, event.end_ns);
+    }
+
+    void operator()(const trace::Stall& event) {
+        const std::uint64_t ns = event.end_ns - event.begin_ns;
+        ++all_.stalls;
+        all_.stall_ns += ns;
+        all_.stall_ns_by_cause[static_cast<std::size_t>(event.cause)] += ns;
+        all_.stall_ns_by_kernel[event.kernel.empty() ? "(copies and sets)"
+                                                     : trace::demangled(std::string(event.kernel))] += ns;
+        for (const trace::Touched& each : event.lacked) {
+            BufferGroup* const group = group_at(event.device, each.allocation);
+            const auto piece = pieces_.find({event.device, each.chunk});
+            if (!group || piece == pieces_.end() || event.bytes == 0) continue;
+            group->stall_ns +=
+                static_cast<std::uint64_t>(static_cast<double>(ns) * static_cast<double>(piece->second) /
+                                           static_cast<double>(event.bytes));
+        }
+        seen(event.begin_ns, event.end_ns);
+    }
+
+    void operator()(const trace::Residency& event) {
+        all_.gpus[event.device].budget_bytes = event.budget_bytes;
+        beyond(event.device);
+        seen(event.at_ns, event.at_ns);
+    }
+
+    void operator()(const trace::Dropped&) {}
+
+  private:
+    struct Live {
+        std::size_t group;
+        std::uint64_t bytes;
+    };
+    using OfDevice = std::pair<int, std::uint32_t>;
+
+    void seen(std::uint64_t begin_ns, std::uint64_t end_ns) {
+        if (all_.begin_ns == 0 || begin_ns < all_.begin_ns) all_.begin_ns = begin_ns;
+        all_.end_ns = std::max(all_.end_ns, end_ns);
+    }
+
+    void allocated(int device, std::int64_t more) {
+        std::uint64_t& now = allocated_[device];
+        now += static_cast<std::uint64_t>(more);
+        GpuUse& gpu = all_.gpus[device];
+        gpu.peak_allocated_bytes = std::max(gpu.peak_allocated_bytes, now);
+        beyond(device);
+    }
+
+    void beyond(int device) {
+        GpuUse& gpu = all_.gpus[device];
+        const std::uint64_t now = allocated_[device];
+        if (gpu.budget_bytes > 0 && now > gpu.budget_bytes)
+            gpu.most_beyond_bytes = std::max(gpu.most_beyond_bytes, now - gpu.budget_bytes);
+    }
+
+    BufferGroup* group_at(int device, std::uint32_t allocation) {
+        const auto found = live_.find({device, allocation});
+        return found == live_.end() ? nullptr : &all_.groups[found->second.group];
+    }
+
+    Analysis& all_;
+    std::map<std::tuple<int, std::string, std::uint64_t>, std::size_t> group_of_;
+    std::map<OfDevice, Live> live_;
+    std::map<OfDevice, std::uint64_t> pieces_;
+    std::map<int, std::uint64_t> allocated_;
+};
+
+}  // namespace
+
+Analysis analyse(const Trace& trace) {
+    Analysis all;
+    Analyst analyst(all);
+    for (const trace::Event& event : trace.events) std::visit(analyst, event);
+    std::ranges::stable_sort(all.groups, std::ranges::greater{}, &BufferGroup::moved);
+    return all;
+}
+
+}  // namespace lms::tool

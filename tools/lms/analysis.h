@@ -1,0 +1,67 @@
+// What a trace adds up to.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/lms/trace_file.h"
+
+namespace lms::tool {
+
+// Buffers of one size from one place in the program.
+struct BufferGroup {
+    int device = 0;
+    std::uint64_t bytes = 0;  // of each
+    std::string call_site;    // the innermost frame; empty: not known
+    std::uint64_t buffers = 0;
+    std::uint64_t bytes_in = 0;
+    std::uint64_t bytes_out = 0;
+    std::uint64_t stall_ns = 0;  // of waits for work that lacked some, by the share of its bytes
+
+    std::uint64_t moved() const { return bytes_in + bytes_out; }
+    // How often each of their bytes came in.
+    double round_trips() const {
+        return static_cast<double>(bytes_in) /
+               static_cast<double>(std::max<std::uint64_t>(bytes * buffers, 1));
+    }
+};
+
+struct GpuUse {
+    std::string name;
+    std::uint64_t budget_bytes = 0;  // as of the last
+    std::uint64_t peak_allocated_bytes = 0;
+    std::uint64_t most_beyond_bytes = 0;  // the budget
+};
+
+// Of copies one way.
+struct LinkUse {
+    std::uint64_t copies = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t timed_bytes = 0;  // of them, those whose time the device told
+    std::uint64_t timed_ns = 0;
+};
+
+struct Analysis {
+    std::uint64_t begin_ns = 0;
+    std::uint64_t end_ns = 0;
+    std::uint64_t launches = 0;
+    std::uint64_t in_place_launches = 0;
+    LinkUse in;
+    LinkUse out;
+    std::uint64_t stalls = 0;
+    std::uint64_t stall_ns = 0;
+    std::array<std::uint64_t, trace::kStallCauses> stall_ns_by_cause{};
+    std::map<std::string, std::uint64_t> stall_ns_by_kernel;
+    std::map<int, GpuUse> gpus;
+    std::vector<BufferGroup> groups;  // those that moved most first
+
+    double seconds() const { return static_cast<double>(end_ns - begin_ns) / 1e9; }
+    std::uint64_t moved() const { return in.bytes + out.bytes; }
+};
+
+Analysis analyse(const Trace& trace);
+
+}  // namespace lms::tool

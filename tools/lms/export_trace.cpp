@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "shim/trace/chrome.h"
+#include "shim/trace/demangle.h"
+#include "shim/trace/names.h"
+#include "tools/lms/exit_codes.h"
+#include "tools/lms/open_trace.h"
+#include "tools/lms/trace_commands.h"
+
+namespace lms::tool {
+namespace {
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+void perfetto(const std::vector<trace::Event>& events, std::FILE* out) {
+    trace::Tracks tracks;
+    fmt::print(out, "{}", trace::kChromeStart);
+    const char* before = "\n";
+    for (const trace::Event& event : events) {
+        const std::string objects = encode(event, tracks);
+        if (objects.empty()) continue;
+        fmt::print(out, "{}{}", std::exchange(before, ",\n"), objects);
+    }
+    fmt::print(out, "{}", trace::kChromeEnd);
+}
+
+std::string quoted(std::string_view text) {
+    std::string safe = "\"";
+    for (const char c : text) safe += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return safe + '"';
+}
+
+// One line an event; what it has no word for is left empty.
+struct CsvLine {
+    std::string operator()(const trace::Allocation& e) const {
+        return row("allocate", e.device, e.at_ns, e.at_ns, std::to_string(e.allocation), "",
+                   std::to_string(e.bytes), e.call_site.empty() ? "" : e.call_site.front());
+    }
+    std::string operator()(const trace::Free& e) const {
+        return row("free", e.device, e.at_ns, e.at_ns, std::to_string(e.allocation), "", "", "");
+    }
+    std::string operator()(const trace::Launch& e) const {
+        return row(e.kernel.empty() ? "transfer" : "launch", e.device, e.begin_ns, e.end_ns, "", "", "",
+                   trace::demangled(std::string(e.kernel)));
+    }
+    std::string operator()(const trace::Move& e) const {
+        return row(fmt::format("move {}", name_of(e.direction)), e.device, e.begin_ns, e.end_ns,
+                   std::to_string(e.allocation), std::to_string(e.chunk), std::to_string(e.bytes),
+                   name_of(e.reason));
+    }
+    std::string operator()(const trace::Stall& e) const {
+        return row("stall", e.device, e.begin_ns, e.end_ns, "", "", std::to_string(e.bytes),
+                   name_of(e.cause));
+    }
+    std::string operator()(const trace::Residency& e) const {
+        return row("resident", e.device, e.at_ns, e.at_ns, "", "", std::to_string(e.resident_bytes), "");
+    }
+    std::string operator()(const trace::Gpu& e) const {
+        return row("gpu", e.device, e.at_ns, e.at_ns, "", "", std::to_string(e.total_bytes), e.name);
+    }
+    std::string operator()(const trace::Dropped& e) const {
+        return fmt::format("dropped,,,,,,{},\n", e.events);
+    }
+
+    static std::string row(std::string_view kind, int device, std::uint64_t begin, std::uint64_t end,
+                           const std::string& allocation, const std::string& chunk, const std::string& bytes,
+                           std::string_view what) {
+        return fmt::format("{},{},{},{},{},{},{},{}\n", kind, device, begin, end, allocation, chunk, bytes,
+                           what.empty() ? "" : quoted(what));
+    }
+};
+
+}  // namespace
+
+int export_trace(const ExportOptions& options) {
+    const auto trace = open_trace(options.path, "export");
+    if (!trace) return kUsage;
+    std::ranges::stable_sort(trace->events, {}, trace::begin_of);
+    const bool named = !options.output.empty();
+    const File file(named ? std::fopen(options.output.c_str(), "w") : stdout,
+                    named ? std::fclose : std::fflush);
+    if (!file) {
+        fmt::print(stderr, "lms export: cannot write {}\n", options.output);
+        return kUsage;
+    }
+    if (options.csv) {
+        fmt::print(file.get(), "event,gpu,begin_ns,end_ns,allocation,chunk,bytes,what\n");
+        for (const trace::Event& event : trace->events)
+            fmt::print(file.get(), "{}", std::visit(CsvLine(), event));
+    } else {
+        perfetto(trace->events, file.get());
+    }
+    if (std::fflush(file.get()) == 0 && std::ferror(file.get()) == 0) return 0;
+    fmt::print(stderr, "lms export: cannot write {}\n", named ? options.output : "to stdout");
+    return kCannotSetUp;
+}
+
+}  // namespace lms::tool

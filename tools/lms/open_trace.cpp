@@ -1,0 +1,63 @@
+#include "tools/lms/open_trace.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "shim/util/units.h"
+
+namespace lms::tool {
+
+std::unique_ptr<Trace> open_trace(const std::string& path, const char* command) {
+    auto trace = std::make_unique<Trace>();
+    std::string problem;
+    read_trace_file(path, *trace, problem);
+    if (!problem.empty()) {
+        fmt::print(stderr, "lms {}: {}\n", command, problem);
+        return nullptr;
+    }
+    if (!trace->stopped.empty())
+        fmt::print(stderr, "lms {}: {}: {}; what follows is not read\n", command, path, trace->stopped);
+    if (trace->dropped > 0)
+        fmt::print(stderr, "lms {}: {}: {} events are missing: they came faster than they could be written\n",
+                   command, path, trace->dropped);
+    return trace;
+}
+
+std::string setting_of(const Trace& trace, const std::string& variable) {
+    const auto about = nlohmann::json::parse(trace.about, nullptr, false);
+    if (!about.is_object() || !about.contains("settings") || !about["settings"].is_object()) return "";
+    const auto found = about["settings"].find(variable);
+    return found != about["settings"].end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+ReplayWith replay_like(const Trace& trace) {
+    ReplayWith with;
+    with.policy = setting_of(trace, "LMS_POLICY");
+    if (with.policy.empty()) with.policy = "next-use";
+    if (const std::string frac = setting_of(trace, "LMS_FRAC"); !frac.empty())
+        with.frac = std::strtod(frac.c_str(), nullptr);
+    with.threshold_bytes = util::parse_bytes(setting_of(trace, "LMS_THRESHOLD")).value_or(0);
+    with.in_bytes_per_s = link_of(trace, trace::Direction::In).value_or(with.in_bytes_per_s);
+    with.out_bytes_per_s = link_of(trace, trace::Direction::Out).value_or(with.out_bytes_per_s);
+    return with;
+}
+
+Replayed replay_all(const Trace& trace, const ReplayWith& with, std::optional<std::uint64_t> budget_bytes) {
+    Replayed sum;
+    for (const int device : devices_of(trace)) {
+        if (!budget_bytes && !budget_of(trace, device)) continue;
+        const Replayed one = replay(script_of(trace, device, budget_bytes), with);
+        sum.bytes_in += one.bytes_in;
+        sum.bytes_out += one.bytes_out;
+        sum.fills += one.fills;
+        sum.evictions += one.evictions;
+        sum.in_place += one.in_place;
+        sum.seconds = std::max(sum.seconds, one.seconds);
+        sum.fitting_seconds = std::max(sum.fitting_seconds, one.fitting_seconds);
+    }
+    return sum;
+}
+
+}  // namespace lms::tool

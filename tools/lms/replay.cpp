@@ -1,0 +1,271 @@
+#include "tools/lms/replay.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "policy/host.h"
+#include "shim/core/arena.h"
+#include "shim/core/residency.h"
+
+namespace lms::tool {
+namespace {
+
+using core::ChunkId;
+using Step = ReplayScript::Step;
+using Touch = ReplayScript::Touch;
+
+// Out goes what is needed last; in comes what is needed first. It is told what comes next by who replays.
+class Optimal final : public core::Ranking {
+  public:
+    void added(ChunkId chunk, std::uint64_t, core::AllocationId) override {
+        next_.resize(std::max<std::size_t>(next_.size(), chunk + 1), ReplayScript::kNever);
+        next_[chunk] = ReplayScript::kNever;
+    }
+    void removed(ChunkId) override {}
+    void used(ChunkId) override {}
+    void resident(ChunkId chunk) override { resident_.push_back(chunk); }
+    void evicted(ChunkId chunk) override { std::erase(resident_, chunk); }
+    void work(std::span<const ChunkId>) override {}
+    ChunkId next_victim(const core::VictimRequest& wanted,
+                        const std::function<bool(ChunkId)>& eligible) override {
+        ChunkId last = core::kNoChunk;
+        for (const ChunkId chunk : resident_) {
+            if ((last == core::kNoChunk || next_[chunk] > next_[last]) && eligible(chunk)) last = chunk;
+        }
+        const bool later = wanted.purpose != core::Purpose::Ahead || last == core::kNoChunk ||
+                           next_[last] > next_[wanted.sooner];
+        return later ? last : core::kNoChunk;
+    }
+    std::size_t upcoming(std::span<ChunkId>) override { return 0; }
+    std::uint64_t eviction_start(std::uint64_t budget, std::uint64_t) override { return budget; }
+
+    void will_be_used(ChunkId chunk, std::uint32_t work) { next_[chunk] = work; }
+    void gone(ChunkId chunk) { std::erase(resident_, chunk); }
+
+  private:
+    std::vector<std::uint32_t> next_;  // by chunk
+    std::vector<ChunkId> resident_;
+};
+
+// Works run one after the other, for as long as they took; copies run beside them, one each way at a time.
+class Replay {
+  public:
+    Replay(const ReplayScript& script, const ReplayWith& with)
+        : script_(script),
+          with_(with),
+          ranking_(make_ranking(with)),
+          residency_(script.granularity, kSpan, script.granularity, *ranking_),
+          arena_(script.granularity, kSpan, script.granularity, 0),
+          ids_(script.chunks, core::kNoChunk),
+          buffers_(script.buffers.size()) {}
+
+    Replayed run() {
+        first_use();
+        for (const Step& step : script_.steps) {
+            if (step.kind == Step::Kind::Allocate) allocate(step.buffer);
+            if (step.kind == Step::Kind::Free) free(step.buffer);
+            if (step.kind == Step::Kind::Work) work(step);
+            if (step.kind == Step::Kind::Budget) budget_bytes_ = step.budget_bytes;
+        }
+        result_.seconds = now_;
+        return result_;
+    }
+
+  private:
+    static constexpr std::uint64_t kSpan = std::uint64_t{1} << 46;
+
+    struct Place {
+        bool fresh = false;  // its contents are undefined
+        double idle_at = 0;  // the last work that used it is over
+        double ready_at = 0;
+    };
+
+    std::unique_ptr<core::Ranking> make_ranking(const ReplayWith& with) {
+        if (with.policy != kOptimal)
+            return policy::Host::create(with.policy, with.frac, with.threshold_bytes);
+        auto made = std::make_unique<Optimal>();
+        optimal_ = made.get();
+        return made;
+    }
+
+    // By chunk of the script, the first work that uses it.
+    void first_use() {
+        first_use_.assign(script_.chunks, ReplayScript::kNever);
+        for (std::size_t i = script_.steps.size(); i-- > 0;) {
+            for (const Touch& touch : script_.touched_by(script_.steps[i]))
+                first_use_[touch.chunk] = static_cast<std::uint32_t>(i);
+        }
+    }
+
+    std::uint64_t start() { return std::min(residency_.eviction_start(budget_bytes_), budget_bytes_); }
+
+    void allocate(std::uint32_t number) {
+        const ReplayScript::Buffer& buffer = script_.buffers[number];
+        std::uint64_t bytes = 0;
+        for (const std::uint64_t chunk : buffer.chunk_bytes) bytes += chunk;
+        const auto address = bytes == 0 ? std::nullopt : arena_.take(bytes);
+        if (!address) return;
+        const core::AllocationId id = residency_.add(*address, buffer.asked_bytes, buffer.chunk_bytes);
+        buffers_[number] = id;
+        const std::vector<ChunkId> chunks = residency_.allocation(id).chunks;
+        for (std::uint32_t i = 0; i < chunks.size(); ++i) {
+            const ChunkId chunk = chunks[i];
+            ids_[buffer.first_chunk + i] = chunk;
+            places_.resize(std::max<std::size_t>(places_.size(), chunk + 1));
+            places_[chunk] = {};
+            if (optimal_) optimal_->will_be_used(chunk, first_use_[buffer.first_chunk + i]);
+            if (residency_.device_bytes() + residency_.chunk(chunk).bytes <= start()) {
+                residency_.begin_in(chunk);
+                residency_.mapped_empty(chunk);
+            } else if (script_.maps_host) {
+                residency_.back_by_host(chunk);
+                places_[chunk].fresh = true;
+            }
+        }
+    }
+
+    void free(std::uint32_t number) {
+        if (!buffers_[number]) return;
+        const core::Allocation buffer = residency_.allocation(*buffers_[number]);
+        if (optimal_) std::ranges::for_each(buffer.chunks, [&](ChunkId chunk) { optimal_->gone(chunk); });
+        residency_.remove(*buffers_[number]);
+        arena_.give_back(buffer.address, buffer.bytes);
+        for (std::size_t i = 0; i < buffer.chunks.size(); ++i)
+            ids_[script_.buffers[number].first_chunk + i] = core::kNoChunk;
+        buffers_[number].reset();
+    }
+
+    bool is_here(ChunkId chunk) const { return residency_.chunk(chunk).state == core::State::Resident; }
+
+    void work(const Step& step) {
+        std::vector<ChunkId> chunks;
+        for (const Touch& touch : script_.touched_by(step)) {
+            if (ids_[touch.chunk] != core::kNoChunk) chunks.push_back(ids_[touch.chunk]);
+        }
+        residency_.work(chunks);
+        for (const ChunkId chunk : chunks) residency_.touch(chunk);
+        // What is there is kept, and then what has come in.
+        for (const ChunkId chunk : chunks) residency_.pin(chunk);
+        double ready = now_;
+        bool in_place = false;
+        for (const Touch& touch : script_.touched_by(step)) {
+            const ChunkId chunk = ids_[touch.chunk];
+            if (chunk == core::kNoChunk) continue;
+            const bool stays = touch.may_stay && residency_.chunk(chunk).state == core::State::OnHost;
+            if (!is_here(chunk) && !stays)
+                in_place |= !bring_in(chunk, touch.overwritten, core::Purpose::Room);
+            places_[chunk].fresh = false;
+            ready = std::max(ready, places_[chunk].ready_at);
+        }
+        result_.in_place += in_place;
+        for (const ChunkId chunk : chunks) residency_.unpin(chunk);
+        const double took = static_cast<double>(step.took_ns) / 1e9;
+        result_.fitting_seconds += took;
+        now_ = ready + took;
+        for (const Touch& touch : script_.touched_by(step)) {
+            const ChunkId chunk = ids_[touch.chunk];
+            if (chunk == core::kNoChunk) continue;
+            places_[chunk].idle_at = now_;
+            if (optimal_) optimal_->will_be_used(chunk, touch.next_work);
+        }
+        bring_ahead(ready);
+    }
+
+    // What is foretold comes in beside the work.
+    void bring_ahead(double since) {
+        constexpr int kFills = 2;
+        std::array<ChunkId, 8> next{};
+        for (int fills = 0; fills < kFills || in_free_ < now_; ++fills) {
+            const std::size_t count = residency_.upcoming(next);
+            const auto able = std::find_if(next.begin(), next.begin() + count, [&](ChunkId chunk) {
+                return chunk < places_.size() && residency_.chunk(chunk).state == core::State::OnHost;
+            });
+            if (able == next.begin() + count) return;
+            const double until = std::exchange(now_, since);
+            const bool came = bring_in(*able, false, core::Purpose::Ahead);
+            now_ = until;
+            if (!came) return;
+        }
+    }
+
+    // Makes room, as far as that is needed, and copies.
+    bool bring_in(ChunkId chunk, bool overwritten, core::Purpose purpose) {
+        const std::uint64_t bytes = residency_.chunk(chunk).bytes;
+        double room_at = now_;
+        for (const std::uint64_t limit : {start(), budget_bytes_}) {
+            while (residency_.device_bytes() + bytes > limit) {
+                const core::VictimRequest wanted{residency_.device_bytes() + bytes - limit, purpose, chunk};
+                const ChunkId victim =
+                    residency_.next_victim(wanted, [&](ChunkId id) { return is_idle(id, purpose); });
+                if (victim == core::kNoChunk) break;
+                room_at = std::max(room_at, put_out(victim));
+            }
+            if (residency_.device_bytes() + bytes <= limit) {
+                fill(chunk, overwritten, room_at);
+                return true;
+            }
+            if (purpose == core::Purpose::Ahead) return false;
+        }
+        return false;
+    }
+
+    bool is_idle(ChunkId chunk, core::Purpose purpose) const {
+        return purpose != core::Purpose::Ahead || places_[chunk].idle_at <= now_;
+    }
+
+    double put_out(ChunkId chunk) {
+        const std::uint64_t bytes = residency_.chunk(chunk).bytes;
+        residency_.begin_out(chunk);
+        residency_.begin_remap(chunk);
+        residency_.out(chunk);
+        out_free_ = std::max({out_free_, places_[chunk].idle_at, places_[chunk].ready_at, now_}) +
+                    static_cast<double>(bytes) / with_.out_bytes_per_s;
+        result_.bytes_out += bytes;
+        ++result_.evictions;
+        return out_free_;
+    }
+
+    void fill(ChunkId chunk, bool overwritten, double room_at) {
+        const bool copies =
+            residency_.chunk(chunk).state == core::State::OnHost && !(overwritten && places_[chunk].fresh);
+        const std::uint64_t bytes = residency_.chunk(chunk).bytes;
+        residency_.begin_in(chunk);
+        if (!copies) {
+            residency_.mapped_empty(chunk);
+            places_[chunk].ready_at = room_at;
+            return;
+        }
+        residency_.begin_fill(chunk);
+        residency_.filled(chunk);
+        in_free_ = std::max(in_free_, room_at) + static_cast<double>(bytes) / with_.in_bytes_per_s;
+        places_[chunk].ready_at = in_free_;
+        result_.bytes_in += bytes;
+        ++result_.fills;
+    }
+
+    const ReplayScript& script_;
+    const ReplayWith& with_;
+    Optimal* optimal_ = nullptr;
+    std::unique_ptr<core::Ranking> ranking_;
+    core::Residency residency_;
+    core::Arena arena_;
+    std::vector<ChunkId> ids_;                                // by chunk of the script, while it is there
+    std::vector<std::optional<core::AllocationId>> buffers_;  // by buffer of the script
+    std::vector<Place> places_;                               // by ChunkId
+    std::vector<std::uint32_t> first_use_;
+    std::uint64_t budget_bytes_ = 0;
+    double now_ = 0;
+    double in_free_ = 0;
+    double out_free_ = 0;
+    Replayed result_;
+};
+
+}  // namespace
+
+Replayed replay(const ReplayScript& script, const ReplayWith& with) {
+    return Replay(script, with).run();
+}
+
+}  // namespace lms::tool

@@ -1,0 +1,38 @@
+// A traced program's use of memory, moved by another policy or in another amount of memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/lms/replay_script.h"
+
+namespace lms::tool {
+
+// The name of the order that knows the future.
+inline constexpr const char* kOptimal = "optimal";
+
+struct ReplayWith {
+    std::string policy;  // as LMS_POLICY, or kOptimal
+    double in_bytes_per_s = 25e9;
+    double out_bytes_per_s = 25e9;
+    std::optional<double> frac = {};
+    std::uint64_t threshold_bytes = 0;
+};
+
+struct Replayed {
+    std::uint64_t bytes_in = 0;
+    std::uint64_t bytes_out = 0;
+    std::uint64_t fills = 0;
+    std::uint64_t evictions = 0;
+    std::uint64_t in_place = 0;  // works that found no room for all they named
+    double seconds = 0;          // as modelled
+    double fitting_seconds = 0;  // if nothing had to move
+
+    std::uint64_t bytes() const { return bytes_in + bytes_out; }
+};
+
+Replayed replay(const ReplayScript& script, const ReplayWith& with);
+
+}  // namespace lms::tool

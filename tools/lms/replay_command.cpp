@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "policy/host.h"
+#include "shim/util/units.h"
+#include "tools/lms/exit_codes.h"
+#include "tools/lms/open_trace.h"
+#include "tools/lms/pages.h"
+#include "tools/lms/trace_commands.h"
+
+namespace lms::tool {
+namespace {
+
+using util::format_bytes;
+using Json = nlohmann::ordered_json;
+
+struct Row {
+    std::optional<std::uint64_t> limit;
+    std::string policy;
+    Replayed result;
+    std::uint64_t optimal_bytes;
+
+    // The bytes that it moves, in those of the best order. Nothing: it would have moved none.
+    std::optional<double> ratio() const {
+        if (optimal_bytes == 0) return {};
+        return static_cast<double>(result.bytes()) / static_cast<double>(optimal_bytes);
+    }
+};
+
+std::vector<Row> replay_each(const Trace& trace, const ReplayOptions& options) {
+    ReplayWith with = replay_like(trace);
+    if (const auto link = util::parse_bytes(options.link)) {
+        with.in_bytes_per_s = static_cast<double>(*link);
+        with.out_bytes_per_s = static_cast<double>(*link);
+    }
+    std::vector<std::string> policies = options.policies;
+    if (policies.empty()) policies = {with.policy};
+    std::erase(policies, kOptimal);
+    std::vector<std::optional<std::uint64_t>> limits;
+    for (const std::string& limit : options.limits) limits.push_back(util::parse_bytes(limit));
+    if (limits.empty()) limits.emplace_back();
+
+    std::vector<Row> rows;
+    for (const auto& limit : limits) {
+        with.policy = kOptimal;
+        const Replayed optimal = replay_all(trace, with, limit);
+        for (const std::string& policy : policies) {
+            with.policy = policy;
+            rows.push_back({limit, policy, replay_all(trace, with, limit), optimal.bytes()});
+        }
+        rows.push_back({limit, kOptimal, optimal, optimal.bytes()});
+    }
+    return rows;
+}
+
+Json json_of(const Row& row) {
+    Json json;
+    json["limit_bytes"] = row.limit ? Json(*row.limit) : Json();
+    json["policy"] = row.policy;
+    json["bytes_in"] = row.result.bytes_in;
+    json["bytes_out"] = row.result.bytes_out;
+    json["fills"] = row.result.fills;
+    json["evictions"] = row.result.evictions;
+    json["works_without_room"] = row.result.in_place;
+    json["seconds"] = row.result.seconds;
+    json["fitting_seconds"] = row.result.fitting_seconds;
+    json["bytes_over_optimal"] = row.ratio() ? Json(*row.ratio()) : Json();
+    return json;
+}
+
+void print(const std::vector<Row>& rows) {
+    fmt::print("{:>10}  {:<16} {:>10} {:>10} {:>10} {:>9}  {}\n", "limit", "policy", "to GPU", "to host",
+               "x optimal", "seconds", "x all fitting");
+    for (const Row& row : rows) {
+        const double fitting = row.result.fitting_seconds;
+        fmt::print("{:>10}  {:<16} {:>10} {:>10} {:>10} {:>9.3f}  {}\n",
+                   row.limit ? format_bytes(*row.limit) : "as it was", row.policy,
+                   format_bytes(row.result.bytes_in), format_bytes(row.result.bytes_out),
+                   row.ratio() ? fmt::format("{:.2f}", *row.ratio()) : "-", row.result.seconds,
+                   fitting > 0 ? fmt::format("{:.2f}", row.result.seconds / fitting) : "no data");
+    }
+}
+
+}  // namespace
+
+std::string refuse(const ReplayOptions& options) {
+    for (const std::string& limit : options.limits) {
+        if (util::parse_bytes(limit).value_or(0) == 0)
+            return fmt::format("--limit={}: expected sizes in bytes, or with suffix K, M, G or T", limit);
+    }
+    if (!options.link.empty() && util::parse_bytes(options.link).value_or(0) == 0)
+        return fmt::format("--link={}: expected bytes a second, or with suffix K, M, G or T", options.link);
+    for (const std::string& policy : options.policies) {
+        std::string problem;
+        if (policy != kOptimal && policy::find(policy, problem) == nullptr)
+            return fmt::format("--policy={}: {}", policy, problem);
+    }
+    return {};
+}
+
+int replay_command(const ReplayOptions& options) {
+    const auto trace = open_trace(options.path, "replay");
+    if (!trace) return kUsage;
+    const bool known = std::ranges::any_of(devices_of(*trace),
+                                           [&](int device) { return budget_of(*trace, device).has_value(); });
+    if (!known && options.limits.empty()) {
+        fmt::print(stderr, "lms replay: {} does not tell of any GPU's memory; give --limit\n", options.path);
+        return kNotWell;
+    }
+    const std::vector<Row> rows = replay_each(*trace, options);
+    if (options.as_json) {
+        Json all{{"replays", Json::array()}};
+        for (const Row& row : rows) all["replays"].push_back(json_of(row));
+        fmt::print("{}", text_of(all));
+    } else {
+        print(rows);
+    }
+    const bool too_many =
+        options.fail_above && std::ranges::any_of(rows, [&](const Row& row) {
+            return row.ratio() ? *row.ratio() > *options.fail_above : row.result.bytes() > 0;
+        });
+    if (!too_many) return 0;
+    fmt::print(stderr, "lms replay: more than {} times the bytes of the best order are moved\n",
+               *options.fail_above);
+    return kNotWell;
+}
+
+}  // namespace lms::tool

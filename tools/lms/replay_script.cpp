@@ -1,0 +1,196 @@
+#include "tools/lms/replay_script.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "shim/core/chunking.h"
+
+namespace lms::tool {
+namespace {
+
+using Step = ReplayScript::Step;
+
+// A chunk as it was recorded: a part of a buffer.
+struct Part {
+    std::uint32_t buffer;
+    std::uint64_t begin;
+    std::uint64_t end;
+};
+
+class Builder {
+  public:
+    Builder(ReplayScript& script, std::optional<std::uint64_t> budget_bytes)
+        : script_(script), given_(budget_bytes.has_value()) {
+        if (given_) budget(*budget_bytes);
+    }
+
+    void operator()(const trace::Allocation& event) {
+        const auto number = static_cast<std::uint32_t>(script_.buffers.size());
+        std::uint64_t offset = 0;
+        for (const trace::Piece& piece : event.pieces) {
+            parts_[piece.chunk] = {number, offset, offset + piece.bytes};
+            offset += piece.bytes;
+        }
+        live_[event.allocation] = number;
+        script_.buffers.push_back(
+            {event.bytes, core::cut(offset, script_.granularity, largest_), script_.chunks});
+        script_.chunks += static_cast<std::uint32_t>(script_.buffers.back().chunk_bytes.size());
+        script_.steps.push_back({.kind = Step::Kind::Allocate, .buffer = number});
+    }
+
+    void operator()(const trace::Free& event) {
+        const auto found = live_.find(event.allocation);
+        if (found == live_.end()) return;
+        script_.steps.push_back({.kind = Step::Kind::Free, .buffer = found->second});
+        live_.erase(found);
+    }
+
+    void operator()(const trace::Launch& event) {
+        const auto first = static_cast<std::uint32_t>(script_.touches.size());
+        for (const trace::Touched& each : event.touched) touch(each, first);
+        const auto end = static_cast<std::uint32_t>(script_.touches.size());
+        if (last_work_) {
+            const std::uint64_t whole = event.begin_ns - std::min(event.begin_ns, last_begin_ns_);
+            script_.steps[*last_work_].took_ns = whole - std::min(whole, stalled_ns_);
+        }
+        stalled_ns_ = 0;
+        last_begin_ns_ = event.begin_ns;
+        last_work_ = script_.steps.size();
+        script_.steps.push_back(
+            {.kind = Step::Kind::Work, .first = first, .end = end, .took_ns = event.end_ns - event.begin_ns});
+    }
+
+    // It is told before the launch that waited, and lies within that.
+    void operator()(const trace::Stall& event) { pending_stall_ns_ += event.end_ns - event.begin_ns; }
+
+    void operator()(const trace::Residency& event) {
+        if (!given_ && event.budget_bytes > 0 && event.budget_bytes != budget_) budget(event.budget_bytes);
+    }
+
+    template <typename Other>
+    void operator()(const Other&) {}
+
+    void take_stalls() { stalled_ns_ += std::exchange(pending_stall_ns_, 0); }
+
+  private:
+    void budget(std::uint64_t bytes) {
+        budget_ = bytes;
+        largest_ = core::largest_chunk(bytes, script_.granularity);
+        script_.steps.push_back({.kind = Step::Kind::Budget, .budget_bytes = bytes});
+    }
+
+    void touch(const trace::Touched& each, std::uint32_t first) {
+        const auto found = parts_.find(each.chunk);
+        if (found == parts_.end()) return;
+        const Part& part = found->second;
+        const ReplayScript::Buffer& buffer = script_.buffers[part.buffer];
+        std::uint64_t begin = 0;
+        for (std::uint32_t i = 0; i < buffer.chunk_bytes.size() && begin < part.end; ++i) {
+            const std::uint64_t end = begin + buffer.chunk_bytes[i];
+            if (end > part.begin)
+                add(buffer.first_chunk + i, each, part.begin <= begin && part.end >= end, first);
+            begin = end;
+        }
+    }
+
+    void add(std::uint32_t chunk, const trace::Touched& each, bool whole, std::uint32_t first) {
+        const auto same = std::ranges::find(script_.touches.begin() + first, script_.touches.end(), chunk,
+                                            &ReplayScript::Touch::chunk);
+        if (same != script_.touches.end()) return;
+        script_.touches.push_back(
+            {chunk, each.overwritten && whole, each.may_stay || each.in_place, ReplayScript::kNever});
+    }
+
+    ReplayScript& script_;
+    bool given_;
+    std::uint64_t budget_ = 0;
+    std::uint64_t largest_ = 0;
+    std::unordered_map<std::uint32_t, Part> parts_;
+    std::unordered_map<std::uint32_t, std::uint32_t> live_;
+    std::optional<std::size_t> last_work_;
+    std::uint64_t last_begin_ns_ = 0;
+    std::uint64_t stalled_ns_ = 0;  // in the last work
+    std::uint64_t pending_stall_ns_ = 0;
+};
+
+void look_ahead(ReplayScript& script) {
+    std::vector<std::uint32_t> next(script.chunks, ReplayScript::kNever);
+    for (std::size_t i = script.steps.size(); i-- > 0;) {
+        const Step& step = script.steps[i];
+        for (std::uint32_t at = step.first; at < step.end; ++at) {
+            ReplayScript::Touch& touch = script.touches[at];
+            touch.next_work = std::exchange(next[touch.chunk], static_cast<std::uint32_t>(i));
+        }
+    }
+}
+
+int device_of(const trace::Event& event) {
+    return std::visit(
+        [](const auto& one) {
+            if constexpr (requires { one.device; }) return one.device;
+            return -1;
+        },
+        event);
+}
+
+}  // namespace
+
+std::vector<int> devices_of(const Trace& trace) {
+    std::set<int> devices;
+    for (const trace::Event& event : trace.events) {
+        if (const int device = device_of(event); device >= 0) devices.insert(device);
+    }
+    return {devices.begin(), devices.end()};
+}
+
+std::optional<std::uint64_t> budget_of(const Trace& trace, int device) {
+    std::optional<std::uint64_t> budget;
+    for (const trace::Event& event : trace.events) {
+        const auto* const now = std::get_if<trace::Residency>(&event);
+        if (now && now->device == device && now->budget_bytes > 0) budget = now->budget_bytes;
+    }
+    return budget;
+}
+
+std::optional<double> link_of(const Trace& trace, trace::Direction direction) {
+    std::vector<double> rates;
+    for (const trace::Event& event : trace.events) {
+        const auto* const move = std::get_if<trace::Move>(&event);
+        if (!move || !move->timed || move->direction != direction || move->end_ns <= move->begin_ns) continue;
+        rates.push_back(static_cast<double>(move->bytes) * 1e9 /
+                        static_cast<double>(move->end_ns - move->begin_ns));
+    }
+    if (rates.empty()) return {};
+    std::ranges::nth_element(rates, rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2));
+    return rates[rates.size() / 2];
+}
+
+ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64_t> budget_bytes) {
+    ReplayScript script;
+    script.granularity = 2 << 20;
+    for (const trace::Event& event : trace.events) {
+        const auto* const gpu = std::get_if<trace::Gpu>(&event);
+        if (!gpu || gpu->device != device) continue;
+        if (gpu->granularity > 0) script.granularity = gpu->granularity;
+        script.maps_host = gpu->maps_host;
+    }
+    Builder builder(script, budget_bytes);
+    // A budget is first told after the first allocation that it was for.
+    const auto told = std::ranges::find_if(trace.events, [&](const trace::Event& event) {
+        const auto* const now = std::get_if<trace::Residency>(&event);
+        return now && now->device == device && now->budget_bytes > 0;
+    });
+    if (told != trace.events.end()) builder(std::get<trace::Residency>(*told));
+    for (const trace::Event& event : trace.events) {
+        if (device_of(event) != device) continue;
+        std::visit(builder, event);
+        if (std::holds_alternative<trace::Launch>(event)) builder.take_stalls();
+    }
+    look_ahead(script);
+    return script;
+}
+
+}  // namespace lms::tool

@@ -1,0 +1,58 @@
+// What a traced program asked of one GPU's memory, cut into the chunks that it would have had with another
+// budget.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tools/lms/trace_file.h"
+
+namespace lms::tool {
+
+struct ReplayScript {
+    // Numbered as they come, and never again.
+    struct Buffer {
+        std::uint64_t asked_bytes;
+        std::vector<std::uint64_t> chunk_bytes;
+        std::uint32_t first_chunk;
+    };
+    struct Touch {
+        std::uint32_t chunk;
+        bool overwritten;
+        bool may_stay;
+        std::uint32_t next_work;  // that touches it; kNever
+    };
+    struct Step {
+        enum class Kind : std::uint8_t { Allocate, Free, Work, Budget } kind;
+        std::uint32_t buffer = 0;          // that comes or goes
+        std::uint32_t first = 0, end = 0;  // of work, in `touches`
+        std::uint64_t budget_bytes = 0;    // from here on
+        std::uint64_t took_ns = 0;  // of work, until the next began, without what was waited for the shim
+    };
+    static constexpr std::uint32_t kNever = ~std::uint32_t{0};
+
+    std::uint64_t granularity = 0;
+    bool maps_host = true;
+    std::vector<Buffer> buffers;
+    std::vector<Touch> touches;
+    std::vector<Step> steps;
+    std::uint32_t chunks = 0;
+
+    std::span<const Touch> touched_by(const Step& step) const {
+        return std::span(touches).subspan(step.first, step.end - step.first);
+    }
+};
+
+// The GPUs that the trace tells of.
+std::vector<int> devices_of(const Trace& trace);
+// The memory that managed buffers could fill when it was last told; nothing if it never was.
+std::optional<std::uint64_t> budget_of(const Trace& trace, int device);
+// Bytes a second of the copies that way; nothing if there were none that the device timed.
+std::optional<double> link_of(const Trace& trace, trace::Direction direction);
+
+// With that budget, or as it changed while the program ran.
+ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64_t> budget_bytes);
+
+}  // namespace lms::tool

@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <ranges>
+
+#include "shim/trace/names.h"
+#include "shim/util/units.h"
+#include "tools/lms/analysis.h"
+#include "tools/lms/exit_codes.h"
+#include "tools/lms/open_trace.h"
+#include "tools/lms/pages.h"
+#include "tools/lms/report_html.h"
+#include "tools/lms/trace_commands.h"
+
+namespace lms::tool {
+namespace {
+
+using util::format_bytes;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kNoData = "no data";
+constexpr std::size_t kRows = 20;
+
+double share(std::uint64_t part, double seconds) {
+    return seconds > 0 ? static_cast<double>(part) / 1e9 / seconds : 0;
+}
+
+std::optional<double> rate(const LinkUse& link) {
+    if (link.timed_ns == 0) return {};
+    return static_cast<double>(link.timed_bytes) / (static_cast<double>(link.timed_ns) / 1e9);
+}
+
+std::string rate_text(const LinkUse& link) {
+    const auto speed = rate(link);
+    return speed ? fmt::format("{:.2f} GB/s", *speed / 1e9) : std::string(kNoData);
+}
+
+std::string limiting(const Analysis& all) {
+    if (all.moved() == 0 && all.in_place_launches == 0)
+        return fmt::format("Nothing limited this run of {:.2f} s: nothing was moved.", all.seconds());
+    const std::string moved = fmt::format("{} were moved to the GPU and {} to the host",
+                                          format_bytes(all.in.bytes), format_bytes(all.out.bytes));
+    if (all.stall_ns == 0) return fmt::format("{}, and no thread waited for that.", moved);
+    const auto longest = std::ranges::max_element(all.stall_ns_by_cause) - all.stall_ns_by_cause.begin();
+    return fmt::format(
+        "{}; threads waited {:.2f} s for that ({:.0f} % of the run's {:.2f} s), mostly for: {}.", moved,
+        static_cast<double>(all.stall_ns) / 1e9, 100 * share(all.stall_ns, all.seconds()), all.seconds(),
+        name_of(static_cast<trace::StallCause>(longest)));
+}
+
+std::string lacking(const Analysis& all) {
+    std::string text;
+    for (const auto& [device, gpu] : all.gpus) {
+        if (!text.empty()) text += ' ';
+        if (gpu.budget_bytes == 0) {
+            text += fmt::format("GPU {}: how much memory it had is not known.", device);
+        } else if (gpu.most_beyond_bytes == 0) {
+            text += fmt::format("GPU {}: all buffers fitted, {} at once where {} may be filled.", device,
+                                format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes));
+        } else {
+            text += fmt::format(
+                "GPU {}: buffers took {} at once where {} may be filled; with {} more nothing would have "
+                "moved.",
+                device, format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes),
+                format_bytes(gpu.most_beyond_bytes));
+        }
+    }
+    return text.empty() ? "The trace tells of no GPU." : text;
+}
+
+std::string place(const BufferGroup& group) {
+    return group.call_site.empty() ? "an unknown place" : group.call_site;
+}
+
+// What another order would save, else whose buffers cost most.
+std::string advice(const Trace& trace, const Analysis& all) {
+    if (all.moved() == 0) return "There is nothing to do.";
+    ReplayWith with = replay_like(trace);
+    const std::string own = with.policy;
+    const std::uint64_t now = replay_all(trace, with, {}).bytes();
+    std::string best = own;
+    std::uint64_t least = now;
+    for (const char* policy : {"next-use", "lru"}) {
+        with.policy = policy;
+        const std::uint64_t bytes = replay_all(trace, with, {}).bytes();
+        if (bytes < least) {
+            best = policy;
+            least = bytes;
+        }
+    }
+    if (static_cast<double>(least) < 0.9 * static_cast<double>(now)) {
+        return fmt::format("Try LMS_POLICY={}: replayed, it moves {:.0f} % less than {}.", best,
+                           100 - 100 * static_cast<double>(least) / static_cast<double>(now), own);
+    }
+    const BufferGroup& most = all.groups.front();
+    return fmt::format(
+        "Begin with what {} allocates: {} buffers of {} made {:.0f} % of all moves; fewer or smaller ones "
+        "there, or "
+        "that much more GPU memory, help most.",
+        place(most), most.buffers, format_bytes(most.bytes),
+        100 * static_cast<double>(most.moved()) / static_cast<double>(all.moved()));
+}
+
+Json json_of(const Analysis& all, const std::vector<std::string>& sentences) {
+    Json json;
+    json["sentences"] = sentences;
+    json["seconds"] = all.seconds();
+    json["launches"] = all.launches;
+    json["in_place_launches"] = all.in_place_launches;
+    for (const auto& [name, link] : {std::pair{"to_gpu", &all.in}, {"to_host", &all.out}}) {
+        json[name] = {{"copies", link->copies}, {"bytes", link->bytes}};
+        json[name]["bytes_per_s"] = rate(*link) ? Json(*rate(*link)) : Json();
+        json[name]["busy_ns"] = link->timed_ns > 0 ? Json(link->timed_ns) : Json();
+    }
+    json["stalls"] = {{"count", all.stalls}, {"ns", all.stall_ns}};
+    for (std::size_t i = 0; i < trace::kStallCauses; ++i) {
+        json["stalls"]["by_cause"][std::string(name_of(static_cast<trace::StallCause>(i)))] =
+            all.stall_ns_by_cause[i];
+    }
+    for (const auto& [kernel, ns] : all.stall_ns_by_kernel) json["stalls"]["by_kernel"][kernel] = ns;
+    json["gpus"] = Json::array();
+    for (const auto& [device, gpu] : all.gpus) {
+        Json one{{"gpu", device}, {"name", gpu.name}};
+        one["budget_bytes"] = gpu.budget_bytes > 0 ? Json(gpu.budget_bytes) : Json();
+        one["peak_allocated_bytes"] = gpu.peak_allocated_bytes;
+        one["most_beyond_bytes"] = gpu.budget_bytes > 0 ? Json(gpu.most_beyond_bytes) : Json();
+        json["gpus"].push_back(one);
+    }
+    json["buffers"] = Json::array();
+    for (const BufferGroup& group : all.groups) {
+        json["buffers"].push_back({{"gpu", group.device},
+                                   {"call_site", group.call_site.empty() ? Json() : Json(group.call_site)},
+                                   {"bytes", group.bytes},
+                                   {"buffers", group.buffers},
+                                   {"bytes_in", group.bytes_in},
+                                   {"bytes_out", group.bytes_out},
+                                   {"round_trips", group.round_trips()},
+                                   {"stall_ns", group.stall_ns}});
+    }
+    return json;
+}
+
+std::string table(const Analysis& all) {
+    std::string text = fmt::format("\nlinks: to the GPU {} in {} copies at {}, to the host {} in {} at {}\n",
+                                   format_bytes(all.in.bytes), all.in.copies, rate_text(all.in),
+                                   format_bytes(all.out.bytes), all.out.copies, rate_text(all.out));
+    text += fmt::format("\n{:>9} {:>8} {:>10} {:>10} {:>6} {:>9}  {}\n", "size", "buffers", "to GPU",
+                        "to host", "trips", "stall ms", "allocated at");
+    for (const BufferGroup& group : all.groups | std::views::take(kRows)) {
+        text += fmt::format("{:>9} {:>8} {:>10} {:>10} {:>6.1f} {:>9.1f}  {}\n", format_bytes(group.bytes),
+                            group.buffers, format_bytes(group.bytes_in), format_bytes(group.bytes_out),
+                            group.round_trips(), static_cast<double>(group.stall_ns) / 1e6,
+                            group.call_site.empty() ? kNoData : group.call_site);
+    }
+    if (all.groups.size() > kRows) text += fmt::format("and {} more (--json)\n", all.groups.size() - kRows);
+    return text;
+}
+
+}  // namespace
+
+int report(const ReportOptions& options) {
+    const auto trace = open_trace(options.path, "report");
+    if (!trace) return kUsage;
+    const Analysis all = analyse(*trace);
+    const std::vector<std::string> sentences = {limiting(all), lacking(all), advice(*trace, all)};
+    if (!options.html.empty()) {
+        std::ofstream file(options.html);
+        file << html_report(*trace, all, sentences);
+        if (!file.flush()) {
+            fmt::print(stderr, "lms report: cannot write {}\n", options.html);
+            return kUsage;
+        }
+    }
+    if (options.as_json) {
+        fmt::print("{}", text_of(json_of(all, sentences)));
+    } else {
+        for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
+        fmt::print("{}", table(all));
+    }
+    return 0;
+}
+
+}  // namespace lms::tool
