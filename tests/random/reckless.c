@@ -66,7 +66,7 @@ static const lms_policy table = {
     evicted,        0,
     resident,       evicted,
     next_victim,    work,
-    upcoming,
+    upcoming,       0,
 };
 const lms_policy* lms_policy_get(uint32_t version) {
     return version == LMS_POLICY_ABI_VERSION ? &table : NULL;
