@@ -84,7 +84,8 @@ TEST_CASE("working set: the bounds, and structs passed by value") {
           std::pmr::vector<core::Address>{kBounds.begin, kBounds.end - 1, kBounds.begin + 8});
 
     const core::Address word = kBounds.begin;
-    scan(&word, sizeof word, {0, 0}, [](std::size_t, core::Address) { CHECK("no managed memory" == nullptr); });
+    scan(&word, sizeof word, {0, 0},
+         [](std::size_t, core::Address) { CHECK("no managed memory" == nullptr); });
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct Event {
 
 std::shared_ptr<Event> create_event(const std::shared_ptr<Context>& context, unsigned flags,
                                     std::shared_ptr<SharedEvent> shared = nullptr);
-void destroy_event(CUevent handle);  // throws like checked_event
+void destroy_event(CUevent handle);          // throws like checked_event
 void forget_events(const Context& context);  // their handles are no longer valid
 
 // Records the event behind the stream's work (or in its capture). Throws Failure with
