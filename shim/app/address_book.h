@@ -23,11 +23,13 @@ using Access = std::vector<CUmemAccessDesc>;  // one for each location that was 
 struct View {
     core::Address address = 0;
     std::uint64_t bytes = 0;
-    CUmemGenericAllocationHandle handle = 0;  // as the program has it; 0: not known here
-    CUdevice device = 0;                      // of managed memory
-    core::Address home = 0;                   // 0: the driver's
-    std::uint64_t id = 0;                     // of managed views, ever
-    Access access;                            // of managed memory
+    CUmemGenericAllocationHandle handle = 0;   // as the program has it; 0: not known here
+    CUdevice device = 0;                       // of managed memory
+    core::Address home = 0;                    // 0: the driver's
+    std::uint64_t id = 0;                      // of managed views, ever
+    Access access;                             // of managed memory
+    CUmemGenericAllocationHandle drivers = 0;  // its handle, where `handle` is 0
+    std::uint64_t offset = 0;                  // into that
 
     core::Address end() const { return address + bytes; }
     bool is_managed() const { return home != 0; }

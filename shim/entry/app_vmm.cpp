@@ -3,6 +3,9 @@
 // not the app's to map or unmap: calls answer for it as they do for memory of the driver's.
 #include <unistd.h>
 
+#include <unordered_map>
+#include <vector>
+
 #include "shim/app/capture.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
@@ -59,16 +62,45 @@ CUmemAccess_flags access_from(const CUmemLocation& location, const engine::View&
     return is_device ? view.access_of(location.id) : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
+// Where what the host wrote into memory of the driver's handles is known by while it is mapped nowhere. By
+// the handle's number, which names another one once it was given again: then it knows too much, which does no
+// harm.
+core::Address kept_at(CUmemGenericAllocationHandle handle) {
+    constexpr core::Address kMost = core::Address{1} << 42;  // bytes of a handle
+    constexpr std::size_t kHandles = std::size_t{1} << 20;
+    struct Kept {
+        util::Mutex mutex{util::LockOrder::Leaf};
+        std::unordered_map<CUmemGenericAllocationHandle, core::Address> addresses LMS_GUARDED_BY(mutex);
+    };
+    static Kept& kept = *new Kept;
+    const util::Lock lock(kept.mutex);
+    const core::Address next = engine::kNobodys + kept.addresses.size() % kHandles * kMost;
+    return kept.addresses.try_emplace(handle, next).first->second;
+}
+
 // Memory of the driver's, mapped beside the app's.
-void note_mapped(CUdeviceptr address, std::size_t bytes) {
-    const util::Lock lock(program_addresses().mutex);
-    program_addresses().book.add({address, bytes});
+void note_mapped(const engine::View& view) {
+    {
+        const util::Lock lock(program_addresses().mutex);
+        program_addresses().book.add(view);
+    }
+    if (engine::table_words_seen.load())
+        engine::note_moved(view.address, kept_at(view.drivers) + view.offset, view.bytes);
+}
+
+void note_gone(const engine::View& view) {
+    if (engine::table_words_seen.load() && view.drivers != 0)
+        engine::note_moved(kept_at(view.drivers) + view.offset, view.address, view.bytes);
 }
 
 void note_unmapped(CUdeviceptr address, std::size_t bytes) {
-    const util::Lock lock(program_addresses().mutex);
-    for (const engine::View& view : program_addresses().book.in(address, bytes))
-        program_addresses().book.remove(view.address);
+    std::vector<engine::View> views;
+    {
+        const util::Lock lock(program_addresses().mutex);
+        views = program_addresses().book.in(address, bytes);
+        for (const engine::View& view : views) program_addresses().book.remove(view.address);
+    }
+    for (const engine::View& view : views) note_gone(view);
 }
 
 // Maps a handle of the app's. Where addresses of managed memory lie in it goes with it.
@@ -153,7 +185,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
         if (engine::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
         const CUresult status =
             unless_allocated(ptr, [&] { return driver().cuMemMap(ptr, size, offset, handle, flags); });
-        if (status == CUDA_SUCCESS) note_mapped(ptr, size);
+        if (status == CUDA_SUCCESS)
+            note_mapped({.address = ptr, .bytes = size, .drivers = handle, .offset = offset});
         return status;
     });
 }
@@ -163,6 +196,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
         if (engine::has_program_memory(ptr, size)) {
             return if_allowed([&] {
                 return engine::unmap_range(ptr, size, [](const engine::View& view, core::Address kept) {
+                    if (view.drivers != 0) return note_gone(view);
                     if (kept != 0) engine::note_copy({kept, view.bytes}, {view.address, view.bytes});
                     engine::note_freed(view.address, view.bytes);
                 });

@@ -284,6 +284,21 @@ void note_freed(Address address, std::uint64_t bytes) {
     if (it != all.regions.end()) erase_region(all, it);
 }
 
+void note_moved(Address to, Address from, std::uint64_t bytes) {
+    Registry& all = registry();
+    if (!table_words_seen.load()) return;
+    const util::Lock lock(all.mutex);
+    const bool any = all.words.any_in(from, bytes);
+    all.words.copy(to, from, bytes);
+    const auto region = all.regions.find(from);
+    if (region != all.regions.end()) {
+        erase_region(all, region);
+    } else {
+        all.words.overwrite(from, bytes, {});
+    }
+    if (any && to < kNobodys && !session_at(to)) enter_region(all, {to, to + bytes});
+}
+
 void note_variable(Address address, std::uint64_t bytes, std::span<const void* const> owners) {
     Registry& all = registry();
     const util::Lock lock(all.mutex);

@@ -46,6 +46,10 @@ void note_set(const StridedRegion& to);
 void note_unmanaged(core::Address address, std::uint64_t bytes);
 // It is about to free its memory at `address`; `bytes` is 0 for memory that is not managed.
 void note_freed(core::Address address, std::uint64_t bytes);
+// What the host wrote into [from, from + bytes) is known by `to` from now on: memory that the app maps at
+// other addresses, or at none for now; then `to` is kNobodys or above.
+void note_moved(core::Address to, core::Address from, std::uint64_t bytes);
+inline constexpr core::Address kNobodys = core::Address{1} << 63;
 
 // It has asked where a variable of a module, of a library or of both (`owners`, not null) is.
 void note_variable(core::Address address, std::uint64_t bytes, std::span<const void* const> owners);

@@ -342,7 +342,10 @@ CUresult unmap_range(Address address, std::uint64_t bytes, const ViewGone& gone)
                                                   : driver().cuMemUnmap(view.address, view.bytes);
         if (status != CUDA_SUCCESS) return status;
         take_out(view.address);
-        if (!handle) continue;
+        if (!handle) {
+            gone(view, 0);
+            continue;
+        }
         --handle->views;
         const bool lives = handle->references > 0 || handle->views > 0;
         const bool keeps = lives && view.is_managed() && handle->known_at == view.address;

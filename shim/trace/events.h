@@ -81,7 +81,7 @@ enum class StallCause : std::uint8_t {
 };
 inline constexpr std::size_t kStallCauses = 5;
 
-// A chunk's bytes were copied to the GPU (In) or to the host (Out).
+// A chunk's bytes were copied to the GPU (In) or to the host (Out); 0 bytes: its host copy was good still.
 struct Move {
     int device;
     Direction direction;

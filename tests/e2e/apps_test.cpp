@@ -62,8 +62,8 @@ const App kApps[] = {
 const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "launches", "runtime_calls", "textures"};
 
 // Those that have cases of their own.
-const std::string kOwnCases[] = {"caching", "hidden_pointers", "host_lists",
-                                 "ipc",     "linked_list",     "patterns"};
+const std::string kOwnCases[] = {"caching",     "hidden_pointers", "host_lists", "ipc",
+                                 "linked_list", "patterns",        "weights"};
 
 bool says_once(const Run& run, const std::string& beginning) {
     const std::size_t first = run.err.find(beginning);

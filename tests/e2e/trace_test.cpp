@@ -133,7 +133,7 @@ TEST_CASE("trace file: tells every allocation, launch and move, and when the dev
     CHECK(all.in_place_launches == run.stats.at("in_place_launches"));
     CHECK(all.in.copies == run.stats.at("fills"));
     CHECK(all.in.bytes == run.stats.at("bytes_in"));
-    CHECK(all.out.copies == run.stats.at("evictions"));
+    CHECK(all.out.copies <= run.stats.at("evictions"));
     CHECK(all.out.bytes == run.stats.at("bytes_out"));
     CHECK(all.stalls == run.stats.at("stalls"));
     CHECK(all.stall_ns == run.stats.at("stall_ns"));
@@ -152,8 +152,10 @@ TEST_CASE("trace file: tells every allocation, launch and move, and when the dev
     // By the device's clock copies of one way follow one another, and lie within the run.
     std::uint64_t before[2] = {};
     std::uint64_t timed = 0;
+    std::uint64_t out = 0;
     for (const lms::trace::Event& event : trace->events) {
         const auto* const move = std::get_if<lms::trace::Move>(&event);
+        if (move) out += move->direction == lms::trace::Direction::Out;
         if (!move || !move->timed) continue;
         ++timed;
         CHECK(move->begin_ns <= move->end_ns);
@@ -162,6 +164,7 @@ TEST_CASE("trace file: tells every allocation, launch and move, and when the dev
         before[static_cast<int>(move->direction)] = move->end_ns;
     }
     CHECK(timed == all.in.copies + all.out.copies);
+    CHECK(out == run.stats.at("evictions"));
 }
 
 TEST_CASE("trace file: whole blocks of a program that was killed, and lms report reads them") {
@@ -204,11 +207,17 @@ TEST_CASE(
         REQUIRE(rows.size() == 2);
         CHECK(rows[0]["policy"] == policy);
         CHECK(rows[1]["policy"] == "optimal");
-        const auto live = static_cast<double>(run.stats.at("bytes_in") + run.stats.at("bytes_out"));
-        const double replayed = rows[0]["bytes_in"].get<double>() + rows[0]["bytes_out"].get<double>();
+        const auto live_in = static_cast<double>(run.stats.at("bytes_in"));
+        const auto live_out = static_cast<double>(run.stats.at("bytes_out"));
+        const auto replayed_in = rows[0]["bytes_in"].get<double>();
+        const auto replayed_out = rows[0]["bytes_out"].get<double>();
+        const double replayed = replayed_in + replayed_out;
         const double optimal = rows[1]["bytes_in"].get<double>() + rows[1]["bytes_out"].get<double>();
-        MESSAGE(policy, ": live ", live, ", replayed ", replayed, ", optimal ", optimal);
-        CHECK(replayed == doctest::Approx(live).epsilon(0.05));
+        MESSAGE(policy, ": live ", live_in, " in ", live_out, " out, replayed ", replayed_in, " and ",
+                replayed_out, ", optimal ", optimal);
+        CHECK(replayed_in == doctest::Approx(live_in).epsilon(0.05));
+        // The trace does not tell what went out without a copy, for nothing had written it.
+        CHECK(replayed_out > live_out * 0.95);
         CHECK(optimal < replayed);
         CHECK(lms_of({"replay", path, "--fail-above", "100"}).status == 0);
         CHECK(lms_of({"replay", path, "--fail-above", "1.0"}).status == 1);

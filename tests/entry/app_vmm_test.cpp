@@ -259,6 +259,43 @@ FAMILY_TEST(
     OK(cuMemRelease, second);
 }
 
+// The handle is the driver's, alone in its reservation or beside a managed one.
+BODY(own_table_below_threshold) {
+    constexpr std::size_t kGranule = 64 << 10;
+    const Gpu gpu;
+    Crowd crowd;
+    for (const std::size_t beside : {std::size_t{0}, kBuffer}) {
+        const Buffer a(kBuffer, 1);
+        const CUdeviceptr p = reserve(kGranule + beside);
+        const CUdeviceptr q = reserve(kGranule + beside);
+        const auto small = create(kGranule);
+        const auto large = beside > 0 ? create(beside) : 0;
+        const auto map_both = [&](CUdeviceptr at) {
+            map(at, kGranule, small);
+            if (beside > 0) map(at + kGranule, beside, large);
+        };
+        map_both(p);
+        const CUdeviceptr table[] = {a.at()};
+        OK(cuMemcpyHtoD_v2, p + 16, table, sizeof table);
+        OK(cuCtxSynchronize);
+        OK(cuMemUnmap, p, kGranule + beside);
+        map_both(q);
+        crowd.evict(a);
+        const Buffer out(kBuffer, 3);
+        crowd.evict(a);
+        copy_by_kernel(out.at(), q, kGranule / 4);
+        EXPECT(a.resident());
+        OK(cuCtxSynchronize);
+        OK(cuMemUnmap, q, kGranule + beside);
+        OK(cuMemRelease, small);
+        if (beside > 0) OK(cuMemRelease, large);
+    }
+}
+
+TEST_CASE("own mappings: addresses that a handle below the threshold holds go with it") {
+    run_both("own_table_below_threshold", Driver::Simulated, {{"LMS_THRESHOLD", "128K"}});
+}
+
 FAMILY_TEST("own mappings: several mappings of one handle are one memory, and move together") {
     const Gpu gpu;
     Crowd crowd;

@@ -46,7 +46,8 @@ class Analyst {
     void operator()(const trace::Move& event) {
         const bool in = event.direction == trace::Direction::In;
         LinkUse& link = in ? all_.in : all_.out;
-        ++link.copies;
+        // What nothing had written went out without one.
+        link.copies += event.bytes > 0;
         link.bytes += event.bytes;
         if (event.timed) {
             link.timed_bytes += event.bytes;
