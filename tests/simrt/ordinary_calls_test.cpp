@@ -23,7 +23,7 @@ constexpr Call kCalls[] = {
 
 const std::set<std::string> kLacking = {
 #define RT_LACKS(name) #name,
-#include "tools/simcuda/runtime/lacking.def"
+#include "tools/simcuda/runtime/unimplemented.def"
 };
 
 // The driver's function behind one of the runtime's, where there is just one.

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <vector>
 
-#include "tools/simcuda/driver/chance.h"
 #include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/random.h"
 
 namespace simcuda::driver {
 namespace {

@@ -5,11 +5,11 @@
 
 #include <iterator>
 
-#include "tools/simcuda/driver/missing.h"
+#include "tools/simcuda/driver/unimplemented.h"
 
-#define LMS_ENTRY(symbol, base, introduced, stream, action)                                           \
-    extern "C" __attribute__((weak, visibility("default"))) int symbol() {                            \
-        return simcuda::driver::missing_entry(static_cast<unsigned>(simcuda::driver::Entry::symbol)); \
+#define LMS_ENTRY(symbol, base, introduced, stream, action)                                                 \
+    extern "C" __attribute__((weak, visibility("default"))) int symbol() {                                  \
+        return simcuda::driver::unimplemented_entry(static_cast<unsigned>(simcuda::driver::Entry::symbol)); \
     }
 #include "shim/entry_points.def"
 

@@ -26,7 +26,7 @@ void HostEngine::loop() {
             work = std::move(queue_.front());
             queue_.pop_front();
         }
-        chance_.delay();
+        random_.delay();
         const CUresult error = work->context->error();
         const auto& op = std::get<HostOp>(work->op);
         if (error == CUDA_SUCCESS || op.despite_failure) {

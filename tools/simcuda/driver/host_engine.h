@@ -5,20 +5,20 @@
 #include <deque>
 #include <mutex>
 
-#include "tools/simcuda/driver/chance.h"
+#include "tools/simcuda/driver/random.h"
 #include "tools/simcuda/driver/work.h"
 
 namespace simcuda::driver {
 
 class HostEngine {
   public:
-    explicit HostEngine(unsigned number) : chance_(number) {}
+    explicit HostEngine(unsigned number) : random_(number) {}
     void add(WorkPtr work);  // thread-safe
 
   private:
     void loop();
 
-    Chance chance_;  // the thread's
+    Random random_;  // the thread's
 
     std::mutex mutex_;  // guards what follows
     std::condition_variable arrived_;

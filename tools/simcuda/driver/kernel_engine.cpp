@@ -5,13 +5,13 @@
 #include <string>
 #include <thread>
 
-#include "tools/simcuda/driver/chance.h"
 #include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/faults.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/message.h"
+#include "tools/simcuda/driver/random.h"
 #include "tools/simcuda/driver/report.h"
 #include "tools/simcuda/driver/scheduler.h"
 #include "tools/simcuda/driver/worker.h"
@@ -70,7 +70,7 @@ void KernelEngine::add(WorkPtr work) {
 }
 
 void KernelEngine::lead(unsigned slot) {
-    Chance chance(number_ + 100 * (slot + 1));
+    Random random(number_ + 100 * (slot + 1));
     for (;;) {
         WorkPtr work;
         {
@@ -78,12 +78,12 @@ void KernelEngine::lead(unsigned slot) {
             ++idle_leaders_;
             arrived_.wait(lock, [&] { return !ready_.empty(); });
             --idle_leaders_;
-            const std::size_t which = chance.below(ready_.size());
+            const std::size_t which = random.below(ready_.size());
             work = std::move(ready_[which]);
             ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(which));
         }
         try {
-            if (work->context->error() == CUDA_SUCCESS) run(work, chance);
+            if (work->context->error() == CUDA_SUCCESS) run(work, random);
         } catch (const std::exception&) {  // no memory for the grid's own needs
             work->context->fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
         }
@@ -91,8 +91,8 @@ void KernelEngine::lead(unsigned slot) {
     }
 }
 
-void KernelEngine::run(const WorkPtr& work, Chance& chance) {
-    chance.delay();
+void KernelEngine::run(const WorkPtr& work, Random& random) {
+    random.delay();
     const std::uint64_t begin = now_ns();
     exec::Launch& launch = std::get<KernelOp>(work->op).launch;
     const std::string name = launch.kernel->name;
@@ -105,7 +105,7 @@ void KernelEngine::run(const WorkPtr& work, Chance& chance) {
         running_.push_back(running);
         running_changed_.notify_all();
     }
-    while (grid.run(1 + static_cast<std::uint32_t>(chance.below(kSlice)))) {
+    while (grid.run(1 + static_cast<std::uint32_t>(random.below(kSlice)))) {
     }
     {
         std::unique_lock lock(mutex_);
@@ -134,10 +134,10 @@ std::shared_ptr<KernelEngine::Running> KernelEngine::join() {
 }
 
 void KernelEngine::help(unsigned helper) {
-    Chance chance(number_ + 100'000 + helper);
+    Random random(number_ + 100'000 + helper);
     for (;;) {
         const auto running = join();
-        const bool more = running->grid->run(1 + static_cast<std::uint32_t>(chance.below(kSlice)));
+        const bool more = running->grid->run(1 + static_cast<std::uint32_t>(random.below(kSlice)));
         std::lock_guard lock(mutex_);
         if (!more) running->exhausted = true;
         if (--running->helpers == 0) running_changed_.notify_all();

@@ -22,7 +22,7 @@ class KernelEngine {
 
     void lead(unsigned slot);
     void help(unsigned helper);
-    void run(const WorkPtr& work, class Chance& chance);
+    void run(const WorkPtr& work, class Random& random);
     std::shared_ptr<Running> join();
 
     const unsigned number_;

@@ -75,7 +75,7 @@ struct MemoryEngine::Task {
     std::optional<Transfer> transfer;
 };
 
-MemoryEngine::MemoryEngine(unsigned number, double gbps) : number_(number), gbps_(gbps), chance_(number) {}
+MemoryEngine::MemoryEngine(unsigned number, double gbps) : number_(number), gbps_(gbps), random_(number) {}
 
 void MemoryEngine::add(WorkPtr work) {
     std::lock_guard lock(mutex_);
@@ -104,7 +104,7 @@ void MemoryEngine::loop() {
             for (WorkPtr& work : incoming_) active.push_back({std::move(work), std::nullopt});
             incoming_.clear();
         }
-        const std::size_t which = chance_.below(active.size());
+        const std::size_t which = random_.below(active.size());
         const Progress progress = step(active[which]);
         blocked_in_a_row = progress == Progress::Blocked ? blocked_in_a_row + 1 : 0;
         blocked = blocked_in_a_row >= active.size();
@@ -118,7 +118,7 @@ void MemoryEngine::loop() {
 
 MemoryEngine::Progress MemoryEngine::step(Task& task) {
     if (auto* action = std::get_if<ActionOp>(&task.work->op)) {
-        chance_.delay();
+        random_.delay();
         action->run();  // also in a failed context: it gives something back
         return Progress::Done;
     }
@@ -131,7 +131,7 @@ MemoryEngine::Progress MemoryEngine::step(Task& task) {
 MemoryEngine::Progress MemoryEngine::step_transfer(Task& task) {
     const auto* copy = std::get_if<CopyOp>(&task.work->op);
     if (!task.transfer) {
-        chance_.delay();
+        random_.delay();
         if (copy != nullptr) {
             task.transfer.emplace(*copy);
             count_bytes(*copy, task.transfer->bytes());
@@ -140,7 +140,7 @@ MemoryEngine::Progress MemoryEngine::step_transfer(Task& task) {
         }
     }
     if (task.transfer->done()) return Progress::Done;
-    const std::uint64_t piece = kSmallestPiece + chance_.below(kLargestPiece - kSmallestPiece);
+    const std::uint64_t piece = kSmallestPiece + random_.below(kLargestPiece - kSmallestPiece);
     const std::uint64_t before = task.transfer->bytes_done();
     if (!task.transfer->step(piece)) {
         fail_at(*task.work->context, copy != nullptr ? "copy" : "memset", task.transfer->fault());

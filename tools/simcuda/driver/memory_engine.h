@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "tools/simcuda/driver/chance.h"
+#include "tools/simcuda/driver/random.h"
 #include "tools/simcuda/driver/work.h"
 
 namespace simcuda::driver {
@@ -31,7 +31,7 @@ class MemoryEngine {
 
     const unsigned number_;
     const double gbps_;
-    Chance chance_;                 // the thread's
+    Random random_;                 // the thread's
     std::uint64_t busy_until_ = 0;  // the thread's; ns
 
     std::mutex mutex_;  // guards what follows

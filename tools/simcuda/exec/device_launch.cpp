@@ -1,6 +1,6 @@
 // CUDA's device runtime for kernels that launch kernels: __cudaCDP2*.
-#include "tools/simcuda/exec/children.h"
 #include "tools/simcuda/exec/device_functions.h"
+#include "tools/simcuda/exec/dynamic_parallelism.h"
 #include "tools/simcuda/exec/uninterrupted.h"
 
 namespace simcuda::exec {

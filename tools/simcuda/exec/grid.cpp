@@ -14,8 +14,8 @@
 
 #include "tools/simcuda/exec/block.h"
 #include "tools/simcuda/exec/block_pool.h"
-#include "tools/simcuda/exec/children.h"
 #include "tools/simcuda/exec/device_functions.h"
+#include "tools/simcuda/exec/dynamic_parallelism.h"
 #include "tools/simcuda/exec/tally.h"
 #include "tools/simcuda/ptx/count.h"
 

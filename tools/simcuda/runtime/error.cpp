@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <iterator>
 
-#include "tools/simcuda/runtime/lacking.h"
+#include "tools/simcuda/runtime/unimplemented.h"
 
 namespace simcuda::runtime {
 namespace {
@@ -67,7 +67,7 @@ cudaError_t record(cudaError_t error) {
     return error;
 }
 
-int answer_lacking(const char* name, bool named_before) {
+int answer_unimplemented(const char* name, bool named_before) {
     if (!named_before) {
         std::fprintf(stderr, "simcuda: the simulated runtime lacks %s: cudaErrorNotSupported\n", name);
     }

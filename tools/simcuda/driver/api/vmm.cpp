@@ -2,12 +2,12 @@
 // on meanwhile.
 #include "tools/simcuda/driver/vmm.h"
 #include "tools/simcuda/driver/api.h"
-#include "tools/simcuda/driver/chance.h"
 #include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/memory.h"
+#include "tools/simcuda/driver/random.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {
@@ -18,10 +18,10 @@ namespace {
 template <class Body>
 CUresult vmm_call(Entry entry, Body&& body) {
     return call(entry, kNotAfterFailure | kUnsafeInCapture, [&] {
-        thread_chance().delay();
+        thread_random().delay();
         const CUresult result = body();
         spend_ns(1000 * knobs().vmm_us);
-        thread_chance().delay();
+        thread_random().delay();
         return result;
     });
 }

@@ -1,4 +1,4 @@
-#include "tools/simcuda/driver/chance.h"
+#include "tools/simcuda/driver/random.h"
 
 #include <atomic>
 #include <chrono>
@@ -10,16 +10,16 @@
 
 namespace simcuda::driver {
 
-Chance::Chance(std::uint64_t who) : generator_(knobs().seed * 0x9E37'79B9'7F4A'7C15 + who) {}
+Random::Random(std::uint64_t who) : generator_(knobs().seed * 0x9E37'79B9'7F4A'7C15 + who) {}
 
-void Chance::delay() {
+void Random::delay() {
     if (knobs().delay_us != 0 && below(8) == 0) sleep_ns(1000 * below(knobs().delay_us + 1));
 }
 
-Chance& thread_chance() {
+Random& thread_random() {
     static std::atomic<std::uint64_t> threads{1000};
-    static auto& chances = *new PerThread<Chance>;
-    return chances.get([] { return std::make_unique<Chance>(threads++); });
+    static auto& randoms = *new PerThread<Random>;
+    return randoms.get([] { return std::make_unique<Random>(threads++); });
 }
 
 void sleep_ns(std::uint64_t ns) {

@@ -1,4 +1,4 @@
-#include "tools/simcuda/driver/missing.h"
+#include "tools/simcuda/driver/unimplemented.h"
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
@@ -7,7 +7,7 @@
 
 namespace simcuda::driver {
 
-int missing_entry(unsigned entry) noexcept {
+int unimplemented_entry(unsigned entry) noexcept {
     const auto which = static_cast<Entry>(entry);
     if (!initialised()) return CUDA_ERROR_NOT_INITIALIZED;
     if (count_call(which) == 1) message("%s is not simulated: CUDA_ERROR_NOT_SUPPORTED", info(which).symbol);

@@ -1,4 +1,4 @@
-#include "tools/simcuda/exec/children.h"
+#include "tools/simcuda/exec/dynamic_parallelism.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,6 +4,6 @@
 namespace simcuda::runtime {
 
 // Names the function on stderr unless that was done before. Returns cudaErrorNotSupported, and records it.
-int answer_lacking(const char* name, bool named_before);
+int answer_unimplemented(const char* name, bool named_before);
 
 }  // namespace simcuda::runtime

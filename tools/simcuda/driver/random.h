@@ -1,4 +1,4 @@
-// Chance, from SIMCUDA_SEED: delays and choices that differ from seed to seed.
+// What is random, from SIMCUDA_SEED: delays and choices that differ from seed to seed.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 namespace simcuda::driver {
 
 // One thread's source.
-class Chance {
+class Random {
   public:
-    explicit Chance(std::uint64_t who);  // each user its own number, so that their sequences differ
+    explicit Random(std::uint64_t who);  // each user its own number, so that their sequences differ
 
     std::uint64_t below(std::uint64_t bound) { return bound == 0 ? 0 : generator_() % bound; }
 
@@ -20,7 +20,7 @@ class Chance {
     std::mt19937_64 generator_;
 };
 
-Chance& thread_chance();  // the calling thread's own
+Random& thread_random();  // the calling thread's own
 
 void sleep_ns(std::uint64_t ns);
 

@@ -79,7 +79,7 @@ TEST_CASE(
         CHECK(list_of(module, 1, workers) == std::vector<unsigned>{7, 2, 2, 10, 11, 1, 1, 1, 1, 1, 1});
 }
 
-TEST_CASE("children: children of many blocks are all run before the grid has finished") {
+TEST_CASE("dynamic parallelism: children of many blocks are all run before the grid has finished") {
     const Module module(module_text(launch("child", "1", "3", 5, 0), "red.global.add.u32 [%out], %a;"));
     for (unsigned workers : {1u, 3u}) {
         const DeviceMemory out(4);
@@ -91,7 +91,8 @@ TEST_CASE("children: children of many blocks are all run before the grid has fin
     }
 }
 
-TEST_CASE("children: a child of no shape has no parameter block; one that fails fails its parent") {
+TEST_CASE(
+    "dynamic parallelism: a child of no shape has no parameter block; one that fails fails its parent") {
     const Module shapeless(module_text(
         launch("child", "1", "0", 1, 0) + launch("child", "2", "1", 1025, 0) + std::string(kAppend),
         std::string(kAppend)));
@@ -105,7 +106,7 @@ TEST_CASE("children: a child of no shape has no parameter block; one that fails 
     CHECK(result.message == "wgmma.fence.sync.aligned is not simulated");
 }
 
-TEST_CASE("children: a child that never ends is stopped by its parent's limit") {
+TEST_CASE("dynamic parallelism: a child that never ends is stopped by its parent's limit") {
     const Module module(module_text(launch("child", "1", "1", 1, 0), "AGAIN: bra AGAIN;"));
     const DeviceMemory out(64);
     exec::Launch launch = module.launch("parent", pack(out.address(), 7u));
