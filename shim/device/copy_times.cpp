@@ -117,8 +117,8 @@ bool CopyTimes::ask(const Pair& pair, CUevent known, Told& told) {
 }
 
 void CopyTimes::note(const Copy& copy, const Told& told) {
-    const auto since_known = [&](float ms) {
-        return static_cast<std::int64_t>(known_ns_) + static_cast<std::int64_t>(double{ms} * 1e6);
+    const auto since_known = [known = known_ns_](float ms) {
+        return static_cast<std::int64_t>(known) + static_cast<std::int64_t>(double{ms} * 1e6);
     };
     if (told.known) {
         // Clocks drift apart: a copy ends before that is seen, and mostly begins after it was asked for, or

@@ -232,7 +232,9 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
             taken += block->bytes;
         }
         if (!fills.empty()) return page_in_now(fills, lock);
-        const Step made = make_room(bytes_of(able, residency), limit, lock);
+        const std::uint64_t next =
+            state_.retained.empty() ? bytes_of(able, residency) : residency.chunk(able.front().chunk).bytes;
+        const Step made = make_room(next, limit, lock);
         if (made != Step::Impossible || limit == state_.budget_bytes) return made;
     }
     return Step::Impossible;

@@ -42,6 +42,7 @@ struct Settings {
     std::optional<std::uint64_t> host_limit_bytes;  // see util::host_limit_bytes()
     std::optional<std::uint64_t> soft_limit_bytes;  // beyond it an allocation fails once; empty: none does
     HostMapping host_mapping = HostMapping::Auto;
+    bool retain = false;                                 // host copies of what nothing has written since
     bool check = false;                                  // guards while running: migration/guards.h
     std::vector<std::string> exempt = default_exempt();  // beginnings of file names of libraries
     MemInfo meminfo = MemInfo::Physical;

@@ -13,7 +13,9 @@ constexpr const char* kHalf = "2M";
 Run check(const std::vector<std::string>& more, const Environment& environment) {
     std::vector<std::string> arguments{"weights", "4"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const Run run = run_shimmed(arguments, kHalf, environment);
+    Environment all = environment;
+    all["LMS_RETAIN"] = "1";
+    const Run run = run_shimmed(arguments, kHalf, all);
     CHECK_MESSAGE(run.status == 0, run.err);
     CHECK(run.out == "ok\n");
     CHECK(run.violations == 0);

@@ -11,6 +11,7 @@ namespace lms::fake {
 
 Rig::Rig(const RigOptions& options) : options_(options) {
     settings_.safety = options.safety;
+    settings_.retain = true;
     settings_.frac = options.frac;
     settings_.host_limit_bytes = options.host_granules * options.granularity;
     settings_.reserve_bytes = options.reserve_granules * options.granularity;

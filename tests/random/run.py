@@ -55,7 +55,7 @@ def environment(setting, seed):
         env.update(SIMCUDA_KERNEL_US=str((0, 100, 400)[seed // 3 % 3]), YIELDS_SEED=str(seed))
     env.update(LD_PRELOAD=f"{YIELDS}:{shim}" if yields else shim, LMS_DRIVER=os.path.join(BUILD, "sim", "libcuda.so.1"),
                LMS_THRESHOLD="8K", LMS_HOST_LIMIT="64M", LMS_LOG="off", LMS_SAFETY=safety,
-               LMS_POLICY=POLICIES[seed // 2 % 3],
+               LMS_POLICY=POLICIES[seed // 2 % 3], LMS_RETAIN=str(seed // 3 % 2),
                SIMCUDA_MEMORY=str(LEAST), LMS_RESERVE="16K", SIMCUDA_CONTEXT_BYTES=str(LEAST - memory), SIMCUDA_HOST_VMM="1" if host == "map" else "0",
                SIMCUDA_UNMAP_DRAINS="1" if drains == "drain" else "0")
     # What nobody can see is promised to work only where it is waited for and stays reachable.

@@ -148,7 +148,8 @@ std::string table(const Analysis& all) {
                                    format_bytes(all.out.bytes), all.out.copies, rate_text(all.out));
     text += fmt::format("\n{:>9} {:>8} {:>10} {:>10} {:>6} {:>9}  {}\n", "size", "buffers", "to GPU",
                         "to host", "trips", "stall ms", "allocated at");
-    for (const BufferGroup& group : all.groups | std::views::take(kRows)) {
+    for (const BufferGroup& group :
+         std::span(all.groups).first(std::min<std::size_t>(all.groups.size(), kRows))) {
         text += fmt::format("{:>9} {:>8} {:>10} {:>10} {:>6.1f} {:>9.1f}  {}\n", format_bytes(group.bytes),
                             group.buffers, format_bytes(group.bytes_in), format_bytes(group.bytes_out),
                             group.round_trips(), static_cast<double>(group.stall_ns) / 1e6,

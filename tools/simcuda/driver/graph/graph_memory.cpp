@@ -148,7 +148,7 @@ void GraphMemory::map(Context& context, const Stream& stream) {
             physical = Physical::create(device_.memory, bytes_);
         }
         require(physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
-        block = std::make_shared<GraphBlock>(&device_, physical, this);
+        block = std::make_shared<GraphBlock>(GraphBlock{&device_, physical, this});
     }
     const auto region = new_region(Region::Kind::Async, bytes_, device_, context);
     region->address = address_;
