@@ -49,8 +49,8 @@ test-ubsan: all ## test: the same with UndefinedBehaviorSanitizer
 test-tsan: needed $(POLICIES) $(SIM) ## test: tests/contract, engine and unit with ThreadSanitizer
 	$(call sanitize,thread,$(or $(T),$(SANITIZED)),$(C))
 
-# What threads share, what lives and dies in a session, what reads files and code, and the hooks that change most tables.
-sanitize-slice: all ## test: a part of these, for every change
+# What threads share, what lives and dies in a session, what reads files and code; without the simulated driver, which
+# would be built first.
+sanitize-slice: needed $(POLICIES) ## test: a part of these, for every change
 	$(call sanitize,thread,engine,*threads*)
 	$(call sanitize,address,engine unit)
-	$(call preloading,address,entry)
