@@ -12,6 +12,7 @@
 #include "shim/migration/placement.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
+#include "shim/trace/writer.h"
 #include "shim/util/log.h"
 
 namespace lms::engine {
@@ -112,7 +113,7 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
     const std::uint64_t since = trace::now_ns();
     MigrationTurn turn(*this, lock);
     std::array<std::uint64_t, trace::kStallCauses> spent{};  // by cause
-    std::vector<ChunkRequest> lacked;                        // at first
+    std::vector<ChunkRequest> lacked;                        // at first, where a trace is written
     std::uint64_t until = trace::now_ns();
     spent[static_cast<std::size_t>(trace::StallCause::Turn)] = until - since;
     cancel_stale(state_);
@@ -122,7 +123,7 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
     for (auto deadline = Clock::now() + kBound;;) {
         missing.clear();
         if (hold_present(needs, hold, missing)) break;
-        if (lacked.empty()) lacked = missing;
+        if (lacked.empty() && trace::writer()) lacked = missing;
         waits_for_ = trace::StallCause::Mapping;
         const Step result = step(missing, lock);
         const std::uint64_t from = std::exchange(until, trace::now_ns());

@@ -17,7 +17,7 @@ bool is_spare(const State& state, ChunkId id) {
 }  // namespace
 
 bool may_be_clean(State& state) {
-    return state.settings.retain && state.settings.safety == Safety::Opaque && state.unseen_pending == 0 &&
+    return state.settings.asks_what_is_written() && state.unseen_pending == 0 &&
            !core::any_unfinished(state.unseen_uses, state.residency.timelines);
 }
 

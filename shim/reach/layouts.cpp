@@ -71,7 +71,7 @@ Layout look(CUfunction function) {
     layout.owners = owners_of(function);
     if (settings().safety == Safety::Opaque)
         layout.addresses = loaded_code().addresses_of(layout.owners, name_of(function));
-    if (settings().safety == Safety::Opaque && layout.addresses == Addresses::Complete)
+    if (settings().asks_what_is_written() && layout.addresses == Addresses::Complete)
         layout.written = loaded_code().written_by(layout.owners, name_of(function));
     if (driver_tells_layouts()) {
         layout.known = ask_driver(function, layout.parameters);

@@ -16,7 +16,7 @@ struct Layout {
     std::vector<Parameter> parameters;
     std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells
     Addresses addresses = Addresses::Complete;       // in LMS_SAFETY=opaque; elsewhere nobody asks
-    ParameterWords written = ParameterWords::all();  // likewise: which of the parameters' words it writes by
+    ParameterWords written = ParameterWords::all();  // with LMS_RETAIN: which of their words it writes by
 };
 
 // The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.

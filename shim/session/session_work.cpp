@@ -38,7 +38,7 @@ CUresult Session::acquire(Work& work) {
         if (work.is_nothing()) return CUDA_SUCCESS;
         const bool opaque = work.reach.opaque || state.settings.safety == Safety::Strict;
         work.hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
-        work.hold.unseen = work.reach.unseen && !work.elsewhere && state.settings.safety == Safety::Opaque;
+        work.hold.unseen = work.reach.unseen && !work.elsewhere && state.settings.asks_what_is_written();
         if (!port_->maps_host_memory()) {
             for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
         }
@@ -105,8 +105,10 @@ FencePtr Session::announce(const Work& work, SessionLock& lock) {
     }
     if (hold.unseen) ++state.unseen_pending;
     if (hold.opaque || hold.unseen) drop_copies(state);
-    for (const ChunkRequest& need : work.needs) {
-        if (need.written && !gone(need, state.residency)) drop_copy(state, need.chunk);
+    if (!state.retained.empty()) {
+        for (const ChunkRequest& need : work.needs) {
+            if (need.written && !gone(need, state.residency)) drop_copy(state, need.chunk);
+        }
     }
     // Fills run in order on one stream, so the latest one stands for all.
     core::Use latest{};

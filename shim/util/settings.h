@@ -42,7 +42,10 @@ struct Settings {
     std::optional<std::uint64_t> host_limit_bytes;  // see util::host_limit_bytes()
     std::optional<std::uint64_t> soft_limit_bytes;  // beyond it an allocation fails once; empty: none does
     HostMapping host_mapping = HostMapping::Auto;
-    bool retain = false;                                 // host copies of what nothing has written since
+    bool retain = false;  // host copies of what nothing has written since
+    // Whether it matters which work writes what: host copies are good for as long as nothing has written the
+    // GPU's, and only in `opaque` is it known what kernels reach.
+    bool asks_what_is_written() const { return retain && safety == Safety::Opaque; }
     bool check = false;                                  // guards while running: migration/guards.h
     std::vector<std::string> exempt = default_exempt();  // beginnings of file names of libraries
     MemInfo meminfo = MemInfo::Physical;
