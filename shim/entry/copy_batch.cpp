@@ -115,7 +115,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std:
             left = left.subspan(some.size());
             std::vector<Range> ranges;
             for (const Copy& copy : some) {
-                ranges.push_back({copy.from, copy.bytes, false, false, true});
+                ranges.push_back({.address = copy.from, .bytes = copy.bytes, .only_read = true});
                 ranges.push_back({copy.to, copy.bytes, true});
             }
             Part part(some, runs);

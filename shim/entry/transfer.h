@@ -96,8 +96,9 @@ template <typename Copy, typename MayStay>
                 [&] {
                     engine::WorkingSet reach;
                     reach.stream = stream;
-                    reach.ranges = {{source + offset, n, false, stay, true},
-                                    {destination + offset, n, true, stay}};
+                    reach.ranges = {
+                        {.address = source + offset, .bytes = n, .may_stay = stay, .only_read = true},
+                        {.address = destination + offset, .bytes = n, .overwritten = true, .may_stay = stay}};
                     return reach;
                 },
                 [&](engine::HostCopies copies = {}) {
