@@ -3,7 +3,6 @@
 // not the app's to map or unmap: calls answer for it as they do for memory of the driver's.
 #include <unistd.h>
 
-#include <unordered_map>
 #include <vector>
 
 #include "shim/app/capture.h"
@@ -62,35 +61,17 @@ CUmemAccess_flags access_from(const CUmemLocation& location, const engine::View&
     return is_device ? view.access_of(location.id) : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
-// Where what the host wrote into memory of the driver's handles is known by while it is mapped nowhere. By
-// the handle's number, which names another one once it was given again: then it knows too much, which does no
-// harm.
-core::Address kept_at(CUmemGenericAllocationHandle handle) {
-    constexpr core::Address kMost = core::Address{1} << 42;  // bytes of a handle
-    constexpr std::size_t kHandles = std::size_t{1} << 20;
-    struct Kept {
-        util::Mutex mutex{util::LockOrder::Leaf};
-        std::unordered_map<CUmemGenericAllocationHandle, core::Address> addresses LMS_GUARDED_BY(mutex);
-    };
-    static Kept& kept = *new Kept;
-    const util::Lock lock(kept.mutex);
-    const core::Address next = engine::kNobodys + kept.addresses.size() % kHandles * kMost;
-    return kept.addresses.try_emplace(handle, next).first->second;
-}
-
-// Memory of the driver's, mapped beside the app's.
+// Memory of the driver's, mapped beside the app's. Addresses of managed memory that lie in it go with it.
 void note_mapped(const engine::View& view) {
     {
         const util::Lock lock(program_addresses().mutex);
         program_addresses().book.add(view);
     }
-    if (engine::table_words_seen.load())
-        engine::note_moved(view.address, kept_at(view.drivers) + view.offset, view.bytes);
+    engine::note_handle_mapped(view.drivers, view.offset, view.address, view.bytes);
 }
 
 void note_gone(const engine::View& view) {
-    if (engine::table_words_seen.load() && view.drivers != 0)
-        engine::note_moved(kept_at(view.drivers) + view.offset, view.address, view.bytes);
+    engine::note_handle_unmapped(view.drivers, view.offset, view.address, view.bytes);
 }
 
 void note_unmapped(CUdeviceptr address, std::size_t bytes) {
@@ -162,7 +143,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
         engine::Session* const session = handle && prop && flags == 0 && !engine::called_by_exempt()
                                              ? engine::session_for(*prop, size)
                                              : nullptr;
-        if (!session) return engine::call_with_oom_retry(pass);
+        if (!session) {
+            const CUresult status = engine::call_with_oom_retry(pass);
+            if (status == CUDA_SUCCESS && handle) engine::note_handle_given(*handle);
+            return status;
+        }
         return if_allowed([&] {
             const CUresult status = engine::try_properties(*session, *prop);
             return status == CUDA_SUCCESS ? engine::create_handle(*session, size, *prop, *handle) : status;
@@ -197,7 +182,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
             return if_allowed([&] {
                 return engine::unmap_range(ptr, size, [](const engine::View& view, core::Address kept) {
                     if (view.drivers != 0) return note_gone(view);
-                    if (kept != 0) engine::note_copy({kept, view.bytes}, {view.address, view.bytes});
+                    if (kept != 0) return engine::note_moved(kept, view.address, view.bytes);
                     engine::note_freed(view.address, view.bytes);
                 });
             });

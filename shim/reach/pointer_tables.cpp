@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "shim/device/driver_table.h"
@@ -18,6 +19,11 @@ using core::Address;
 
 constexpr std::uint64_t kWord = sizeof(Address);
 
+// Addresses that nobody has: so many handles of so many bytes.
+constexpr Address kNobodys = Address{1} << 63;
+constexpr std::uint64_t kMostOfHandle = std::uint64_t{1} << 42;
+constexpr std::uint64_t kParked = std::uint64_t{1} << 20;
+
 // Memory that is not managed and may hold addresses: an allocation, or a variable.
 struct Region {
     Address end;
@@ -31,6 +37,9 @@ struct Registry {
     PointerWords words;                                                   // likewise guarded
     std::map<Address, Region> regions LMS_GUARDED_BY(mutex);              // by their begin
     std::multimap<const void*, Address> variables LMS_GUARDED_BY(mutex);  // by owner: their begins
+    // Where what is known of the driver's handles is while they are mapped nowhere; how many there ever were.
+    std::unordered_map<CUmemGenericAllocationHandle, Address> parked LMS_GUARDED_BY(mutex);
+    std::uint64_t ever_parked LMS_GUARDED_BY(mutex) = 0;
     // All memory seen that is not managed lies in [begin, end).
     std::atomic<Address> begin{~Address{0}};
     std::atomic<Address> end{0};
@@ -171,6 +180,16 @@ void cover(Registry& all, const StridedRegion& to, const std::optional<Extent>& 
     if (allocation) enter_region(all, *allocation);
 }
 
+void move_words(Registry& all, Address to, Address from, std::uint64_t bytes) LMS_REQUIRES(all.mutex) {
+    all.words.copy(to, from, bytes);
+    const auto region = all.regions.find(from);
+    if (region != all.regions.end()) {
+        erase_region(all, region);
+    } else {
+        all.words.overwrite(from, bytes, {});
+    }
+}
+
 // [begin, begin + bytes) holds what the host wrote.
 void known_again(Registry& all, Address begin, std::uint64_t bytes) LMS_REQUIRES(all.mutex) {
     const auto it = region_at(all, begin);
@@ -288,15 +307,42 @@ void note_moved(Address to, Address from, std::uint64_t bytes) {
     Registry& all = registry();
     if (!table_words_seen.load()) return;
     const util::Lock lock(all.mutex);
-    const bool any = all.words.any_in(from, bytes);
-    all.words.copy(to, from, bytes);
-    const auto region = all.regions.find(from);
-    if (region != all.regions.end()) {
-        erase_region(all, region);
-    } else {
-        all.words.overwrite(from, bytes, {});
+    move_words(all, to, from, bytes);
+}
+
+void note_handle_unmapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, Address address,
+                          std::uint64_t bytes) {
+    Registry& all = registry();
+    if (!table_words_seen.load()) return;
+    const util::Lock lock(all.mutex);
+    auto parked = all.parked.find(handle);
+    if (parked == all.parked.end()) {
+        if (!all.words.any_in(address, bytes)) return;
+        parked = all.parked.emplace(handle, kNobodys + all.ever_parked++ % kParked * kMostOfHandle).first;
     }
-    if (any && to < kNobodys && !session_at(to)) enter_region(all, {to, to + bytes});
+    move_words(all, parked->second + offset, address, bytes);
+}
+
+void note_handle_mapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, Address address,
+                        std::uint64_t bytes) {
+    Registry& all = registry();
+    if (!table_words_seen.load()) return;
+    const util::Lock lock(all.mutex);
+    const auto parked = all.parked.find(handle);
+    if (parked == all.parked.end()) return;
+    const bool any = all.words.any_in(parked->second + offset, bytes);
+    move_words(all, address, parked->second + offset, bytes);
+    if (any && !session_at(address)) enter_region(all, {address, address + bytes});
+}
+
+void note_handle_given(CUmemGenericAllocationHandle handle) {
+    Registry& all = registry();
+    if (!table_words_seen.load()) return;
+    const util::Lock lock(all.mutex);
+    const auto parked = all.parked.find(handle);
+    if (parked == all.parked.end()) return;
+    all.words.overwrite(parked->second, kMostOfHandle, {});
+    all.parked.erase(parked);
 }
 
 void note_variable(Address address, std::uint64_t bytes, std::span<const void* const> owners) {

@@ -46,10 +46,16 @@ void note_set(const StridedRegion& to);
 void note_unmanaged(core::Address address, std::uint64_t bytes);
 // It is about to free its memory at `address`; `bytes` is 0 for memory that is not managed.
 void note_freed(core::Address address, std::uint64_t bytes);
-// What the host wrote into [from, from + bytes) is known by `to` from now on: memory that the app maps at
-// other addresses, or at none for now; then `to` is kNobodys or above.
+// What the host wrote into [from, from + bytes) is known by `to` alone from now on: memory that the app maps
+// no more, and an address that nobody has.
 void note_moved(core::Address to, core::Address from, std::uint64_t bytes);
-inline constexpr core::Address kNobodys = core::Address{1} << 63;
+// The same for memory of a handle of the driver's, which has no such address: it is mapped at `address`, no
+// more, or anew. The handle is `given` for the first time, or anew when the one before it is gone.
+void note_handle_unmapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, core::Address address,
+                          std::uint64_t bytes);
+void note_handle_mapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, core::Address address,
+                        std::uint64_t bytes);
+void note_handle_given(CUmemGenericAllocationHandle handle);
 
 // It has asked where a variable of a module, of a library or of both (`owners`, not null) is.
 void note_variable(core::Address address, std::uint64_t bytes, std::span<const void* const> owners);
