@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shim/trace/callstack.h"
@@ -37,7 +38,8 @@ struct Loaded {
 std::atomic<const Loaded*> loaded{nullptr};
 util::Mutex renewing{util::LockOrder::Table};
 
-// Of the names that the user has given, which no library has had: said when the program ends.
+// Of the names that the user has given beyond the default, which no library has had: said when the program
+// ends.
 struct Unmatched {
     util::Mutex mutex{util::LockOrder::Leaf};
     std::vector<std::string> names LMS_GUARDED_BY(mutex);
@@ -60,10 +62,13 @@ void tell_unmatched() {
 }
 
 void begin_matching() {
-    if (settings().exempt == default_exempt() || settings().exempt.empty()) return;
+    std::vector<std::string> names = settings().exempt;
+    std::erase_if(names,
+                  [](const std::string& name) { return std::ranges::count(default_exempt(), name) > 0; });
+    if (names.empty()) return;
     {
         const util::Lock lock(unmatched().mutex);
-        unmatched().names = settings().exempt;
+        unmatched().names = std::move(names);
         unmatched().process = getpid();
     }
     std::atexit(tell_unmatched);
