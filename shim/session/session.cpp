@@ -157,8 +157,11 @@ bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) {
 // (LMS_SOFT_LIMIT).
 bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) {
     const std::uint64_t used = state.residency.allocated_bytes();
+    const bool awaited = state.soft_limit.awaits_retry();
     const bool refused = state.soft_limit.refuses(used, bytes, std::this_thread::get_id());
-    if (refused || !state.soft_limit.awaits_retry()) note_refused_once(refused ? asked : 0);
+    if (refused) note_refused_once(asked);
+    // Of this GPU's alone: another's may be waited for still.
+    if (awaited && !state.soft_limit.awaits_retry()) note_refused_once(0);
     if (!refused) return false;
     trace::add(trace::counters().refusals);
     log::info("an allocation of {} beyond LMS_SOFT_LIMIT fails once, with {} in use",
