@@ -12,14 +12,13 @@ TEST_CASE("host: shells and what they start show no trace of the shim, whatever 
     const std::string stats = support::scratch_file("stats");
     const std::string trace = support::scratch_file("trace");
     const std::string log = support::scratch_file("log");
-    const support::Result run =
-        support::run({"sh", "-c", line}, {{"LD_PRELOAD", support::build_dir() + "/liblmsshim.so"},
-                                          {"LMS_STATS", stats},
-                                          {"LMS_TRACE", trace},
-                                          {"LMS_LOG", "debug:" + log},
-                                          {"LMS_FRAC", "2"},
-                                          {"LMS_DRIVER", "/no/driver"},
-                                          {"LMS_POLICY", "/no/policy.so"}});
+    const support::Result run = support::run({"sh", "-c", line}, {{"LD_PRELOAD", support::preloaded_shim()},
+                                                                  {"LMS_STATS", stats},
+                                                                  {"LMS_TRACE", trace},
+                                                                  {"LMS_LOG", "debug:" + log},
+                                                                  {"LMS_FRAC", "2"},
+                                                                  {"LMS_DRIVER", "/no/driver"},
+                                                                  {"LMS_POLICY", "/no/policy.so"}});
     CHECK(bare.out == "tests\n3\n7\n");
     CHECK(run.status == bare.status);
     CHECK(run.out == bare.out);

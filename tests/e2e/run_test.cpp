@@ -36,8 +36,8 @@ class Runs {
     // What the line says while a program, whose number is $p, moves memory; once it has begun to.
     support::Result beside_a_program(const std::string& line) {
         const std::string lms = support::build_dir() + "/lms ";
-        return shell("SIMCUDA_MEMORY=4M LD_PRELOAD=" + support::build_dir() + "/liblmsshim.so " +
-                     app("patterns") + kForever + " >/dev/null 2>&1 & p=$!; until " + lms +
+        return shell("SIMCUDA_MEMORY=4M LD_PRELOAD=" + support::preloaded_shim() + " " + app("patterns") +
+                     kForever + " >/dev/null 2>&1 & p=$!; until " + lms +
                      "top $p --json 2>/dev/null | grep -q '\"evictions\": [1-9]'; do sleep 0.1; done; " +
                      line + "; kill -KILL $p");
     }

@@ -89,7 +89,7 @@ TEST_CASE("trace: whole after the program was killed") {
     const std::vector<std::string> forever = {"patterns", "--bytes", "600000", "--steps", "100000000"};
     const Environment environment = {{"SIMCUDA_GRANULARITY", "64K"},
                                      {"LD_LIBRARY_PATH", support::build_dir() + "/sim"},
-                                     {"LD_PRELOAD", support::build_dir() + "/liblmsshim.so"},
+                                     {"LD_PRELOAD", support::preloaded_shim()},
                                      {"SIMCUDA_MEMORY", "6M"},
                                      {"LMS_THRESHOLD", "16K"},
                                      {"LMS_TRACE", path}};
@@ -171,7 +171,7 @@ TEST_CASE("trace file: whole blocks of a program that was killed, and lms report
     const std::string path = support::scratch_file("trace");
     // So much is in the file only after moves.
     const std::string script =
-        "env LD_PRELOAD=$BUILT/liblmsshim.so $BUILT/apps/patterns --bytes 600000 --steps 100000000 & "
+        "env LD_PRELOAD=$PRELOADED $BUILT/apps/patterns --bytes 600000 --steps 100000000 & "
         "program=$!; "
         "while [ \"$(stat -c %s $TRACED 2>&1)\" -lt 20000 ] 2>/dev/null || ! [ -e $TRACED ]; do sleep 0.1; "
         "done; "
@@ -183,6 +183,7 @@ TEST_CASE("trace file: whole blocks of a program that was killed, and lms report
                                             {"LMS_THRESHOLD", "16K"},
                                             {"LMS_TRACE", path},
                                             {"BUILT", support::build_dir()},
+                                            {"PRELOADED", support::preloaded_shim()},
                                             {"TRACED", path}});
     CHECK(result.status == 137);
     const auto trace = read(path);
