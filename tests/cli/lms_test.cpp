@@ -290,6 +290,23 @@ TEST_CASE("make install: everything is found where it lands, and make uninstall 
     for (const auto& each : fs::recursive_directory_iterator(prefix.path("usr"))) CHECK(each.is_directory());
 }
 
+TEST_CASE("lms run: a script that is not executable is Python's by its name, one that is runs as it says") {
+    const Scratch folder;
+    const auto write = [&](const char* name, const std::string& text) {
+        std::ofstream(folder.path(name)) << text;
+        return folder.path(name);
+    };
+    const std::string plain =
+        write("plain.py", "import os, sys\nprint(sys.argv[1:], 'LMSSHIM_PYTHON' in os.environ)\n");
+    CHECK(shell("build/lms run --summary=off " + plain + " -x 2").out == "['-x', '2'] False\n");
+    const std::string own = write("own.py", "#!/bin/sh\necho shell $1\n");
+    fs::permissions(own, fs::perms::owner_exec, fs::perm_options::add);
+    CHECK(shell("build/lms run --summary=off " + own + " 3").out == "shell 3\n");
+    // A module of Python's says which Python.
+    CHECK(shell("LMSSHIM_PYTHON=/bin/echo build/lms run --summary=off " + plain).out == plain + "\n");
+    CHECK(shell("build/lms run --summary=off " + folder.path("none.py")).status == 127);
+}
+
 TEST_CASE("lms settings: every variable, its default and its value now") {
     const Result result =
         shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_POLICY=lur LMS_LIMTI=3 build/lms settings --json");

@@ -7,9 +7,7 @@ architecture=$(dpkg --print-architecture)
 
 rm -rf "$build/deb" "$build"/lmsshim_*.deb
 mkdir -p "$tree/DEBIAN" "$build/deb/debian"
-rm -f "$build/lmsshim.pc" # it names the prefix
 make --no-print-directory install DESTDIR="$tree" PREFIX=/usr BUILD="$build" CUDA_HOME="$CUDA_HOME" >/dev/null
-rm -f "$build/lmsshim.pc"
 gzip -9n "$tree"/usr/share/man/man1/*.1
 install -D -m 644 LICENSE "$tree/usr/share/doc/lmsshim/copyright"
 gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/lmsshim/changelog.gz"

@@ -2,19 +2,15 @@
 
 # From what the program says of itself, so that no page tells of another one.
 .PHONY: man
-man: $(LMS)
+man: needed $(LMS)
 	@BUILD=$(BUILD) sh tools/package/man.sh
 
-$(BUILD)/lmsshim.pc: tools/package/lmsshim.pc.in Makefile
-	@mkdir -p $(@D)
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $< >$@
-
 .PHONY: install-extras
-install-extras: man $(BUILD)/lmsshim.pc
+install-extras: man
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,share/man/man1 lib/pkgconfig share/bash-completion/completions \
 	  share/zsh/site-functions share/fish/vendor_completions.d)
 	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -m 644 $(BUILD)/lmsshim.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/package/lmsshim.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/lmsshim.pc
 	install -m 644 tools/package/completion/lms.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lms
 	install -m 644 tools/package/completion/_lms $(DESTDIR)$(PREFIX)/share/zsh/site-functions/
 	install -m 644 tools/package/completion/lms.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/

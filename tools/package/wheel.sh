@@ -11,5 +11,5 @@ cp -R tools/package/python/lms "$tree/lms"
 make --no-print-directory install DESTDIR="$PWD/$tree/installed" PREFIX=/ BUILD="$build" CUDA_HOME="$CUDA_HOME" >/dev/null
 mkdir "$tree/lms/tree"
 mv "$tree/installed/bin" "$tree/installed/lib" "$tree/installed/include" "$tree/lms/tree/"
-rm -rf "$tree/installed" "$tree/lms/tree/lib/pkgconfig" "$build/lmsshim.pc"
+rm -rf "$tree/installed" "$tree/lms/tree/lib/pkgconfig"
 exec python3 -B tools/package/wheel.py "$tree" "$VERSION" "$build"
