@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes faults that nobody chose, one at a time, and says which the tests notice.
 
-    fresh.py [--seed 1] [--count 100] [--jobs 1] [--json FILE]        needs a built tree, and pip
+    fresh.py [--seed 1] [--count 100] [--json FILE]        needs a built tree, and pip
 
 What may be changed and how is universalmutator's (PyPI): operators, conditions, constants, statements left out. Of what that
 gives for the sources of FOLDERS, drawn by the seed, those that do not compile or compile to the same code are passed over.
