@@ -122,6 +122,16 @@ std::vector<core::Use> Fences::latest() const {
     return uses;
 }
 
+std::vector<core::Use> Fences::latest_of_program() const {
+    std::vector<core::Use> uses = latest();
+    for (const auto direction : {device::Direction::In, device::Direction::Out}) {
+        const auto own = ids_.find(reinterpret_cast<StreamKey>(port_.stream(direction)));
+        if (own == ids_.end()) continue;
+        std::erase_if(uses, [&](const core::Use& use) { return use.timeline == own->second; });
+    }
+    return uses;
+}
+
 std::vector<core::Use> Fences::oldest() const {
     std::vector<core::Use> uses;
     for (core::TimelineId id = 0; id < lines_.size(); ++id) {

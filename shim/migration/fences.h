@@ -71,6 +71,8 @@ class Fences {
     FencePtr fence_of(const core::Use& use) const;
     // What is finished when all that were entered so far have passed.
     std::vector<core::Use> latest() const;
+    // Of these, the program's: moves wait for nothing, and nobody who waits for the program waits for them.
+    std::vector<core::Use> latest_of_program() const;
     // The oldest that is not known to have passed, of each stream that has one.
     std::vector<core::Use> oldest() const;
     // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.

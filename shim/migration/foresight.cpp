@@ -33,7 +33,7 @@ bool Migrator::bring_ahead(SessionLock& lock) {
 // A driver that lets a remap wait for all work is not to hold a thread up that may be who that work waits
 // for: it asked for no move.
 bool Migrator::may_remap_now() const {
-    std::vector<core::Use> uses = state_.fences.latest();
+    std::vector<core::Use> uses = state_.fences.latest_of_program();
     return state_.remaps_beside_work || !core::any_unfinished(uses, state_.residency.timelines);
 }
 

@@ -199,7 +199,7 @@ bool Session::bring_ahead() {
 bool Session::busy() {
     SessionLock lock(state_->mutex);
     poll_completions(*state_, lock);
-    std::vector<core::Use> uses = state_->fences.latest();
+    std::vector<core::Use> uses = state_->fences.latest_of_program();
     return core::any_unfinished(uses, state_->residency.timelines);
 }
 

@@ -115,5 +115,28 @@ TEST_CASE("fences: what is waited for is a fence that has not been seen to pass"
     CHECK(timelines.finished(early));
 }
 
+TEST_CASE("fences: moves that go on are none of the program's work") {
+    FakePort gpu({64, 64 * 64, true, 1});
+    core::Timelines timelines;
+    engine::Fences fences(gpu, timelines);
+    util::Mutex mutex{util::LockOrder::Session};
+    engine::SessionLock lock(mutex);
+    const CUstream held_up = gpu.create_stream();
+    const auto open = std::make_shared<std::atomic<bool>>(false);
+    gpu.launch(held_up, gate(open));
+    const CUstream stream = gpu.create_stream();
+    for (const auto direction : {device::Direction::In, device::Direction::Out}) {
+        gpu.wait_for(gpu.stream(direction), gpu.mark(held_up));
+        fences.add(fences.record(gpu.stream(direction)));
+    }
+    CHECK(fences.latest_of_program().empty());
+    fences.add(fences.record(stream));
+    CHECK(fences.latest_of_program().size() == 1);
+    for (int i = 0; i < 100; ++i) fences.poll(lock);
+    CHECK(fences.latest_of_program().empty());
+    CHECK(fences.latest().size() == 2);
+    *open = true;
+}
+
 }  // namespace
 }  // namespace lms::fake

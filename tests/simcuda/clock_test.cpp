@@ -139,6 +139,21 @@ CLOCK_TEST("clock: a question comes before the end, until it has been asked ofte
     FAILS(CUDA_ERROR_NOT_READY, cuEventElapsedTime, &ms, begin, later);
 }
 
+CLOCK_TEST("clock: who sees that something has ended is not beyond what ends next", kSlow) {
+    Rig rig;
+    OK(cuCtxSynchronize);
+    const CUevent begin = Rig::record(rig.streams[0]);
+    rig.kernel(rig.streams[0]);
+    const CUevent first = Rig::record(rig.streams[0]);
+    rig.up(rig.streams[1]);
+    const CUevent second = Rig::record(rig.streams[1]);
+    FAILS(CUDA_ERROR_NOT_READY, cuEventQuery, second);
+    while (CU(cuEventQuery)(first) == CUDA_ERROR_NOT_READY) {
+    }
+    for (int i = 0; i < 3; ++i) FAILS(CUDA_ERROR_NOT_READY, cuEventQuery, second);
+    EXPECT(about(Rig::between(begin, Rig::record(rig.streams[2])), 5));
+}
+
 CLOCK_TEST("clock: work that waits for the program holds up none that was submitted later", kSlow) {
     Rig rig;
     void* word = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <set>
 #include <vector>
 
 #include "tools/simcuda/driver/knobs.h"
@@ -20,6 +21,7 @@ std::atomic<std::uint64_t> latest_ns{0};  // of any thread
 struct ThreadClock {
     std::uint64_t ns = latest_ns;
     std::vector<const void*> asked;  // since something was submitted, or time moved on for it
+    std::set<const void*> awaited;   // asked about too early since something was submitted
     std::uint64_t step_ns = 0;
 };
 
@@ -70,11 +72,21 @@ void asked_too_early(const void* what, std::uint64_t next_ns) {
         wait_until_ns(std::min(next_ns, mine.ns + mine.step_ns));
     }
     mine.asked.push_back(what);
+    mine.awaited.insert(what);
+}
+
+void answered(const void* what) {
+    ThreadClock& mine = clock();
+    if (mine.awaited.erase(what) == 0) return;
+    mine.asked.clear();
+    mine.step_ns = 0;
 }
 
 void submitted() {
-    clock().asked.clear();
-    clock().step_ns = 0;
+    ThreadClock& mine = clock();
+    mine.asked.clear();
+    mine.awaited.clear();
+    mine.step_ns = 0;
 }
 
 }  // namespace simcuda::driver

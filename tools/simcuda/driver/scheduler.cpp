@@ -153,7 +153,10 @@ bool have_ended(std::unique_lock<std::mutex>& lock, const std::vector<WorkPtr>& 
     const auto late = std::find_if(works.begin(), works.end(), [](const WorkPtr& work) {
         return work != nullptr && !(work->timing.known && work->done_ns <= now_ns());
     });
-    if (late == works.end()) return true;
+    if (late == works.end()) {
+        for (const WorkPtr& work : works) answered(work.get());
+        return true;
+    }
     asked_too_early(late->get(), next_end_after(now_ns()));
     return false;
 }
