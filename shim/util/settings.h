@@ -42,7 +42,7 @@ struct Settings {
     std::optional<std::uint64_t> host_limit_bytes;  // see util::host_limit_bytes()
     std::optional<std::uint64_t> soft_limit_bytes;  // beyond it an allocation fails once; empty: none does
     HostMapping host_mapping = HostMapping::Auto;
-    bool retain = false;  // host copies of what nothing has written since
+    bool retain = true;  // host copies of what nothing has written since
     // Whether it matters which work writes what: host copies are good for as long as nothing has written the
     // GPU's, and only in `opaque` is it known what kernels reach.
     bool asks_what_is_written() const { return retain && safety == Safety::Opaque; }

@@ -83,7 +83,7 @@ TEST_CASE("settings: every variable is read") {
                                  {"LMS_MEMINFO", "enlarged"},
                                  {"LMS_SAFETY", "strict"},
                                  {"LMS_HOST_MAPPING", "off"},
-                                 {"LMS_RETAIN", "1"},
+                                 {"LMS_RETAIN", "0"},
                                  {"LMS_CHECK", "1"},
                                  {"LMS_EXEMPT", "liba,libb.so"},
                                  {"LMS_POLICY", "./mine.so"},
