@@ -8,6 +8,7 @@
 
 #include "shim/entry/context_check.h"
 #include "shim/entry/guard.h"
+#include "shim/entry/wait.h"
 #include "shim/reach/pointer_tables.h"
 #include "shim/session/submit.h"
 
@@ -87,6 +88,7 @@ template <typename Copy, typename MayStay>
         }
         const std::uint64_t piece = piece_bytes(destination, source);
         const bool stay = may_stay();
+        if (stay) bring_ahead_while_busy(stream);
         CUresult status = CUDA_SUCCESS;
         std::uint64_t offset = 0;
         do {

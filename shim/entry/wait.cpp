@@ -1,4 +1,5 @@
-// Calls that wait for work. The thread that makes them brings in meanwhile what is foretold.
+#include "shim/entry/wait.h"
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -40,17 +41,21 @@ void meanwhile(Busy&& busy) {
     }
 }
 
+template <typename Query>
+void while_busy(CUstream stream, Query query) {
+    meanwhile([&] {
+        if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+            return query(stream) == CUDA_ERROR_NOT_READY;
+        const engine::StreamUse use(stream);
+        return use && query(stream) == CUDA_ERROR_NOT_READY;
+    });
+}
+
 template <typename Query, typename Wait>
 CUresult wait_for_stream(CUstream handle, bool per_thread, Query query, Wait wait) {
     // Whatever comes of it, the wait is made.
     guarded([&] {
-        const CUstream stream = engine::resolve_stream(handle, per_thread);
-        meanwhile([&] {
-            if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-                return query(handle) == CUDA_ERROR_NOT_READY;
-            const engine::StreamUse use(stream);
-            return use && query(handle) == CUDA_ERROR_NOT_READY;
-        });
+        while_busy(engine::resolve_stream(handle, per_thread), query);
         return CUDA_SUCCESS;
     });
     return wait(handle);
@@ -82,6 +87,11 @@ CUresult wait_for_context(CUcontext context, Wait&& wait) {
 }
 
 }  // namespace
+
+void bring_ahead_while_busy(CUstream stream) {
+    while_busy(stream, driver().cuStreamQuery);
+}
+
 }  // namespace lms::entry
 
 using namespace lms::entry;

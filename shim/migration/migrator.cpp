@@ -249,10 +249,8 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, Ses
     const std::uint64_t wanted = state_.residency.device_bytes() + bytes;
     // Where there is room, but not a block of the size, others' blocks make one.
     const std::uint64_t out = wanted > limit ? std::min(bytes, wanted - limit) : bytes;
-    // Where copies out hold nobody up, it is the choice that counts.
-    if (!state_.retained.empty() && state_.filling.size() >= kFewFills &&
-        pending_eviction_bytes(state_) < out)
-        return await_fill(lock);
+    // What is chosen later is chosen better.
+    if (state_.filling.size() >= kFewFills && pending_eviction_bytes(state_) < out) return await_fill(lock);
     // What comes next is copied while this is remapped and filled.
     const Start started = start_evictions(state_, {out}, ahead_bytes(state_), lock);
     if (complete_evictions(state_, out, lock) == Finish::Moved) return Step::Moved;

@@ -41,9 +41,10 @@ struct Rounds {
 
 // `wait` comes back once what was submitted is over; the first of what comes next that was not there is by
 // then.
-void wait_while_held_up(void (*wait)(CUstream)) {
+void wait_while_held_up(void (*wait)(const Rounds&), CUstream where = nullptr) {
     const rig::Gpu gpu;
     Rounds rounds;
+    if (where != nullptr) rounds.stream = where;
     rounds.use(0);
     OK(cuStreamSynchronize, rounds.stream);
     rig::Gate gate;
@@ -61,7 +62,7 @@ void wait_while_held_up(void (*wait)(CUstream)) {
         }
         gate.open();
     });
-    wait(rounds.stream);
+    wait(rounds);
     opening.join();
     EXPECT(came);
     for (std::size_t i = 2; i < 2 * Rounds::kBuffers; ++i) rounds.use(i % Rounds::kBuffers);
@@ -71,22 +72,34 @@ void wait_while_held_up(void (*wait)(CUstream)) {
 }  // namespace
 
 BODY(held_up_stream) {
-    wait_while_held_up([](CUstream stream) { OK(cuStreamSynchronize, stream); });
+    wait_while_held_up([](const Rounds& rounds) { OK(cuStreamSynchronize, rounds.stream); });
 }
 BODY(held_up_stream_ptsz) {
-    wait_while_held_up([](CUstream stream) { OK(cuStreamSynchronize_ptsz, stream); });
+    wait_while_held_up([](const Rounds& rounds) { OK(cuStreamSynchronize_ptsz, rounds.stream); });
 }
 BODY(held_up_context) {
-    wait_while_held_up([](CUstream) { OK(cuCtxSynchronize); });
+    wait_while_held_up([](const Rounds&) { OK(cuCtxSynchronize); });
 }
 BODY(held_up_context_v2) {
-    wait_while_held_up([](CUstream) {
+    wait_while_held_up([](const Rounds&) {
         CUcontext context = nullptr;
         OK(cuCtxGetCurrent, &context);
         OK(cuCtxSynchronize_v2, context);
     });
 }
 
+BODY(held_up_copy) {
+    wait_while_held_up(
+        [](const Rounds& rounds) {
+            std::uint32_t word = 0;
+            OK(cuMemcpyDtoH_v2, &word, rounds.buffers[1]->at(), sizeof word);
+        },
+        CU_STREAM_LEGACY);
+}
+
+TEST_CASE("wait: what is foretold comes in while a thread waits for a copy") {
+    rig::run_both("held_up_copy", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
 TEST_CASE("wait: what is foretold comes in while a thread waits for a stream" *
           doctest::test_suite("waits-stream")) {
     rig::run_both("held_up_stream", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});

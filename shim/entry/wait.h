@@ -1,0 +1,12 @@
+// Calls that wait for work. The thread that makes them brings in meanwhile what is foretold.
+#pragma once
+
+#include "shim/device/cuda_api.h"
+
+namespace lms::entry {
+
+// For a call that is about to wait in the driver for what `stream` (resolved: app/streams.h) was given. Comes
+// back when that is over, nothing is foretold, or something is being captured.
+void bring_ahead_while_busy(CUstream stream);
+
+}  // namespace lms::entry
