@@ -140,7 +140,8 @@ constexpr Setting kTable[] = {
      [](std::string_view text, Settings& s) { return parse_choice(text, kHostMappingNames, s.host_mapping); },
      [](const Settings& s) { return std::string(kHostMappingNames[static_cast<int>(s.host_mapping)]); }},
     {"LMS_RETAIN", "retain", "0|1", "1",
-     "Whether what nothing can have written since it came in is not copied out again; it stays in host memory "
+     "Whether what nothing can have written since it came in is not copied out again; it stays in host "
+     "memory "
      "meanwhile, as far as there is room",
      "0 or 1", [](std::string_view text, Settings& s) { return parse_choice(text, kCheckNames, s.retain); },
      [](const Settings& s) { return std::string(kCheckNames[s.retain ? 1 : 0]); }},
