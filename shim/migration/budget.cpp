@@ -73,7 +73,6 @@ std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age) {
 
 bool has_capacity(const State& state, std::uint64_t bytes) {
     const std::uint64_t allocated = state.residency.allocated_bytes() + bytes;
-    if (allocated > capacity_bytes(state)) return false;
     const std::uint64_t needed = minus(allocated + way_bytes(state), state.budget_bytes);
     // Refused only for what is so now.
     return needed == 0 || needed <= host_bytes(state, kHostLook) || needed <= host_bytes(state, {});

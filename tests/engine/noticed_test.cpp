@@ -361,6 +361,37 @@ TEST_CASE("migrator: no room for a buffer that was freed meanwhile is no failure
     }
 }
 
+TEST_CASE("page-in: what opaque work may have written is there until it is overwritten") {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Opaque, seed));
+        scene.make(60);
+        Region buffer{0, 8 * scene.rig.options().granularity};
+        REQUIRE(scene.rig.session().allocate(buffer.bytes, buffer.address) == CUDA_SUCCESS);
+        const Bytes hidden = noise(seed, buffer.bytes);
+        const Bytes last = noise(seed + 100, buffer.bytes);
+        REQUIRE(scene.rig.submit({scene.stream, {}, {}, true, write_kernel(buffer.address, hidden)}) ==
+                CUDA_SUCCESS);
+        scene.rig.drain();
+        // It is submitted first and runs last.
+        const Gate open = closed();
+        const CUstream late = scene.rig.stream();
+        const engine::Range whole{buffer.address, buffer.bytes, true};
+        REQUIRE(scene.rig.submit(
+                    {late, {}, {whole}, false, both(gate(open), write_kernel(buffer.address, last))}) ==
+                CUDA_SUCCESS);
+        const auto seen = std::make_shared<Bytes>(buffer.bytes);
+        REQUIRE(scene.rig.submit({scene.stream, {buffer.address}, {}, false, read_kernel(buffer, seen)}) ==
+                CUDA_SUCCESS);
+        scene.rig.gpu().finish(scene.rig.gpu().mark(scene.stream));
+        CHECK(*seen == hidden);
+        *open = true;
+        scene.regions.push_back(buffer);
+        scene.expected.push_back(last);
+        scene.check();
+    }
+}
+
 TEST_CASE("streams: those of a context go with it, and no others") {
     const auto context = [](std::uintptr_t value) { return reinterpret_cast<CUcontext>(value); };
     const auto stream = [](std::uintptr_t value) { return reinterpret_cast<CUstream>(value); };
