@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "shim/app/capture.h"
 #include "shim/app/contexts.h"
@@ -28,59 +30,65 @@ bool bring_ahead() {
     return more;
 }
 
-// For as long as `busy()`, which may ask the driver but not wait, says that there is something to wait for.
-template <typename Busy>
-void meanwhile(Busy&& busy) {
+// What a thread waits for: of each GPU what the program has given it so far. What it is given meanwhile does
+// not hold the thread up.
+using Given = std::vector<std::pair<engine::Session*, std::vector<core::Use>>>;
+
+bool unfinished(Given& given) {
+    std::erase_if(given, [](auto& each) { return !each.first->unfinished(each.second); });
+    return !given.empty();
+}
+
+void meanwhile(Given given) {
     trace::refresh_counters();
-    while (bring_ahead()) {
+    while (!given.empty() && bring_ahead()) {
         {
             const engine::CapturesHeldOff held_off;
-            if (!held_off || engine::capturing_anywhere() || !busy()) return;
+            if (!held_off || engine::capturing_anywhere() || !unfinished(given)) return;
         }
         std::this_thread::sleep_for(kPause);
     }
 }
 
-template <typename Query>
-void while_busy(CUstream stream, Query query) {
-    meanwhile([&] {
-        if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-            return query(stream) == CUDA_ERROR_NOT_READY;
-        const engine::StreamUse use(stream);
-        return use && query(stream) == CUDA_ERROR_NOT_READY;
-    });
+Given given_to(CUstream stream) {
+    Given given;
+    for (engine::Session* session : engine::sessions()) {
+        std::vector<core::Use> uses = session->given(stream);
+        if (!uses.empty()) given.emplace_back(session, std::move(uses));
+    }
+    return given;
 }
 
-template <typename Query, typename Wait>
-CUresult wait_for_stream(CUstream handle, bool per_thread, Query query, Wait wait) {
-    // Whatever comes of it, the wait is made.
-    guarded([&] {
-        while_busy(engine::resolve_stream(handle, per_thread), query);
-        return CUDA_SUCCESS;
-    });
-    return wait(handle);
-}
-
-// The driver cannot be asked about a whole context. What its GPU was given is known, but not by which
-// context.
-bool busy(CUcontext context) {
+// What the context's GPU was given is known, but not by which context.
+Given given_to(CUcontext context) {
     CUdevice device = 0;
     {
         const device::InContext in_context(context);
-        if (driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return false;
+        if (driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return {};
     }
     engine::Session* const session = engine::session_of(device);
     const std::vector<CUcontext> contexts = engine::known_contexts();
     const bool alone = std::ranges::none_of(
         contexts, [&](CUcontext other) { return other != context && engine::may_reach(other, device); });
-    return session && alone && session->busy();
+    if (!session || !alone) return {};
+    return {{session, session->given()}};
+}
+
+template <typename Wait>
+CUresult wait_for_stream(CUstream handle, bool per_thread, Wait wait) {
+    // Whatever comes of it, the wait is made.
+    guarded([&] {
+        meanwhile(given_to(engine::resolve_stream(handle, per_thread)));
+        return CUDA_SUCCESS;
+    });
+    return wait(handle);
 }
 
 template <typename Wait>
 CUresult wait_for_context(CUcontext context, Wait&& wait) {
     // Whatever comes of it, the wait is made.
     guarded([&] {
-        if (context) meanwhile([&] { return busy(context); });
+        if (context) meanwhile(given_to(context));
         return CUDA_SUCCESS;
     });
     return wait();
@@ -89,7 +97,7 @@ CUresult wait_for_context(CUcontext context, Wait&& wait) {
 }  // namespace
 
 void bring_ahead_while_busy(CUstream stream) {
-    while_busy(stream, driver().cuStreamQuery);
+    meanwhile(given_to(stream));
 }
 
 }  // namespace lms::entry
@@ -108,9 +116,9 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
-    return wait_for_stream(hStream, false, driver().cuStreamQuery, driver().cuStreamSynchronize);
+    return wait_for_stream(hStream, false, driver().cuStreamSynchronize);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
-    return wait_for_stream(hStream, true, driver().cuStreamQuery_ptsz, driver().cuStreamSynchronize_ptsz);
+    return wait_for_stream(hStream, true, driver().cuStreamSynchronize_ptsz);
 }

@@ -132,6 +132,12 @@ std::vector<core::Use> Fences::latest_of_program() const {
     return uses;
 }
 
+std::vector<core::Use> Fences::latest_in(CUstream stream) const {
+    const auto it = ids_.find(key_of(stream));
+    if (it == ids_.end() || lines_[it->second].pending.empty()) return {};
+    return {{it->second, lines_[it->second].last}};
+}
+
 std::vector<core::Use> Fences::oldest() const {
     std::vector<core::Use> uses;
     for (core::TimelineId id = 0; id < lines_.size(); ++id) {

@@ -73,6 +73,8 @@ class Fences {
     std::vector<core::Use> latest() const;
     // Of these, the program's: moves wait for nothing, and nobody who waits for the program waits for them.
     std::vector<core::Use> latest_of_program() const;
+    // Of these, that of `stream`; none if it has none.
+    std::vector<core::Use> latest_in(CUstream stream) const;
     // The oldest that is not known to have passed, of each stream that has one.
     std::vector<core::Use> oldest() const;
     // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.

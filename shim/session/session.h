@@ -165,8 +165,11 @@ class Session {
     // For a thread that waits: brings in what is foretold, as far as that goes now. False if there is no more
     // to it.
     bool bring_ahead();
-    // Whether work is unfinished, as far as there are fences.
-    bool busy();
+    // What the program has given the GPU so far, as far as there are fences: in one stream, as the calling
+    // thread knows it, or in all. And whether any of that is unfinished.
+    std::vector<core::Use> given(CUstream stream);
+    std::vector<core::Use> given();
+    bool unfinished(std::vector<core::Use>& given);
     // Finds out what others have taken of the GPU since the last look.
     void look_at_budget();
 

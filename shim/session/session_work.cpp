@@ -196,11 +196,22 @@ bool Session::bring_ahead() {
     return migrator_->bring_ahead(lock);
 }
 
-bool Session::busy() {
+std::vector<core::Use> Session::given(CUstream stream) {
+    if (!state_->under_pressure.load()) return {};
+    const SessionLock lock(state_->mutex);
+    return state_->fences.latest_in(stream);
+}
+
+std::vector<core::Use> Session::given() {
+    if (!state_->under_pressure.load()) return {};
+    const SessionLock lock(state_->mutex);
+    return state_->fences.latest_of_program();
+}
+
+bool Session::unfinished(std::vector<core::Use>& given) {
     SessionLock lock(state_->mutex);
     poll_completions(*state_, lock);
-    std::vector<core::Use> uses = state_->fences.latest_of_program();
-    return core::any_unfinished(uses, state_->residency.timelines);
+    return core::any_unfinished(given, state_->residency.timelines);
 }
 
 CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept) {
