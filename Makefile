@@ -159,7 +159,7 @@ demo: setup ## test: train a model on a big GPU, a small one (out of memory), an
 
 test: setup ## test: run every test
 	@+$(SUBMAKE) build-all
-	@sh tests/run.sh
+	@CUDA_HOME=$(CUDA_HOME) sh tests/run.sh
 
 # Cases by doctest's filter: C='capture*'.
 check: needed ## test: build and run one folder's tests: T=engine, of them C='capacity*'
@@ -170,9 +170,8 @@ check: needed ## test: build and run one folder's tests: T=engine, of them C='ca
 third-party-check: $(SHIM) $(SIM) ## test: run programs that nobody here wrote (installs, downloads; tests/third_party)
 	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/third_party.sh $(PROGRAMS)
 
-# Those that download and take least.
-third-party-quick: ## test: the quickest of them
-	@$(MAKE) --no-print-directory third-party-check PROGRAMS="drjit iree tvm"
+third-party-quick: $(SHIM) $(SIM) ## test: the quickest of them, as make test does
+	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/third_party/quick.sh
 
 hook-map: all ## develop: find, for each hook that has none in tests/hook_mutation/held.tsv, a test that fails without it
 	@python3 -B tests/hook_mutation/held.py map

@@ -5,7 +5,8 @@
 #
 #   sh tests/third_party.sh [recipe ...]
 #
-# Not part of `make test`: it installs Debian packages (as root) and downloads. Ends with 0 if every run passed.
+# It installs Debian packages (as root) and downloads; `make test` has those that take least (tests/third_party/quick.sh).
+# Ends with 0 if every run passed.
 set -u
 LC_ALL=C
 export LC_ALL

@@ -92,11 +92,31 @@ TEST_CASE("runner: a program that dies, says nothing, is missing or ends badly i
     check(missing, "0 passed, 1 failed", 1);
 }
 
+TEST_CASE("runner: a script that cannot be run here says why and counts as neither") {
+    Repository repository;
+    repository.program("one", cases(3, 0, "exit 0"));
+    repository.file("tests/one/check.sh", "echo noise; echo no network; exit 77");
+    const support::Result result = repository.run();
+    CHECK(result.out.find("tests/one/check.sh: not run: no network\n") != std::string::npos);
+    check(repository, "3 passed, 0 failed", 0);
+}
+
 TEST_CASE("runner: no tests is a failure") {
     Repository repository;
     const support::Result result = repository.run();
     CHECK(result.out == "0 passed, 0 failed\n");
     CHECK(result.status == 1);
+}
+
+TEST_CASE("runner: programs from a package index are not run where none answers") {
+    Scratch build;
+    const support::Result result = support::run({"sh", "tests/third_party/quick.sh"},
+                                                {{"BUILD", build.path()},
+                                                 {"PIP_CONFIG_FILE", "/dev/null"},
+                                                 {"PIP_FIND_LINKS", ""},
+                                                 {"PIP_INDEX_URL", "http://127.0.0.1:9/simple"}});
+    CHECK(result.status == 77);
+    CHECK(result.out == "no package index answers, to install tvm iree drjit from\n");
 }
 
 TEST_CASE("runner: programs start with none of the caller's settings, and know the build folder") {

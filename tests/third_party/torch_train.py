@@ -1,4 +1,4 @@
-"""Trains a network by torch.compile: forward, backward and AdamW, every kernel Triton's. torch_train.py mlp|gpt
+"""Trains a network by torch.compile: forward, backward and AdamW, every kernel Triton's. torch_train.py mlp|gpt [graphs]
 
 PyTorch's own kernels come as native code alone, so nothing is computed on the GPU that is not compiled."""
 
@@ -22,6 +22,8 @@ class FirstChoice(InductorChoices):
 
 
 register_inductor_choices("first choice", FirstChoice)
+# The same of sums.
+inductor.test_configs.force_filter_reduction_configs = True
 inductor.max_autotune_gemm = True
 inductor.max_autotune_gemm_backends = "TRITON"
 inductor.compile_threads = 1
@@ -78,7 +80,9 @@ class Gpt(nn.Module):
 
     @staticmethod
     def batch():
-        text = torch.randint(Gpt.words, (Gpt.shape[0], Gpt.shape[1] + 1))
+        # No word twice: its gradients would be added in the order in which blocks run.
+        sequences, length = Gpt.shape
+        text = torch.randperm(Gpt.words)[: sequences * (length + 1)].view(sequences, length + 1)
         return text[:, :-1].contiguous(), text[:, 1:].contiguous()
 
     def loss(self, x, y):
@@ -103,7 +107,7 @@ def train(model, batches, device):
     optimizer = optimizer_of(model)
     loss_of, update = model.loss, optimizer.step
     if device == "cuda":
-        loss_of, update = torch.compile(loss_of), torch.compile(lambda: optimizer.step())
+        loss_of, update = torch.compile(loss_of, mode=mode), torch.compile(lambda: optimizer.step())
     for x, y in batches:
         loss = loss_of(x.to(device), y.to(device))
         loss.backward(torch.ones(()).to(device))
@@ -112,8 +116,19 @@ def train(model, batches, device):
         yield loss.detach().cpu()
 
 
+def copy_each(targets, sources, non_blocking=False):
+    """A graph's inputs, copied by the driver: PyTorch has a kernel of its own for several at once."""
+    for target, source in zip(targets, sources):
+        target.copy_(source, non_blocking)
+
+
 kind = {"mlp": Perceptron, "gpt": Gpt}[sys.argv[1]]
-batches = [kind.batch() for _ in range(3)]
+mode = None
+if "graphs" in sys.argv:
+    mode = "reduce-overhead"
+    torch._foreach_copy_ = copy_each
+# Of graphs the first step is none, the second records them.
+batches = [kind.batch() for _ in range(4)]
 model, same = kind(), kind()
 same.load_state_dict(model.state_dict())
 for step, (loss, right) in enumerate(zip(train(model, batches, "cuda"), train(same, batches, "cpu"))):
