@@ -11,6 +11,7 @@
 #include "shim/app/streams.h"
 #include "shim/device/driver_port.h"
 #include "shim/device/scope.h"
+#include "shim/migration/budget.h"
 #include "shim/trace/stats.h"
 #include "shim/util/log.h"
 #include "shim/util/mutex.h"
@@ -99,6 +100,13 @@ CUresult admit_peer(CUdevice owner, CUdevice device) {
     peer_admitted(owner, device);
     Session* const session = session_of(owner);
     return session ? session->admit(device) : CUDA_SUCCESS;
+}
+
+void set_limit(std::uint64_t bytes) {
+    limit_now = bytes;
+    for (Session* session : sessions()) {
+        if (session->awake()) session->limit_changed();
+    }
 }
 
 void context_ending(CUcontext context) {

@@ -57,6 +57,10 @@ void context_stays(CUcontext context);
 std::vector<Buffer> buffers_of(CUcontext context);
 void context_gone(CUcontext context);
 
+// Managed memory takes no more of each GPU from now on; 0: what it could before. Also of those whose sessions
+// are opened later.
+void set_limit(std::uint64_t bytes);
+
 // From now on managed memory is in that range too.
 void widen_bounds(core::Address begin, core::Address end);
 
