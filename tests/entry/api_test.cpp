@@ -321,6 +321,28 @@ FAMILY_TEST("api: pause gives all to others, and resume brings it back") {
     ANSWERS(LMS_OK, lms_resume());
 }
 
+BODY(api_pause_of_a_known_program) {
+    const Gpu gpu;
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    for (std::uint32_t i = 0; i < 12; ++i) buffers.push_back(std::make_unique<Buffer>(kBuffer, i));
+    for (int round = 0; round < 30; ++round) {
+        for (const auto& buffer : buffers) bring_in(buffer->at(), kBuffer, nullptr);
+        OK(cuCtxSynchronize);
+    }
+    lms_counters counters{};
+    counters.size = sizeof counters;
+    ANSWERS(LMS_OK, lms_get_counters(&counters));
+    EXPECT(counters.fills_ahead > 0);
+    ANSWERS(LMS_OK, lms_pause());
+    for (int i = 0; i < 5; ++i) OK(cuCtxSynchronize);
+    EXPECT(levels_of_gpu().resident_bytes == 0);
+    for (std::uint32_t i = 0; i < 12; ++i) EXPECT(buffers[i]->holds(i));
+}
+
+TEST_CASE("api: while a program is paused nothing that is foretold comes in") {
+    run_both("api_pause_of_a_known_program", Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
+
 FAMILY_TEST("api: wrong arguments are answered, and change nothing") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
