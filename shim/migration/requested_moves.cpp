@@ -48,6 +48,11 @@ Migrator::Evicted Migrator::evict(std::span<const ChunkRequest> those, SessionLo
         return !gone(each, state_.residency) &&
                state_.residency.chunk(each.chunk).state == core::State::Evicting;
     };
+    // What comes in still is there only then.
+    while (!state_.filling.empty()) {
+        await_fill(lock);
+        poll_completions(state_, lock);
+    }
     if (!opaque_busy(state_)) started = start_evictions_of(state_, those, lock);
     while (started != Start::Failed && std::ranges::any_of(those, leaves)) {
         await_copy_out(lock);
