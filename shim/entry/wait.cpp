@@ -11,6 +11,7 @@
 #include "shim/entry/guard.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
+#include "shim/session/tool_requests.h"
 #include "shim/trace/stats.h"
 
 namespace lms::entry {
@@ -31,6 +32,7 @@ bool bring_ahead() {
 template <typename Busy>
 void meanwhile(Busy&& busy) {
     trace::refresh_counters();
+    engine::take_up_requests();
     while (bring_ahead()) {
         {
             const engine::CapturesHeldOff held_off;

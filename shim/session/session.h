@@ -179,6 +179,8 @@ class Session {
     Asked pause();
     void resume_paused();
     std::vector<WhereBuffer> snapshot();
+    // Decides what goes from now on.
+    void rank_by(std::unique_ptr<core::Ranking> ranking);
     // limit_now has changed.
     void limit_changed();
 

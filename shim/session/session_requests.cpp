@@ -166,6 +166,14 @@ std::vector<WhereBuffer> Session::snapshot() {
     return all;
 }
 
+void Session::rank_by(std::unique_ptr<core::Ranking> ranking) {
+    SessionLock lock(state_->mutex);
+    migrator_->run_quiesced(lock, [&] {
+        state_->residency.rank_by(*ranking);
+        ranking_.swap(ranking);
+    });
+}
+
 void Session::limit_changed() {
     SessionLock lock(state_->mutex);
     refresh_budget(*state_, lock);
