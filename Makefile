@@ -136,6 +136,10 @@ $(BUILD)/apps/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -rdc=true -I. -o $@ $(filter %.cu,$^)
 
+$(BUILD)/examples/%: examples/%.cu include/lms/lms.h
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -Iinclude -o $@ $<
+
 $(BUILD)/asan/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -Xcompiler -fsanitize=address -o $@ $<
@@ -148,7 +152,7 @@ include $(RULES)
 .SECONDEXPANSION:
 $(BUILD)/tests/simrt: | $(SIM) $(APPS) $(BUILD)/asan/reduce
 $(BUILD)/tests/unit: | $(POLICIES)
-$(BUILD)/tests/cli: | $(LMS) $(SHIM) $(SIM)
+$(BUILD)/tests/cli: | $(LMS) $(SHIM) $(SIM) $(BUILD)/examples/layers
 $(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*))
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -lzstd -ldl

@@ -44,7 +44,7 @@ bool settled(const Chunk& chunk) {
 }  // namespace
 
 Residency::Residency(Address begin, std::uint64_t bytes, std::uint64_t granularity, Ranking& ranking)
-    : begin_(begin), bytes_(bytes), granularity_(granularity), ranking_(ranking) {}
+    : begin_(begin), bytes_(bytes), granularity_(granularity), ranking_(&ranking) {}
 
 AllocationId Residency::add(Address address, std::uint64_t asked_bytes,
                             std::span<const std::uint64_t> chunk_bytes) {
@@ -67,7 +67,7 @@ AllocationId Residency::add(Address address, std::uint64_t asked_bytes,
         const std::size_t count = bytes / granularity_;
         if (at_.size() < first + count) at_.resize(std::max(first + count, at_.size() * 2), kNoChunk);
         std::fill_n(at_.begin() + static_cast<std::ptrdiff_t>(first), count, chunk_id);
-        ranking_.added(chunk_id, bytes, id);
+        ranking_->added(chunk_id, bytes, id);
     }
     allocated_bytes_ += allocation.bytes;
     return id;
@@ -85,7 +85,7 @@ bool Residency::remove(AllocationId id) {
         if (chunk.state == State::OnHost) host_bytes_ -= chunk.bytes;
         std::fill_n(at_.begin() + static_cast<std::ptrdiff_t>(granule(chunk.address)),
                     chunk.bytes / granularity_, kNoChunk);
-        ranking_.removed(chunk_id);
+        ranking_->removed(chunk_id);
         chunk = Chunk{};
         free_chunks_.push_back(chunk_id);
     }
@@ -100,11 +100,22 @@ void Residency::revive(AllocationId id, std::uint64_t asked_bytes) {
     allocations_[id].serial = ++serials_;
     allocations_[id].asked_bytes = asked_bytes;
     for (const ChunkId chunk : allocations_[id].chunks) {
-        const State where = chunks_[chunk].state;
-        ranking_.removed(chunk);
-        ranking_.added(chunk, chunks_[chunk].bytes, id);
-        if (where == State::Filling || where == State::Resident || where == State::Evicting)
-            ranking_.resident(chunk);
+        ranking_->removed(chunk);
+        introduce(chunk);
+    }
+}
+
+void Residency::introduce(ChunkId id) {
+    const State where = chunks_[id].state;
+    ranking_->added(id, chunks_[id].bytes, chunks_[id].allocation);
+    if (where == State::Filling || where == State::Resident || where == State::Evicting)
+        ranking_->resident(id);
+}
+
+void Residency::rank_by(Ranking& ranking) {
+    ranking_ = &ranking;
+    for (const AllocationId id : allocations()) {
+        for (const ChunkId chunk : allocations_[id].chunks) introduce(chunk);
     }
 }
 
@@ -170,13 +181,13 @@ bool Residency::begin_in(ChunkId id) {
 
 bool Residency::mapped_empty(ChunkId id) {
     if (!move(id, State::Remapping, State::Resident)) return false;
-    ranking_.resident(id);
+    ranking_->resident(id);
     return true;
 }
 
 bool Residency::begin_fill(ChunkId id) {
     if (!move(id, State::Remapping, State::Filling)) return false;
-    ranking_.resident(id);
+    ranking_->resident(id);
     return true;
 }
 
@@ -202,7 +213,7 @@ bool Residency::out(ChunkId id) {
     soil(id);
     device_bytes_ -= chunks_[id].bytes;
     host_bytes_ += chunks_[id].bytes;
-    ranking_.evicted(id);
+    ranking_->evicted(id);
     return true;
 }
 
@@ -235,7 +246,7 @@ ChunkId Residency::next_victim(const VictimRequest& wanted, const std::function<
         return chunk.state == State::Resident && chunk.pins == 0 && chunk.keeps == 0 &&
                !allocations_[chunk.allocation].dead && accept(id);
     };
-    const ChunkId victim = ranking_.next_victim(wanted, eligible);
+    const ChunkId victim = ranking_->next_victim(wanted, eligible);
     if (victim != kNoChunk || wanted.purpose == Purpose::Ahead) return victim;
     for (ChunkId id = 0; id < chunks_.size(); ++id) {
         if (eligible(id)) return id;

@@ -30,6 +30,9 @@ class Residency {
     void kill(AllocationId id) { allocations_[id].dead = true; }
     void revive(AllocationId id, std::uint64_t asked_bytes);
 
+    // Another decides from now on, and is told of all that is there. Nothing may be moving.
+    void rank_by(Ranking& ranking);
+
     const Chunk& chunk(ChunkId id) const { return chunks_[id]; }
     const Allocation& allocation(AllocationId id) const { return allocations_[id]; }
     // The chunk that holds `address`, or kNoChunk.
@@ -51,9 +54,9 @@ class Residency {
     // Work that uses the chunk was submitted; it is finished when `use` is.
     void use(ChunkId id, Use use);
     // A launching thread named these, once each: the policy hears of it.
-    void work(std::span<const ChunkId> ids) { ranking_.work(ids); }
+    void work(std::span<const ChunkId> ids) { ranking_->work(ids); }
     // The launching thread named the chunk: it is the most recently used now.
-    void touch(ChunkId id) { ranking_.used(id); }
+    void touch(ChunkId id) { ranking_->used(id); }
     bool in_flight(ChunkId id) { return any_unfinished(chunks_[id].uses, timelines); }
     // Nobody uses it where it is on the host, and nobody is about to.
     bool may_come_in(ChunkId id) { return chunks_[id].pins_in_place == 0 && !in_flight(id); }
@@ -95,9 +98,9 @@ class Residency {
     // The same, whatever its uses, among those that `accept` accepts.
     ChunkId next_victim(const VictimRequest& wanted, const std::function<bool(ChunkId)>& accept);
     // What the policy foretells to be needed next of what is not on the device, soonest first; how many.
-    std::size_t upcoming(std::span<ChunkId> out) { return ranking_.upcoming(out); }
+    std::size_t upcoming(std::span<ChunkId> out) { return ranking_->upcoming(out); }
     std::uint64_t eviction_start(std::uint64_t budget_bytes) {
-        return ranking_.eviction_start(budget_bytes, allocated_bytes_);
+        return ranking_->eviction_start(budget_bytes, allocated_bytes_);
     }
 
     // Bytes of all buffers; of chunks on the device (Filling, Resident, Evicting); of chunks OnHost. A chunk
@@ -116,12 +119,13 @@ class Residency {
 
   private:
     bool move(ChunkId id, State from, State to);
+    void introduce(ChunkId id);
     std::size_t granule(Address address) const { return (address - begin_) / granularity_; }
 
     Address begin_;
     std::uint64_t bytes_;
     std::uint64_t granularity_;
-    Ranking& ranking_;
+    Ranking* ranking_;
     std::vector<Chunk> chunks_;
     std::vector<Allocation> allocations_;
     std::vector<ChunkId> free_chunks_;

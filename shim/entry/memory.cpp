@@ -8,6 +8,7 @@
 #include "shim/session/pools.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
+#include "shim/session/tool_requests.h"
 
 namespace lms::entry {
 namespace {
@@ -26,6 +27,7 @@ CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Re
                   FindSession&& session_for = engine::current_session) {
     return guarded([&]() -> CUresult {
         engine::program_allocates();
+        engine::take_up_requests();
         if (pointer && bytes > 0 && engine::manages(bytes) && !engine::called_by_exempt()) {
             if (Session* session = session_for()) {
                 core::Address address = 0;

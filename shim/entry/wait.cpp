@@ -14,6 +14,7 @@
 #include "shim/entry/guard.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
+#include "shim/session/tool_requests.h"
 #include "shim/trace/stats.h"
 
 namespace lms::entry {
@@ -41,6 +42,7 @@ bool unfinished(Given& given) {
 
 void meanwhile(Given given) {
     trace::refresh_counters();
+    engine::take_up_requests();
     while (!given.empty() && bring_ahead()) {
         {
             const engine::CapturesHeldOff held_off;

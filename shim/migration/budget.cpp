@@ -36,9 +36,18 @@ CUresult look(State& state, SessionLock& lock, Look& look) {
     return status;
 }
 
-// Through which the last chunks change places.
+// Through which the last chunks change places. Buffers keep the chunks that they were cut into when the
+// budget was larger.
 std::uint64_t way_bytes(const State& state) {
-    return 2 * core::largest_chunk(state.budget_bytes, state.granularity);
+    return 2 * std::max(core::largest_chunk(state.budget_bytes, state.granularity), state.largest_cut);
+}
+
+// What of the buffers the host has no room for.
+std::uint64_t least_budget(const State& state) {
+    const std::uint64_t allocated = state.residency.allocated_bytes();
+    if (allocated == 0) return 0;
+    const std::uint64_t spare = state.host_blocks.held_bytes() + util::host_memory().spare_bytes(kHostLook);
+    return minus(allocated + 2 * state.largest_cut, std::min(spare, state.host_limit_bytes));
 }
 
 }  // namespace
@@ -51,14 +60,23 @@ CUresult refresh_budget(State& state, SessionLock& lock) {
     Look now{};
     const CUresult status = look(state, lock, now);
     if (status != CUDA_SUCCESS) return status;
-    const std::uint64_t total = capped(state.settings, now.info.total_bytes);
+    const std::uint64_t limit = limit_now.load();
+    const std::uint64_t total =
+        limit > 0 ? now.info.total_bytes : capped(state.settings, now.info.total_bytes);
     const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
     state.budget_bytes = minus(total, reserve + now.held_by_others);
+    if (limit > 0) state.budget_bytes = std::min(state.budget_bytes, std::max(limit, least_budget(state)));
     return status;
 }
 
 std::uint64_t capacity_bytes(const State& state) {
     return minus(state.budget_bytes + state.host_limit_bytes, way_bytes(state));
+}
+
+std::uint64_t excess_bytes(const State& state) {
+    return limit_now.load(std::memory_order_relaxed) == 0
+               ? 0
+               : minus(state.device_blocks.held_bytes(), state.budget_bytes);
 }
 
 std::uint64_t promised_host_bytes(const State& state) {

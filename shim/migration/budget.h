@@ -1,6 +1,7 @@
 // How much device memory the shim may take.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -9,11 +10,16 @@
 
 namespace lms::engine {
 
+// What managed memory may take of each GPU at most, as the program or its user has said since it began; 0:
+// nobody has.
+inline constinit std::atomic<std::uint64_t> limit_now{0};
+
 // What stays free for the driver when LMS_RESERVE does not say: a 64th of the device, at most 512 MiB.
 std::uint64_t default_reserve(std::uint64_t total_bytes);
 
 // Looks at the device and brings state.budget_bytes up to date: the device's memory, capped by LMS_LIMIT,
-// less the reserve, less what others hold. Drops `lock` around the driver call.
+// less the reserve, less what others hold; instead of LMS_LIMIT, limit_now, but never less than must be there
+// for the host has no room for more. Drops `lock` around the driver call.
 CUresult refresh_budget(State& state, SessionLock& lock);
 
 // Bytes that may be allocated in all: the budget and the host limit, less room through which the last chunks
@@ -23,6 +29,9 @@ std::uint64_t capacity_bytes(const State& state);
 
 // How old a look at what the host has left may be, where it decides about more than one block.
 inline constexpr std::chrono::milliseconds kHostLook{100};
+
+// Bytes of device memory that are held beyond what limit_now leaves.
+std::uint64_t excess_bytes(const State& state);
 
 // Bytes of host memory that the buffers allocated so far may need at once.
 std::uint64_t promised_host_bytes(const State& state);

@@ -54,8 +54,28 @@ void list(State& state, ChunkId victim, const Block& host, bool copies) {
     state.pending_evictions.back().enqueued = !copies;
 }
 
-// A chunk that stands in the list from now on, its copy, if it needs one, about to be enqueued. Where `ready`
-// is given, one that needs none is noted there instead.
+// Puts a chunk into the list, its copy, if it needs one, about to be enqueued. NoVictims: it cannot go now.
+Start begin_eviction(State& state, ChunkId victim, SessionLock& lock) {
+    core::Residency& residency = state.residency;
+    if (needs_no_copy(state, victim)) {
+        if (opaque_busy(state) || !residency.begin_out(victim)) return Start::NoVictims;
+        list(state, victim, state.backing[victim].host, false);
+        return Start::Enough;
+    }
+    const std::uint64_t serial = residency.chunk(victim).serial;
+    const auto host = host_block(state, residency.chunk(victim).bytes, lock);
+    if (!host) return Start::NoHostMemory;
+    // Making the block may have dropped the lock: look again.
+    if (!opaque_busy(state) && residency.chunk(victim).serial == serial && residency.begin_out(victim)) {
+        list(state, victim, *host, true);
+        return Start::Enough;
+    }
+    state.host_blocks.put(*host);
+    return Start::NoVictims;
+}
+
+// The same of one that the policy chooses. Where `ready` is given, one that needs no copy is noted there
+// instead.
 Start choose(State& state, const core::VictimRequest& wanted, std::vector<ChunkId>* ready,
              SessionLock& lock) {
     core::Residency& residency = state.residency;
@@ -64,27 +84,56 @@ Start choose(State& state, const core::VictimRequest& wanted, std::vector<ChunkI
             return !residency.in_flight(id) && !(ready && std::ranges::count(*ready, id) > 0);
         });
         if (victim == core::kNoChunk) return Start::NoVictims;
-        if (needs_no_copy(state, victim)) {
-            if (ready) {
-                ready->push_back(victim);
-            } else if (opaque_busy(state) || !residency.begin_out(victim)) {
-                return Start::NoVictims;
-            } else {
-                list(state, victim, state.backing[victim].host, false);
-            }
+        const bool clean = needs_no_copy(state, victim);
+        if (clean && ready) {
+            ready->push_back(victim);
             return Start::Enough;
         }
-        const std::uint64_t serial = residency.chunk(victim).serial;
-        const auto host = host_block(state, residency.chunk(victim).bytes, lock);
-        if (!host) return Start::NoHostMemory;
-        // Making the block may have dropped the lock: look again.
-        if (!opaque_busy(state) && residency.chunk(victim).serial == serial && residency.begin_out(victim)) {
-            list(state, victim, *host, true);
-            return Start::Enough;
-        }
-        state.host_blocks.put(*host);
-        if (opaque_busy(state)) return Start::NoVictims;
+        const Start begun = begin_eviction(state, victim, lock);
+        if (begun != Start::NoVictims || clean || opaque_busy(state)) return begun;
     }
+}
+
+// Enqueues the copies of what stands in the list; false: the driver refused.
+bool enqueue_copies(State& state, SessionLock& lock) {
+    struct Job {
+        Block device;
+        Block host;
+        FencePtr fence;
+        bool enqueued;
+    };
+    std::vector<Job> jobs;
+    for (const PendingEviction& each : state.pending_evictions) {
+        if (!each.enqueued) jobs.push_back({each.device, each.host, nullptr, false});
+    }
+    if (jobs.empty()) return true;
+    bool ok = true;
+    bool unfenced = false;
+    unlocked(lock, [&] {
+        device::Port& port = state.port;
+        for (Job& job : jobs) {
+            ok = ok && port.copy(job.host.alias, job.device.alias, job.host.bytes, device::Direction::Out) ==
+                           CUDA_SUCCESS;
+            job.enqueued = ok;
+            // One each: room is there when the first copy is complete, not the last.
+            if (ok) job.fence = state.fences.record(port.stream(device::Direction::Out));
+            unfenced |= ok && !job.fence;
+        }
+        // Without a fence nobody could tell when the copy ends: wait for it here.
+        if (unfenced) ok = port.synchronize() == CUDA_SUCCESS && ok;
+    });
+    auto job = jobs.begin();
+    for (PendingEviction& each : state.pending_evictions) {
+        if (each.enqueued) continue;
+        each.enqueued = true;
+        // What was not copied is of no use, and complete: the next sweep gives its memory back.
+        if (!job->enqueued || (unfenced && !ok)) state.residency.cancel_out(each.chunk);
+        if (job->fence) each.copied = state.fences.add(job->fence);
+        each.fence = std::move(job->fence);
+        ++job;
+    }
+    sweep_evictions(state);
+    return ok;
 }
 
 }  // namespace
@@ -134,12 +183,6 @@ void sweep_evictions(State& state) {
 
 Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint64_t ahead,
                       SessionLock& lock) {
-    struct Job {
-        Block device;
-        Block host;
-        FencePtr fence;
-        bool enqueued;
-    };
     Start result = Start::Enough;
     const std::uint64_t all = wanted.need_bytes + ahead;
     std::vector<ChunkId> ready;
@@ -152,38 +195,18 @@ Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint
         result = choose(state, {all - now, wanted.purpose, wanted.sooner},
                         now < wanted.need_bytes ? nullptr : &ready, lock);
     }
-    std::vector<Job> jobs;
-    for (const PendingEviction& each : state.pending_evictions) {
-        if (!each.enqueued) jobs.push_back({each.device, each.host, nullptr, false});
+    return enqueue_copies(state, lock) ? result : Start::Failed;
+}
+
+Start start_evictions_of(State& state, std::span<const ChunkRequest> those, SessionLock& lock) {
+    Start result = Start::Enough;
+    for (const ChunkRequest& each : those) {
+        if (gone(each, state.residency) || state.residency.chunk(each.chunk).state != core::State::Resident ||
+            state.residency.in_flight(each.chunk))
+            continue;
+        if (begin_eviction(state, each.chunk, lock) == Start::NoHostMemory) result = Start::NoHostMemory;
     }
-    if (jobs.empty()) return result;
-    bool ok = true;
-    bool unfenced = false;
-    unlocked(lock, [&] {
-        device::Port& port = state.port;
-        for (Job& job : jobs) {
-            ok = ok && port.copy(job.host.alias, job.device.alias, job.host.bytes, device::Direction::Out) ==
-                           CUDA_SUCCESS;
-            job.enqueued = ok;
-            // One each: room is there when the first copy is complete, not the last.
-            if (ok) job.fence = state.fences.record(port.stream(device::Direction::Out));
-            unfenced |= ok && !job.fence;
-        }
-        // Without a fence nobody could tell when the copy ends: wait for it here.
-        if (unfenced) ok = port.synchronize() == CUDA_SUCCESS && ok;
-    });
-    auto job = jobs.begin();
-    for (PendingEviction& each : state.pending_evictions) {
-        if (each.enqueued) continue;
-        each.enqueued = true;
-        // What was not copied is of no use, and complete: the next sweep gives its memory back.
-        if (!job->enqueued || (unfenced && !ok)) state.residency.cancel_out(each.chunk);
-        if (job->fence) each.copied = state.fences.add(job->fence);
-        each.fence = std::move(job->fence);
-        ++job;
-    }
-    sweep_evictions(state);
-    return ok ? result : Start::Failed;
+    return enqueue_copies(state, lock) ? result : Start::Failed;
 }
 
 Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) {

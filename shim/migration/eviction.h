@@ -3,13 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "shim/migration/page_in.h"
 #include "shim/migration/session_lock.h"
 #include "shim/migration/state.h"
 
 namespace lms::engine {
 
-// All need `lock`, the session's. Only the migrator whose turn it is may call the first two; they drop the
+// All need `lock`, the session's. Only the migrator whose turn it is may call the first three; they drop the
 // lock around driver calls.
 
 enum class Start { Enough, NoVictims, NoHostMemory, Failed };
@@ -17,6 +19,9 @@ enum class Start { Enough, NoVictims, NoHostMemory, Failed };
 // as are wanted, and `ahead` more. Clean ones need no copy: beyond what is wanted they stay for now.
 Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint64_t ahead,
                       SessionLock& lock);
+
+// The same of those that are on the device, idle and not kept there.
+Start start_evictions_of(State& state, std::span<const ChunkRequest> those, SessionLock& lock);
 
 enum class Finish { Moved, NothingReady, Failed };
 // Remaps chunks whose copies are complete, until they have `bytes` together or no other is complete.

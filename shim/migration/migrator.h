@@ -59,6 +59,17 @@ class Migrator {
     // Waits for a moment if moves hold memory that they will give back; false if there are none.
     bool give_back_soon(SessionLock& lock);
 
+    // The next three are asked for by the program, not needed by its work: that they do not wait for, the
+    // first not beyond a bound.
+    //
+    // Brings `needs` in and pins them in `hold`. False, and nothing is held: they are not all there.
+    bool try_bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+    // Evicts `those`, as far as they are idle.
+    enum class Evicted { All, Some, NoHostMemory };
+    Evicted evict(std::span<const ChunkRequest> those, SessionLock& lock);
+    // Evicts what is idle and beyond a new limit, and gives it back to the driver.
+    void give_back_excess(SessionLock& lock, bool waits_for_copies);
+
     // Calls `action`, which may drop `lock`, while nothing moves or fills.
     void run_quiesced(SessionLock& lock, const std::function<void()>& action);
 
@@ -96,6 +107,7 @@ class Migrator {
     State& state_;
     trace::StallCause waits_for_ = trace::StallCause::Mapping;  // as of the last step
     std::deque<const void*> queue_;                             // who moves, then who waits to
+    std::uint64_t excess_stays_until_ = 0;                      // State::works: nothing of it was idle
     bool starves_ = false;                                      // who moves finds nothing idle
     // What streams were at, at the beginning and at the end of a wait of the whole bound, as of the last one;
     // and earlier work, by State::earlier.changes.

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "shim/migration/eviction.h"
+#include "shim/migration/program_pins.h"
 #include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
@@ -106,6 +107,7 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
         poll_completions(state, lock);
     }
     for (const core::ChunkId chunk : buffer.chunks) drop_copy(state, chunk);
+    end_pins_of(state, id);
     struct Mapped {
         std::vector<MappedAt> addresses;
         Block block;

@@ -69,6 +69,17 @@ struct ProgramBuffer {
     std::vector<Mapped> views;
 };
 
+// Chunks that the program wants kept on the device (<lms/lms.h>), and what it named them by.
+struct ProgramPin {
+    struct One {
+        core::ChunkId chunk;
+        std::uint64_t serial;
+    };
+    core::Address address;
+    std::uint64_t bytes;
+    std::vector<One> chunks;
+};
+
 // The address space a session reserves: the app's buffers, then the aliases of the blocks.
 struct Span {
     core::Address begin;
@@ -118,6 +129,7 @@ struct State {
 
     // Physical memory, a tier each. A block that is not free is a chunk's, a pending eviction's, or both's.
     std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look
+    std::uint64_t largest_cut = 0;   // the largest chunk that a buffer was ever cut into
     SoftLimit soft_limit;
     BlockPool device_blocks;
     BlockPool host_blocks;
@@ -137,6 +149,10 @@ struct State {
     std::set<std::pair<std::uint64_t, core::ChunkId>> retained;
     std::uint64_t soilings = 0;
     bool remaps_beside_work = false;  // seen: a remap does not wait for work that runs
+
+    std::vector<ProgramPin> program_pins;    // none of a buffer that is freed
+    std::vector<ProgramPin::One> set_aside;  // by the program's pause(): what was there
+    bool paused = false;                     // and nothing was asked for since
 
     // Work. Nothing moves while some is unfinished that may reach any chunk: `opaque_uses`, what is pending
     // of it, or earlier work.

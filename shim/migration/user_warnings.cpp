@@ -54,6 +54,13 @@ void announce_too_large(const State& state, std::uint64_t bytes) {
         format_bytes(bytes), format_bytes(state.budget_bytes));
 }
 
+void announce_pins_given_up(std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn("what the program has pinned (lms_pin), {}, may move again: a launch does not fit beside it",
+              format_bytes(bytes));
+}
+
 void announce_no_capacity(const State& state, std::uint64_t bytes) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;

@@ -32,6 +32,9 @@ void announce_no_host_memory(const State& state, std::uint64_t bytes);
 // needed.
 bool announce_no_mappings();
 
+// The program's pins, of so many bytes, are given up, for work cannot run beside them.
+void announce_pins_given_up(std::uint64_t bytes);
+
 // The context has failed for good, as all its calls say: what moved when that was noticed.
 void announce_failure(const State& state, CUresult error);
 

@@ -11,6 +11,7 @@
 #include "shim/migration/guards.h"
 #include "shim/migration/memory_told.h"
 #include "shim/migration/placement.h"
+#include "shim/migration/program_pins.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
 #include "shim/trace/callstack.h"
@@ -187,6 +188,7 @@ std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, bool colle
     if (!taken) return std::nullopt;
     const auto sizes =
         core::cut(rounded, state.granularity, core::largest_chunk(state.budget_bytes, state.granularity));
+    state.largest_cut = std::max(state.largest_cut, std::ranges::max(sizes));
     const core::AllocationId id = state.residency.add(*taken, bytes, sizes);
     state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
     state.owners[id] = nullptr;
@@ -326,6 +328,7 @@ CUresult Session::free_on(CUstream stream, core::Address address) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     state.residency.kill(*id);
+    end_pins_of(state, *id);
     const StreamKey key = fence->stream();
     state.pending_frees.add(
         {*id, state.fences.add(std::move(fence)), key, state.residency.allocation(*id).bytes});

@@ -59,6 +59,14 @@ struct Buffer {
     std::uint64_t id = 0;  // of this GPU's buffers, ever; where it is asked for
 };
 
+// Where a buffer is, as the program has it.
+struct WhereBuffer {
+    core::Address address;
+    std::uint64_t bytes;  // of its chunks
+    std::uint64_t resident_bytes;
+    std::uint64_t pinned_bytes;
+};
+
 // Memory in use where it is, on the host, although its address does not lead there (Port::maps_host_memory).
 struct HostCopy {
     core::Address address;
@@ -160,6 +168,22 @@ class Session {
     void reached();
     void unpin_reached(const ResidentPins& kept);
 
+    // What the program asks for by <lms/lms.h>. `bytes` from `address` on lie in one buffer.
+    enum class Asked { Done, NotManaged, NoRoom, Busy };
+    // Until unpin() of the same, or its free.
+    Asked pin(core::Address address, std::uint64_t bytes);
+    bool unpin(core::Address address, std::uint64_t bytes);  // false: there is no such pin
+    Asked prefetch(core::Address address, std::uint64_t bytes);
+    Asked evict(core::Address address, std::uint64_t bytes);
+    // All that can leave the device does, and what it took goes back to the driver.
+    Asked pause();
+    void resume_paused();
+    std::vector<WhereBuffer> snapshot();
+    // Decides what goes from now on.
+    void rank_by(std::unique_ptr<core::Ranking> ranking);
+    // limit_now has changed.
+    void limit_changed();
+
     // Makes room for memory the app gets from the driver itself; the bytes given up.
     std::uint64_t reclaim(std::uint64_t bytes);
     // For a thread that waits: brings in what is foretold, as far as that goes now. False if there is no more
@@ -207,6 +231,8 @@ class Session {
 
   private:
     void rest(SessionLock& lock);
+    std::vector<ChunkRequest> requests_at(core::Address address, std::uint64_t bytes);
+    Asked bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
     Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking);
     std::optional<core::AllocationId> enter(std::uint64_t bytes, bool collects, SessionLock& lock);
     CUresult replace(core::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock);

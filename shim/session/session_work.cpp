@@ -3,8 +3,10 @@
 #include <chrono>
 
 #include "shim/migration/block_allocation.h"
+#include "shim/migration/budget.h"
 #include "shim/migration/eviction.h"
 #include "shim/migration/placement.h"
+#include "shim/migration/program_pins.h"
 #include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/session/session.h"
@@ -43,7 +45,11 @@ CUresult Session::acquire(Work& work) {
             for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
         }
         tell_policy(state, work.needs);
+        if (!work.needs.empty()) state.paused = false;
+        if (excess_bytes(state) > 0) migrator_->give_back_excess(lock, false);
         status = migrator_->bring_in(work.needs, work.hold, lock);
+        while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state))
+            status = migrator_->bring_in(work.needs, work.hold, lock);
         if (status != CUDA_SUCCESS) return status;
         ++state.holders;
         work.hold.fenced = state.earlier.any();
@@ -193,6 +199,7 @@ void Session::submitted(const Work& work) {
 bool Session::bring_ahead() {
     if (!state_->under_pressure.load()) return false;
     SessionLock lock(state_->mutex);
+    if (state_->paused) return false;
     return migrator_->bring_ahead(lock);
 }
 
@@ -219,6 +226,8 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     SessionLock lock(state.mutex);
     ChunkPins hold;
     CUresult status = migrator_->bring_in(needs, hold, lock);
+    while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state))
+        status = migrator_->bring_in(needs, hold, lock);
     if (status != CUDA_SUCCESS) return status;
     const auto filling = [&] {
         return std::any_of(hold.pinned.begin(), hold.pinned.end(), [&](ChunkId id) {

@@ -11,6 +11,7 @@
 #include "shim/app/streams.h"
 #include "shim/device/driver_port.h"
 #include "shim/device/scope.h"
+#include "shim/migration/budget.h"
 #include "shim/trace/stats.h"
 #include "shim/util/log.h"
 #include "shim/util/mutex.h"
@@ -35,8 +36,14 @@ Registry& registry() {
     return instance;
 }
 
-std::unique_ptr<policy::Host> make_policy() {
-    return policy::Host::create(settings().policy, settings().frac, settings().threshold_bytes);
+// Of sessions that are opened from now on; empty: LMS_POLICY. Guarded by the registry's mutex.
+std::string& policy_now() {
+    static std::string& instance = *new std::string;
+    return instance;
+}
+
+std::unique_ptr<policy::Host> make_policy(const std::string& setting = settings().policy) {
+    return policy::Host::create(setting, settings().frac, settings().threshold_bytes);
 }
 
 Session* open(CUdevice device, CUcontext context) {
@@ -45,7 +52,9 @@ Session* open(CUdevice device, CUcontext context) {
     std::unique_ptr<Session> session;
     if (port) {
         for (const CUdevice peer : peers_of(device)) port->add_peer(peer);
-        session = Session::open({device, context}, std::move(port), make_policy(), settings(), error);
+        session = Session::open({device, context}, std::move(port),
+                                make_policy(policy_now().empty() ? settings().policy : policy_now()),
+                                settings(), error);
     }
     if (!session) {
         static std::atomic<bool> said;
@@ -99,6 +108,26 @@ CUresult admit_peer(CUdevice owner, CUdevice device) {
     peer_admitted(owner, device);
     Session* const session = session_of(owner);
     return session ? session->admit(device) : CUDA_SUCCESS;
+}
+
+bool set_policy(const std::string& setting) {
+    const std::string& name = setting.empty() ? settings().policy : setting;
+    std::string problem;
+    if (!policy::find(name, problem)) {
+        log::warn("policy={}: {}; it stays as it is", name, problem);
+        return false;
+    }
+    const util::Lock lock(registry().mutex);
+    policy_now() = setting;
+    for (Session* session : sessions()) session->rank_by(make_policy(name));
+    return true;
+}
+
+void set_limit(std::uint64_t bytes) {
+    limit_now = bytes;
+    for (Session* session : sessions()) {
+        if (session->awake()) session->limit_changed();
+    }
 }
 
 void context_ending(CUcontext context) {

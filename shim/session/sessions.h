@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "shim/device/cuda_api.h"
@@ -56,6 +57,14 @@ void context_stays(CUcontext context);
 // it is gone, and its buffers with it, which are these until that is said.
 std::vector<Buffer> buffers_of(CUcontext context);
 void context_gone(CUcontext context);
+
+// Managed memory takes no more of each GPU from now on; 0: what it could before. Also of those whose sessions
+// are opened later.
+void set_limit(std::uint64_t bytes);
+
+// Decides what goes from now on, in all sessions: what `setting` means, as LMS_POLICY. False, having said why
+// at warn, if there is none that can be used.
+bool set_policy(const std::string& setting);
 
 // From now on managed memory is in that range too.
 void widen_bounds(core::Address begin, core::Address end);

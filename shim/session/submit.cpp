@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shim/app/contexts.h"
+#include "shim/session/tool_requests.h"
 
 namespace lms::engine {
 
@@ -17,6 +18,7 @@ CUcontext context_of(CUstream stream) {
 }  // namespace
 
 ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
+    take_up_requests();
     held_.reserve(sessions().size());
     const CUcontext context = sessions().size() > 1 ? context_of(reach.stream) : nullptr;
     for (Session* session : sessions()) {

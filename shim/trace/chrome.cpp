@@ -89,12 +89,21 @@ class Encoder {
         return text(json);
     }
 
+    // It is of no GPU; the first one's rows are where it is looked for.
+    std::string operator()(const Region& event) {
+        const std::string row_name = fmt::format("regions, thread {}", event.thread);
+        Json json = head("X", event.name, "region", 0, event.begin_ns);
+        json["dur"] = microseconds(event.end_ns - event.begin_ns);
+        json["tid"] = row(0, Group::Regions, row_name, event.begin_ns, event.end_ns);
+        return names_ + text(json);
+    }
+
     std::string operator()(const Gpu&) { return {}; }
     std::string operator()(const Dropped&) { return {}; }
 
   private:
     // Rows stand in this order.
-    enum class Group : std::uint32_t { Allocations, Launches, MovesIn, MovesOut, Stalls };
+    enum class Group : std::uint32_t { Regions, Allocations, Launches, MovesIn, MovesOut, Stalls };
 
     Json instant(const char* name, int device, std::uint64_t at_ns) {
         Json json = head("i", name, "allocation", device, at_ns);

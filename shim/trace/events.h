@@ -115,12 +115,20 @@ struct Residency {
     std::uint64_t budget_bytes = 0;
 };
 
+// The program has named what a thread of it does (<lms/lms.h>).
+struct Region {
+    std::string_view name;
+    std::uint32_t thread;  // of the process, as the system numbers it
+    std::uint64_t begin_ns;
+    std::uint64_t end_ns;
+};
+
 // Events are missing here: they came faster than they could be written.
 struct Dropped {
     std::uint64_t events;
 };
 
-using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped>;
+using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region>;
 
 // When it began. Of Dropped nobody knows: 0.
 std::uint64_t begin_of(const Event& event);

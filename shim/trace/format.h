@@ -46,6 +46,7 @@ enum class Tag : std::uint8_t {
     Stall = 10,
     Residency = 11,
     Dropped = 12,
+    Region = 13,
 };
 
 // Of Touched and Move, as they are written.

@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
@@ -89,6 +92,39 @@ std::vector<std::unique_ptr<LivePage>> LiveFolder::pages() const {
         if (auto page = read_page(folder_, entry->d_name)) found.push_back(std::move(page));
     }
     return found;
+}
+
+std::unique_ptr<LivePage, LiveFolder::Unshare> LiveFolder::share_with(pid_t process,
+                                                                      std::string& problem) const {
+    const std::string name = std::to_string(process) + "." + std::to_string(start_of_process(process));
+    const int file =
+        is_open() ? openat(folder_, name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (file < 0) {
+        problem = "no process " + std::to_string(process) + " of yours runs under the shim";
+        return nullptr;
+    }
+    struct stat status {};
+    std::uint32_t version = 0;
+    // Tools one after the other; the lock goes with them.
+    const bool known = flock(file, LOCK_EX) == 0 && fstat(file, &status) == 0 &&
+                       pread(file, &version, sizeof version, offsetof(LivePage, version)) == sizeof version &&
+                       version == LivePage::kVersion && status.st_size >= static_cast<off_t>(sizeof(OwnPage));
+    void* const place =
+        known ? mmap(nullptr, sizeof(OwnPage), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (place == MAP_FAILED) {
+        problem = known ? std::strerror(errno)
+                        : "process " + std::to_string(process) +
+                              " runs under a shim of another version (page " + std::to_string(version) +
+                              "; this lms knows " + std::to_string(LivePage::kVersion) + ")";
+        ::close(file);
+        return nullptr;
+    }
+    // Not closed: that would end the lock.
+    return std::unique_ptr<LivePage, Unshare>(static_cast<LivePage*>(place));
+}
+
+void LiveFolder::Unshare::operator()(LivePage* page) const noexcept {
+    munmap(page, sizeof(OwnPage));
 }
 
 void LiveFolder::clean() const {

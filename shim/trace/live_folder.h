@@ -29,6 +29,13 @@ class LiveFolder {
     // Copies of the pages of this version, as they are now. May throw std::bad_alloc.
     std::vector<std::unique_ptr<LivePage>> pages() const;
 
+    // The page of a process itself, to write requests into; null, and why in one line. Nobody else writes any
+    // meanwhile.
+    struct Unshare {
+        void operator()(LivePage* page) const noexcept;
+    };
+    std::unique_ptr<LivePage, Unshare> share_with(pid_t process, std::string& problem) const;
+
     // Takes away the pages of processes that are gone and for which no `lms run` waits, and writes the
     // counters (LMS_STATS) of those that were killed. May throw std::bad_alloc.
     void clean() const;

@@ -21,9 +21,20 @@ struct LiveGpu {
     Counters::Counter host_bytes = 0;
 };
 
+// What a tool asks of the process (`lms set`): how things are to be from now on. The process acts upon what
+// differs from before.
+struct LiveRequest {
+    Counters::Counter number = 0;       // counts them; written last
+    Counters::Counter taken = 0;        // the last that the process has acted upon
+    Counters::Counter limit_bytes = 0;  // what managed memory may take of each GPU; 0: as it began
+    Counters::Counter log_level = 0;    // log::Level + 1; 0: as it began
+    Counters::Counter paused = 0;       // 1: its memory leaves the GPU, and its work waits
+    char policy[512] = {};              // as LMS_POLICY, ends in 0; empty: as it began
+};
+
 struct LivePage {
     static constexpr std::uint64_t kMagic = 0x6576696c20736d6c;  // "lms live"
-    static constexpr std::uint32_t kVersion = 1;                 // another: the rest is laid out otherwise
+    static constexpr std::uint32_t kVersion = 2;                 // another: the rest is laid out otherwise
     static constexpr std::size_t kGpus = 64;                     // by CUDA ordinal
 
     std::uint64_t magic = kMagic;
@@ -40,6 +51,7 @@ struct LivePage {
 
     Counters counters;
     LiveGpu gpus[kGpus];
+    LiveRequest request;
 };
 
 // This process's own. Its place is fixed, so that counting needs no pointer; publish() puts the shared page

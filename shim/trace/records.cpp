@@ -187,4 +187,12 @@ void Records::record(const Dropped& event) {
     put_number(bytes_, event.events);
 }
 
+void Records::record(const Region& event) {
+    const std::uint64_t name = string(event.name);
+    begin(Tag::Region);
+    during(event.begin_ns, event.end_ns);
+    put_number(bytes_, name);
+    put_number(bytes_, event.thread);
+}
+
 }  // namespace lms::trace

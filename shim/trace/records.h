@@ -50,6 +50,7 @@ class Records {
     void record(const Stall& event);
     void record(const Residency& event);
     void record(const Dropped& event);
+    void record(const Region& event);
 
     std::string bytes_;
     std::uint64_t now_ns_ = 0;

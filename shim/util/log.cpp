@@ -54,6 +54,10 @@ void configure(Level level, const std::string& path) noexcept {
     file.store(output, std::memory_order_release);
 }
 
+void set_level(Level level) noexcept {
+    detail::threshold.store(level, std::memory_order_relaxed);
+}
+
 namespace detail {
 
 std::atomic<Level> threshold = Level::Warn;

@@ -26,6 +26,9 @@ std::optional<Level> parse_level(std::string_view name);
 // cannot be opened that is said on stderr, which is then used. Call it before other threads log.
 void configure(Level level, const std::string& path) noexcept;
 
+// How much is said from now on, to where it went before.
+void set_level(Level level) noexcept;
+
 namespace detail {
 extern std::atomic<Level> threshold;
 void write(fmt::string_view format, fmt::format_args arguments) noexcept;

@@ -56,10 +56,11 @@ TEST_CASE("lms: help and version") {
 }
 
 TEST_CASE("lms: usage errors") {
-    check_usage_error("", "no command; expected run, top, report, replay, diff, export, settings or doctor");
+    check_usage_error("",
+                      "no command; expected run, top, set, report, replay, diff, export, settings or doctor");
     check_usage_error(
         "frobnicate",
-        "no command frobnicate; expected run, top, report, replay, diff, export, settings or doctor");
+        "no command frobnicate; expected run, top, set, report, replay, diff, export, settings or doctor");
     check_usage_error("--sim run true", "--sim");
     check_usage_error("run", "no program");
     check_usage_error("run --", "no program");

@@ -5,7 +5,7 @@ import sys
 
 # A room may include itself and these.
 MAY = {
-    "entry": {"reach", "session", "migration", "app", "code", "device", "trace", "core", "util"},
+    "entry": {"include", "reach", "session", "migration", "app", "code", "device", "trace", "core", "util"},
     "reach": {"session", "app", "code", "device", "trace", "core", "util"},
     "session": {"migration", "app", "device", "trace", "policy", "core", "util"},
     "migration": {"app", "device", "trace", "policy", "core", "util"},

@@ -203,6 +203,26 @@ TEST_CASE("residency: where the policy names no victim, any will do") {
     CHECK(one.residency.next_victim({1}, Residency::InFlight::Refuse) == kNoChunk);
 }
 
+TEST_CASE("residency: another policy is told of all that is there, and then alone") {
+    for (const State state : kStates) {
+        if (state == State::Remapping) continue;  // nothing may be moving
+        One one(state);
+        const std::uint64_t sizes[] = {kGranule, kGranule};
+        const AllocationId gone = one.residency.add(kBegin + 8 * kGranule, 2 * kGranule, sizes);
+        one.residency.remove(gone);
+        one.spy.told.clear();
+        Spy other;
+        one.residency.rank_by(other);
+        CHECK(other.known == std::map<ChunkId, std::uint64_t>{{0, 2 * kGranule}});
+        const bool there = state == State::Filling || state == State::Resident || state == State::Evicting;
+        CHECK(other.told ==
+              (there ? std::vector<std::string>{"added0", "resident0"} : std::vector<std::string>{"added0"}));
+        one.residency.touch(0);
+        CHECK(other.told.back() == "used0");
+        CHECK(one.spy.told.empty());
+    }
+}
+
 TEST_CASE("residency: consistent() sees through wrong sums") {
     // Two chunks that would take each other's place: the map of addresses no longer leads to the first.
     Spy spy;

@@ -93,6 +93,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     writer.write(Residency{3, 10, 20, 9999, 30});
     writer.write(Free{3, 7, 10'000});
     writer.write(Free{0, 8, 10'001});
+    writer.write(Region{"epoch 3", 4321, 900, 20'000});
     writer.end();
 
     const auto trace = read(scratch.get("trace"));
@@ -103,7 +104,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(about.at("lmsshim") == LMS_VERSION);
     CHECK(about.at("process") == getpid());
     CHECK(about.at("settings").at("LMS_POLICY") == "next-use");
-    REQUIRE(trace->events.size() == 10);
+    REQUIRE(trace->events.size() == 11);
 
     const auto& gpu = std::get<Gpu>(trace->events[0]);
     CHECK(gpu.device == 3);
@@ -170,6 +171,11 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(std::get<Free>(trace->events[9]).device == 0);
     CHECK(std::get<Free>(trace->events[9]).allocation == 8);
     CHECK(std::get<Free>(trace->events[9]).at_ns == 10'001);
+    const auto& region = std::get<Region>(trace->events[10]);
+    CHECK(region.name == "epoch 3");
+    CHECK(region.thread == 4321);
+    CHECK(region.begin_ns == 900);
+    CHECK(region.end_ns == 20'000);
 }
 
 TEST_CASE("trace file: a launch of twelve buffers takes less than 30 bytes") {

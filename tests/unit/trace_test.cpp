@@ -139,6 +139,12 @@ TEST_CASE("trace codec: each kind of event, every field") {
     CHECK(event["pid"] == 2);
     CHECK(event["ts"] == 0.001);
     CHECK(event["args"] == json({{"resident", 10}, {"host", 20}}));
+
+    event = encoded(Region{.name = "epoch 3", .thread = 4321, .begin_ns = 5000, .end_ns = 6500});
+    CHECK(event["ph"] == "X");
+    CHECK(event["name"] == "epoch 3");
+    CHECK(event["cat"] == "region");
+    CHECK(event["dur"] == 1.5);
 }
 
 TEST_CASE("trace codec: names that are not mangled stay as they are") {

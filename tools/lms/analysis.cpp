@@ -84,6 +84,8 @@ class Analyst {
 
     void operator()(const trace::Dropped&) {}
 
+    void operator()(const trace::Region& event) { seen(event.begin_ns, event.end_ns); }
+
   private:
     struct Live {
         std::size_t group;
@@ -123,12 +125,58 @@ class Analyst {
     std::map<int, std::uint64_t> allocated_;
 };
 
+// Something that adds up, by when it began.
+class Sums {
+  public:
+    void add(std::uint64_t at_ns, std::uint64_t amount) { all_.push_back({at_ns, amount}); }
+    void close() {
+        std::ranges::sort(all_);
+        std::uint64_t sum = 0;
+        for (auto& [at_ns, amount] : all_) amount = sum += amount;
+    }
+    std::uint64_t between(std::uint64_t begin_ns, std::uint64_t end_ns) const {
+        return before(end_ns) - before(begin_ns);
+    }
+
+  private:
+    std::uint64_t before(std::uint64_t at_ns) const {
+        const auto next =
+            std::ranges::lower_bound(all_, at_ns, {}, &std::pair<std::uint64_t, std::uint64_t>::first);
+        return next == all_.begin() ? 0 : std::prev(next)->second;
+    }
+
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> all_;
+};
+
+// An event is in all regions in which it began.
+void look_at_regions(const Trace& trace, Analysis& all) {
+    Sums stalls, in, out;
+    for (const trace::Event& event : trace.events) {
+        if (const auto* const stall = std::get_if<trace::Stall>(&event))
+            stalls.add(stall->begin_ns, stall->end_ns - stall->begin_ns);
+        if (const auto* const move = std::get_if<trace::Move>(&event))
+            (move->direction == trace::Direction::In ? in : out).add(move->begin_ns, move->bytes);
+    }
+    for (Sums* const sums : {&stalls, &in, &out}) sums->close();
+    for (const trace::Event& event : trace.events) {
+        const auto* const region = std::get_if<trace::Region>(&event);
+        if (!region) continue;
+        RegionUse& use = all.regions[std::string(region->name)];
+        ++use.times;
+        use.ns += region->end_ns - region->begin_ns;
+        use.stall_ns += stalls.between(region->begin_ns, region->end_ns);
+        use.bytes_in += in.between(region->begin_ns, region->end_ns);
+        use.bytes_out += out.between(region->begin_ns, region->end_ns);
+    }
+}
+
 }  // namespace
 
 Analysis analyse(const Trace& trace) {
     Analysis all;
     Analyst analyst(all);
     for (const trace::Event& event : trace.events) std::visit(analyst, event);
+    look_at_regions(trace, all);
     std::ranges::stable_sort(all.groups, std::ranges::greater{}, &BufferGroup::moved);
     return all;
 }

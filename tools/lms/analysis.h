@@ -44,6 +44,15 @@ struct LinkUse {
     std::uint64_t timed_ns = 0;
 };
 
+// What the program has named alike (<lms/lms.h>), and what happened meanwhile, in whichever thread.
+struct RegionUse {
+    std::uint64_t times = 0;
+    std::uint64_t ns = 0;
+    std::uint64_t stall_ns = 0;
+    std::uint64_t bytes_in = 0;
+    std::uint64_t bytes_out = 0;
+};
+
 struct Analysis {
     std::uint64_t begin_ns = 0;
     std::uint64_t end_ns = 0;
@@ -56,6 +65,7 @@ struct Analysis {
     std::array<std::uint64_t, trace::kStallCauses> stall_ns_by_cause{};
     std::map<std::string, std::uint64_t> stall_ns_by_kernel;
     std::map<int, GpuUse> gpus;
+    std::map<std::string, RegionUse> regions;
     std::vector<BufferGroup> groups;  // those that moved most first
 
     double seconds() const { return static_cast<double>(end_ns - begin_ns) / 1e9; }

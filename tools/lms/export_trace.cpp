@@ -66,6 +66,10 @@ struct CsvLine {
         return fmt::format("dropped,,,,,,{},\n", e.events);
     }
 
+    std::string operator()(const trace::Region& e) const {
+        return fmt::format("region,,{},{},,,,{}\n", e.begin_ns, e.end_ns, quoted(e.name));
+    }
+
     static std::string row(std::string_view kind, int device, std::uint64_t begin, std::uint64_t end,
                            const std::string& allocation, const std::string& chunk, const std::string& bytes,
                            std::string_view what) {

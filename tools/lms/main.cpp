@@ -19,6 +19,7 @@
 #include "tools/lms/frameworks.h"
 #include "tools/lms/run.h"
 #include "tools/lms/self_check.h"
+#include "tools/lms/set.h"
 #include "tools/lms/show_settings.h"
 #include "tools/lms/top.h"
 #include "tools/lms/trace_commands.h"
@@ -161,11 +162,15 @@ int main(std::vector<std::string> words) {
     bool simulated = false;
     bool tries = false;
     int watched = 0;
+    int changed = 0;
+    std::vector<std::string> changes;
     std::string bus_id;
     CLI::App& run_command = *app.add_subcommand("run", "Run a program with a larger GPU");
     CLI::App& settings_command = *app.add_subcommand("settings", "List every setting and its value now");
     CLI::App& doctor_command = *app.add_subcommand("doctor", "Check whether the shim can work here");
     CLI::App& top_command = *app.add_subcommand("top", "Show what processes under the shim are doing");
+    CLI::App& set_command =
+        *app.add_subcommand("set", "Change a running program's limit, policy or log; pause it");
     TraceCommands traces(app);
     CLI::App& check_command = *app.add_subcommand("self-check", "What doctor --check runs for each GPU");
     check_command.group("");  // not in the help
@@ -175,6 +180,13 @@ int main(std::vector<std::string> words) {
     doctor_command.add_flag("--json", as_json, "Print JSON");
     top_command.add_flag("--json", as_json, "Print JSON, once");
     top_command.add_option("PID", watched, "This process alone")->check(CLI::PositiveNumber);
+    set_command.add_option("PID", changed, "The process")->required()->check(CLI::PositiveNumber);
+    set_command
+        .add_option("CHANGE", changes,
+                    "limit=SIZE (what managed memory may take of each GPU; or none), policy=NAME, log=LEVEL, "
+                    "pause (its memory "
+                    "leaves the GPU, and its work waits), resume")
+        ->required();
     doctor_command.add_flag("--sim", simulated, "Look at the simulated GPU");
     doctor_command.add_flag("--check", tries, "Try moves on each GPU");
 
@@ -197,10 +209,10 @@ int main(std::vector<std::string> words) {
             return kUsage;
         }
         const std::vector<std::string> given = app.remaining();
-        fmt::print(
-            stderr,
-            "lms: {}; expected run, top, report, replay, diff, export, settings or doctor (lms --help)\n",
-            given.empty() ? "no command" : "no command " + given[0]);
+        fmt::print(stderr,
+                   "lms: {}; expected run, top, set, report, replay, diff, export, settings or doctor (lms "
+                   "--help)\n",
+                   given.empty() ? "no command" : "no command " + given[0]);
         return kUsage;
     } catch (const std::runtime_error& problem) {
         fmt::print(stderr, "lms: {} (lms --help, lms run --help)\n", problem.what());
@@ -213,6 +225,8 @@ int main(std::vector<std::string> words) {
         status = *done;
     } else if (doctor_command.parsed()) {
         status = doctor({simulated, as_json, tries});
+    } else if (set_command.parsed()) {
+        status = set(changed, changes);
     } else if (top_command.parsed()) {
         status = top(watched, as_json);
     } else {

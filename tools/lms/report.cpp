@@ -128,6 +128,15 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences) {
         one["most_beyond_bytes"] = gpu.budget_bytes > 0 ? Json(gpu.most_beyond_bytes) : Json();
         json["gpus"].push_back(one);
     }
+    json["regions"] = Json::array();
+    for (const auto& [name, use] : all.regions) {
+        json["regions"].push_back({{"name", name},
+                                   {"times", use.times},
+                                   {"ns", use.ns},
+                                   {"stall_ns", use.stall_ns},
+                                   {"bytes_in", use.bytes_in},
+                                   {"bytes_out", use.bytes_out}});
+    }
     json["buffers"] = Json::array();
     for (const BufferGroup& group : all.groups) {
         json["buffers"].push_back({{"gpu", group.device},
@@ -140,6 +149,18 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences) {
                                    {"stall_ns", group.stall_ns}});
     }
     return json;
+}
+
+std::string regions(const Analysis& all) {
+    if (all.regions.empty()) return {};
+    std::string text = fmt::format("\n{:>9} {:>11} {:>9} {:>10} {:>10}  {}\n", "times", "ms", "stall ms",
+                                   "to GPU", "to host", "region");
+    for (const auto& [name, use] : all.regions) {
+        text += fmt::format("{:>9} {:>11.1f} {:>9.1f} {:>10} {:>10}  {}\n", use.times,
+                            static_cast<double>(use.ns) / 1e6, static_cast<double>(use.stall_ns) / 1e6,
+                            format_bytes(use.bytes_in), format_bytes(use.bytes_out), name);
+    }
+    return text;
 }
 
 std::string table(const Analysis& all) {
@@ -178,7 +199,7 @@ int report(const ReportOptions& options) {
         fmt::print("{}", text_of(json_of(all, sentences)));
     } else {
         for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
-        fmt::print("{}", table(all));
+        fmt::print("{}{}", table(all), regions(all));
     }
     return 0;
 }

@@ -26,7 +26,7 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:
 svg{width:100%;height:auto}svg text{fill:currentColor;font-size:11px}svg .g{stroke:currentColor;opacity:.2}
 table{border-collapse:collapse;width:100%;font-size:13px}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #8885}
 td:last-child,th:last-child{text-align:left;word-break:break-all}
-.k{display:inline-block;width:.8em;height:.8em;margin:0 .4em 0 1em}</style></head><body><h1>lms report</h1>
+p>.k:first-child{margin-left:0}.k{display:inline-block;width:.8em;height:.8em;margin:0 .4em 0 1em}</style></head><body><h1>lms report</h1>
 )";
 
 std::string escaped(std::string_view text) {
@@ -53,9 +53,15 @@ struct Line {
 
 using Label = std::function<std::string(double)>;
 
+// Something at a place between the first and the last.
+struct Mark {
+    double at;  // 0 to 1
+    std::string name;
+};
+
 // Lines over a common row of places, from 0 up.
 std::string chart(const std::vector<Line>& lines, const std::string& first, const std::string& last,
-                  const Label& label) {
+                  const Label& label, const std::vector<Mark>& marks = {}) {
     double most = 0;
     for (const Line& line : lines) {
         for (const double value : line.values) most = std::max(most, value);
@@ -78,6 +84,13 @@ std::string chart(const std::vector<Line>& lines, const std::string& first, cons
     text +=
         fmt::format("<text x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
                     kLeft, kHeight - 6, first, kWidth - 10, kHeight - 6, last);
+    for (const Mark& mark : marks) {
+        const double x = kLeft + wide * mark.at;
+        text += fmt::format(
+            "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"10\" y2=\"{1}\" stroke=\"currentColor\" "
+            "stroke-dasharray=\"3 3\"/><text x=\"{0:.1f}\" y=\"{2}\" text-anchor=\"middle\">{3}</text>",
+            x, kHeight - kBottom, kHeight - 6, escaped(mark.name));
+    }
     for (const Line& line : lines) {
         text += fmt::format("<polyline fill=\"none\" stroke-width=\"1.5\" style=\"stroke:var({})\" points=\"",
                             line.colour);
@@ -171,8 +184,28 @@ std::string sizes(const Trace& trace, const Analysis& all) {
         for (std::size_t i = 0; i < kSizes; ++i)
             line.values.push_back(static_cast<double>(replay_all(trace, with, size(i)).bytes()));
     }
+    std::vector<Mark> marks;
+    for (const auto& [device, gpu] : all.gpus) {
+        const double at = (static_cast<double>(gpu.budget_bytes) - static_cast<double>(size(0))) /
+                          static_cast<double>(size(kSizes - 1) - size(0));
+        // Beside the ends their own labels stand.
+        if (at > 0.15 && at < 0.85) marks.push_back({at, "this run: " + format_bytes(gpu.budget_bytes)});
+    }
     return chart(lines, fmt::format("{} to fill", format_bytes(size(0))),
-                 fmt::format("{} to fill", format_bytes(size(kSizes - 1))), bytes_label);
+                 fmt::format("{} to fill", format_bytes(size(kSizes - 1))), bytes_label, marks);
+}
+
+std::string regions(const Analysis& all) {
+    std::string text =
+        "<table><tr><th>times</th><th>ms</th><th>stall ms</th><th>to GPU</th><th>to "
+        "host</th><th>region</th></tr>";
+    for (const auto& [name, use] : all.regions) {
+        text +=
+            fmt::format("<tr><td>{}</td><td>{:.1f}</td><td>{:.1f}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                        use.times, static_cast<double>(use.ns) / 1e6, static_cast<double>(use.stall_ns) / 1e6,
+                        format_bytes(use.bytes_in), format_bytes(use.bytes_out), escaped(name));
+    }
+    return text + "</table>\n";
 }
 
 std::string buffers(const Analysis& all) {
@@ -203,6 +236,7 @@ std::string html_report(const Trace& trace, const Analysis& all, const std::vect
     text += "<h2>How busy the links were</h2>\n" + links(trace, all);
     text += "<h2>What threads waited for</h2>\n" + stalls(all);
     text += "<h2>Bytes moved, by the GPU's size (replayed)</h2>\n" + sizes(trace, all);
+    if (!all.regions.empty()) text += "<h2>Regions</h2>\n" + regions(all);
     text += "<h2>Buffers</h2>\n" + buffers(all);
     return text + "</body></html>\n";
 }

@@ -120,6 +120,14 @@ bool TraceDecoder::record(Input& in) {
             trace_.events.emplace_back(Dropped{in.number()});
             trace_.dropped += std::get<Dropped>(trace_.events.back()).events;
             return true;
+        case Tag::Region: {
+            Region region{.name = {}, .thread = 0, .begin_ns = time(in), .end_ns = 0};
+            region.end_ns = region.begin_ns + in.number();
+            region.name = text(in);
+            region.thread = static_cast<std::uint32_t>(in.number());
+            trace_.events.emplace_back(region);
+            return true;
+        }
     }
     return false;
 }

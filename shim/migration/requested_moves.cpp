@@ -1,0 +1,87 @@
+// Moves that no work needs: the program, or its user, has asked for them (<lms/lms.h>).
+#include <algorithm>
+
+#include "shim/migration/budget.h"
+#include "shim/migration/eviction.h"
+#include "shim/migration/migration_turn.h"
+#include "shim/migration/placement.h"
+
+namespace lms::engine {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// How long nothing may come of it.
+constexpr auto kBound = 1s;
+// Works before what is in excess and in use is looked at again.
+constexpr std::uint64_t kWorks = 64;
+
+bool is_on_device(const State& state, const ChunkRequest& need) {
+    if (gone(need, state.residency)) return false;
+    const core::State where = state.residency.chunk(need.chunk).state;
+    return where != core::State::OnHost && where != core::State::Empty;
+}
+
+}  // namespace
+
+bool Migrator::try_bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
+    const MigrationTurn turn(*this, lock);
+    cancel_stale(state_);
+    std::vector<ChunkRequest> missing;
+    for (auto deadline = Clock::now() + kBound;;) {
+        missing.clear();
+        if (hold_present(needs, hold, missing)) return true;
+        const Step result = step(missing, lock);
+        drop(state_, hold);
+        if (result == Step::Moved) deadline = Clock::now() + kBound;
+        if (result == Step::Impossible || result == Step::Stalled || Clock::now() >= deadline) return false;
+    }
+}
+
+Migrator::Evicted Migrator::evict(std::span<const ChunkRequest> those, SessionLock& lock) {
+    const MigrationTurn turn(*this, lock);
+    poll_completions(state_, lock);
+    look_at_earlier_work(state_, lock);
+    Start started = Start::Enough;
+    const auto leaves = [&](const ChunkRequest& each) {
+        return !gone(each, state_.residency) &&
+               state_.residency.chunk(each.chunk).state == core::State::Evicting;
+    };
+    // What comes in still is there only then.
+    while (!state_.filling.empty()) {
+        await_fill(lock);
+        poll_completions(state_, lock);
+    }
+    if (!opaque_busy(state_)) started = start_evictions_of(state_, those, lock);
+    while (started != Start::Failed && std::ranges::any_of(those, leaves)) {
+        await_copy_out(lock);
+        if (complete_evictions(state_, UINT64_MAX, lock) == Finish::Failed) break;
+    }
+    if (std::ranges::none_of(those, [&](const ChunkRequest& each) { return is_on_device(state_, each); }))
+        return Evicted::All;
+    return started == Start::NoHostMemory ? Evicted::NoHostMemory : Evicted::Some;
+}
+
+void Migrator::give_back_excess(SessionLock& lock, bool waits_for_copies) {
+    if (!queue_.empty() || (state_.works < excess_stays_until_ && !waits_for_copies)) return;
+    const MigrationTurn turn(*this, lock);
+    look_at_earlier_work(state_, lock);
+    bool further = true;
+    while (further && excess_bytes(state_) > 0) {
+        poll_completions(state_, lock);
+        further = state_.device_blocks.trim(excess_bytes(state_), lock) > 0;
+        const std::uint64_t bytes = excess_bytes(state_);
+        if (bytes == 0 || opaque_busy(state_)) break;
+        if (start_evictions(state_, {bytes}, 0, lock) == Start::Failed) break;
+        const Finish finished = complete_evictions(state_, bytes, lock);
+        further |= finished == Finish::Moved;
+        if (finished != Finish::NothingReady || state_.pending_evictions.empty()) continue;
+        if (!waits_for_copies) return;
+        await_copy_out(lock);
+        further = true;
+    }
+    excess_stays_until_ = state_.works + kWorks;
+}
+
+}  // namespace lms::engine

@@ -1,0 +1,186 @@
+// What the program asks for beside its work: memory kept, brought in or put out, a smaller limit.
+#include <algorithm>
+
+#include "shim/core/chunking.h"
+#include "shim/migration/budget.h"
+#include "shim/migration/placement.h"
+#include "shim/migration/program_pins.h"
+#include "shim/migration/telemetry.h"
+#include "shim/session/session.h"
+
+namespace lms::engine {
+
+using core::ChunkId;
+
+std::vector<ChunkRequest> Session::requests_at(core::Address address, std::uint64_t bytes) {
+    std::pmr::vector<ChunkRequest> needs;
+    const Range range{address, bytes};
+    name({}, std::span(&range, 1), needs);
+    return {needs.begin(), needs.end()};
+}
+
+Session::Asked Session::bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold,
+                                       SessionLock& lock) {
+    State& state = *state_;
+    std::uint64_t bytes = pinned_bytes(state);
+    for (const ChunkRequest& need : needs) {
+        if (!gone(need, state.residency) && !is_program_pinned(state, need.chunk))
+            bytes += state.residency.chunk(need.chunk).bytes;
+    }
+    // The rest has to change places yet.
+    if (bytes + 2 * state.largest_cut > state.budget_bytes) return Asked::NoRoom;
+    if (!migrator_->try_bring_in(needs, hold, lock)) return Asked::Busy;
+    return Asked::Done;
+}
+
+Session::Asked Session::pin(core::Address address, std::uint64_t bytes) {
+    const std::vector<ChunkRequest> needs = requests_at(address, bytes);
+    if (needs.empty()) return Asked::NotManaged;
+    State& state = *state_;
+    SessionLock lock(state.mutex);
+    ChunkPins hold;
+    const Asked status = bring_in_asked(needs, hold, lock);
+    if (status != Asked::Done) return status;
+    ProgramPin pin{address, bytes, {}};
+    for (const ChunkId id : hold.pinned) pin.chunks.push_back({id, state.residency.pin_resident(id)});
+    state.program_pins.push_back(std::move(pin));
+    let_go(state, hold);
+    return Asked::Done;
+}
+
+bool Session::unpin(core::Address address, std::uint64_t bytes) {
+    State& state = *state_;
+    const SessionLock lock(state.mutex);
+    const auto pin = std::ranges::find_if(state.program_pins, [&](const ProgramPin& each) {
+        return each.address == address && each.bytes == bytes;
+    });
+    if (pin == state.program_pins.end()) return false;
+    end_pin(state, *pin);
+    state.program_pins.erase(pin);
+    state.changed.notify_all();
+    return true;
+}
+
+Session::Asked Session::prefetch(core::Address address, std::uint64_t bytes) {
+    const std::vector<ChunkRequest> needs = requests_at(address, bytes);
+    if (needs.empty()) return Asked::NotManaged;
+    SessionLock lock(state_->mutex);
+    ChunkPins hold;
+    for (const ChunkRequest& need : needs) {
+        if (!gone(need, state_->residency)) state_->residency.touch(need.chunk);
+    }
+    const Asked status = bring_in_asked(needs, hold, lock);
+    if (status == Asked::Done) let_go(*state_, hold);
+    return status;
+}
+
+namespace {
+
+Session::Asked asked_of(Migrator::Evicted evicted) {
+    switch (evicted) {
+        case Migrator::Evicted::All:
+            return Session::Asked::Done;
+        case Migrator::Evicted::NoHostMemory:
+            return Session::Asked::NoRoom;
+        default:
+            return Session::Asked::Busy;
+    }
+}
+
+}  // namespace
+
+Session::Asked Session::evict(core::Address address, std::uint64_t bytes) {
+    const std::vector<ChunkRequest> needs = requests_at(address, bytes);
+    if (needs.empty()) return Asked::NotManaged;
+    SessionLock lock(state_->mutex);
+    begin_pressure(*state_, lock);
+    return asked_of(migrator_->evict(needs, lock));
+}
+
+Session::Asked Session::pause() {
+    State& state = *state_;
+    SessionLock lock(state.mutex);
+    if (state.residency.allocated_bytes() == 0) return Asked::Done;
+    begin_pressure(state, lock);
+    std::vector<ChunkRequest> all;
+    for (const core::AllocationId id : state.residency.allocations()) {
+        if (state.residency.allocation(id).dead) continue;
+        for (const ChunkId chunk : state.residency.allocation(id).chunks) {
+            const core::State where = state.residency.chunk(chunk).state;
+            if (where == core::State::OnHost || where == core::State::Empty) continue;
+            all.push_back({chunk, state.residency.chunk(chunk).serial});
+        }
+    }
+    state.paused = true;
+    const Migrator::Evicted evicted = migrator_->evict(all, lock);
+    for (const ChunkRequest& each : all) {
+        if (!gone(each, state.residency) && state.residency.chunk(each.chunk).state == core::State::OnHost)
+            state.set_aside.push_back({each.chunk, each.serial});
+    }
+    // Until it is given back nobody can have it: who needs room waits.
+    const Holder holder(state);
+    state.device_blocks.trim(UINT64_MAX, lock);
+    return asked_of(evicted);
+}
+
+void Session::resume_paused() {
+    State& state = *state_;
+    SessionLock lock(state.mutex);
+    state.paused = false;
+    // What does not fit any more, or is held up, comes in when it is needed.
+    for (const auto& [chunk, serial] : std::exchange(state.set_aside, {})) {
+        const ChunkRequest each{chunk, serial};
+        if (gone(each, state.residency)) continue;
+        if (state.residency.device_bytes() + state.residency.chunk(each.chunk).bytes > state.budget_bytes)
+            break;
+        ChunkPins hold;
+        if (bring_in_asked(std::span(&each, 1), hold, lock) != Asked::Done) break;
+        let_go(state, hold);
+    }
+}
+
+std::vector<WhereBuffer> Session::snapshot() {
+    State& state = *state_;
+    const SessionLock lock(state.mutex);
+    std::vector<WhereBuffer> all;
+    for (const core::AllocationId id : state.residency.allocations()) {
+        const core::Allocation& buffer = state.residency.allocation(id);
+        if (buffer.dead) continue;
+        WhereBuffer where{buffer.address, buffer.bytes, 0, 0};
+        for (const ChunkId chunk : buffer.chunks) {
+            const core::State at = state.residency.chunk(chunk).state;
+            if (at == core::State::OnHost || at == core::State::Empty) continue;
+            where.resident_bytes += state.residency.chunk(chunk).bytes;
+            if (is_program_pinned(state, chunk)) where.pinned_bytes += state.residency.chunk(chunk).bytes;
+        }
+        const auto mapped = state.program_buffers.find(id);
+        if (mapped == state.program_buffers.end()) {
+            all.push_back(where);
+            continue;
+        }
+        for (const ProgramBuffer::Mapped& view : mapped->second.views) {
+            where.address = view.address;
+            all.push_back(where);
+        }
+    }
+    return all;
+}
+
+void Session::rank_by(std::unique_ptr<core::Ranking> ranking) {
+    SessionLock lock(state_->mutex);
+    migrator_->run_quiesced(lock, [&] {
+        state_->residency.rank_by(*ranking);
+        ranking_.swap(ranking);
+    });
+}
+
+void Session::limit_changed() {
+    SessionLock lock(state_->mutex);
+    refresh_budget(*state_, lock);
+    note_levels(*state_);
+    if (excess_bytes(*state_) == 0) return;
+    begin_pressure(*state_, lock);
+    migrator_->give_back_excess(lock, true);
+}
+
+}  // namespace lms::engine

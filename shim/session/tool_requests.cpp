@@ -1,0 +1,91 @@
+#include "shim/session/tool_requests.h"
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+
+#include "shim/device/driver_table.h"
+#include "shim/session/sessions.h"
+#include "shim/util/keep_errno.h"
+#include "shim/util/log.h"
+#include "shim/util/settings.h"
+#include "shim/util/units.h"
+
+namespace lms::engine {
+namespace {
+
+constexpr auto kGlance = std::chrono::milliseconds(10);
+
+// What was acted upon.
+struct Before {
+    std::uint64_t limit_bytes = 0;
+    std::uint64_t log_level = 0;
+    std::string policy;
+};
+
+void act_upon(const trace::LiveRequest& request, Before& before) {
+    if (const std::uint64_t level = request.log_level; level != before.log_level) {
+        before.log_level = level;
+        const bool known = level > 0 && level <= std::size(log::kLevelNames);
+        log::set_level(known ? static_cast<log::Level>(level - 1) : settings().log_level);
+    }
+    if (const std::uint64_t bytes = request.limit_bytes; bytes != before.limit_bytes) {
+        before.limit_bytes = bytes;
+        log::info("limit={} from outside", bytes == 0 ? "none" : util::format_bytes(bytes));
+        set_limit(bytes);
+    }
+    const std::string policy(request.policy, strnlen(request.policy, sizeof request.policy));
+    if (policy != before.policy) {
+        before.policy = policy;
+        if (set_policy(policy)) log::info("policy={} from outside", policy);
+    }
+}
+
+// One thread at a time; others go on meanwhile.
+void look(trace::LiveRequest& request) {
+    static Before before;
+    static std::atomic<bool> looking;
+    std::uint64_t number = request.number.load(std::memory_order_acquire);
+    if (number <= detail::requests_seen || looking.exchange(true)) return;
+    const struct Over {
+        ~Over() { looking = false; }
+    } over;
+    for (; number > detail::requests_seen; number = request.number.load(std::memory_order_acquire)) {
+        act_upon(request, before);
+        detail::requests_seen = number;
+    }
+    request.taken = detail::requests_seen.load();
+}
+
+// What is still in use goes when it is not; others' work waits too.
+void wait_while_paused(trace::LiveRequest& request) {
+    log::info("paused from outside");
+    for (bool done = false; request.paused == 1; std::this_thread::sleep_for(kGlance)) {
+        look(request);
+        if (done) continue;
+        done = true;
+        for (Session* session : sessions())
+            done &= !session->awake() || session->pause() == Session::Asked::Done;
+    }
+    for (Session* session : sessions()) {
+        if (session->awake()) session->resume_paused();
+    }
+}
+
+}  // namespace
+
+void detail::take_up_requests() noexcept try {
+    const util::KeepErrno keep;
+    // A host function may not ask the driver for anything.
+    CUcontext context = nullptr;
+    if (device::driver().cuCtxGetCurrent(&context) == CUDA_ERROR_NOT_PERMITTED) return;
+    trace::LiveRequest& request = trace::own_page.page.request;
+    look(request);
+    if (request.paused == 1) wait_while_paused(request);
+} catch (const std::exception& problem) {
+    log::warn("what was asked from outside came to nothing: {}", problem.what());
+}
+
+}  // namespace lms::engine

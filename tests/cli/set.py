@@ -1,0 +1,134 @@
+"""lms set, upon two programs that run and know nothing of it. Run by set_test.cpp: set.py SHIM DRIVER LMS; as a program: set.py."""
+
+import ctypes
+import json
+import os
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZE = 1 << 19
+COUNT = 6
+
+
+def program():
+    """Uses all its buffers, round after round, until it is told to end; then every byte must be there."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+
+    def call(name, *arguments):
+        status = getattr(cuda, name)(*arguments)
+        if status != 0:
+            sys.exit(f"{name} -> {status}")
+
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(device), 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+    buffers = []
+    for value in range(COUNT):
+        address = ctypes.c_uint64()
+        call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(SIZE))
+        call("cuMemsetD8_v2", address, ctypes.c_ubyte(value), ctypes.c_size_t(SIZE))
+        buffers.append(address)
+    print("ready", flush=True)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        for address in buffers:
+            call("cuMemcpyDtoDAsync_v2", address, address, ctypes.c_size_t(SIZE), None)
+        call("cuCtxSynchronize")
+    data = ctypes.create_string_buffer(SIZE)
+    for value, address in enumerate(buffers):
+        call("cuMemcpyDtoH_v2", data, address, ctypes.c_size_t(SIZE))
+        if data.raw != bytes([value]) * SIZE:
+            sys.exit(f"buffer {value} has other bytes")
+    print("whole", flush=True)
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit(f"{what}: not so")
+
+
+class Running:
+    def __init__(self, environment):
+        self.process = subprocess.Popen([sys.executable, __file__], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        expect(self.process.stdout.readline() == "ready\n", "it runs")
+
+    def gpu(self):
+        (page,) = json.loads(subprocess.run([LMS, "top", "--json", str(self.process.pid)], env=PLAIN, capture_output=True, check=True).stdout)
+        return page["gpus"][0]
+
+    def reaches(self, condition, what):
+        """Sooner or later; who never gets there is ended from outside."""
+        while not condition(self.gpu()):
+            time.sleep(0.01)
+        print(f"{what}: reached", flush=True)
+
+    def end(self):
+        out, err = self.process.communicate("\n")
+        expect(self.process.returncode == 0 and out == "whole\n", f"every byte is there ({out}{err})")
+        return err
+
+
+def set_(process, *changes):
+    done = subprocess.run([LMS, "set", str(process), *changes], env=PLAIN, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def wrong(a):
+    for changes, said in ((["limit=0"], "limit=0: expected a size"), (["limit=much"], "limit=much: expected"), (["limit"], "no change limit"),
+                          (["log=loud"], "log=loud: expected off"), (["policy=none"], "policy=none: expected"),
+                          (["policy=/nowhere.so"], "policy=/nowhere.so: "), (["policy=./" + 600 * "x" + ".so"], "policy=./x"),
+                          (["pause", "stop"], "no change stop"), (["resume=1"], "no change resume=1")):
+        status, err = set_(a.process.pid, *changes)
+        expect(status == 2 and err.startswith("lms set: " + said) and err.count("\n") == 1, f"{changes} -> {status}, {err}")
+    status, err = set_(os.getpid(), "pause")
+    expect((status, err) == (1, f"lms set: no process {os.getpid()} of yours runs under the shim\n"), f"of another process: {err}")
+    # A shim that has another page.
+    with open("/proc/self/stat", encoding="utf-8") as file:
+        started = file.read().rsplit(")", 1)[1].split()[19]
+    page = os.path.join(PLAIN["XDG_RUNTIME_DIR"], f"lmsshim-{os.geteuid()}", f"{os.getpid()}.{started}")
+    with open(page, "wb") as file:
+        file.write(struct.pack("<QII", 0x6576696C20736D6C, 99, 64) + bytes(48))
+    status, err = set_(os.getpid(), "pause")
+    os.unlink(page)
+    expect(status == 1 and "runs under a shim of another version (page 99; this lms knows " in err, f"of another version: {err}")
+
+
+def main():
+    environment = {**PLAIN, "LD_PRELOAD": sys.argv[1], "LMS_DRIVER": sys.argv[2], "SIMCUDA_MEMORY": "8M", "SIMCUDA_GRANULARITY": "64K",
+                   "LMS_THRESHOLD": "16K"}
+    a, b = Running(environment), Running(environment)
+    whole = a.gpu()["budget_bytes"]
+    expect(set_(a.process.pid, "limit=1M", "log=info") == (0, ""), "a limit")
+    a.reaches(lambda gpu: gpu["budget_bytes"] == 1 << 20 and gpu["resident_bytes"] <= 1 << 20, "the limit")
+    expect(b.gpu()["resident_bytes"] == COUNT * SIZE and b.gpu()["budget_bytes"] == whole, "the other program is as it was")
+    expect(set_(a.process.pid, "policy=lru") == (0, ""), "a policy")
+    expect(a.gpu()["budget_bytes"] == 1 << 20, "the limit is still there")
+    expect(set_(a.process.pid, "pause") == (0, ""), "pause")
+    a.reaches(lambda gpu: gpu["resident_bytes"] == 0, "nothing on the GPU")
+    expect(set_(b.process.pid, "pause") == (0, ""), "pause of the other, where all fits")
+    b.reaches(lambda gpu: gpu["resident_bytes"] == 0, "nothing of the other on the GPU")
+    wrong(a)
+    expect(a.gpu()["resident_bytes"] == 0, "it waits still")
+    expect(set_(a.process.pid, "resume", "limit=none") == (0, ""), "resume")
+    a.reaches(lambda gpu: gpu["resident_bytes"] == COUNT * SIZE and gpu["budget_bytes"] == whole, "all of it back")
+    expect(set_(b.process.pid, "resume") == (0, ""), "resume of the other")
+    said = a.end()
+    for line in ("lms: limit=1M from outside", "lms: policy=lru from outside", "lms: paused from outside", "lms: limit=none from outside"):
+        expect(line in said, f"{line} in {said}")
+    expect("outside" not in b.end(), "b was not asked to tell")
+    expect(set_(a.process.pid, "pause")[0] == 1, "of one that has ended")
+
+
+if len(sys.argv) == 1:
+    program()
+else:
+    LMS = sys.argv[3]
+    with tempfile.TemporaryDirectory() as folder:
+        PLAIN = {**os.environ, "XDG_RUNTIME_DIR": folder}
+        main()
