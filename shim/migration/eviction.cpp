@@ -140,6 +140,7 @@ Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint
         FencePtr fence;
         bool enqueued;
     };
+    if (state.trial == State::Trial::Distrusted) return Start::Failed;
     Start result = Start::Enough;
     const std::uint64_t all = wanted.need_bytes + ahead;
     std::vector<ChunkId> ready;

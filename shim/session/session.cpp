@@ -11,6 +11,7 @@
 #include "shim/migration/guards.h"
 #include "shim/migration/memory_told.h"
 #include "shim/migration/placement.h"
+#include "shim/migration/self_check.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
 #include "shim/trace/callstack.h"
@@ -92,6 +93,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
         return nullptr;
     }
     announce_no_budget(*session->state_, info.total_bytes);
+    set_trial_block_apart(*session->state_, lock);
     log::info("GPU budget {}, host limit {}, granularity {}, evicted memory {}",
               util::format_bytes(session->state_->budget_bytes), util::format_bytes(host),
               util::format_bytes(session->port_->granularity()),
@@ -246,7 +248,10 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
             state.device_blocks.put(*device);
             continue;
         }
+        const std::uint64_t spare = state.device_blocks.free_bytes();
         begin_pressure(state, lock);
+        // What a trial of moves was made on, for one.
+        if (state.device_blocks.free_bytes() > spare) continue;
         if (state.trial == State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
