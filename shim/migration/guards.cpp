@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "shim/device/driver_table.h"
+#include "shim/trace/demangle.h"
 #include "shim/util/log.h"
 
 namespace lms::engine {
@@ -57,7 +58,7 @@ void compare_clean(const Settings& settings, core::Address address, const Block&
                address);
 }
 
-void name_fault(device::Port& port, const Fence& fence, std::string_view what) {
+void name_fault(device::Port& port, const Fence& fence, const std::string& what) noexcept try {
     // Kernels that wait for the program are let run on.
     constexpr auto kBound = std::chrono::milliseconds(100);
     wait_until(fence, std::chrono::steady_clock::now() + kBound);
@@ -67,7 +68,9 @@ void name_fault(device::Port& port, const Fence& fence, std::string_view what) {
         "check: {} (or what ran beside it) ended with {}: it may have reached memory that it does not name "
         "and "
         "that was evicted",
-        what.empty() ? "a copy or set" : what, device::error_name(status));
+        what.empty() ? "a copy or set" : trace::demangled(what), device::error_name(status));
+} catch (...) {
+    // Out of host memory: nothing can be said.
 }
 
 void tell_verdict_at_exit(const Settings& settings) {

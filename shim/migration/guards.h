@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
+#include <string>
 
 #include "shim/migration/state.h"
 
@@ -28,7 +28,7 @@ void compare_clean(const Settings& settings, core::Address address, const Block&
 // Behind work that has just been submitted, `fence` its end: waits for it, for a while, and says so where
 // nothing works any more: each is waited for, so that it, or one that takes long, is what failed. No lock
 // needed.
-void name_fault(device::Port& port, const Fence& fence, std::string_view what);
+void name_fault(device::Port& port, const Fence& fence, const std::string& what) noexcept;
 
 // A line about what was watched and found, when the process exits.
 void tell_verdict_at_exit(const Settings& settings);

@@ -194,8 +194,8 @@ TEST_CASE("perverse: moves are tried also where the GPU has no memory left for a
 }
 
 TEST_CASE("perverse: programmatic launches wait for what is moved for them, and are waited for") {
-    for (const char* host_mapping : {"0", "1"}) {
-        for (const char* seed : {"1", "2", "3"}) {
+    for (const std::string host_mapping : {"0", "1"}) {
+        for (const std::string seed : {"1", "2", "3"}) {
             CAPTURE(host_mapping);
             CAPTURE(seed);
             const Scratch cache;
