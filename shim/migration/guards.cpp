@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "shim/device/driver_table.h"
 #include "shim/trace/demangle.h"
 #include "shim/util/log.h"
 
@@ -65,10 +64,11 @@ void name_fault(device::Port& port, const Fence& fence, const std::string& what)
     const CUresult status = port.health();
     if (status == CUDA_SUCCESS || !log::once(found.fault)) return;
     log::error(
-        "check: {} (or what ran beside it) ended with {}: it may have reached memory that it does not name "
+        "check: {} (or what ran beside it) failed (error {}): it may have reached memory that it does not "
+        "name "
         "and "
         "that was evicted",
-        what.empty() ? "a copy or set" : trace::demangled(what), device::error_name(status));
+        what.empty() ? "a copy or set" : trace::demangled(what), static_cast<int>(status));
 } catch (...) {
     // Out of host memory: nothing can be said.
 }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 
 #include "tests/entry/gate.h"
 #include "tests/entry/rig.h"
@@ -179,6 +181,39 @@ TEST_CASE("perverse: results are right, or memory is out, and a line says what i
         }
         walk(cache.path(), {{"SIMCUDA_PERVERSE", each.perverse}, {"SIMCUDA_HOST_VMM", "0"}});
         walk(cache.path(), {{"SIMCUDA_PERVERSE", each.perverse}, {"LMS_HOST_MAPPING", "off"}});
+    }
+}
+
+namespace {
+
+// How often the driver was called from the trial's reservation of addresses to when these were given back.
+std::map<std::string, int> calls_of_trial(const std::string& log) {
+    std::map<std::string, int> calls;
+    std::istringstream lines(support::read_file(log));
+    for (std::string prefix, call, rest; lines >> prefix >> call && std::getline(lines, rest);) {
+        if (call == "cuMemAddressFree" && calls["cuMemcpyAsync"] > 0) break;
+        if (call == "cuMemAddressReserve") calls.clear();
+        ++calls[call];
+    }
+    return calls;
+}
+
+}  // namespace
+
+// With calls of some 100 microseconds: a few milliseconds.
+TEST_CASE("perverse: a trial of moves is a few dozen calls and less than a mebibyte") {
+    const Scratch scratch;
+    for (const std::string host_mapping : {"0", "1"}) {
+        CAPTURE(host_mapping);
+        const std::string log = scratch.path("log" + host_mapping);
+        walk(scratch.path(),
+             {{"SIMCUDA_LOG", log}, {"SIMCUDA_HOST_VMM", host_mapping}, {"LMS_HOST_MAPPING", "on"}});
+        auto calls = calls_of_trial(log);
+        CHECK(calls["cuMemcpyAsync"] >= 8);
+        CHECK(calls["cuMemcpyAsync"] + calls["cuMemsetD32Async"] <= 18);  // of 32 KiB each
+        CHECK(calls["cuMemMap"] + calls["cuMemSetAccess"] + calls["cuMemUnmap"] <= 12);
+        CHECK(calls["cuMemCreate"] <= 1);
+        CHECK(calls["cuEventRecord"] <= 21);
     }
 }
 
