@@ -44,6 +44,11 @@ void distrust(State& state, const device::Trial& trial) {
 void set_trial_block_apart(State& state, SessionLock& lock) {
     if (!state.port.tries_moves() || state.trial != State::Trial::Ahead || state.trial_block) return;
     if (state.budget_bytes < state.granularity) return;
+    // What stays free for the driver may have room for it, and for something else then.
+    device::MemoryInfo info{};
+    if (unlocked(lock, [&] { return state.port.memory_info(info); }) != CUDA_SUCCESS) return;
+    if (info.free_bytes + state.device_blocks.held_bytes() >= state.budget_bytes + 2 * state.granularity)
+        return;
     Block block;
     if (state.device_blocks.create(state.granularity, block, lock) == CUDA_SUCCESS) state.trial_block = block;
 }
@@ -66,7 +71,11 @@ void check_moves(State& state, SessionLock& lock) {
     const bool again = state.port.tries_moves() && !told && state.trials < kMostTrials;
     state.trial = again ? State::Trial::Ahead : State::Trial::Passed;
     if (told && trial.trust != Trust::Moves) distrust(state, trial);
-    if (!again && trial.over) give_back_trial_block(state);
+    if (!again && trial.over && state.trial_block) {
+        give_back_trial_block(state);
+        // What is of no use to a chunk may be of some to the driver.
+        state.device_blocks.trim(state.granularity, lock);
+    }
     state.changed.notify_all();
 }
 

@@ -5,7 +5,8 @@
 
 namespace lms::engine {
 
-// A block of the GPU's for the trial: when that is due the GPU is full. Not where there is room for none.
+// A block of the GPU's for the trial: when that is due the GPU is full. Not where there is room for none,
+// or enough beyond what chunks may take.
 // Drops the lock.
 void set_trial_block_apart(State& state, SessionLock& lock);
 // Its context is gone, and nothing of the port runs.

@@ -248,10 +248,10 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
             state.device_blocks.put(*device);
             continue;
         }
-        const std::uint64_t spare = state.device_blocks.free_bytes();
+        const std::uint64_t held = state.device_blocks.held_bytes();
         begin_pressure(state, lock);
         // What a trial of moves was made on, for one.
-        if (state.device_blocks.free_bytes() > spare) continue;
+        if (state.device_blocks.held_bytes() < held) continue;
         if (state.trial == State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
@@ -340,8 +340,11 @@ CUresult Session::free_on(CUstream stream, core::Address address) {
 
 std::uint64_t Session::reclaim(std::uint64_t bytes) {
     SessionLock lock(state_->mutex);
+    const std::uint64_t held = state_->device_blocks.held_bytes();
     begin_pressure(*state_, lock);
-    return migrator_->reclaim(bytes, lock);
+    // What a trial of moves was made on is the driver's again.
+    const std::uint64_t left = std::min(held, state_->device_blocks.held_bytes());
+    return held - left + migrator_->reclaim(bytes, lock);
 }
 
 void Session::look_at_budget() {
