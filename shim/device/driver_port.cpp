@@ -393,17 +393,16 @@ CUcontext DriverPort::current_context() {
     return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
-Trial DriverPort::try_moves() {
+Trial DriverPort::try_moves(const std::optional<TrialMemory>& memory) {
     const InContext in_context(context_);
     if (in_context.status() != CUDA_SUCCESS) return {};
-    const Trial trial = try_moves_of(*this, nullptr);
-    if (trial.trust == Trust::NotInPlace) maps_host_ = false;
-    return trial;
+    return trial_.run(memory, nullptr);
 }
 
 CUresult DriverPort::work_through(CUcontext context) {
     const CUcontext before = context_;
     const CUstream streams[] = {in_, out_};
+    trial_.give_back();
     if (context) {
         const InContext in_context(context);
         if (in_context.status() != CUDA_SUCCESS) return in_context.status();
@@ -438,6 +437,7 @@ void DriverPort::leave(CUcontext context) {
     in_ = nullptr;
     out_ = nullptr;
     times_.forget();
+    trial_.give_back();
     settle();
 }
 

@@ -8,6 +8,7 @@
 
 #include "shim/device/copy_times.h"
 #include "shim/device/driver_table.h"
+#include "shim/device/move_trial.h"
 #include "shim/device/port.h"
 #include "shim/util/mutex.h"
 
@@ -53,7 +54,9 @@ class DriverPort final : public Port {
     CUresult query(CUevent event) override;
     void recycle(CUevent event) override;
     CUresult wait_in_stream(CUstream stream, CUevent event) override;
-    Trial try_moves() override;
+    bool tries_moves() const override { return true; }
+    Trial try_moves(const std::optional<TrialMemory>& memory) override;
+    void map_no_host_memory() override { maps_host_ = false; }
     CUresult health() override;
     CUresult synchronize() override;
     CUcontext current_context() override;
@@ -113,6 +116,7 @@ class DriverPort final : public Port {
     std::unordered_map<CUcontext, Events> events_;
     std::atomic<bool> times_copies_{false};
     CopyTimes times_;
+    MoveTrial trial_{*this};
 };
 
 }  // namespace lms::device

@@ -35,13 +35,13 @@ std::string helper() {
     return {};
 }
 
-// The driver by its file, the device by its address on the bus.
+// The driver by its file, the device by its address on the bus; another shim may ask otherwise.
 std::string key_of(const std::string& bus) {
     std::error_code problem;
     const fs::path driver = fs::canonical(driver_path(), problem);
     const auto size = fs::file_size(driver, problem);
     const auto written = fs::last_write_time(driver, problem).time_since_epoch().count();
-    return fmt::format("{} {} {} {}", driver.string(), size, written, bus);
+    return fmt::format("{} {} {} {} {}", driver.string(), size, written, bus, LMS_VERSION);
 }
 
 bool is_kept(std::string_view answer) {

@@ -50,22 +50,23 @@ constexpr std::uint32_t kPerBlock = 256;
 
 enum class Outcome { Right, Wrong, Failed, Late, NoMemory };
 
+}  // namespace
+
 // The last that was taken: the first that was not right, if any.
-struct Step {
+struct MoveTrial::Step {
     const char* name;
     Outcome outcome;
 };
 
-class Memory {
+class MoveTrial::Memory {
   public:
-    Memory(Port& port, bool mapped, std::uint64_t bytes) : port_(port), mapped_(mapped), bytes_(bytes) {}
+    Memory(Port& port, bool mapped, std::uint64_t bytes, const std::optional<TrialMemory>& given)
+        : port_(port), mapped_(mapped), bytes_(bytes), given_(given) {}
 
     bool make() {
         const std::uint64_t unit = port_.granularity();
         return ok(port_.reserve(3 * unit, base_), reserved_) &&
-               port_.pin(3 * bytes_, pinned_) == CUDA_SUCCESS &&
-               ok(port_.create(unit, Place::Device, device_), has_device_) &&
-               ok(port_.map(device_alias(), unit, device_, Place::Device), device_mapped_) &&
+               port_.pin(3 * bytes_, pinned_) == CUDA_SUCCESS && make_device_memory(unit) &&
                (!mapped_ || (ok(port_.create(unit, Place::Host, host_), has_host_) &&
                              ok(port_.map(host_alias(), unit, host_, Place::Host), host_mapped_))) &&
                show(Place::Device);
@@ -91,7 +92,7 @@ class Memory {
     }
 
     Address address() const { return base_; }
-    Address device_alias() const { return base_ + port_.granularity(); }
+    Address device_alias() const { return given_ ? given_->alias : base_ + port_.granularity(); }
     Address host_alias() const { return base_ + 2 * port_.granularity(); }
     // Where an evicted chunk's contents are: mapped, or pinned.
     Address on_host() const { return mapped_ ? host_alias() : pinned_ + 2 * bytes_; }
@@ -101,6 +102,15 @@ class Memory {
   private:
     static bool ok(CUresult status, bool& done) { return done = status == CUDA_SUCCESS; }
 
+    bool make_device_memory(std::uint64_t unit) {
+        if (given_) {
+            device_ = given_->handle;
+            return true;
+        }
+        return ok(port_.create(unit, Place::Device, device_), has_device_) &&
+               ok(port_.map(device_alias(), unit, device_, Place::Device), device_mapped_);
+    }
+
     bool unmap(Address address) {
         return port_.unmap(address, port_.granularity()) == CUDA_SUCCESS ||
                port_.discard(address, port_.granularity()) == CUDA_SUCCESS;
@@ -109,6 +119,7 @@ class Memory {
     Port& port_;
     const bool mapped_;
     const std::uint64_t bytes_;
+    const std::optional<TrialMemory> given_;
     bool reserved_ = false, has_device_ = false, has_host_ = false;
     bool device_mapped_ = false, host_mapped_ = false, shown_ = false;
     Address base_ = 0;
@@ -116,26 +127,11 @@ class Memory {
     CUmemGenericAllocationHandle device_{}, host_{};
 };
 
-class Run {
+class MoveTrial::Run {
   public:
-    Run(Port& port, bool mapped, CUfunction kernel)
-        : port_(port),
-          bytes_(std::min(kMostBytes, port.granularity())),
-          memory_(port, mapped, bytes_),
-          mapped_(mapped),
-          kernel_(kernel) {}
+    Run(Port& port, Memory& memory, bool mapped, std::uint64_t bytes, CUfunction kernel)
+        : port_(port), bytes_(bytes), memory_(memory), mapped_(mapped), kernel_(kernel) {}
 
-    Step run() {
-        if (!memory_.make()) {
-            memory_.give_back();
-            return {"making memory", Outcome::NoMemory};
-        }
-        const Step step = steps();
-        if (step.outcome != Outcome::Late) memory_.give_back();
-        return step;
-    }
-
-  private:
     Step steps() {
         Step step{"", Outcome::Right};
         const auto then = [&](const char* name, Outcome (Run::*each)()) {
@@ -153,6 +149,7 @@ class Run {
         return step;
     }
 
+  private:
     std::vector<std::uint32_t> words(std::uint32_t seed) const {
         std::vector<std::uint32_t> all(words_);
         for (std::uint32_t i = 0; i < words_; ++i) all[i] = (i + seed) * 2654435761u;
@@ -269,32 +266,64 @@ class Run {
     Port& port_;
     const std::uint64_t bytes_;
     const std::uint32_t words_ = static_cast<std::uint32_t>(bytes_ / sizeof(std::uint32_t));
-    Memory memory_;
+    Memory& memory_;
     const bool mapped_;
     const CUfunction kernel_;
     const Clock::time_point deadline_ = Clock::now() + kBound;
     std::vector<std::uint32_t> expected_;
 };
 
-// A call that fails once may have been disturbed.
-Step run_twice(Port& port, bool mapped, CUfunction kernel) {
-    const Step step = Run(port, mapped, kernel).run();
-    return step.outcome == Outcome::Failed ? Run(port, mapped, kernel).run() : step;
+MoveTrial::MoveTrial(Port& port) : port_(port) {}
+MoveTrial::~MoveTrial() = default;
+
+void MoveTrial::give_back() {
+    if (late_) late_->give_back();
+    late_.reset();
 }
 
-}  // namespace
+MoveTrial::Step MoveTrial::run_once(bool mapped, const std::optional<TrialMemory>& given, CUfunction kernel) {
+    const std::uint64_t bytes = std::min(kMostBytes, port_.granularity());
+    auto memory = std::make_unique<Memory>(port_, mapped, bytes, given);
+    Step step{"making memory", Outcome::NoMemory};
+    if (memory->make()) step = Run(port_, *memory, mapped, bytes, kernel).steps();
+    if (step.outcome == Outcome::Late) {
+        late_ = std::move(memory);
+    } else {
+        memory->give_back();
+    }
+    return step;
+}
 
-Trial try_moves_of(Port& port, CUfunction kernel) {
-    const bool mapped = port.maps_host_memory();
-    const Step first = run_twice(port, mapped, kernel);
+// A call that fails once may have been disturbed.
+MoveTrial::Step MoveTrial::run_twice(bool mapped, const std::optional<TrialMemory>& memory,
+                                     CUfunction kernel) {
+    const Step step = run_once(mapped, memory, kernel);
+    return step.outcome == Outcome::Failed ? run_once(mapped, memory, kernel) : step;
+}
+
+Trial MoveTrial::judge(const std::optional<TrialMemory>& memory, CUfunction kernel) {
+    const bool mapped = port_.maps_host_memory();
+    const Step first = run_twice(mapped, memory, kernel);
     if (first.outcome == Outcome::Right) return {Trust::Moves};
     if (first.outcome == Outcome::Late || first.outcome == Outcome::NoMemory)
         return {Trust::Unknown, first.name};
     if (!mapped) return {first.outcome == Outcome::Wrong ? Trust::Nothing : Trust::Unknown, first.name};
     // Without host memory behind an address, what is left of it?
-    const Step without = run_twice(port, false, nullptr);
+    const Step without = run_twice(false, memory, nullptr);
     if (without.outcome == Outcome::Right) return {Trust::NotInPlace, first.name};
     return {without.outcome == Outcome::Wrong ? Trust::Nothing : Trust::Unknown, without.name};
+}
+
+Trial MoveTrial::run(const std::optional<TrialMemory>& memory, CUfunction kernel) {
+    if (late_) {
+        for (const Direction direction : {Direction::In, Direction::Out}) {
+            if (port_.query_stream(port_.stream(direction)) != CUDA_SUCCESS) return {.over = false};
+        }
+        give_back();
+    }
+    Trial trial = judge(memory, kernel);
+    trial.over = late_ == nullptr;
+    return trial;
 }
 
 }  // namespace lms::device

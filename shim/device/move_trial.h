@@ -2,6 +2,9 @@
 // and compared.
 #pragma once
 
+#include <memory>
+#include <optional>
+
 #include "shim/device/port.h"
 
 namespace lms::device {
@@ -11,9 +14,28 @@ namespace lms::device {
 inline constexpr const char* kTrialKernel = "lms_trial";
 extern const char* const kTrialPtx;
 
-// In the port's context, which is current. Keeps up to 96 KiB of pinned memory, twice where something fails.
-// With `kernel` that works in place too; null: none could be loaded, or loading one might wait for the
-// program's work.
-Trial try_moves_of(Port& port, CUfunction kernel);
+class MoveTrial {
+  public:
+    explicit MoveTrial(Port& port);
+    ~MoveTrial();
+
+    // In the port's context, which is current. Keeps up to 96 KiB of pinned memory, twice where something
+    // fails. With `kernel` that works in place too; null: none could be loaded, or loading one might wait for
+    // the program's work.
+    Trial run(const std::optional<TrialMemory>& memory, CUfunction kernel);
+    // What a trial that found no end has used: nothing of the port runs any more.
+    void give_back();
+
+  private:
+    class Memory;
+    class Run;
+    struct Step;
+    Step run_once(bool mapped, const std::optional<TrialMemory>& memory, CUfunction kernel);
+    Step run_twice(bool mapped, const std::optional<TrialMemory>& memory, CUfunction kernel);
+    Trial judge(const std::optional<TrialMemory>& memory, CUfunction kernel);
+
+    Port& port_;
+    std::unique_ptr<Memory> late_;
+};
 
 }  // namespace lms::device

@@ -33,7 +33,14 @@ struct MemoryInfo {
 enum class Trust { Unknown, Moves, NotInPlace, Nothing };
 struct Trial {
     Trust trust = Trust::Unknown;
-    const char* failed = "";  // the step that showed it; static
+    const char* failed = "";  // the step that showed it; static. Empty and Unknown: nothing was tried
+    bool over = true;         // else the memory it was given is in use until another is
+};
+
+// Memory of the GPU for a trial: granularity() bytes, mapped at `alias` for good.
+struct TrialMemory {
+    CUmemGenericAllocationHandle handle;
+    Address alias;
 };
 
 struct CopyTime {
@@ -99,8 +106,11 @@ class Port {
     // Work submitted to `stream` from now on waits for `event`.
     virtual CUresult wait_in_stream(CUstream stream, CUevent event) = 0;
     // Tries moves, within a second, mostly within milliseconds; waits for nothing but the shim's own streams.
-    // After NotInPlace the port maps no host memory: not to be called once it has.
-    virtual Trial try_moves() { return {}; }
+    // Without `memory` it makes some. What an earlier try has left unfinished is looked at first, in no time.
+    virtual bool tries_moves() const { return false; }
+    virtual Trial try_moves([[maybe_unused]] const std::optional<TrialMemory>& memory) { return {}; }
+    // maps_host_memory() is false from now on: not once it has made any.
+    virtual void map_no_host_memory() {}
     // CUDA_SUCCESS, or the error after which nothing on this device works any more (a kernel's fault is
     // sticky).
     virtual CUresult health() = 0;

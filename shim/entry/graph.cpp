@@ -4,6 +4,7 @@
 #include "shim/reach/graphs.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
+#include "shim/util/settings.h"
 
 namespace lms::entry {
 namespace {
@@ -11,14 +12,19 @@ namespace {
 using device::driver;
 
 template <typename Instantiate>
-CUresult instantiate(CUgraphExec* exec, CUgraph graph, Instantiate&& call) {
+CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags, Instantiate&& call) {
     return guarded([&]() -> CUresult {
         engine::GraphHold hold(engine::part_of(graph));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
         const CUresult status = engine::call_with_oom_retry(call);
-        if (status == CUDA_SUCCESS) hold.give_to(*exec);
+        if (status == CUDA_SUCCESS)
+            hold.give_to(*exec, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0);
         return status;
     });
+}
+
+unsigned long long flags_of(const CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+    return params ? params->flags : 0;
 }
 
 template <typename Update>
@@ -43,7 +49,7 @@ CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& cal
             where,
             [&] {
                 engine::WorkingSet reach = engine::reach_of(exec, where);
-                if (trace::writer()) reach.label = "graph";
+                if (trace::writer() || settings().check) reach.label = "graph";
                 return reach;
             },
             call);
@@ -58,34 +64,34 @@ using device::driver;
 
 CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                             char* logBuffer, size_t bufferSize) {
-    return entry::instantiate(phGraphExec, hGraph, [&] {
+    return entry::instantiate(phGraphExec, hGraph, 0, [&] {
         return driver().cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
     });
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                                char* logBuffer, size_t bufferSize) {
-    return entry::instantiate(phGraphExec, hGraph, [&] {
+    return entry::instantiate(phGraphExec, hGraph, 0, [&] {
         return driver().cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
     });
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
-    return entry::instantiate(phGraphExec, hGraph, [&] {
+    return entry::instantiate(phGraphExec, hGraph, flags, [&] {
         return driver().cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
     });
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
-    return entry::instantiate(phGraphExec, hGraph, [&] {
+    return entry::instantiate(phGraphExec, hGraph, entry::flags_of(instantiateParams), [&] {
         return driver().cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
     });
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* phGraphExec, CUgraph hGraph,
                                            CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
-    return entry::instantiate(phGraphExec, hGraph, [&] {
+    return entry::instantiate(phGraphExec, hGraph, entry::flags_of(instantiateParams), [&] {
         return driver().cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams);
     });
 }

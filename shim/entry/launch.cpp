@@ -1,5 +1,8 @@
 // Kernel launches.
+#include <algorithm>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
@@ -9,6 +12,7 @@
 #include "shim/reach/pointer_tables.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
+#include "shim/util/settings.h"
 
 namespace lms::entry {
 namespace {
@@ -20,7 +24,7 @@ WorkingSet look_at(engine::Scratch& scratch, CUfunction function, CUstream strea
                    void** extra) {
     WorkingSet reach(&scratch);
     reach.stream = stream;
-    if (trace::writer()) {
+    if (trace::writer() || settings().check) {
         reach.label = engine::name_of(function);
         if (reach.label.empty()) reach.label = "kernel";
     }
@@ -31,6 +35,31 @@ WorkingSet look_at(engine::Scratch& scratch, CUfunction function, CUstream strea
 }
 
 template <typename... Arguments>
+CUresult call_in_order(CUstream, CUresult (*real)(Arguments...),
+                       std::type_identity_t<Arguments>... arguments) {
+    return real(arguments...);
+}
+
+// Without leave to begin before the kernel before has ended (programmatic dependent launch): what such a
+// kernel makes of the waits and fences that come between the two is not known, and to give none is always
+// right.
+using LaunchEx = CUresult (*)(const CUlaunchConfig*, CUfunction, void**, void**);
+CUresult call_in_order(CUstream stream, LaunchEx real, const CUlaunchConfig* config, CUfunction function,
+                       void** parameters, void** extra) {
+    if (!config || !config->attrs || engine::capturing(stream))
+        return real(config, function, parameters, extra);
+    const std::span given(config->attrs, config->numAttrs);
+    std::vector<CUlaunchAttribute> attributes(given.begin(), given.end());
+    std::erase_if(attributes, [](const CUlaunchAttribute& attribute) {
+        return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    });
+    CUlaunchConfig in_order = *config;
+    in_order.attrs = attributes.data();
+    in_order.numAttrs = static_cast<unsigned>(attributes.size());
+    return real(&in_order, function, parameters, extra);
+}
+
+template <typename... Arguments>
 [[gnu::noinline]] CUresult launch_after_look(CUresult (*real)(Arguments...), CUfunction function,
                                              CUstream stream, void** parameters, void** extra,
                                              Arguments... arguments) {
@@ -38,7 +67,7 @@ template <typename... Arguments>
         engine::Scratch scratch;
         return engine::submit_after_look(
             stream, [&] { return look_at(scratch, function, stream, parameters, extra); },
-            [&] { return real(arguments...); });
+            [&] { return call_in_order(stream, real, arguments...); });
     });
 }
 

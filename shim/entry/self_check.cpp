@@ -39,7 +39,7 @@ std::string check(const char* bus_id) {
     const auto port = device::DriverPort::create_for(gpu, context, status);
     if (!port) return not_tried("no virtual memory management", status);
     const bool mapped = port->maps_host_memory();
-    const device::Trial trial = device::try_moves_of(*port, load_kernel());
+    const device::Trial trial = device::MoveTrial(*port).run({}, load_kernel());
     switch (trial.trust) {
         case device::Trust::Moves:
             return std::string(mapped ? device::kWorksInPlace : device::kNotMapped);

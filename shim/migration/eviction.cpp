@@ -183,6 +183,7 @@ void sweep_evictions(State& state) {
 
 Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint64_t ahead,
                       SessionLock& lock) {
+    if (state.trial == State::Trial::Distrusted) return Start::Failed;
     Start result = Start::Enough;
     const std::uint64_t all = wanted.need_bytes + ahead;
     std::vector<ChunkId> ready;
@@ -199,6 +200,7 @@ Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint
 }
 
 Start start_evictions_of(State& state, std::span<const ChunkRequest> those, SessionLock& lock) {
+    if (state.trial == State::Trial::Distrusted) return Start::Failed;
     Start result = Start::Enough;
     for (const ChunkRequest& each : those) {
         if (gone(each, state.residency) || state.residency.chunk(each.chunk).state != core::State::Resident ||

@@ -4,8 +4,10 @@
 #include <xxhash.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 
+#include "shim/trace/demangle.h"
 #include "shim/util/log.h"
 
 namespace lms::engine {
@@ -14,11 +16,13 @@ namespace {
 struct Found {
     std::atomic<std::uint64_t> compared{0};
     std::atomic<std::uint64_t> changed{0};
+    std::atomic<bool> fault{false};
 };
 constinit Found found;
 
 void tell_verdict() {
     const std::uint64_t compared = found.compared.load(), changed = found.changed.load();
+    if (found.fault.load()) log::warn("check: the program came to an error, in what is named above");
     if (changed > 0) {
         log::warn("check: {} of {} evicted chunks came back changed", changed, compared);
     } else {
@@ -51,6 +55,22 @@ void compare_clean(const Settings& settings, core::Address address, const Block&
     found.changed.fetch_add(1, std::memory_order_relaxed);
     log::error("check: the {} bytes at {:#x} were written on the GPU by work that seemed not to", kept.bytes,
                address);
+}
+
+void name_fault(device::Port& port, const Fence& fence, const std::string& what) noexcept try {
+    // Kernels that wait for the program are let run on.
+    constexpr auto kBound = std::chrono::milliseconds(100);
+    wait_until(fence, std::chrono::steady_clock::now() + kBound);
+    const CUresult status = port.health();
+    if (status == CUDA_SUCCESS || !log::once(found.fault)) return;
+    log::error(
+        "check: {} (or what ran beside it) failed (error {}): it may have reached memory that it does not "
+        "name "
+        "and "
+        "that was evicted",
+        what.empty() ? "a copy or set" : trace::demangled(what), static_cast<int>(status));
+} catch (...) {
+    // Out of host memory: nothing can be said.
 }
 
 void tell_verdict_at_exit(const Settings& settings) {

@@ -1,9 +1,11 @@
-// What LMS_CHECK watches while a program runs: whether an evicted chunk comes back as it went. (That evicted
-// memory is unmapped then, so that who reaches it unnamed faults, is device/host_mapping.h's.)
+// What LMS_CHECK watches while a program runs: whether an evicted chunk comes back as it went, and which work
+// fails. (That evicted memory is unmapped then, so that who reaches it unnamed faults, is
+// device/host_mapping.h's.)
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "shim/migration/state.h"
 
@@ -22,6 +24,11 @@ void compare_digest(const Settings& settings, core::Address address, const Block
 // this is the digest, is not what was kept of it. No lock needed.
 void compare_clean(const Settings& settings, core::Address address, const Block& kept,
                    std::optional<std::uint64_t> digest);
+
+// Behind work that has just been submitted, `fence` its end: waits for it, for a while, and says so where
+// nothing works any more: each is waited for, so that it, or one that takes long, is what failed. No lock
+// needed.
+void name_fault(device::Port& port, const Fence& fence, const std::string& what) noexcept;
 
 // A line about what was watched and found, when the process exits.
 void tell_verdict_at_exit(const Settings& settings);

@@ -10,6 +10,7 @@
 #include "shim/migration/eviction.h"
 #include "shim/migration/migration_turn.h"
 #include "shim/migration/placement.h"
+#include "shim/migration/self_check.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
 #include "shim/trace/writer.h"
@@ -142,7 +143,7 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
         if (in_vain && core::any_unfinished(waited_for, state_.residency.timelines)) stalled_ = waited_for;
         if (in_vain && state_.earlier.any() && state_.earlier.changes == earlier) stalled_earlier_ = earlier;
         const bool late = in_vain || result == Step::Stalled;
-        if ((result == Step::Impossible || late) && state_.port.maps_host_memory()) {
+        if ((result == Step::Impossible || late) && state_.port.maps_host_memory() && !state_.in_place_lost) {
             const bool all_on_host =
                 std::all_of(missing.begin(), missing.end(), [&](const ChunkRequest& need) {
                     return state_.residency.chunk(need.chunk).state == core::State::OnHost;
@@ -244,6 +245,8 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
 // Gets further with evicting what `bytes` more on the device need. With `limit` at the budget there is no
 // more room to be had otherwise, so it then waits for something to become idle.
 Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) {
+    // One that came to no end is made again.
+    if (state_.trial == State::Trial::Ahead) check_moves(state_, lock);
     // Looking for blocks may have dropped the lock.
     if (opaque_busy(state_)) return Step::Waited;
     const std::uint64_t wanted = state_.residency.device_bytes() + bytes;

@@ -58,11 +58,15 @@ bool opaque_busy(State& state) {
 Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) {
     // Making blocks may have dropped the lock: look again.
     const bool allowed = !opaque_busy(state);
+    const bool distrusted = state.trial == State::Trial::Distrusted;
+    bool refused = false;
     std::vector<Job> jobs;
     for (const PageIn& fill : fills) {
         const ChunkId id = fill.need.chunk;
         const bool on_host = state.residency.chunk(id).state == core::State::OnHost;
-        if (!allowed || gone(fill.need, state.residency) || !state.residency.begin_in(id)) {
+        // What is mapped stays.
+        refused |= on_host && distrusted && !state.backing[id].host.pinned;
+        if (!allowed || refused || gone(fill.need, state.residency) || !state.residency.begin_in(id)) {
             state.device_blocks.put(fill.block);
             continue;
         }
@@ -71,7 +75,7 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
                         on_host, on_host && !(fill.need.overwritten && is_fresh(state, id)),
                         fill.need.written, state.backing[id].digest});
     }
-    if (jobs.empty()) return Outcome::Cancelled;
+    if (jobs.empty()) return refused ? Outcome::Failed : Outcome::Cancelled;
     state.remapping += static_cast<std::uint32_t>(jobs.size());
     const bool cleanly = may_be_clean(state);
     const std::uint64_t soilings = state.soilings;

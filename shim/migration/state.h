@@ -110,7 +110,10 @@ struct State {
     const std::uint64_t granularity;
     std::uint64_t host_limit_bytes;  // 0 where moves cannot be trusted
     enum class Trial { Ahead, Running, Passed, Distrusted };
-    Trial trial = Trial::Ahead;  // migration/self_check.h
+    Trial trial = Trial::Ahead;        // migration/self_check.h
+    std::optional<Block> trial_block;  // set apart for it
+    unsigned trials = 0;               // that came to no end
+    bool in_place_lost = false;        // mapped as it is, host memory is not for kernels to use
 
     util::Mutex mutex{util::LockOrder::Session};
     // Signalled whenever a chunk changes state, a pin goes, or opaque work is submitted.

@@ -132,12 +132,16 @@ void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint
 }
 
 void announce_distrust(const State& state, const device::Trial& trial) {
+    const std::uint64_t there = state.host_blocks.held_bytes() - state.host_blocks.free_bytes();
     if (trial.trust == device::Trust::Nothing) {
-        log::warn("GPU {} stays as large as it is: a trial on memory of the shim's own lost contents ({})",
-                  state.device, trial.failed);
+        log::warn("GPU {} stays as large as it is: a trial on memory of the shim's own lost contents ({}){}",
+                  state.device, trial.failed,
+                  there == 0
+                      ? ""
+                      : "; it could not be made before " + format_bytes(there) + " were in host memory");
     } else {
-        log::warn("GPU {}: evicted memory is unmapped, for a trial of memory on the host failed ({})",
-                  state.device, trial.failed);
+        log::warn("GPU {}: evicted memory is {}, for a trial of memory on the host failed ({})", state.device,
+                  there == 0 ? "unmapped" : "no longer used in place", trial.failed);
     }
 }
 

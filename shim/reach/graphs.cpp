@@ -14,6 +14,8 @@ struct Executable {
     GraphPart whole;
     // Some part may be off, or something else than is known.
     bool doubtful = false;
+    // Kernels of other graphs may launch it, unseen.
+    bool from_device = false;
     std::optional<GraphContents> sum;  // of all parts that are on, once somebody asks
 };
 
@@ -21,6 +23,7 @@ struct Executable {
 struct Registry {
     util::Mutex mutex{util::LockOrder::Table};
     std::unordered_map<CUgraphExec, Executable> executables LMS_GUARDED_BY(mutex);
+    std::size_t from_device LMS_GUARDED_BY(mutex) = 0;  // how many of them are
 };
 
 Registry& registry() {
@@ -136,12 +139,15 @@ GraphHold::~GraphHold() {
     let_go(part_);
 }
 
-void GraphHold::give_to(CUgraphExec exec) {
+void GraphHold::give_to(CUgraphExec exec, bool from_device) {
     Executable made;
     made.whole = std::exchange(part_, {});
+    made.from_device = from_device;
     {
         const util::Lock lock(registry().mutex);
         std::swap(registry().executables[exec], made);
+        registry().from_device += from_device;
+        registry().from_device -= made.from_device;
     }
     let_go(made.whole);
 }
@@ -168,6 +174,7 @@ void graph_destroyed(CUgraphExec exec) {
         const auto it = registry().executables.find(exec);
         if (it == registry().executables.end()) return;
         gone = std::move(it->second);
+        registry().from_device -= gone.from_device;
         registry().executables.erase(it);
     }
     let_go(gone.whole);
@@ -208,6 +215,7 @@ WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
             // They are kept on the device anyway, but the graph may be destroyed while it runs.
             reach.ranges = sum.operands;
         }
+        reach.opaque |= registry().from_device > 0;
     }
     reach.stream = stream;
     follow_tables(reach);

@@ -27,8 +27,9 @@ class GraphHold {
     GraphHold& operator=(const GraphHold&) = delete;
     CUresult status() const { return status_; }
 
-    // The driver has made `exec`: this is what it has.
-    void give_to(CUgraphExec exec);
+    // The driver has made `exec`: this is what it has. Where kernels may launch it (`from_device`), launching
+    // any graph may reach anything from here on.
+    void give_to(CUgraphExec exec, bool from_device);
     // The driver has updated all of it from another graph, or one node of it: this is what it has now.
     void update(CUgraphExec exec);
     void change(CUgraphExec exec, CUgraphNode node);

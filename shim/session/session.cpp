@@ -12,6 +12,7 @@
 #include "shim/migration/memory_told.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/program_pins.h"
+#include "shim/migration/self_check.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
 #include "shim/trace/callstack.h"
@@ -93,6 +94,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
         return nullptr;
     }
     announce_no_budget(*session->state_, info.total_bytes);
+    set_trial_block_apart(*session->state_, lock);
     log::info("GPU budget {}, host limit {}, granularity {}, evicted memory {}",
               util::format_bytes(session->state_->budget_bytes), util::format_bytes(host),
               util::format_bytes(session->port_->granularity()),
@@ -248,7 +250,10 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
             state.device_blocks.put(*device);
             continue;
         }
+        const std::uint64_t held = state.device_blocks.held_bytes();
         begin_pressure(state, lock);
+        // What a trial of moves was made on, for one.
+        if (state.device_blocks.held_bytes() < held) continue;
         if (state.trial == State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
@@ -338,8 +343,11 @@ CUresult Session::free_on(CUstream stream, core::Address address) {
 
 std::uint64_t Session::reclaim(std::uint64_t bytes) {
     SessionLock lock(state_->mutex);
+    const std::uint64_t held = state_->device_blocks.held_bytes();
     begin_pressure(*state_, lock);
-    return migrator_->reclaim(bytes, lock);
+    // What a trial of moves was made on is the driver's again.
+    const std::uint64_t left = std::min(held, state_->device_blocks.held_bytes());
+    return held - left + migrator_->reclaim(bytes, lock);
 }
 
 void Session::look_at_budget() {

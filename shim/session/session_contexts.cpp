@@ -6,6 +6,7 @@
 #include "shim/migration/budget.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/retained_copies.h"
+#include "shim/migration/self_check.h"
 #include "shim/session/session.h"
 #include "shim/util/log.h"
 
@@ -112,7 +113,9 @@ CUresult Session::wake(CUcontext context) {
     context_ = context;
     SessionLock lock(state_->mutex);
     if (!port_->maps_host_memory()) pin_again(*state_, lock);
-    return refresh_budget(*state_, lock);
+    const CUresult refreshed = refresh_budget(*state_, lock);
+    if (refreshed == CUDA_SUCCESS) set_trial_block_apart(*state_, lock);
+    return refreshed;
 }
 
 void Session::context_ending(CUcontext context, CUcontext next) {
@@ -184,6 +187,7 @@ void Session::rest(SessionLock& lock) {
     state.earlier = {};
     poll_completions(state, lock);
     drop_copies(state);
+    give_back_trial_block(state);
     state.device_blocks.trim(UINT64_MAX, lock);
     if (port_->maps_host_memory()) {
         state.host_blocks.trim(UINT64_MAX, lock);

@@ -5,6 +5,7 @@
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
 #include "shim/migration/eviction.h"
+#include "shim/migration/guards.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/program_pins.h"
 #include "shim/migration/retained_copies.h"
@@ -172,6 +173,7 @@ void Session::submitted(const Work& work) {
         // Without a fence nobody could tell when the work ends: wait for it here.
         if (!fence) port_->synchronize();
     }
+    if (fence && state.settings.check) name_fault(*port_, *fence, work.reach.label);
     SessionLock lock(state.mutex);
     ++state.works;
     if (fence) {

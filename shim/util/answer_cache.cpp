@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -14,6 +15,8 @@ namespace lms::util {
 namespace {
 
 constexpr std::size_t kMostBytes = 4096;
+// What crashed for want of memory, say, is asked again some day.
+constexpr time_t kGoodFor = 7 * 24 * 3600;
 
 // Empty where there is none.
 std::string folder() {
@@ -38,7 +41,8 @@ std::string cached_answer(std::string_view kind, const std::string& key) {
     struct stat status {};
     char text[kMostBytes];
     const bool own = fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-                     (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+                     (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 &&
+                     time(nullptr) - status.st_mtime < kGoodFor;
     const ssize_t bytes = own ? read(file, text, sizeof text) : -1;
     close(file);
     const std::string_view read_text(text, bytes < 0 ? 0 : static_cast<std::size_t>(bytes));

@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <memory>
 #include <string_view>
 
 namespace lms::util {
@@ -37,9 +40,20 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
     return all;
 }
 
+// What a process needs in order to start another. It shares the host's memory and files, and its stack is
+// here.
+struct Starter {
+    char* const* command;
+    char* const* variables;
+    int answer;
+    pid_t process = 0;    // 0: it could not be started
+    int descriptor = -1;  // of that process; -1: the kernel has none
+    alignas(16) char stack[64 << 10];
+};
+
 // Signals as any program finds them, whatever the host has done to its own; streams that go nowhere but
 // `answer`.
-bool start(std::vector<std::string> command, std::vector<std::string> variables, int answer, pid_t& process) {
+bool spawn(Starter& starter) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     if (posix_spawn_file_actions_init(&files) != 0) return false;
@@ -55,13 +69,49 @@ bool start(std::vector<std::string> command, std::vector<std::string> variables,
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     const bool started =
         posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0) == 0 &&
-        posix_spawn_file_actions_adddup2(&files, answer, STDOUT_FILENO) == 0 &&
+        posix_spawn_file_actions_adddup2(&files, starter.answer, STDOUT_FILENO) == 0 &&
         posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
-        posix_spawn(&process, command[0].c_str(), &files, &attributes, pointers(command).data(),
-                    pointers(variables).data()) == 0;
+        posix_spawn(&starter.process, starter.command[0], &files, &attributes, starter.command,
+                    starter.variables) == 0;
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     return started;
+}
+
+int spawn_and_end(void* of) {
+    Starter& starter = *static_cast<Starter*>(of);
+    if (!spawn(starter)) {
+        starter.process = 0;
+        return 0;
+    }
+    // Before anybody can have reaped it.
+    starter.descriptor = static_cast<int>(syscall(SYS_pidfd_open, starter.process, 0));
+    return 0;
+}
+
+// Starts it from a process in between, which has ended when this returns and of which the host is sent no
+// signal: what the host knows of its children, and how it waits for them, is its own.
+bool start_apart(Starter& starter) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    constexpr int kShared = CLONE_VM | CLONE_VFORK | CLONE_FILES;  // and no signal at its end
+    const pid_t between = clone(spawn_and_end, starter.stack + sizeof starter.stack, kShared, &starter);
+    while (between > 0 && waitpid(between, nullptr, __WALL) < 0 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return between > 0 && starter.process > 0;
+}
+
+// It has nothing more to say, and may hang in a driver on its way out. By its number alone it is not ended:
+// that may be another's by now.
+void end(const Starter& starter) {
+    if (starter.descriptor >= 0) {
+        syscall(SYS_pidfd_send_signal, starter.descriptor, SIGKILL, nullptr, 0);
+        close(starter.descriptor);
+    }
+    // Orphans may be this process's to reap: it is the first of a container, say.
+    waitpid(starter.process, nullptr, starter.descriptor >= 0 ? 0 : WNOHANG);
 }
 
 // The first line of what comes before the other end is closed; kLate where the time is over, which on a
@@ -92,17 +142,15 @@ std::optional<std::string> ask_apart(const std::vector<std::string>& command,
                                      std::chrono::milliseconds bound) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
-    pid_t process = 0;
-    const bool started = start(command, environment(variables), ends[1], process);
+    std::vector<std::string> words = command, set = environment(variables);
+    const std::vector<char*> argv = pointers(words), envp = pointers(set);
+    const auto starter = std::make_unique<Starter>(Starter{argv.data(), envp.data(), ends[1]});
+    const bool started = start_apart(*starter);
     close(ends[1]);
     std::optional<std::string> said;
     if (started) {
         said = read_line(ends[0], bound);
-        // It has nothing more to say, and may hang in a driver on its way out.
-        kill(process, SIGKILL);
-        // A host that waits for all its children may have been first.
-        while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
-        }
+        end(*starter);
     }
     close(ends[0]);
     return said;

@@ -6,57 +6,13 @@
 #include <filesystem>
 #include <set>
 
-#include "tests/e2e/programs.h"
+#include "tests/e2e/apps.h"
 
 using namespace e2e;
 
 namespace {
 
 const std::string kHostMapping[] = {"1", "0"};
-
-struct App {
-    std::string name;
-    unsigned mib;  // what it works through
-    Environment environment;
-};
-
-// Each needs no more than a quarter of its memory in any one launch.
-const App kApps[] = {
-    {"arithmetic", 4},
-    {"atomics", 4},
-    {"callbacks", 8},
-    {"calls", 4},
-    {"cooperative_groups", 4},
-    {"copies_2d", 8},
-    {"cub_device", 6},
-    {"device_malloc", 4},
-    {"device_output", 4},
-    {"devices", 16, {{"SIMCUDA_DEVICES", "2"}}},
-    {"events", 4},
-    {"graph_loops", 16},
-    {"graph_memory", 8},
-    {"graphs", 16},
-    {"half", 4},
-    {"host_memory", 4},
-    {"libcudacxx", 4},
-    {"malloc_async", 16},
-    {"nested", 16},
-    {"per_thread", 8},
-    {"pointer_tables", 16},
-    {"pools", 4},
-    {"priorities", 4},
-    {"reduce", 16},
-    {"separate", 4},
-    {"sgemm", 8},
-    {"shared_memory", 4},
-    {"streams", 8},
-    {"symbols", 8},
-    {"textured_buffers", 4},
-    {"threads", 8},
-    {"thrust_algorithms", 6},
-    {"vector_add", 16},
-    {"warps", 4},
-};
 
 // Those whose memory the shim leaves alone, or that use next to none.
 const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "launches", "runtime_calls", "textures"};
@@ -70,10 +26,6 @@ bool says_once(const Run& run, const std::string& beginning) {
     return first != std::string::npos && run.err.rfind(beginning) == first;
 }
 
-std::string memory(double mib) {
-    return std::to_string(static_cast<unsigned>(mib * 1024)) + "K";
-}
-
 void check_at(const App& app, double share, const Environment& more, const std::string& reference) {
     CAPTURE(share);
     Environment environment = app.environment;
@@ -83,7 +35,7 @@ void check_at(const App& app, double share, const Environment& more, const std::
         settings += name + "=" + value + " ";
     }
     CAPTURE(settings);
-    const Run run = run_shimmed({app.name, std::to_string(app.mib)}, memory(share * app.mib), environment);
+    const Run run = run_shimmed({app.name, std::to_string(app.mib)}, memory_of(app, share), environment);
     CHECK_MESSAGE(run.status == 0, run.err);
     CHECK(run.out == reference);
     CHECK(run.stats.at("evictions") > 0);
@@ -93,31 +45,29 @@ void check_at(const App& app, double share, const Environment& more, const std::
 
 void check_app(const App& app) {
     CAPTURE(app.name);
-    const support::Result reference =
-        run_bare({app.name, std::to_string(app.mib)}, memory(4 * app.mib), app.environment);
-    REQUIRE_MESSAGE(reference.status == 0, reference.err);
+    const std::string reference = reference_of(app);
     for (const std::string& host_mapping : kHostMapping) {
         for (const double share : {0.5, 0.25})
-            check_at(app, share, {{"SIMCUDA_HOST_VMM", host_mapping}}, reference.out);
+            check_at(app, share, {{"SIMCUDA_HOST_VMM", host_mapping}}, reference);
     }
     // What moves beside kernels differs most between these.
-    check_at(app, 0.25, {{"LMS_SAFETY", "args"}, {"SIMCUDA_HOST_VMM", "0"}}, reference.out);
-    check_at(app, 0.25, {{"LMS_SAFETY", "strict"}}, reference.out);
+    check_at(app, 0.25, {{"LMS_SAFETY", "args"}, {"SIMCUDA_HOST_VMM", "0"}}, reference);
+    check_at(app, 0.25, {{"LMS_SAFETY", "strict"}}, reference);
 }
 
 }  // namespace
 
 TEST_CASE("apps: same output at half and a quarter of the memory") {
-    for (const App& app : kApps) check_app(app);
+    for (const App& app : apps()) check_app(app);
 }
 
 TEST_CASE("apps: none is left out") {
     std::set<std::string> tested(std::begin(kUnmanaged), std::end(kUnmanaged));
     tested.insert(std::begin(kOwnCases), std::end(kOwnCases));
-    for (const App& app : kApps) tested.insert(app.name);
+    for (const App& app : apps()) tested.insert(app.name);
     for (const auto& file : std::filesystem::directory_iterator(support::build_dir() + "/apps")) {
         const std::string name = file.path().filename();
-        CHECK_MESSAGE(tested.count(name) == 1, name, " is not in kApps, kUnmanaged or kOwnCases");
+        CHECK_MESSAGE(tested.count(name) == 1, name, " is not in apps(), kUnmanaged or kOwnCases");
     }
 }
 

@@ -71,3 +71,17 @@ TEST_CASE("hidden: lists linked on the device, larger than the GPU") {
 TEST_CASE("hidden: pointers in variables") {
     check("symbols", kKnown);
 }
+
+TEST_CASE(
+    "guards: the kernel that reaches evicted memory it does not name is named, and the verdict says so") {
+    const Run run = run_shimmed({"hidden_pointers", "8", "1"}, "4M", {{"LMS_CHECK", "1"}});
+    CHECK(run.status == 1);
+    CHECK(run.err.find("cudaErrorIllegalAddress") != run.err.npos);
+    const auto named = run.err.find("lms: check: ");
+    REQUIRE_MESSAGE(named != run.err.npos, run.err);
+    const std::string line = run.err.substr(named, run.err.find('\n', named) - named);
+    CAPTURE(line);
+    CHECK((line.find("mix(") != line.npos || line.find("count(") != line.npos));
+    CHECK(line.find("(error 700)") != line.npos);
+    CHECK(run.err.find("lms: check: the program came to an error") != run.err.npos);
+}

@@ -6,7 +6,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 
+#include "tests/entry/gate.h"
 #include "tests/entry/rig.h"
 #include "tests/support/process.h"
 #include "tests/support/scratch.h"
@@ -21,24 +24,20 @@ std::uint32_t word(std::uint32_t buffer, std::uint32_t at) {
     return (buffer * kWords + at) * 2654435761u;
 }
 
-// Twelve buffers where there is room for seven, or as many as are to be had.
-std::vector<CUdeviceptr> as_many_as_there_are() {
-    std::vector<CUdeviceptr> buffers;
-    for (std::uint32_t i = 0; i < 12; ++i) {
+constexpr std::uint32_t kMost = 12;  // where there is room for seven
+
+// More buffers, to as many, or as many as are to be had.
+void fill_up(std::vector<CUdeviceptr>& buffers, std::size_t most) {
+    while (buffers.size() < most) {
         CUdeviceptr address = 0;
         const CUresult made = CU(cuMemAlloc_v2)(&address, kBuffer);
         if (made == CUDA_ERROR_OUT_OF_MEMORY) break;
         EXPECT(made == CUDA_SUCCESS);
         buffers.push_back(address);
     }
-    return buffers;
 }
 
-}  // namespace
-
-BODY(a_walk_over_too_much_memory) {
-    const Gpu gpu;
-    const std::vector<CUdeviceptr> buffers = as_many_as_there_are();
+void walk_over(const std::vector<CUdeviceptr>& buffers) {
     EXPECT(buffers.size() >= 5);
     for (std::uint32_t i = 0; i < buffers.size(); ++i) {
         std::vector<std::uint32_t> words(kWords);
@@ -65,14 +64,75 @@ BODY(a_walk_over_too_much_memory) {
     for (const CUdeviceptr buffer : buffers) OK(cuMemFree_v2, buffer);
 }
 
+}  // namespace
+
+BODY(a_walk_over_too_much_memory) {
+    const Gpu gpu;
+    std::vector<CUdeviceptr> buffers;
+    fill_up(buffers, kMost);
+    walk_over(buffers);
+}
+
+namespace {
+
+// As programs let the next kernel of a stream begin before the last has ended.
+void add_programmatically(CUdeviceptr buffer, std::uint32_t added) {
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = kWords / 256;
+    config.blockDimX = 256;
+    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    void* parameters[] = {&buffer, &buffer, &added, const_cast<std::uint32_t*>(&kWords)};
+    OK(cuLaunchKernelEx, &config, kernel("add"), parameters, nullptr);
+}
+
+}  // namespace
+
+BODY(programmatic_launches_over_too_much_memory) {
+    const Gpu gpu;
+    std::vector<CUdeviceptr> buffers;
+    fill_up(buffers, kMost);
+    for (std::uint32_t i = 0; i < kMost; ++i) OK(cuMemsetD32Async, buffers[i], i, kWords, nullptr);
+    OK(cuCtxSynchronize);
+    constexpr std::uint32_t kRounds = 4;
+    for (std::uint32_t round = 0; round < kRounds; ++round) {
+        for (const CUdeviceptr buffer : buffers) add_programmatically(buffer, 1);
+    }
+    OK(cuCtxSynchronize);
+    for (std::uint32_t i = 0; i < kMost; ++i) {
+        std::vector<std::uint32_t> words(kWords);
+        OK(cuMemcpyDtoH_v2, words.data(), buffers[i], kBuffer);
+        EXPECT(words == std::vector<std::uint32_t>(kWords, i + kRounds));
+    }
+}
+
+// Where copies queue behind it, nothing can be tried before it opens.
+BODY(a_walk_over_memory_that_was_filled_beside_a_gate) {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    Gate gate;
+    gate.hold_up(stream);
+    std::vector<CUdeviceptr> buffers;
+    fill_up(buffers, kMost);
+    gate.open();
+    OK(cuStreamSynchronize, stream);
+    walk_over(buffers);
+}
+
 namespace {
 
 // What a run of the walk says. `cache` is where answers are kept for later ones.
-std::string walk(const std::string& cache, Environment environment) {
+std::string walk(const std::string& cache, Environment environment,
+                 const std::string& body = "a_walk_over_too_much_memory") {
     environment.emplace("LMS_HOST_MAPPING", "auto");
     environment["XDG_CACHE_HOME"] = cache;
     environment["SIMCUDA_CACHE"] = support::build_dir() + "/entry/kernels-of-trials";
-    const Outcome outcome = run("a_walk_over_too_much_memory", Driver::Simulated, environment);
+    const Outcome outcome = run(body, Driver::Simulated, environment);
     CHECK(outcome.failures == "");
     return outcome.err;
 }
@@ -98,6 +158,8 @@ constexpr Case kCases[] = {
     {"copies-queue", "", ""},
     {"unmap-drains", "", ""},
     {"access-not-ready", "", ""},
+    {"launches-overlap", "", ""},
+    {"one-queue", "", ""},
     {"copies-queue,unmap-drains,access-not-ready,host-sets-lost", "not in place", "a set in place"},
     {"all", kDies, nullptr},
 };
@@ -120,6 +182,79 @@ TEST_CASE("perverse: results are right, or memory is out, and a line says what i
         walk(cache.path(), {{"SIMCUDA_PERVERSE", each.perverse}, {"SIMCUDA_HOST_VMM", "0"}});
         walk(cache.path(), {{"SIMCUDA_PERVERSE", each.perverse}, {"LMS_HOST_MAPPING", "off"}});
     }
+}
+
+namespace {
+
+// How often the driver was called from the trial's reservation of addresses to when these were given back.
+std::map<std::string, int> calls_of_trial(const std::string& log) {
+    std::map<std::string, int> calls;
+    std::istringstream lines(support::read_file(log));
+    for (std::string prefix, call, rest; lines >> prefix >> call && std::getline(lines, rest);) {
+        if (call == "cuMemAddressFree" && calls["cuMemcpyAsync"] > 0) break;
+        if (call == "cuMemAddressReserve") calls.clear();
+        ++calls[call];
+    }
+    return calls;
+}
+
+}  // namespace
+
+// With calls of some 100 microseconds: a few milliseconds.
+TEST_CASE("perverse: a trial of moves is a few dozen calls and less than a mebibyte") {
+    const Scratch scratch;
+    for (const std::string host_mapping : {"0", "1"}) {
+        CAPTURE(host_mapping);
+        const std::string log = scratch.path("log" + host_mapping);
+        walk(scratch.path(),
+             {{"SIMCUDA_LOG", log}, {"SIMCUDA_HOST_VMM", host_mapping}, {"LMS_HOST_MAPPING", "on"}});
+        auto calls = calls_of_trial(log);
+        CHECK(calls["cuMemcpyAsync"] >= 8);
+        CHECK(calls["cuMemcpyAsync"] + calls["cuMemsetD32Async"] <= 18);  // of 32 KiB each
+        CHECK(calls["cuMemMap"] + calls["cuMemSetAccess"] + calls["cuMemUnmap"] <= 12);
+        CHECK(calls["cuMemCreate"] <= 1);
+        CHECK(calls["cuEventRecord"] <= 21);
+    }
+}
+
+TEST_CASE("perverse: moves are tried also where the GPU has no memory left for anything else") {
+    const Scratch cache;
+    for (const char* host_mapping : {"0", "1"}) {
+        const std::string said = walk(
+            cache.path(),
+            {{"SIMCUDA_PERVERSE", "moves-lose"}, {"SIMCUDA_HOST_VMM", host_mapping}, {"LMS_RESERVE", "0"}});
+        CAPTURE(said);
+        CHECK(has(said, kLost));
+    }
+}
+
+TEST_CASE("perverse: programmatic launches wait for what is moved for them, and are waited for") {
+    for (const std::string host_mapping : {"0", "1"}) {
+        for (const std::string seed : {"1", "2", "3"}) {
+            CAPTURE(host_mapping);
+            CAPTURE(seed);
+            const Scratch cache;
+            walk(cache.path(),
+                 {{"SIMCUDA_PERVERSE", "launches-overlap"},
+                  {"SIMCUDA_HOST_VMM", host_mapping},
+                  {"SIMCUDA_SEED", seed}},
+                 "programmatic_launches_over_too_much_memory");
+        }
+    }
+}
+
+TEST_CASE("perverse: moves that could not be tried to an end are tried again before the first one") {
+    const Scratch cache;
+    const std::string body = "a_walk_over_memory_that_was_filled_beside_a_gate";
+    const std::string moves = walk(cache.path(), {{"SIMCUDA_PERVERSE", "moves-lose,copies-queue"}}, body);
+    CAPTURE(moves);
+    CHECK(has(moves, kLost));
+    CHECK(has(moves, "; it could not be made before "));
+    const std::string sets =
+        walk(cache.path(), {{"SIMCUDA_PERVERSE", "host-sets-lost,copies-queue"}, {"LMS_HOST_MAPPING", "on"}},
+             body);
+    CAPTURE(sets);
+    CHECK(has(sets, "evicted memory is no longer used in place"));
 }
 
 TEST_CASE(

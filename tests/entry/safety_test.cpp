@@ -8,7 +8,10 @@ using namespace rig;
 namespace {
 
 // Work that never ends, and others that need what is out: whether that moves.
-void beside_endless_work(int device_updatable, bool moves) {
+// Another graph, which kernels may launch: is there one while this is launched?
+enum class ForKernels { None, There, Gone };
+
+void beside_endless_work(int device_updatable, bool moves, ForKernels for_kernels = ForKernels::None) {
     const Gpu gpu;
     const CUstream stream = new_stream();
     const CUstream other = new_stream();
@@ -24,6 +27,13 @@ void beside_endless_work(int device_updatable, bool moves) {
     value.deviceUpdatableKernelNode.deviceUpdatable = device_updatable;
     OK(cuGraphKernelNodeSetAttribute, node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value);
     const CUgraphExec exec = instantiate(graph);
+    if (for_kernels != ForKernels::None) {
+        const CUgraph other_graph = new_graph();
+        add_kernel(other_graph, sum.params);
+        CUgraphExec launched = nullptr;
+        OK(cuGraphInstantiateWithFlags, &launched, other_graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
+        if (for_kernels == ForKernels::Gone) OK(cuGraphExecDestroy, launched);
+    }
     // Changed from here, it is what it was.
     OK(cuGraphExecKernelNodeSetParams_v2, exec, node, &sum.params);
     crowd.evict(c);
@@ -52,6 +62,13 @@ BODY(endless_graph_strict) {
 BODY(endless_updatable_graph) {
     beside_endless_work(1, false);
 }
+// Nor what graphs its kernels launch.
+BODY(endless_graph_beside_one_for_kernels) {
+    beside_endless_work(0, false, ForKernels::There);
+}
+BODY(endless_graph_after_one_for_kernels) {
+    beside_endless_work(0, true, ForKernels::Gone);
+}
 BODY(endless_updatable_graph_args) {
     beside_endless_work(1, true);
 }
@@ -68,6 +85,8 @@ TEST_CASE("safety: what moves beside work that never ends, at each level") {
     check("endless_updatable_graph_args", "args");
     check("endless_updatable_graph", "opaque");
     check("endless_updatable_graph", "strict");
+    check("endless_graph_beside_one_for_kernels", "opaque");
+    check("endless_graph_after_one_for_kernels", "opaque");
 }
 
 // Nothing was looked at when it was submitted, and no other thread can name its stream.

@@ -1,10 +1,15 @@
 #include "shim/util/ask_apart.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
+#include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "shim/util/answer_cache.h"
 #include "tests/support/scratch.h"
@@ -22,6 +27,51 @@ TEST_CASE("ask apart: the first line, of whoever wrote one, however it ended") {
 TEST_CASE("ask apart: who does not answer in time is ended, and has not been refused") {
     CHECK(ask_apart({"/bin/sh", "-c", "exec sleep 1000"}, {}, std::chrono::milliseconds(50)) ==
           "no answer in time");
+}
+
+namespace {
+
+std::atomic<int> ended{0};
+void count_child(int) {
+    ++ended;
+}
+
+// The state in which the kernel has the process: a letter, or nothing.
+char state_of(const std::string& process) {
+    std::ifstream file("/proc/" + process + "/stat");
+    std::string number, name;
+    char state = 0;
+    file >> number >> name >> state;
+    return state;
+}
+
+}  // namespace
+
+TEST_CASE("ask apart: the process is none of the host's children, which hears nothing of it") {
+    struct sigaction counts {
+    }, before{};
+    counts.sa_handler = count_child;
+    sigaction(SIGCHLD, &counts, &before);
+    std::atomic<bool> answered{false};
+    std::optional<std::string> said;
+    std::thread asking([&] {
+        said = ask_apart({"/bin/sh", "-c", "sleep 0.1; echo one"}, {});
+        answered = true;
+    });
+    bool has_children = false;
+    while (!answered) has_children |= waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD;
+    asking.join();
+    CHECK(said == "one");
+    CHECK_FALSE(has_children);
+    CHECK(waitpid(-1, nullptr, WNOHANG | __WALL) == -1);
+    CHECK(ended == 0);
+    sigaction(SIGCHLD, &before, nullptr);
+}
+
+TEST_CASE("ask apart: who has said a line is ended") {
+    const auto said = ask_apart({"/bin/sh", "-c", "echo $$; exec sleep 1000"}, {});
+    REQUIRE(said);
+    while (state_of(*said) != 0 && state_of(*said) != 'Z') std::this_thread::yield();
 }
 
 TEST_CASE("ask apart: the environment, less what loads or sets the shim") {
@@ -46,6 +96,12 @@ TEST_CASE("answers: kept by their keys, and not believed where others could have
     keep_answer("kind", "key", "two");
     CHECK(cached_answer("kind", "key") == "two");
     for (const auto& file : std::filesystem::directory_iterator(scratch.path() + "/lmsshim")) {
+        const auto written = std::filesystem::last_write_time(file);
+        std::filesystem::last_write_time(file, written - std::chrono::hours(6 * 24));
+        CHECK(cached_answer("kind", "key") == "two");
+        std::filesystem::last_write_time(file, written - std::chrono::hours(8 * 24));
+        CHECK(cached_answer("kind", "key") == "");
+        std::filesystem::last_write_time(file, written);
         CHECK(::chmod(file.path().c_str(), 0620) == 0);
         CHECK(cached_answer("kind", "key") == "");
         CHECK(::chmod(file.path().c_str(), 0600) == 0);

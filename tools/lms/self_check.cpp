@@ -19,6 +19,7 @@ int self_check(const std::string& bus_id) {
     const rlimit none{0, 0};
     setrlimit(RLIMIT_CORE, &none);  // a driver that dies here is no news
     closefrom(STDERR_FILENO + 1);
+    alarm(60);  // nobody may be there to end it
     // No part of the program that asks: nor is it for the simulated driver.
     for (const char* variable : {"SIMCUDA_REPORT", "SIMCUDA_LOG", "SIMCUDA_FAIL"}) unsetenv(variable);
     setenv("LMS_HOST_MAPPING", "on", 1);

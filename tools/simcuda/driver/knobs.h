@@ -27,6 +27,9 @@ enum class Perverse : unsigned {
     CopiesQueue,        // copies-queue: copies and sets wait for all work that any stream was given before
     UnmapDrains,        // unmap-drains: SIMCUDA_UNMAP_DRAINS
     AccessNotReady,     // access-not-ready: SIMCUDA_NOT_READY=3
+    LaunchesOverlap,    // launches-overlap: a programmatic launch does not wait for what its stream was given
+                        // last, a kernel or not, and events behind it tell of it alone
+    OneQueue,           // one-queue: all work waits for all that any stream was given before
 };
 
 struct Knobs {

@@ -37,12 +37,24 @@ std::vector<WorkPtr> predecessors(Stream& stream) {
     return works;
 }
 
+bool waits_for_all(const Work& work) {
+    if (is(Perverse::OneQueue)) return true;
+    return is(Perverse::CopiesQueue) &&
+           (std::holds_alternative<CopyOp>(work.op) || std::holds_alternative<MemsetOp>(work.op));
+}
+
+bool starts_early(const Work& work) {
+    const auto* const launch = std::get_if<KernelOp>(&work.op);
+    return is(Perverse::LaunchesOverlap) && launch != nullptr && launch->programmatic;
+}
+
 // Puts the work at the stream's end. work_mutex is held.
 void append(Stream& stream, const WorkPtr& work, const std::vector<WorkPtr>& after) {
     std::vector<WorkPtr> all = predecessors(stream);
     all.insert(all.end(), after.begin(), after.end());
-    if (is(Perverse::CopiesQueue) &&
-        (std::holds_alternative<CopyOp>(work->op) || std::holds_alternative<MemsetOp>(work->op)))
+    if (starts_early(*work)) all.front() = stream.before_tail;
+    if (is(Perverse::LaunchesOverlap)) stream.before_tail = stream.tail;
+    if (waits_for_all(*work))
         for (const auto& other : stream.context.streams) all.push_back(other->tail);
     work->context = stream.context.shared_from_this();
     work->stream = stream.shared_from_this();

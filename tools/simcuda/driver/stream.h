@@ -47,6 +47,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
     // Guarded by the scheduler's mutex.
     WorkPtr tail;          // the last work submitted; null or done: the stream is idle
+    WorkPtr before_tail;   // of a perverse driver: the one before
     unsigned pending = 0;  // submitted and not done
     bool destroyed = false;
 

@@ -22,6 +22,7 @@ struct Work;
 struct KernelOp {
     exec::Launch launch;
     CUfunction function = nullptr;  // by which it was named
+    bool programmatic = false;      // may begin before what is before it in its stream has ended
 };
 
 enum class Place : std::uint8_t {

@@ -16,6 +16,15 @@ constexpr std::uint64_t kKnownFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
+// Of graphs that kernels may launch, which none can here.
+bool may_be_launched_from_device(const Graph& graph) {
+    return std::all_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+        const CUgraphNodeType type = type_of(node->work);
+        return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+               type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_GRAPH;
+    });
+}
+
 bool has_unused_handles(const Graph& graph) {
     return std::any_of(graph.conditionals.begin(), graph.conditionals.end(),
                        [](const auto& conditional) { return !conditional->used; });
@@ -23,10 +32,10 @@ bool has_unused_handles(const Graph& graph) {
 
 CUresult make(Context& context, CUgraphExec* out, CUgraph graph, std::uint64_t flags, CUgraphNode* failed) {
     require(out != nullptr && (flags & ~kKnownFlags) == 0, CUDA_ERROR_INVALID_VALUE);
-    // Kernels here cannot launch graphs.
-    require((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0, CUDA_ERROR_NOT_SUPPORTED);
     const auto found = checked_graph(graph);
     require(!has_unused_handles(*found), CUDA_ERROR_INVALID_VALUE);
+    require((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0 || may_be_launched_from_device(*found),
+            CUDA_ERROR_NOT_SUPPORTED);
     *out = instantiate(context.shared_from_this(), *found, flags, failed)->handle();
     return CUDA_SUCCESS;
 }

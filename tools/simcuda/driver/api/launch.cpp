@@ -23,6 +23,7 @@ CUresult launch(Site site, CUfunction function, const LaunchShape& shape, CUstre
 // What the attributes of an extended launch ask for. Hints are taken note of by nobody here.
 struct Wishes {
     bool cooperative = false;
+    bool programmatic = false;
     std::vector<CUevent> record_after;
 };
 
@@ -39,6 +40,9 @@ Wishes wishes(const CUlaunchConfig& config) {
                 // Clusters came with compute capability 9.0.
                 require(value.clusterDim.x == 1 && value.clusterDim.y == 1 && value.clusterDim.z == 1,
                         CUDA_ERROR_NOT_SUPPORTED);
+                break;
+            case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+                wishes.programmatic = value.programmaticStreamSerializationAllowed != 0;
                 break;
             case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
                 wishes.record_after.push_back(value.programmaticEvent.event);
@@ -129,7 +133,9 @@ SIMCUDA_STREAM_API(cuLaunchKernelEx, _ptsz,
                                 c.sharedMemBytes,
                                 wish.cooperative};
         const auto stream = launch_stream(context, c.hStream, site.per_thread);
-        submit(*stream, make_launch(context, function, shape, parameters, extra));
+        auto op = make_launch(context, function, shape, parameters, extra);
+        op.programmatic = wish.programmatic;
+        submit(*stream, std::move(op));
         for (CUevent event : wish.record_after) record_event(*stream, *checked_event(event));
         return CUDA_SUCCESS;
     });

@@ -1,0 +1,109 @@
+// Programs over drivers that do what real ones may do against this project's hopes (SIMCUDA_PERVERSE): every
+// one ends with the bytes that it has without the shim, or, where nothing can be moved, is out of memory.
+//
+// One of each kind runs in every run of the tests; all of them, with all settings, by `make perverse-check`.
+#include <doctest/doctest.h>
+
+#include <stdlib.h>
+
+#include <algorithm>
+
+#include "tests/e2e/apps.h"
+#include "tests/support/scratch.h"
+
+using namespace e2e;
+
+namespace {
+
+struct Driver {
+    const char* perverse;
+    bool moves = true;  // else the GPU stays as large as it is
+};
+constexpr Driver kDrivers[] = {
+    {"host-create-crashes"},
+    {"host-copies-fail"},
+    {"host-sets-lost"},
+    {"moves-lose", false},
+    {"copies-queue"},
+    {"unmap-drains"},
+    {"access-not-ready"},
+    {"launches-overlap"},
+    {"one-queue"},
+    {"host-sets-lost,copies-queue,unmap-drains,access-not-ready,launches-overlap,one-queue"},
+    {"all", false},
+};
+
+// Where moves are tried in a process apart first, where in the program alone, where memory on the host is
+// pinned, and at the levels between which most differs.
+const Environment kSettings[] = {
+    {{"LMS_HOST_MAPPING", "auto"}}, {{"LMS_HOST_MAPPING", "on"}}, {{"SIMCUDA_HOST_VMM", "0"}},
+    {{"LMS_SAFETY", "args"}},       {{"LMS_SAFETY", "strict"}},
+};
+
+bool creating_crashes(const Driver& driver) {
+    return driver.perverse == std::string("host-create-crashes") || driver.perverse == std::string("all");
+}
+
+// What a program is told that needs more than there is, in words of its own or of a library's.
+bool is_out_of_memory(const Run& run) {
+    const auto said = [&](const char* text) { return run.err.find(text) != run.err.npos; };
+    return run.status != 0 && said("lms: out of memory: ") &&
+           (said("cudaErrorMemoryAllocation") || said("bad_alloc"));
+}
+
+// Where it is without a cache of a run's own.
+std::string kernel_cache() {
+    const char* const cache = getenv("XDG_CACHE_HOME");
+    return cache ? std::string(cache) + "/simcuda" : std::string(getenv("HOME")) + "/.cache/simcuda";
+}
+
+void check(const App& app, const Driver& driver, Environment environment, const std::string& reference) {
+    static const Scratch scratch;  // each driver's answers are kept apart
+    environment.insert(app.environment.begin(), app.environment.end());
+    environment["SIMCUDA_PERVERSE"] = driver.perverse;
+    environment["XDG_CACHE_HOME"] = scratch.path(driver.perverse);
+    environment["SIMCUDA_CACHE"] = kernel_cache();
+    for (const double share : {0.5, 0.25}) {
+        CAPTURE(share);
+        const Run run = run_shimmed({app.name, std::to_string(app.mib)}, memory_of(app, share), environment);
+        if (!driver.moves && is_out_of_memory(run)) continue;
+        CHECK_MESSAGE(run.status == 0, run.err);
+        CHECK(run.out == reference);
+        if (driver.moves) CHECK(run.stats.at("evictions") > 0);
+        if (app.name != "callbacks") CHECK(run.violations == 0);
+    }
+}
+
+void check_app(const App& app) {
+    CAPTURE(app.name);
+    const std::string reference = reference_of(app);
+    for (const Driver& driver : kDrivers) {
+        CAPTURE(driver.perverse);
+        for (const Environment& environment : kSettings) {
+            const auto& [name, value] = *environment.begin();
+            CAPTURE(name);
+            CAPTURE(value);
+            // The program would be the first to try.
+            if (creating_crashes(driver) && value == "on") continue;
+            check(app, driver, environment, reference);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("perverse: copies, graphs and streams are right over every driver, or out of memory") {
+    for (const char* name : {"vector_add", "graph_memory"}) {
+        const auto app = std::ranges::find(apps(), name, &App::name);
+        CAPTURE(name);
+        const std::string reference = reference_of(*app);
+        for (const Driver& driver : kDrivers) {
+            CAPTURE(driver.perverse);
+            check(*app, driver, {{"LMS_HOST_MAPPING", creating_crashes(driver) ? "auto" : "on"}}, reference);
+        }
+    }
+}
+
+TEST_CASE("perverse: every program over every driver" * doctest::skip()) {
+    for (const App& app : apps()) check_app(app);
+}
