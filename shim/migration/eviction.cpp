@@ -74,19 +74,15 @@ Start begin_eviction(State& state, ChunkId victim, SessionLock& lock) {
     return Start::NoVictims;
 }
 
-// The same of one that the policy chooses. Where `ready` is given, one that needs no copy is noted there
-// instead.
-Start choose(State& state, const core::VictimRequest& wanted, std::vector<ChunkId>* ready,
-             SessionLock& lock) {
+// The same of one that the policy chooses. Where `ready` is given, one that needs no copy stays, and sets it.
+Start choose(State& state, const core::VictimRequest& wanted, bool* ready, SessionLock& lock) {
     core::Residency& residency = state.residency;
     for (;;) {
-        const ChunkId victim = residency.next_victim(wanted, [&](ChunkId id) {
-            return !residency.in_flight(id) && !(ready && std::ranges::count(*ready, id) > 0);
-        });
+        const ChunkId victim = residency.next_victim(wanted, core::Residency::InFlight::Refuse);
         if (victim == core::kNoChunk) return Start::NoVictims;
         const bool clean = needs_no_copy(state, victim);
         if (clean && ready) {
-            ready->push_back(victim);
+            *ready = true;
             return Start::Enough;
         }
         const Start begun = begin_eviction(state, victim, lock);
@@ -185,14 +181,11 @@ Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint
                       SessionLock& lock) {
     if (state.trial == State::Trial::Distrusted) return Start::Failed;
     Start result = Start::Enough;
+    // The next needs no copy. What comes after it is not begun before it is gone, or it would never go.
+    bool ready = false;
     const std::uint64_t all = wanted.need_bytes + ahead;
-    std::vector<ChunkId> ready;
-    const auto sum = [&] {
-        std::uint64_t bytes = pending_eviction_bytes(state);
-        for (const ChunkId id : ready) bytes += state.residency.chunk(id).bytes;
-        return bytes;
-    };
-    for (std::uint64_t now = sum(); now < all && result == Start::Enough; now = sum()) {
+    for (std::uint64_t now = pending_eviction_bytes(state); now < all && result == Start::Enough && !ready;
+         now = pending_eviction_bytes(state)) {
         result = choose(state, {all - now, wanted.purpose, wanted.sooner},
                         now < wanted.need_bytes ? nullptr : &ready, lock);
     }

@@ -16,7 +16,7 @@ namespace lms::engine {
 
 enum class Start { Enough, NoVictims, NoHostMemory, Failed };
 // Enqueues copies of the policy's victims, idle ones only, until those that leave have as many bytes together
-// as are wanted, and `ahead` more. Clean ones need no copy: beyond what is wanted they stay for now.
+// as are wanted, and of `ahead` more those that come before the first clean one, which can go at any time.
 Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint64_t ahead,
                       SessionLock& lock);
 

@@ -33,7 +33,8 @@ constexpr CounterField kFields[] = {
     {"peak_host_bytes", &Counters::peak_host_bytes, "Most bytes of host memory pinned at once"},
     {"stalls", &Counters::stalls, "Times a thread of the app waited for the shim"},
     {"stall_ns", &Counters::stall_ns, "Nanoseconds of those waits"},
-    {"self_checks", &Counters::self_checks, "Trials of moves, one on each GPU that filled up"},
+    {"self_checks", &Counters::self_checks,
+     "Trials of moves, one on each GPU that filled up, more where one came to no end"},
     {"self_checks_failed", &Counters::self_checks_failed, "Of those, that turned something off"},
     {"self_check_ns", &Counters::self_check_ns, "Nanoseconds that they took"},
 };

@@ -110,11 +110,11 @@ TEST_CASE("runner: no tests is a failure") {
 
 TEST_CASE("runner: programs from a package index are not run where none answers") {
     Scratch build;
-    const support::Result result = support::run({"sh", "tests/third_party/quick.sh"},
-                                                {{"BUILD", build.path()},
-                                                 {"PIP_CONFIG_FILE", "/dev/null"},
-                                                 {"PIP_FIND_LINKS", ""},
-                                                 {"PIP_INDEX_URL", "http://127.0.0.1:9/simple"}});
+    const support::Result result =
+        support::run({"sh", "tests/third_party/quick.sh"}, {{"BUILD", build.path()},
+                                                            {"PIP_CONFIG_FILE", "/dev/null"},
+                                                            {"PIP_FIND_LINKS", ""},
+                                                            {"PIP_INDEX_URL", "http://127.0.0.1:9/simple"}});
     CHECK(result.status == 77);
     CHECK(result.out == "no package index answers, to install tvm iree drjit from\n");
 }
