@@ -80,7 +80,8 @@ void check_app(const App& app) {
     for (const Driver& driver : kDrivers) {
         CAPTURE(driver.perverse);
         for (const Environment& environment : kSettings) {
-            const auto& [name, value] = *environment.begin();
+            const std::string name = environment.begin()->first;
+            const std::string value = environment.begin()->second;
             CAPTURE(name);
             CAPTURE(value);
             // The program would be the first to try.

@@ -539,13 +539,13 @@ FAMILY_TEST("api: memory that the program maps itself is named by where it is ma
     const Gpu gpu;
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {gpu.device}};
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
     CUmemGenericAllocationHandle handle = 0;
     CUdeviceptr address = 0;
     OK(cuMemCreate, &handle, kBuffer, &properties, 0);
     OK(cuMemAddressReserve, &address, kBuffer, 0, 0, 0);
     OK(cuMemMap, address, kBuffer, 0, handle, 0);
-    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {gpu.device}},
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, gpu.device},
                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     OK(cuMemSetAccess, address, kBuffer, &access, 1);
     OK(cuMemcpyHtoD_v2, address, pattern(kBuffer, 6).data(), kBuffer);
