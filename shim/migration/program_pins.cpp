@@ -1,38 +1,57 @@
 #include "shim/migration/program_pins.h"
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
 #include "shim/migration/user_warnings.h"
 
 namespace lms::engine {
 
-std::uint64_t pinned_bytes(const State& state) {
-    std::uint64_t sum = 0;
-    std::set<core::ChunkId> counted;
-    for (const ProgramPin& pin : state.program_pins) {
-        for (const ProgramPin::One& one : pin.chunks) {
-            if (counted.insert(one.chunk).second) sum += state.residency.chunk(one.chunk).bytes;
-        }
-    }
-    return sum;
+namespace {
+
+void let_go(State& state, const ProgramPin::One& one) {
+    state.residency.unpin_resident(one.chunk, one.serial);
+    const auto pinned = state.program_pinned.find(one.chunk);
+    if (--pinned->second > 0) return;
+    state.program_pinned.erase(pinned);
+    state.program_pinned_bytes -= state.residency.chunk(one.chunk).bytes;
 }
+
+}  // namespace
 
 bool is_program_pinned(const State& state, core::ChunkId id) {
-    return std::ranges::any_of(state.program_pins, [&](const ProgramPin& pin) {
-        return std::ranges::any_of(pin.chunks, [&](const ProgramPin::One& one) { return one.chunk == id; });
-    });
+    return state.program_pinned.contains(id);
 }
 
-void end_pin(State& state, const ProgramPin& pin) {
-    for (const ProgramPin::One& one : pin.chunks) state.residency.unpin_resident(one.chunk, one.serial);
+void begin_pin(State& state, core::Address address, std::uint64_t bytes,
+               std::span<const core::ChunkId> chunks) {
+    ProgramPin pin{address, bytes, {}};
+    for (const core::ChunkId id : chunks) {
+        pin.chunks.push_back({id, state.residency.pin_resident(id)});
+        if (++state.program_pinned[id] == 1) state.program_pinned_bytes += state.residency.chunk(id).bytes;
+    }
+    state.program_pins.push_back(std::move(pin));
+}
+
+bool end_pin(State& state, core::Address address, std::uint64_t bytes) {
+    const auto pin = std::ranges::find_if(state.program_pins, [&](const ProgramPin& each) {
+        return each.address == address && each.bytes == bytes;
+    });
+    if (pin == state.program_pins.end()) return false;
+    for (const ProgramPin::One& one : pin->chunks) let_go(state, one);
+    state.program_pins.erase(pin);
+    return true;
 }
 
 void end_pins_of(State& state, core::AllocationId id) {
+    // Most buffers that are freed are none of these.
+    if (std::ranges::none_of(state.residency.allocation(id).chunks,
+                             [&](core::ChunkId chunk) { return is_program_pinned(state, chunk); }))
+        return;
     std::erase_if(state.program_pins, [&](ProgramPin& pin) {
         std::erase_if(pin.chunks, [&](const ProgramPin::One& one) {
             if (state.residency.chunk(one.chunk).allocation != id) return false;
-            state.residency.unpin_resident(one.chunk, one.serial);
+            let_go(state, one);
             return true;
         });
         return pin.chunks.empty();
@@ -41,9 +60,10 @@ void end_pins_of(State& state, core::AllocationId id) {
 
 bool give_up_pins(State& state) {
     if (state.program_pins.empty()) return false;
-    announce_pins_given_up(pinned_bytes(state));
-    for (const ProgramPin& pin : state.program_pins) end_pin(state, pin);
-    state.program_pins.clear();
+    announce_pins_given_up(state.program_pinned_bytes);
+    for (const ProgramPin& pin : std::exchange(state.program_pins, {})) {
+        for (const ProgramPin::One& one : pin.chunks) let_go(state, one);
+    }
     return true;
 }
 

@@ -153,7 +153,9 @@ struct State {
     std::uint64_t soilings = 0;
     bool remaps_beside_work = false;  // seen: a remap does not wait for work that runs
 
-    std::vector<ProgramPin> program_pins;    // none of a buffer that is freed
+    std::vector<ProgramPin> program_pins;                             // none of a buffer that is freed
+    std::unordered_map<core::ChunkId, std::uint32_t> program_pinned;  // how often each is in those
+    std::uint64_t program_pinned_bytes = 0;                           // of them, each once
     std::vector<ProgramPin::One> set_aside;  // by the program's pause(): what was there
     bool paused = false;                     // and nothing was asked for since
 

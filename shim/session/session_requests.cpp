@@ -22,7 +22,7 @@ std::vector<ChunkRequest> Session::requests_at(core::Address address, std::uint6
 Session::Asked Session::bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold,
                                        SessionLock& lock) {
     State& state = *state_;
-    std::uint64_t bytes = pinned_bytes(state);
+    std::uint64_t bytes = state.program_pinned_bytes;
     for (const ChunkRequest& need : needs) {
         if (!gone(need, state.residency) && !is_program_pinned(state, need.chunk))
             bytes += state.residency.chunk(need.chunk).bytes;
@@ -41,9 +41,7 @@ Session::Asked Session::pin(core::Address address, std::uint64_t bytes) {
     ChunkPins hold;
     const Asked status = bring_in_asked(needs, hold, lock);
     if (status != Asked::Done) return status;
-    ProgramPin pin{address, bytes, {}};
-    for (const ChunkId id : hold.pinned) pin.chunks.push_back({id, state.residency.pin_resident(id)});
-    state.program_pins.push_back(std::move(pin));
+    begin_pin(state, address, bytes, hold.pinned);
     let_go(state, hold);
     return Asked::Done;
 }
@@ -51,12 +49,7 @@ Session::Asked Session::pin(core::Address address, std::uint64_t bytes) {
 bool Session::unpin(core::Address address, std::uint64_t bytes) {
     State& state = *state_;
     const SessionLock lock(state.mutex);
-    const auto pin = std::ranges::find_if(state.program_pins, [&](const ProgramPin& each) {
-        return each.address == address && each.bytes == bytes;
-    });
-    if (pin == state.program_pins.end()) return false;
-    end_pin(state, *pin);
-    state.program_pins.erase(pin);
+    if (!end_pin(state, address, bytes)) return false;
     state.changed.notify_all();
     return true;
 }
