@@ -65,9 +65,7 @@ void name_fault(device::Port& port, const Fence& fence, const std::string& what)
     if (status == CUDA_SUCCESS || !log::once(found.fault)) return;
     log::error(
         "check: {} (or what ran beside it) failed (error {}): it may have reached memory that it does not "
-        "name "
-        "and "
-        "that was evicted",
+        "name and that was evicted",
         what.empty() ? "a copy or set" : trace::demangled(what), static_cast<int>(status));
 } catch (...) {
     // Out of host memory: nothing can be said.
