@@ -65,8 +65,9 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
         const ChunkId id = fill.need.chunk;
         const bool on_host = state.residency.chunk(id).state == core::State::OnHost;
         // What is mapped stays.
-        refused |= on_host && distrusted && !state.backing[id].host.pinned;
-        if (!allowed || refused || gone(fill.need, state.residency) || !state.residency.begin_in(id)) {
+        const bool stays = on_host && distrusted && !state.backing[id].host.pinned;
+        refused |= stays;
+        if (!allowed || stays || gone(fill.need, state.residency) || !state.residency.begin_in(id)) {
             state.device_blocks.put(fill.block);
             continue;
         }
