@@ -54,7 +54,9 @@ bool is_out_of_memory(const Run& run) {
 // Where it is without a cache of a run's own.
 std::string kernel_cache() {
     const char* const cache = getenv("XDG_CACHE_HOME");
-    return cache ? std::string(cache) + "/simcuda" : std::string(getenv("HOME")) + "/.cache/simcuda";
+    if (cache) return std::string(cache) + "/simcuda";
+    const char* const home = getenv("HOME");
+    return std::string(home ? home : "") + "/.cache/simcuda";
 }
 
 void check(const App& app, const Driver& driver, Environment environment, const std::string& reference) {
