@@ -46,13 +46,15 @@ CUresult call_in_order(CUstream, CUresult (*real)(Arguments...),
 using LaunchEx = CUresult (*)(const CUlaunchConfig*, CUfunction, void**, void**);
 CUresult call_in_order(CUstream stream, LaunchEx real, const CUlaunchConfig* config, CUfunction function,
                        void** parameters, void** extra) {
-    if (!config || !config->attrs || engine::capturing(stream))
-        return real(config, function, parameters, extra);
-    const std::span given(config->attrs, config->numAttrs);
-    std::vector<CUlaunchAttribute> attributes(given.begin(), given.end());
-    std::erase_if(attributes, [](const CUlaunchAttribute& attribute) {
+    const auto gives_leave = [](const CUlaunchAttribute& attribute) {
         return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    });
+    };
+    if (!config || !config->attrs) return real(config, function, parameters, extra);
+    const std::span given(config->attrs, config->numAttrs);
+    if (std::ranges::none_of(given, gives_leave) || engine::capturing(stream))
+        return real(config, function, parameters, extra);
+    std::vector<CUlaunchAttribute> attributes(given.begin(), given.end());
+    std::erase_if(attributes, gives_leave);
     CUlaunchConfig in_order = *config;
     in_order.attrs = attributes.data();
     in_order.numAttrs = static_cast<unsigned>(attributes.size());

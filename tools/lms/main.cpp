@@ -184,8 +184,7 @@ int main(std::vector<std::string> words) {
     set_command
         .add_option("CHANGE", changes,
                     "limit=SIZE (what managed memory may take of each GPU; or none), policy=NAME, log=LEVEL, "
-                    "pause (its memory "
-                    "leaves the GPU, and its work waits), resume")
+                    "pause (its memory leaves the GPU, and its work waits), resume")
         ->required();
     doctor_command.add_flag("--sim", simulated, "Look at the simulated GPU");
     doctor_command.add_flag("--check", tries, "Try moves on each GPU");
@@ -210,8 +209,8 @@ int main(std::vector<std::string> words) {
         }
         const std::vector<std::string> given = app.remaining();
         fmt::print(stderr,
-                   "lms: {}; expected run, top, set, report, replay, diff, export, settings or doctor (lms "
-                   "--help)\n",
+                   "lms: {}; expected run, top, set, report, replay, diff, export, settings or doctor "
+                   "(lms --help)\n",
                    given.empty() ? "no command" : "no command " + given[0]);
         return kUsage;
     } catch (const std::runtime_error& problem) {

@@ -101,9 +101,8 @@ int set(int process, const std::vector<std::string>& words) {
     write(changes, page->request);
     if (!await(page->request)) {
         fmt::print(
-            "process {} is told, and does so when it next allocates GPU memory, waits for the GPU, "
-            "or launches "
-            "work while memory moves\n",
+            "process {} is told, and does so when it next allocates GPU memory, waits for the GPU, or "
+            "launches work while memory moves\n",
             process);
     }
     return 0;
