@@ -70,36 +70,6 @@ void wait_while_held_up(void (*wait)(const Rounds&), CUstream where = nullptr) {
     EXPECT(rounds.all_intact());
 }
 
-// `wait` comes back once what was submitted before it is over, though the stream is given more all the time.
-void wait_beside_another(void (*wait)(const Rounds&), CUstream where = nullptr) {
-    const rig::Gpu gpu;
-    Rounds rounds;
-    if (where != nullptr) rounds.stream = where;
-    std::array<rig::Gate, 400> gates;
-    gates[0].hold_up(rounds.stream);
-    rounds.use(0);
-    rounds.use(1);
-    std::atomic<bool> is_over{false};
-    std::size_t last = 0;
-    std::thread feeding([&] {
-        OK(cuCtxSetCurrent, gpu.context);
-        // Always held up: by the next before it is let go by the last.
-        for (; last + 1 < gates.size() && !is_over; ++last) {
-            gates[last + 1].hold_up(rounds.stream);
-            rounds.use(last % 2);
-            gates[last].open();
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        }
-        EXPECT(is_over);
-        gates[last].open();
-    });
-    wait(rounds);
-    is_over = true;
-    feeding.join();
-    for (std::size_t i = 2; i < Rounds::kBuffers; ++i) rounds.use(i);
-    EXPECT(rounds.all_intact());
-}
-
 }  // namespace
 
 BODY(held_up_stream) {
@@ -128,18 +98,36 @@ BODY(held_up_copy) {
         CU_STREAM_LEGACY);
 }
 
+// Though the stream is given more all the time, the wait is over with what was there.
 BODY(fed_stream) {
-    wait_beside_another([](const Rounds& rounds) { OK(cuStreamSynchronize, rounds.stream); });
-}
-BODY(fed_context) {
-    wait_beside_another([](const Rounds&) { OK(cuCtxSynchronize); });
+    const rig::Gpu gpu;
+    Rounds rounds;
+    std::array<rig::Gate, 400> gates;
+    gates[0].hold_up(rounds.stream);
+    rounds.use(0);
+    rounds.use(1);
+    std::atomic<bool> is_over{false};
+    std::size_t last = 0;
+    std::thread feeding([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        // Always held up: by the next before it is let go by the last.
+        for (; last + 1 < gates.size() && !is_over; ++last) {
+            gates[last + 1].hold_up(rounds.stream);
+            gates[last].open();
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        EXPECT(is_over);
+        gates[last].open();
+    });
+    OK(cuStreamSynchronize, rounds.stream);
+    is_over = true;
+    feeding.join();
+    for (std::size_t i = 2; i < Rounds::kBuffers; ++i) rounds.use(i);
+    EXPECT(rounds.all_intact());
 }
 
 TEST_CASE("wait: who waits for a stream does not wait for what it is given meanwhile") {
     rig::run_both("fed_stream", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
-}
-TEST_CASE("wait: who waits for a context does not wait for what it is given meanwhile") {
-    rig::run_both("fed_context", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
 }
 
 TEST_CASE("wait: what is foretold comes in while a thread waits for a copy") {
