@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <thread>
 
 #include "tests/simcuda/sim.h"
 
@@ -36,6 +37,28 @@ SIM_TEST("host memory: pinned memory is the same bytes for CPU and GPU", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree, device);
     OK(cuMemFreeHost, host);
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost, host);
+}
+
+// True if all went well: a failure must not be thrown out of a thread.
+bool take_and_give_back(CUcontext context) {
+    bool good = CU(cuCtxSetCurrent)(context) == CUDA_SUCCESS;
+    for (int round = 0; round < 5000 && good; ++round) {
+        void* host = nullptr;
+        good = CU(cuMemHostAlloc)(&host, kPage, CU_MEMHOSTALLOC_DEVICEMAP) == CUDA_SUCCESS &&
+               CU(cuMemsetD8)(reinterpret_cast<CUdeviceptr>(host), 7, kPage) == CUDA_SUCCESS &&
+               static_cast<std::uint8_t*>(host)[kPage - 1] == 7 && CU(cuMemFreeHost)(host) == CUDA_SUCCESS;
+    }
+    return good;
+}
+
+SIM_TEST("host memory: what one thread gives back is not taken from one that gets the same addresses", {}) {
+    const Gpu gpu;
+    bool others = false;
+    std::thread other([&] { others = take_and_give_back(gpu.context); });
+    const bool own = take_and_give_back(gpu.context);
+    other.join();
+    EXPECT(own);
+    EXPECT(others);
 }
 
 SIM_TEST("host memory: the host memory there may be is a knob", {{"SIMCUDA_HOST_MEMORY", "16M"}}) {

@@ -138,8 +138,10 @@ std::uint64_t map_anywhere(const Physical& physical) {
 }
 
 void unmap_both(std::uint64_t address, std::uint64_t bytes) {
-    ::munmap(reinterpret_cast<void*>(address), bytes);
+    // Once the address is free another thread's memory may lie there, with its own pages on the kernels'
+    // side.
     unmap_alias(address, bytes);
+    ::munmap(reinterpret_cast<void*>(address), bytes);
 }
 
 void share_pages(std::uint64_t address, std::uint64_t bytes) {
