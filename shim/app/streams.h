@@ -2,7 +2,6 @@
 // stream that may still hold some is asked.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -53,8 +52,5 @@ class StreamEnd {
     CUstream stream_;
     std::shared_ptr<StreamEntry> entry_;
 };
-
-// A thread has submitted work to its per-thread default stream, for which other threads have no handle.
-inline constinit std::atomic<bool> per_thread_streams_used{false};
 
 }  // namespace lms::engine

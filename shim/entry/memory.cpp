@@ -1,5 +1,6 @@
 // Allocation and free.
 #include "shim/app/capture.h"
+#include "shim/app/streams.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/entry/guard.h"

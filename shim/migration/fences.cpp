@@ -1,10 +1,9 @@
 #include "shim/migration/fences.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <atomic>
 #include <thread>
+
+#include "shim/app/per_thread_streams.h"
 
 namespace lms::engine {
 
@@ -16,34 +15,6 @@ bool Fence::passed() const {
     return status != CUDA_ERROR_NOT_READY && !device::about_capture(status);
 }
 
-namespace {
-
-using ContextKeys = std::vector<std::pair<CUcontext, StreamKey>>;
-
-// The calling thread's. No thread_local object: exit handlers come here when those are gone.
-ContextKeys& own_keys() {
-    static const pthread_key_t slot = [] {
-        pthread_key_t made{};
-        pthread_key_create(&made, [](void* keys) { delete static_cast<ContextKeys*>(keys); });
-        return made;
-    }();
-    if (void* keys = pthread_getspecific(slot)) return *static_cast<ContextKeys*>(keys);
-    auto* keys = new ContextKeys;
-    pthread_setspecific(slot, keys);
-    return *keys;
-}
-
-StreamKey per_thread_of(CUcontext context) {
-    static std::atomic<StreamKey> next{0};
-    ContextKeys& mine = own_keys();
-    for (const auto& [known, key] : mine) {
-        if (known == context) return key;
-    }
-    return mine.emplace_back(context, (StreamKey{1} << 63) | ++next).second;
-}
-
-}  // namespace
-
 // Handles are pointers to aligned things, so their last bit and the upper half of the key space are free.
 StreamKey Fences::legacy_key(CUcontext context) {
     return reinterpret_cast<StreamKey>(context) | 1;
@@ -51,7 +22,7 @@ StreamKey Fences::legacy_key(CUcontext context) {
 
 StreamKey Fences::key_of(CUstream stream) const {
     if (stream == nullptr || stream == CU_STREAM_LEGACY) return legacy_key(port_.current_context());
-    if (stream == CU_STREAM_PER_THREAD) return per_thread_of(port_.current_context());
+    if (stream == CU_STREAM_PER_THREAD) return per_thread_stream(port_.current_context());
     return reinterpret_cast<StreamKey>(stream);
 }
 
@@ -73,23 +44,37 @@ FencePtr Fences::record_legacy(CUcontext context, CUresult* error) {
 }
 
 core::Use Fences::add(FencePtr fence) {
-    const auto [it, is_new] = ids_.try_emplace(fence->stream(), 0);
-    if (is_new) {
-        // A timeline whose fences have all passed can go on as another stream's.
-        const auto idle = std::find_if(orphans_.begin(), orphans_.end(),
-                                       [&](core::TimelineId id) { return lines_[id].pending.empty(); });
-        if (idle != orphans_.end()) {
-            it->second = *idle;
-            orphans_.erase(idle);
-        } else {
-            it->second = timelines_.create();
-            lines_.resize(it->second + 1);
-        }
-    }
-    Line& line = lines_[it->second];
+    auto known = ids_.find(fence->stream());
+    if (known == ids_.end()) known = ids_.emplace(fence->stream(), timeline_for_another()).first;
+    Line& line = lines_[known->second];
     line.pending.push_back({++line.last, ++entered_, std::move(fence)});
     ++pending_;
-    return {it->second, line.last};
+    return {known->second, line.last};
+}
+
+core::TimelineId Fences::timeline_for_another() {
+    forget_gone();
+    // A timeline whose fences have all passed can go on as another stream's.
+    const auto idle = std::find_if(orphans_.begin(), orphans_.end(),
+                                   [&](core::TimelineId id) { return lines_[id].pending.empty(); });
+    if (idle == orphans_.end()) {
+        lines_.emplace_back();
+        return timelines_.create();
+    }
+    const core::TimelineId id = *idle;
+    orphans_.erase(idle);
+    return id;
+}
+
+void Fences::forget_gone() {
+    const std::uint64_t gone = per_thread_streams_gone();
+    if (gone == known_gone_) return;
+    known_gone_ = gone;
+    std::erase_if(ids_, [&](const auto& each) {
+        if (per_thread_stream_lives(each.first)) return false;
+        orphans_.push_back(each.second);
+        return true;
+    });
 }
 
 void Fences::forget(StreamKey stream) {

@@ -101,6 +101,9 @@ class Fences {
 
     static constexpr std::size_t kManyFences = 256;
 
+    core::TimelineId timeline_for_another();
+    // Of each thread that has ended nobody says that its stream is gone.
+    void forget_gone();
     static std::uint64_t note_passed(Line& line, std::uint64_t position, std::uint64_t known);
     void pass(core::TimelineId timeline, std::uint64_t position);
 
@@ -109,6 +112,7 @@ class Fences {
     std::unordered_map<StreamKey, core::TimelineId> ids_;
     std::vector<Line> lines_;                // by TimelineId
     std::vector<core::TimelineId> orphans_;  // of streams that are gone
+    std::uint64_t known_gone_ = 0;           // of per-thread streams
     std::atomic<std::uint64_t> entered_{0};
     std::size_t pending_ = 0;  // not yet known to have passed
     std::size_t next_look_ = kManyFences;

@@ -5,6 +5,7 @@
 #include "shim/app/capture.h"
 #include "shim/app/contexts.h"
 #include "shim/app/fast_path.h"
+#include "shim/app/per_thread_streams.h"
 #include "shim/app/streams.h"
 #include "shim/migration/self_check.h"
 #include "shim/migration/state.h"

@@ -412,4 +412,8 @@ void Session::forget_stream(StreamKey key) {
     state.pending_frees.stream_gone(key);
 }
 
+void Session::forget_streams(std::span<const CUstream> streams) {
+    for (const CUstream stream : streams) forget_stream(state_->fences.key_of(stream));
+}
+
 }  // namespace lms::engine

@@ -244,6 +244,7 @@ class Session {
     void find(std::span<const core::Address> addresses, std::span<const core::Address> only_read,
               std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs);
     void forget_stream(StreamKey key);
+    void forget_streams(std::span<const CUstream> streams);
     bool fence_earlier(CUstream stream);
     void give_host_memory(const ChunkRequest& need, SessionLock& lock);
     FencePtr announce(const Work& work, SessionLock& lock);

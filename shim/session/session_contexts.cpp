@@ -1,4 +1,5 @@
 // A session and the contexts of its GPU and of others.
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -71,6 +72,11 @@ void keep_unpinned(State& state) {
     }
 }
 
+// Those that moves go in: others' when it works through another context.
+std::array<CUstream, 2> streams_of_moves(const device::Port& port) {
+    return {port.stream(device::Direction::In), port.stream(device::Direction::Out)};
+}
+
 }  // namespace
 
 CUresult Session::admit(CUdevice device) {
@@ -127,6 +133,7 @@ void Session::context_ending(CUcontext context, CUcontext next) {
             if (!port_->maps_host_memory()) keep_unpinned(*state_);
             return;
         }
+        const auto before = streams_of_moves(*port_);
         const CUresult status = unlocked(lock, [&] { return port_->work_through(next); });
         if (status != CUDA_SUCCESS) {
             log::error("GPU {}: no context left to work through (error {})", device(),
@@ -134,6 +141,7 @@ void Session::context_ending(CUcontext context, CUcontext next) {
             return;
         }
         context_ = next;
+        forget_streams(before);
         if (!port_->maps_host_memory()) pin_again(*state_, lock);
     });
 }
@@ -161,12 +169,14 @@ void Session::context_gone(CUcontext context, std::span<const CUstream> streams)
     State& state = *state_;
     SessionLock lock(state.mutex);
     const bool last = works_through(context);
-    if (last) context_ = nullptr;
+    if (last) {
+        context_ = nullptr;
+        forget_streams(streams_of_moves(*port_));
+    }
     port_->leave(context);
     earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
-    // Their lines go on as other streams'. (Those of per-thread streams, one a thread, stay with the thread.)
     forget_stream(Fences::legacy_key(context));
-    for (const CUstream stream : streams) forget_stream(state.fences.key_of(stream));
+    forget_streams(streams);
     poll_completions(state, lock);
     for (const core::AllocationId id : state.residency.allocations()) {
         if (state.program_buffers.contains(id) || (!last && state.owners[id] != context)) continue;

@@ -8,6 +8,7 @@
 #include "policy/host.h"
 #include "shim/app/address_book.h"
 #include "shim/app/contexts.h"
+#include "shim/app/per_thread_streams.h"
 #include "shim/app/streams.h"
 #include "shim/device/driver_port.h"
 #include "shim/device/scope.h"
@@ -165,6 +166,7 @@ std::vector<Buffer> buffers_of(CUcontext context) {
 
 void context_gone(CUcontext context) {
     forget_context(context);
+    per_thread_streams_gone_with(context);
     const std::vector<CUstream> streams = streams_destroyed_with(context);
     for (Session* session : sessions()) {
         if (session->works_through(context)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shim/app/contexts.h"
+#include "shim/app/streams.h"
 #include "shim/session/tool_requests.h"
 
 namespace lms::engine {

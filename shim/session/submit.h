@@ -11,7 +11,7 @@
 
 #include "shim/app/capture.h"
 #include "shim/app/fast_path.h"
-#include "shim/app/streams.h"
+#include "shim/app/per_thread_streams.h"
 #include "shim/device/cuda_api.h"
 #include "shim/session/sessions.h"
 #include "shim/session/working_set.h"

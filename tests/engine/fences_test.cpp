@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 
+#include "shim/app/per_thread_streams.h"
 #include "shim/migration/fences.h"
 #include "tests/engine/rig.h"
 
@@ -113,6 +115,65 @@ TEST_CASE("fences: what is waited for is a fence that has not been seen to pass"
     fences.poll(lock);
     CHECK(timelines.finished(late));
     CHECK(timelines.finished(early));
+}
+
+// A fence in the per-thread stream of a thread that ends then; the work it stands for is in `stream`.
+engine::FencePtr recorded_by_thread(FakePort& gpu, const engine::Fences& fences, CUstream stream) {
+    engine::FencePtr fence;
+    std::thread([&] {
+        CUevent event = nullptr;
+        REQUIRE(gpu.record(stream, event) == CUDA_SUCCESS);
+        fence = std::make_shared<engine::Fence>(gpu, event, fences.key_of(CU_STREAM_PER_THREAD), 0);
+    }).join();
+    return fence;
+}
+
+TEST_CASE("fences: threads that have ended leave no timelines, however many they were") {
+    FakePort gpu({64, 64 * 64, true, 1});
+    core::Timelines timelines;
+    engine::Fences fences(gpu, timelines);
+    util::Mutex mutex{util::LockOrder::Session};
+    engine::SessionLock lock(mutex);
+    const CUstream stream = gpu.create_stream();
+    for (int i = 0; i < 100; ++i) {
+        CHECK(fences.add(recorded_by_thread(gpu, fences, stream)).timeline == 0);
+        gpu.run(10);
+        fences.poll(lock);
+    }
+}
+
+TEST_CASE("fences: what a thread left unfinished is so whatever another's stream has done since") {
+    FakePort gpu({64, 64 * 64, true, 1});
+    core::Timelines timelines;
+    engine::Fences fences(gpu, timelines);
+    util::Mutex mutex{util::LockOrder::Session};
+    engine::SessionLock lock(mutex);
+    const CUstream held_up = gpu.create_stream(), stream = gpu.create_stream();
+    const auto open = std::make_shared<std::atomic<bool>>(false);
+    gpu.launch(held_up, gate(open));
+    const core::Use first = fences.add(recorded_by_thread(gpu, fences, held_up));
+    const core::Use second = fences.add(recorded_by_thread(gpu, fences, stream));
+    gpu.run(100);
+    fences.poll(lock);
+    CHECK(!timelines.finished(first));
+    CHECK(timelines.finished(second));
+    *open = true;
+    gpu.run(100);
+    fences.poll(lock);
+    CHECK(timelines.finished(first));
+}
+
+TEST_CASE("fences: a context's per-thread streams go with it, though its handle comes again") {
+    const auto gone = reinterpret_cast<CUcontext>(0x10), stays = reinterpret_cast<CUcontext>(0x20);
+    const engine::PerThreadStream first = engine::per_thread_stream(gone);
+    const engine::PerThreadStream other = engine::per_thread_stream(stays);
+    CHECK(engine::per_thread_stream(gone) == first);
+    engine::per_thread_streams_gone_with(gone);
+    CHECK(!engine::per_thread_stream_lives(first));
+    CHECK(engine::per_thread_stream(gone) != first);
+    CHECK(engine::per_thread_stream(stays) == other);
+    CHECK(engine::per_thread_stream_lives(other));
+    std::thread([&] { CHECK(engine::per_thread_stream(stays) != other); }).join();
 }
 
 TEST_CASE("fences: moves that go on are none of the program's work") {

@@ -1,0 +1,109 @@
+#include "shim/app/per_thread_streams.h"
+
+#include <pthread.h>
+
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "shim/util/mutex.h"
+
+namespace lms::engine {
+
+namespace {
+
+constexpr PerThreadStream kMark = PerThreadStream{1} << 63;
+
+// Never destroyed: exit handlers use streams too.
+struct Registry {
+    util::Mutex mutex{util::LockOrder::Table};
+    std::unordered_map<PerThreadStream, CUcontext> living LMS_GUARDED_BY(mutex);
+    PerThreadStream given LMS_GUARDED_BY(mutex) = 0;
+    std::atomic<std::uint64_t> contexts_gone{0};
+    std::atomic<std::uint64_t> gone{0};
+};
+
+Registry& registry() {
+    static Registry& instance = *new Registry;
+    return instance;
+}
+
+// One thread's.
+struct Own {
+    std::vector<std::pair<CUcontext, PerThreadStream>> streams;
+    std::uint64_t contexts_gone = 0;  // when it was last looked through
+
+    PerThreadStream in(CUcontext context) {
+        forget_gone();
+        for (const auto& [known, stream] : streams) {
+            if (known == context) return stream;
+        }
+        Registry& all = registry();
+        const util::Lock lock(all.mutex);
+        const PerThreadStream stream = kMark | ++all.given;
+        all.living.emplace(stream, context);
+        streams.emplace_back(context, stream);
+        return stream;
+    }
+
+  private:
+    // A new context may have the handle of one that is gone.
+    void forget_gone() {
+        const std::uint64_t now = registry().contexts_gone.load();
+        if (contexts_gone == now) return;
+        contexts_gone = now;
+        std::erase_if(streams, [](const auto& each) { return !per_thread_stream_lives(each.second); });
+    }
+};
+
+void thread_ends(void* own) {
+    Registry& all = registry();
+    {
+        const util::Lock lock(all.mutex);
+        for (const auto& [context, stream] : static_cast<Own*>(own)->streams) all.living.erase(stream);
+    }
+    ++all.gone;
+    delete static_cast<Own*>(own);
+}
+
+// No thread_local object: exit handlers come here when those are gone.
+Own& own() {
+    static const pthread_key_t slot = [] {
+        pthread_key_t made{};
+        pthread_key_create(&made, thread_ends);
+        return made;
+    }();
+    if (void* known = pthread_getspecific(slot)) return *static_cast<Own*>(known);
+    auto* const made = new Own;
+    pthread_setspecific(slot, made);
+    return *made;
+}
+
+}  // namespace
+
+PerThreadStream per_thread_stream(CUcontext context) {
+    return own().in(context);
+}
+
+bool per_thread_stream_lives(PerThreadStream stream) {
+    if (!(stream & kMark)) return true;
+    Registry& all = registry();
+    const util::Lock lock(all.mutex);
+    return all.living.contains(stream);
+}
+
+void per_thread_streams_gone_with(CUcontext context) {
+    Registry& all = registry();
+    {
+        const util::Lock lock(all.mutex);
+        std::erase_if(all.living, [&](const auto& each) { return each.second == context; });
+    }
+    ++all.contexts_gone;
+    ++all.gone;
+}
+
+std::uint64_t per_thread_streams_gone() {
+    return registry().gone.load();
+}
+
+}  // namespace lms::engine
