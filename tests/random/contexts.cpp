@@ -89,6 +89,8 @@ void Machine::tear_down() {
     for (const Device& device : devices_) {
         ok(CU(cuDevicePrimaryCtxRelease_v2)(device.device), "cuDevicePrimaryCtxRelease");
     }
+    // Pools are the device's.
+    for (const Device& device : devices_) CU(cuMemPoolDestroy)(device.pool);
     // One that has failed would answer still.
     CU(cuCtxSetCurrent)(nullptr);
     drop_own();
