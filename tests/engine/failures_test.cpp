@@ -145,6 +145,31 @@ TEST_CASE("failures: a copy out whose fence is refused is waited for") {
     }
 }
 
+TEST_CASE(
+    "failures: a copy out that was taken for passed, for its fence could not be asked, is asked again") {
+    for (std::uint64_t nth = 1; nth <= 12; ++nth) {
+        CAPTURE(nth);
+        Scene scene(options_of(Safety::Args));
+        scene.make(60);
+        scene.make(60);
+        scene.rig.drain();
+        FakePort& gpu = scene.rig.gpu();
+        const Gate copies = closed();
+        gpu.launch(gpu.stream(device::Direction::Out), gate(copies));
+        gpu.at(Call::Copy, 1, [&] {
+            gpu.fail(Call::Query, nth, CUDA_ERROR_UNKNOWN);
+            gpu.at(Call::Query, nth + 1, [&] {
+                gpu.fail(Call::Query, 0, CUDA_ERROR_UNKNOWN);
+                scene.open_after_a_while(copies);
+            });
+        });
+        REQUIRE(scene.need(0, scene.stream) == CUDA_SUCCESS);
+        gpu.fail(Call::Query, 0, CUDA_SUCCESS);
+        *copies = true;
+        scene.check();
+    }
+}
+
 TEST_CASE("failures: work whose stream or fence cannot be asked for once is not over") {
     for (std::uint64_t nth = 1; nth <= 40; ++nth) {
         CAPTURE(nth);
