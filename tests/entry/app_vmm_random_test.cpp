@@ -1,6 +1,8 @@
 // Reservations, handles and mappings of the app's own in any order, on a GPU that holds a part of them: each
 // call answers as it does without the shim on one that holds them all, and every byte is what a naive model
 // says.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +24,7 @@ struct Memory {
     explicit Memory(std::size_t size) : bytes(size), known(size) {}
     std::vector<std::uint8_t> bytes;
     std::vector<bool> known;  // whether the program has written it
+    bool shared = false;
 };
 
 struct Handle {
@@ -82,7 +85,7 @@ class Walk {
             case 8:
                 return below(4) ? retain() : free_addresses();
             case 9:
-                return ask();
+                return below(4) ? ask() : export_handle();
             case 10:
                 return press();
             case 11:
@@ -163,6 +166,24 @@ class Walk {
             EXPECT(known->value == value);
             ++known->references;
         }
+    }
+    // Shared it stays on the GPU, which is to hold all that is.
+    void export_handle() {
+        if (handles_.empty()) return;
+        Handle& handle = handles_[below(handles_.size())];
+        std::size_t shared = handle.memory->shared ? 0 : handle.memory->bytes.size();
+        for (const std::weak_ptr<Memory>& each : shared_) {
+            if (const auto memory = each.lock()) shared += memory->bytes.size();
+        }
+        if (shared > kBuffer) return;
+        OK(cuCtxSynchronize);
+        int file = -1;
+        if (!tell("export", CU(cuMemExportToShareableHandle)(&file, handle.value,
+                                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)))
+            return;
+        ::close(file);
+        if (!handle.memory->shared) shared_.push_back(handle.memory);
+        handle.memory->shared = true;
     }
     void map() {
         if (handles_.empty() || reserved_.empty()) return;
@@ -308,6 +329,7 @@ class Walk {
     std::vector<Reserved> reserved_;
     std::vector<Handle> handles_;
     std::vector<Mapped> views_;
+    std::vector<std::weak_ptr<Memory>> shared_;
 };
 
 }  // namespace
