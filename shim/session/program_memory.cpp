@@ -296,6 +296,8 @@ CUresult map_handle(Address address, std::uint64_t bytes, std::uint64_t offset, 
     const Busy busy({value});
     Handle* const handle = busy.find(value);
     if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
+    // Evicted, what is there may have no mapping that the driver would see.
+    if (has_program_memory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
     View view{address, bytes, value, handle->session->device()};
     view.offset = offset;
     const bool whole =
