@@ -336,6 +336,15 @@ CUresult give_to_driver(Address address, std::uint64_t bytes) {
     return CUDA_SUCCESS;
 }
 
+bool within_reach(Address address, std::uint64_t bytes) {
+    if (!managed_views.load(std::memory_order_relaxed)) return true;
+    CUdevice current = CU_DEVICE_INVALID;
+    driver().cuCtxGetDevice(&current);
+    return std::ranges::all_of(views_in(address, bytes), [&](const View& view) {
+        return !view.is_managed() || view.access_of(current) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    });
+}
+
 bool has_program_memory(Address address, std::uint64_t bytes) {
     return managed_views.load(std::memory_order_relaxed) &&
            std::ranges::any_of(views_in(address, bytes), [](const View& view) { return view.handle != 0; });

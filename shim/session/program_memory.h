@@ -40,6 +40,9 @@ CUresult with_drivers_handle(CUmemGenericAllocationHandle handle, const WithHand
 // The same for memory that is mapped: all of a range becomes the driver's.
 CUresult give_to_driver(core::Address address, std::uint64_t bytes);
 
+// Whether work of the current GPU may do anything with what the program has mapped in a range. Where the
+// host's copy of other memory were used, nobody would see what the driver refuses.
+bool within_reach(core::Address address, std::uint64_t bytes);
 // Whether a range holds memory of handles given out here.
 bool has_program_memory(core::Address address, std::uint64_t bytes);
 // The calls below take such ranges alone. `gone` is called with each mapping that is no more: whether it is

@@ -189,6 +189,34 @@ TEST_CASE("own mappings: an array that lies on two GPUs, and is let into both at
     run_both("own_two_gpus", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
 }
 
+// Its host copy is nobody's who is not let into the memory.
+BODY(own_of_the_other_gpu) {
+    const Gpu gpu;
+    CUcontext other = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &other, 1);
+    OK(cuCtxSetCurrent, other);
+    Crowd there;
+    const CUdeviceptr p = reserve(kBuffer);
+    const auto handle = create(kBuffer, on_gpu(1));
+    OK(cuMemMap, p, kBuffer, 0, handle, 0);
+    let_in(p, kBuffer, 1);
+    write(p, kBuffer, 1);
+    evict(there, p, kBuffer);
+    OK(cuCtxSetCurrent, gpu.context);
+    auto data = pattern(kBuffer, 2);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2, p, data.data(), kBuffer);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2, data.data(), p, kBuffer);
+    EXPECT(data == pattern(kBuffer, 2));
+    OK(cuCtxSetCurrent, other);
+    EXPECT(reads(p, kBuffer, 1));
+    OK(cuMemUnmap, p, kBuffer);
+    OK(cuMemRelease, handle);
+}
+
+TEST_CASE("own mappings: a copy by a GPU that is not let in is refused, wherever the memory is") {
+    run_both("own_of_the_other_gpu", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
+}
+
 OVERLAY_TEST("own mappings: textures, tensor maps and 2D copies have such memory brought in as any") {
     const Gpu gpu;
     Crowd crowd;
