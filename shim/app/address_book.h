@@ -29,7 +29,7 @@ struct View {
     std::uint64_t id = 0;                      // of managed views, ever
     Access access;                             // of managed memory
     CUmemGenericAllocationHandle drivers = 0;  // its handle, where `handle` is 0
-    std::uint64_t offset = 0;                  // into that
+    std::uint64_t offset = 0;                  // into the handle
 
     core::Address end() const { return address + bytes; }
     bool is_managed() const { return home != 0; }

@@ -70,8 +70,11 @@ void note_mapped(const engine::View& view) {
     engine::note_handle_mapped(view.drivers, view.offset, view.address, view.bytes);
 }
 
-void note_gone(const engine::View& view) {
-    engine::note_handle_unmapped(view.drivers, view.offset, view.address, view.bytes);
+// What the host wrote by that mapping is known by the handle from now on, while it lives.
+void note_gone(const engine::View& view, bool lives) {
+    const CUmemGenericAllocationHandle handle = view.handle != 0 ? view.handle : view.drivers;
+    engine::note_handle_unmapped(handle, view.offset, view.address, view.bytes);
+    if (!lives) engine::note_handle_given(handle);
 }
 
 void note_unmapped(CUdeviceptr address, std::size_t bytes) {
@@ -81,7 +84,7 @@ void note_unmapped(CUdeviceptr address, std::size_t bytes) {
         views = program_addresses().book.in(address, bytes);
         for (const engine::View& view : views) program_addresses().book.remove(view.address);
     }
-    for (const engine::View& view : views) note_gone(view);
+    for (const engine::View& view : views) note_gone(view, true);
 }
 
 // Maps a handle of the app's. Where addresses of managed memory lie in it goes with it.
@@ -89,7 +92,12 @@ CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGe
              unsigned long long flags) {
     core::Address before = 0;
     const CUresult status = engine::map_handle(address, bytes, offset, handle, flags, before);
-    if (status == CUDA_SUCCESS && before != 0) engine::note_copy({address, bytes}, {before, bytes});
+    if (status != CUDA_SUCCESS) return status;
+    if (before != 0) {
+        engine::note_copy({address, bytes}, {before, bytes});
+    } else {
+        engine::note_handle_mapped(handle, offset, address, bytes);
+    }
     return status;
 }
 
@@ -158,7 +166,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     return guarded([&] {
         if (!engine::is_program_handle(handle)) return driver().cuMemRelease(handle);
-        return if_allowed([&] { return engine::release_handle(handle); });
+        return if_allowed([&] {
+            bool gone = false;
+            const CUresult status = engine::release_handle(handle, gone);
+            if (gone) engine::note_handle_given(handle);
+            return status;
+        });
     });
 }
 
@@ -180,11 +193,11 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     return guarded([&] {
         if (engine::has_program_memory(ptr, size)) {
             return if_allowed([&] {
-                return engine::unmap_range(ptr, size, [](const engine::View& view, core::Address kept) {
-                    if (view.drivers != 0) return note_gone(view);
-                    if (kept != 0) return engine::note_moved(kept, view.address, view.bytes);
-                    engine::note_freed(view.address, view.bytes);
-                });
+                return engine::unmap_range(ptr, size,
+                                           [](const engine::View& view, bool known_by, bool lives) {
+                                               if (!known_by) engine::note_freed(view.address, view.bytes);
+                                               note_gone(view, lives);
+                                           });
             });
         }
         const CUresult status = unless_allocated(ptr, [&] { return driver().cuMemUnmap(ptr, size); });

@@ -58,7 +58,9 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
     Range destination = engine::span_of(destination_of(*copy));
     if (sizeof...(Rest) == 0 &&
         (copy->srcMemoryType == CU_MEMORYTYPE_HOST || copy->dstMemoryType == CU_MEMORYTYPE_HOST)) {
-        source.may_stay = destination.may_stay = true;
+        source.may_stay = destination.may_stay =
+            lms::engine::within_reach(source.address, source.bytes) &&
+            lms::engine::within_reach(destination.address, destination.bytes);
     }
     Copy first;
     Copy second;

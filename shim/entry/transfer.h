@@ -10,6 +10,7 @@
 #include "shim/entry/guard.h"
 #include "shim/entry/wait.h"
 #include "shim/reach/pointer_tables.h"
+#include "shim/session/program_memory.h"
 #include "shim/session/submit.h"
 
 namespace lms::entry {
@@ -87,7 +88,8 @@ template <typename Copy, typename MayStay>
             return recorded({{source, bytes}, {destination, bytes}}, [&] { return copy(0, bytes); });
         }
         const std::uint64_t piece = piece_bytes(destination, source);
-        const bool stay = may_stay();
+        const bool stay =
+            may_stay() && engine::within_reach(destination, bytes) && engine::within_reach(source, bytes);
         if (stay) bring_ahead_while_busy(stream);
         CUresult status = CUDA_SUCCESS;
         std::uint64_t offset = 0;

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -28,6 +29,13 @@ bool was_full() {
     return counters.evictions != 0 || counters.peak_host_bytes != 0;
 }
 
+// One that takes what it is told there is, and no more, may take a little beside.
+bool took_much_more_than(std::uint64_t total) {
+    return std::ranges::any_of(trace::own_page.page.gpus, [&](const trace::LiveGpu& gpu) {
+        return gpu.peak_allocated_bytes > total + total / 4;
+    });
+}
+
 // A program that succeeds may have made do with less: that is said to those who want to know all.
 void at_end(int status, void*) noexcept try {
     if (listening != getpid()) return;
@@ -39,14 +47,14 @@ void at_end(int status, void*) noexcept try {
             status & 0xff, util::format_bytes(refused_once));
         return;
     }
-    if (told_total == 0 || was_full() || settings().meminfo == MemInfo::Enlarged) return;
+    if (told_total == 0 || settings().meminfo == MemInfo::Enlarged) return;
     const std::uint64_t total = told_total, free = told_free;
+    if (was_full() && (status == 0 || took_much_more_than(total))) return;
     const std::string text = fmt::format(
-        "the program ended with {} and never filled the GPU; it had asked how much memory there is, and was "
-        "told {}{}: "
+        "the program ended with {} and never {}; it had asked how much memory there is, and was told {}{}: "
         "if it found that too little, LMS_MEMINFO=enlarged tells it {}",
-        status & 0xff, util::format_bytes(total),
-        free == 0 ? "" : ", of which " + util::format_bytes(free) + " free",
+        status & 0xff, was_full() ? "took much more than the GPU has" : "filled the GPU",
+        util::format_bytes(total), free == 0 ? "" : ", of which " + util::format_bytes(free) + " free",
         util::format_bytes(total + util::host_limit_bytes(settings().host_limit_bytes)));
     if (status == 0) {
         log::info("{}", text);

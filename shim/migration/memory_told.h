@@ -1,6 +1,6 @@
 // What a program was told when it asked how much memory a GPU has, or for more of it. One that finds it too
-// little ends by itself, before anything could be moved for it: when the process ends so, one line says what
-// it was told and what changes that.
+// little ends by itself, before anything, or much, could be moved for it: when the process ends so, one line
+// says what it was told and what changes that.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "shim/app/address_book.h"
 #include "shim/device/driver_table.h"
 #include "shim/reach/pointer_words.h"
 #include "shim/util/mutex.h"
@@ -37,7 +38,7 @@ struct Registry {
     PointerWords words;                                                   // likewise guarded
     std::map<Address, Region> regions LMS_GUARDED_BY(mutex);              // by their begin
     std::multimap<const void*, Address> variables LMS_GUARDED_BY(mutex);  // by owner: their begins
-    // Where what is known of the driver's handles is while they are mapped nowhere; how many there ever were.
+    // Where what is known of handles is while they are mapped nowhere; how many there ever were.
     std::unordered_map<CUmemGenericAllocationHandle, Address> parked LMS_GUARDED_BY(mutex);
     std::uint64_t ever_parked LMS_GUARDED_BY(mutex) = 0;
     // All memory seen that is not managed lies in [begin, end).
@@ -197,6 +198,15 @@ void known_again(Registry& all, Address begin, std::uint64_t bytes) LMS_REQUIRES
         it->second.copied_into = false;
 }
 
+// What the app has mapped around `address` of handles that have become the driver's.
+std::optional<Extent> handed_over(Address address) {
+    if (!managed_views.load(std::memory_order_relaxed)) return std::nullopt;
+    const util::SharedLock lock(program_addresses().mutex);
+    const AddressRange run = program_addresses().book.run_at(address, 0);
+    if (run.end == 0) return std::nullopt;
+    return Extent{run.begin, run.end};
+}
+
 std::optional<Extent> extent_of(Registry& all, Address address) LMS_REQUIRES(all.mutex) {
     if (Session* session = session_at(address)) {
         const auto buffer = session->buffer_near(address);
@@ -204,7 +214,7 @@ std::optional<Extent> extent_of(Registry& all, Address address) LMS_REQUIRES(all
         return Extent{buffer->address, buffer->address + buffer->bytes};
     }
     const auto region = region_at(all, address);
-    if (region == all.regions.end()) return std::nullopt;
+    if (region == all.regions.end()) return handed_over(address);
     return Extent{region->first, region->second.end};
 }
 
@@ -301,13 +311,6 @@ void note_freed(Address address, std::uint64_t bytes) {
     }
     const auto it = all.regions.find(address);
     if (it != all.regions.end()) erase_region(all, it);
-}
-
-void note_moved(Address to, Address from, std::uint64_t bytes) {
-    Registry& all = registry();
-    if (!table_words_seen.load()) return;
-    const util::Lock lock(all.mutex);
-    move_words(all, to, from, bytes);
 }
 
 void note_handle_unmapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, Address address,

@@ -46,11 +46,9 @@ void note_set(const StridedRegion& to);
 void note_unmanaged(core::Address address, std::uint64_t bytes);
 // It is about to free its memory at `address`; `bytes` is 0 for memory that is not managed.
 void note_freed(core::Address address, std::uint64_t bytes);
-// What the host wrote into [from, from + bytes) is known by `to` alone from now on: memory that the app maps
-// no more, and an address that nobody has.
-void note_moved(core::Address to, core::Address from, std::uint64_t bytes);
-// The same for memory of a handle of the driver's, which has no such address: it is mapped at `address`, no
-// more, or anew. The handle is `given` for the first time, or anew when the one before it is gone.
+// Memory of a handle that the app maps itself: what the host wrote by a mapping that is no more is known by
+// the handle, until that is mapped again, for others may take the mapping's address before. A handle is
+// `given` when it is new: of one before it with that number, which is gone, nothing is known any more.
 void note_handle_unmapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, core::Address address,
                           std::uint64_t bytes);
 void note_handle_mapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, core::Address address,

@@ -26,13 +26,14 @@ struct Handle {
     CUmemAllocationProp properties{};
     unsigned references = 1;  // by cuMemCreate and cuMemRetainAllocationHandle
     unsigned views = 0;
-    // Where what the host wrote into it is known by: its last mapping; `home` once that is gone. 0: never
-    // mapped.
+    // The mapping that what the host wrote into it is known by: the last one. 0: there is none, or that is
+    // gone.
     Address known_at = 0;
     HandleValue real = 0;  // the driver's, whose the memory is; 0: it is managed
     bool busy = false;     // some thread changes it
 
     bool is_managed() const { return real == 0; }
+    bool lives() const { return references > 0 || views > 0; }
 };
 
 // No handle of the driver's is like these, as far as anybody knows: they are small numbers or pointers.
@@ -93,7 +94,7 @@ class Busy {
     static void end(Registry& all, HandleValue value) LMS_REQUIRES(all.mutex) {
         const auto it = all.handles.find(value);
         if (it == all.handles.end()) return;
-        if (it->second.references == 0 && it->second.views == 0) {
+        if (!it->second.lives()) {
             all.handles.erase(it);
         } else {
             it->second.busy = false;
@@ -105,8 +106,7 @@ class Busy {
 
 // Its last reference or mapping may be gone, and its memory with it.
 void end_if_unused(const Handle& handle) {
-    if (handle.references == 0 && handle.views == 0 && handle.is_managed())
-        handle.session->forget(handle.home);
+    if (!handle.lives() && handle.is_managed()) handle.session->forget(handle.home);
 }
 
 bool alike(const CUmemAllocationProp& a, const CUmemAllocationProp& b) {
@@ -209,21 +209,22 @@ bool is_program_handle(HandleValue handle) {
     return handle >> 40 == kFirst >> 40;
 }
 
-CUresult release_handle(HandleValue value) {
+CUresult release_handle(HandleValue value, bool& gone) {
     const Busy busy({value});
     Handle* const handle = busy.find(value);
     if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
     if (--handle->references > 0) return CUDA_SUCCESS;
+    gone = !handle->lives();
     if (!handle->is_managed()) return driver().cuMemRelease(handle->real);
     end_if_unused(*handle);
     return CUDA_SUCCESS;
 }
 
 CUresult properties_of(HandleValue value, CUmemAllocationProp& properties) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().handles.find(value);
-    if (it == registry().handles.end() || it->second.references == 0) return CUDA_ERROR_INVALID_VALUE;
-    properties = it->second.properties;
+    const Busy busy({value});
+    const Handle* const handle = busy.find(value);
+    if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
+    properties = handle->properties;
     return CUDA_SUCCESS;
 }
 
@@ -255,13 +256,37 @@ CUresult hand_over(HandleValue value, Handle& handle, const WithHandle& call,
     return CUDA_SUCCESS;
 }
 
-CUresult map_drivers(const View& view, Handle& handle, std::uint64_t offset, unsigned long long flags) {
+CUresult map_drivers(const View& view, const Handle& handle, unsigned long long flags) {
     const CUresult status = call_with_oom_retry(
-        [&] { return driver().cuMemMap(view.address, view.bytes, offset, handle.real, flags); });
-    if (status != CUDA_SUCCESS) return status;
-    enter(view);
-    ++handle.views;
-    return CUDA_SUCCESS;
+        [&] { return driver().cuMemMap(view.address, view.bytes, view.offset, handle.real, flags); });
+    if (status == CUDA_SUCCESS) enter(view);
+    return status;
+}
+
+// What no driver is known to take. One that does has its way.
+CUresult map_part(const View& view, Handle& handle, unsigned long long flags) {
+    const CUresult status = hand_over(
+        view.handle, handle,
+        [&](HandleValue real) {
+            return driver().cuMemMap(view.address, view.bytes, view.offset, real, flags);
+        },
+        [&](HandleValue) { driver().cuMemUnmap(view.address, view.bytes); });
+    if (status == CUDA_SUCCESS) enter(view);
+    return status;
+}
+
+CUresult map_managed(View view, const Handle& handle) {
+    view.home = handle.home;
+    {
+        const util::Lock lock(registry().mutex);
+        view.id = ++registry().views;
+    }
+    if (!enter(view)) return CUDA_ERROR_INVALID_VALUE;
+    widen_bounds(view.address, view.end());
+    managed_views = true;
+    const CUresult status = handle.session->map(handle.home, view.address);
+    if (status != CUDA_SUCCESS) take_out(view.address);
+    return status;
 }
 
 }  // namespace
@@ -271,34 +296,16 @@ CUresult map_handle(Address address, std::uint64_t bytes, std::uint64_t offset, 
     const Busy busy({value});
     Handle* const handle = busy.find(value);
     if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
+    // Evicted, what is there may have no mapping that the driver would see.
+    if (has_program_memory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
     View view{address, bytes, value, handle->session->device()};
-    if (!handle->is_managed()) return map_drivers(view, *handle, offset, flags);
+    view.offset = offset;
     const bool whole =
         offset == 0 && bytes == handle->bytes && flags == 0 && address % handle->session->granularity() == 0;
-    if (!whole) {
-        // What no driver is known to take. One that does has its way.
-        const CUresult status = hand_over(
-            value, *handle,
-            [&](HandleValue real) { return driver().cuMemMap(address, bytes, offset, real, flags); },
-            [&](HandleValue) { driver().cuMemUnmap(address, bytes); });
-        if (status != CUDA_SUCCESS) return status;
-        enter(view);
-        ++handle->views;
-        return CUDA_SUCCESS;
-    }
-    view.home = handle->home;
-    {
-        const util::Lock lock(registry().mutex);
-        view.id = ++registry().views;
-    }
-    if (!enter(view)) return CUDA_ERROR_INVALID_VALUE;
-    widen_bounds(address, address + bytes);
-    managed_views = true;
-    const CUresult status = handle->session->map(handle->home, address);
-    if (status != CUDA_SUCCESS) {
-        take_out(address);
-        return status;
-    }
+    const CUresult status = !handle->is_managed() ? map_drivers(view, *handle, flags)
+                            : whole               ? map_managed(view, *handle)
+                                                  : map_part(view, *handle, flags);
+    if (status != CUDA_SUCCESS) return status;
     ++handle->views;
     before = handle->known_at;
     handle->known_at = address;
@@ -315,6 +322,8 @@ CUresult with_drivers_handle(HandleValue value, const WithHandle& call,
 }
 
 CUresult give_to_driver(Address address, std::uint64_t bytes) {
+    // A capture forbids what it takes, and not what the program asks for.
+    const device::RelaxedCapture relaxed;
     const std::vector<HandleValue> values = handles_of(views_in(address, bytes));
     const Busy busy(values);
     for (const HandleValue value : values) {
@@ -325,6 +334,15 @@ CUresult give_to_driver(Address address, std::uint64_t bytes) {
         if (status != CUDA_SUCCESS) return status;
     }
     return CUDA_SUCCESS;
+}
+
+bool within_reach(Address address, std::uint64_t bytes) {
+    if (!managed_views.load(std::memory_order_relaxed)) return true;
+    CUdevice current = CU_DEVICE_INVALID;
+    driver().cuCtxGetDevice(&current);
+    return std::ranges::all_of(views_in(address, bytes), [&](const View& view) {
+        return !view.is_managed() || view.access_of(current) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    });
 }
 
 bool has_program_memory(Address address, std::uint64_t bytes) {
@@ -343,14 +361,13 @@ CUresult unmap_range(Address address, std::uint64_t bytes, const ViewGone& gone)
         if (status != CUDA_SUCCESS) return status;
         take_out(view.address);
         if (!handle) {
-            gone(view, 0);
+            gone(view, true, true);
             continue;
         }
         --handle->views;
-        const bool lives = handle->references > 0 || handle->views > 0;
-        const bool keeps = lives && view.is_managed() && handle->known_at == view.address;
-        if (keeps) handle->known_at = handle->home;
-        gone(view, keeps ? handle->home : 0);
+        const bool known_by = handle->known_at == view.address;
+        if (known_by) handle->known_at = 0;
+        gone(view, known_by, handle->lives());
         end_if_unused(*handle);
     }
     return CUDA_SUCCESS;

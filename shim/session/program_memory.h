@@ -25,9 +25,11 @@ CUresult create_handle(Session& session, std::uint64_t bytes, const CUmemAllocat
 // Whether a handle was given out here.
 bool is_program_handle(CUmemGenericAllocationHandle handle);
 // The calls below take such handles alone.
-CUresult release_handle(CUmemGenericAllocationHandle handle);
+// `gone`: nothing keeps its memory any more.
+CUresult release_handle(CUmemGenericAllocationHandle handle, bool& gone);
 CUresult properties_of(CUmemGenericAllocationHandle handle, CUmemAllocationProp& properties);
-// `before`: where what the host wrote into this memory is known by, 0 if it was never mapped.
+// `before`: the mapping that what the host wrote into this memory is known by, 0 if that is the handle
+// itself.
 CUresult map_handle(core::Address address, std::uint64_t bytes, std::uint64_t offset,
                     CUmemGenericAllocationHandle handle, unsigned long long flags, core::Address& before);
 // Calls `call(handle of the driver's)`, for what the driver alone can do with one. If it succeeds, the memory
@@ -38,12 +40,14 @@ CUresult with_drivers_handle(CUmemGenericAllocationHandle handle, const WithHand
 // The same for memory that is mapped: all of a range becomes the driver's.
 CUresult give_to_driver(core::Address address, std::uint64_t bytes);
 
+// Whether work of the current GPU may do anything with what the program has mapped in a range. Where the
+// host's copy of other memory were used, nobody would see what the driver refuses.
+bool within_reach(core::Address address, std::uint64_t bytes);
 // Whether a range holds memory of handles given out here.
 bool has_program_memory(core::Address address, std::uint64_t bytes);
-// The calls below take such ranges alone. `gone` is called with each mapping that is no more, and where what
-// the host wrote by it is to be known from now on; 0: nowhere. That is an address nobody has: others may take
-// the mapping's before the memory is mapped again.
-using ViewGone = std::function<void(const View&, core::Address kept)>;
+// The calls below take such ranges alone. `gone` is called with each mapping that is no more: whether it is
+// what the host's writes were known by, and whether its memory lives on.
+using ViewGone = std::function<void(const View&, bool known_by, bool lives)>;
 CUresult unmap_range(core::Address address, std::uint64_t bytes, const ViewGone& gone);
 CUresult set_access(core::Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc> access);
 // Nothing where the memory at `address` is not of such a handle.

@@ -136,11 +136,8 @@ class Naming {
             if (!is_here(view)) continue;
             const core::Address begin = std::max(all.address, view.address);
             const core::Address end = std::min(all.address + all.bytes, view.end());
-            // Where the host's copy were used, nobody would see what the driver refuses.
-            const bool may_stay =
-                all.may_stay && view.access_of(state_.device) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-            range(
-                {view.home + (begin - view.address), end - begin, all.overwritten, may_stay, all.only_read});
+            range({view.home + (begin - view.address), end - begin, all.overwritten, all.may_stay,
+                   all.only_read});
         }
     }
 

@@ -1,6 +1,8 @@
 // Reservations, handles and mappings of the app's own in any order, on a GPU that holds a part of them: each
 // call answers as it does without the shim on one that holds them all, and every byte is what a naive model
 // says.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +24,7 @@ struct Memory {
     explicit Memory(std::size_t size) : bytes(size), known(size) {}
     std::vector<std::uint8_t> bytes;
     std::vector<bool> known;  // whether the program has written it
+    bool shared = false;
 };
 
 struct Handle {
@@ -33,7 +36,7 @@ struct Handle {
 struct Mapped {
     CUdeviceptr address;
     std::shared_ptr<Memory> memory;
-    CUmemAccess_flags access;
+    CUmemAccess_flags access[2];  // of each GPU; work is the first's
     std::size_t bytes() const { return memory->bytes.size(); }
 };
 
@@ -48,8 +51,13 @@ struct Reserved {
 
 class Walk {
   public:
-    explicit Walk(std::uint32_t seed) : random_(seed) {
-        for (std::uint32_t i = 0; i < 4; ++i) others_.push_back(std::make_unique<Buffer>(kBuffer, i));
+    Walk(std::uint32_t seed, std::vector<CUcontext> contexts)
+        : random_(seed), contexts_(std::move(contexts)) {
+        for (const CUcontext context : contexts_) {
+            OK(cuCtxSetCurrent, context);
+            for (std::uint32_t i = 0; i < 4; ++i) others_.push_back(std::make_unique<Buffer>(kBuffer, i));
+        }
+        OK(cuCtxSetCurrent, contexts_[0]);
     }
     ~Walk() {
         OK(cuCtxSynchronize);
@@ -58,7 +66,7 @@ class Walk {
             while (handle.references-- > 0) OK(cuMemRelease, handle.value);
         }
         for (const Reserved& each : reserved_) OK(cuMemAddressFree, each.address, each.bytes);
-        for (std::uint32_t i = 0; i < 4; ++i) EXPECT(others_[i]->holds(i));
+        press();
     }
     Walk(const Walk&) = delete;
     Walk& operator=(const Walk&) = delete;
@@ -82,7 +90,7 @@ class Walk {
             case 8:
                 return below(4) ? retain() : free_addresses();
             case 9:
-                return ask();
+                return below(4) ? ask() : export_handle();
             case 10:
                 return press();
             case 11:
@@ -96,6 +104,7 @@ class Walk {
     }
 
   private:
+    int any_gpu() { return static_cast<int>(below(contexts_.size())); }
     std::uint32_t below(std::size_t n) { return static_cast<std::uint32_t>(random_() % n); }
     bool tell(const char* what, CUresult result) {
         std::printf("%s: %s\n", what, error_text(result).c_str());
@@ -135,7 +144,7 @@ class Walk {
         if (handles_.size() > 9) return;
         CUmemAllocationProp properties{};
         properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-        properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+        properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, any_gpu()};
         if (below(3) == 0) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         const std::size_t bytes = (below(6) + 1) * kUnit + (below(20) ? 0 : 7);
         CUmemGenericAllocationHandle value = 0;
@@ -164,6 +173,24 @@ class Walk {
             ++known->references;
         }
     }
+    // Shared it stays on the GPU, which is to hold all that is.
+    void export_handle() {
+        if (handles_.empty()) return;
+        Handle& handle = handles_[below(handles_.size())];
+        std::size_t shared = handle.memory->shared ? 0 : handle.memory->bytes.size();
+        for (const std::weak_ptr<Memory>& each : shared_) {
+            if (const auto memory = each.lock()) shared += memory->bytes.size();
+        }
+        if (shared > kBuffer) return;
+        OK(cuCtxSynchronize);
+        int file = -1;
+        if (!tell("export", CU(cuMemExportToShareableHandle)(&file, handle.value,
+                                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)))
+            return;
+        ::close(file);
+        if (!handle.memory->shared) shared_.push_back(handle.memory);
+        handle.memory->shared = true;
+    }
     void map() {
         if (handles_.empty() || reserved_.empty()) return;
         const Handle& handle = handles_[below(handles_.size())];
@@ -172,7 +199,7 @@ class Walk {
         const std::size_t offset = below(20) ? 0 : kUnit;
         const std::size_t bytes = handle.memory->bytes.size();
         if (tell("map", CU(cuMemMap)(address, bytes, offset, handle.value, below(30) ? 0 : 1)))
-            views_.push_back({address, handle.memory, CU_MEM_ACCESS_FLAGS_PROT_NONE});
+            views_.push_back({address, handle.memory, {}});
     }
     void set_access() {
         const auto [address, bytes] = range();
@@ -181,13 +208,16 @@ class Walk {
         constexpr CUmemAccess_flags kFlags[] = {
             CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
             CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CU_MEM_ACCESS_FLAGS_PROT_READ, CU_MEM_ACCESS_FLAGS_PROT_NONE};
-        CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, kFlags[below(5)]};
-        if (below(20) == 0) access.location.id = 7;
-        if (below(20) == 0) access.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+        std::vector<CUmemAccessDesc> access;
+        for (std::size_t n = below(contexts_.size()) + 1; n > 0; --n)
+            access.push_back({{CU_MEM_LOCATION_TYPE_DEVICE, any_gpu()}, kFlags[below(5)]});
+        if (below(20) == 0) access.back().location.id = 7;
+        if (below(20) == 0) access.back().location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
         OK(cuCtxSynchronize);
-        if (!tell("set access", CU(cuMemSetAccess)(address, bytes, &access, 1))) return;
+        if (!tell("set access", CU(cuMemSetAccess)(address, bytes, access.data(), access.size()))) return;
         for (Mapped& view : views_) {
-            if (view.address >= address && view.address < address + bytes) view.access = access.flags;
+            if (view.address < address || view.address >= address + bytes) continue;
+            for (const CUmemAccessDesc& each : access) view.access[each.location.id] = each.flags;
         }
     }
     void unmap() {
@@ -218,10 +248,12 @@ class Walk {
         }
     }
     void press() {
-        for (std::uint32_t i = 0; i < 4; ++i) {
+        for (std::uint32_t i = 0; i < others_.size(); ++i) {
+            OK(cuCtxSetCurrent, contexts_[i / 4]);
             bring_in(others_[i]->at(), kBuffer, nullptr);
-            EXPECT(others_[i]->holds(i));
+            EXPECT(others_[i]->holds(i % 4));
         }
+        OK(cuCtxSetCurrent, contexts_[0]);
     }
 
     Mapped* at(CUdeviceptr address) {
@@ -233,7 +265,7 @@ class Walk {
     bool writable(CUdeviceptr address, std::size_t bytes) {
         for (CUdeviceptr to = address; to < address + bytes; to += kGranule) {
             const Mapped* const view = at(to);
-            if (!view || view->access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return false;
+            if (!view || view->access[0] != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return false;
         }
         return true;
     }
@@ -253,10 +285,10 @@ class Walk {
         const std::size_t bytes = all - offset;
         bool may_write = true;
         for (CUdeviceptr to = address; to < address + bytes; to += kGranule) {
-            if (const Mapped* view = at(to)) may_write &= view->access != CU_MEM_ACCESS_FLAGS_PROT_READ;
+            if (const Mapped* view = at(to)) may_write &= view->access[0] != CU_MEM_ACCESS_FLAGS_PROT_READ;
         }
         if (const Mapped* view = at(address + bytes - 1))
-            may_write &= view->access != CU_MEM_ACCESS_FLAGS_PROT_READ;
+            may_write &= view->access[0] != CU_MEM_ACCESS_FLAGS_PROT_READ;
         if (!may_write) return;
         const auto data = pattern(bytes, below(1000));
         if (!tell("write", CU(cuMemcpyHtoD_v2)(address, data.data(), bytes))) return;
@@ -304,20 +336,26 @@ class Walk {
     }
 
     std::minstd_rand random_;
+    std::vector<CUcontext> contexts_;  // of each GPU
     std::vector<std::unique_ptr<Buffer>> others_;
     std::vector<Reserved> reserved_;
     std::vector<Handle> handles_;
     std::vector<Mapped> views_;
+    std::vector<std::weak_ptr<Memory>> shared_;
 };
 
 }  // namespace
 
 BODY(own_walk) {
     const Gpu gpu;
+    std::vector<CUcontext> contexts = {gpu.context};
+    int gpus = 0;
+    OK(cuDeviceGetCount, &gpus);
+    if (gpus > 1) OK(cuDevicePrimaryCtxRetain, &contexts.emplace_back(), 1);
     const auto first = static_cast<std::uint32_t>(std::atoi(std::getenv("OWN_SEED")));
     for (std::uint32_t seed = first; seed < first + 10; ++seed) {
         std::printf("seed %u\n", seed);
-        Walk walk(seed);
+        Walk walk(seed, contexts);
         for (int i = 0; i < 200; ++i) walk.step();
     }
     std::printf("free %d\n", CU(cuCtxSynchronize)());
@@ -329,8 +367,10 @@ TEST_CASE("own mappings: any order of calls answers and holds what it does witho
         for (const char* host_mapping : {"0", "1"}) {
             CAPTURE(seed);
             CAPTURE(host_mapping);
-            Environment environment = {
-                {"LMS_LOG", "off"}, {"SIMCUDA_HOST_VMM", host_mapping}, {"OWN_SEED", std::to_string(seed)}};
+            Environment environment = {{"LMS_LOG", "off"},
+                                       {"SIMCUDA_HOST_VMM", host_mapping},
+                                       {"SIMCUDA_DEVICES", seed / 10 % 2 ? "2" : "1"},
+                                       {"OWN_SEED", std::to_string(seed)}};
             const std::string with = run("own_walk", Driver::Simulated, environment).failures;
             environment["LD_PRELOAD"] = environment["ENTRY_SIMULATED"] =
                 std::string(std::getenv("BUILD") ? std::getenv("BUILD") : "build") + "/sim/libcuda.so.1";

@@ -91,6 +91,18 @@ FAMILY_TEST(
     EXPECT(plain.holds(4));
 }
 
+FAMILY_TEST("own mappings: a shared handle is not mapped over memory that is out") {
+    const Gpu gpu;
+    Crowd crowd;
+    const Own a(kBuffer, 1);
+    const auto handle = create_shareable(kBuffer);
+    EXPECT(share(handle) == CUDA_SUCCESS);
+    evict(crowd, a.at(), kBuffer);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemMap, a.at(), kBuffer, 0, handle, 0);
+    EXPECT(a.holds(1));
+    OK(cuMemRelease, handle);
+}
+
 OVERLAY_TEST("own mappings: what network cards are given, or made synchronous, is the driver's from then on",
              "app-vmm-network") {
     const Gpu gpu;

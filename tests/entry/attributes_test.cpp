@@ -121,6 +121,11 @@ BODY(memory_asked) {
     std::size_t free = 0, total = 0;
     OK(cuDeviceTotalMem_v2, &total, gpu.device);
     if (std::getenv("ASKS_FREE")) OK(cuMemGetInfo_v2, &free, &total);
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    const char* const takes = std::getenv("TAKES");
+    for (int i = 0; takes && i < std::atoi(takes); ++i)
+        buffers.push_back(std::make_unique<Buffer>(kBuffer, 1));
+    buffers.clear();
     if (std::getenv("FILLS")) {
         const Buffer a(kBuffer, 1);
         Crowd crowd;
@@ -132,8 +137,8 @@ BODY(memory_asked) {
 }
 
 TEST_CASE(
-    "attributes: a program that asks for memory and fails before the GPU is full is told of LMS_MEMINFO, "
-    "once") {
+    "attributes: a program that asks for memory and fails with no more than it was told of is told of "
+    "LMS_MEMINFO, once") {
     const auto said = [](Environment environment) {
         environment.merge(Environment{{"LMS_HOST_LIMIT", "60M"}, {"ENDS_WITH", "3"}});
         return run("memory_asked", Driver::Simulated, environment).err;
@@ -151,6 +156,14 @@ TEST_CASE(
     CHECK(said({{"ENDS_WITH", "0"}, {"LMS_LOG", "info"}}).find("ended with 0 and never filled") !=
           std::string::npos);
     CHECK(said({{"LMS_MEMINFO", "enlarged"}}) == "");
+    // One that takes what it is told there is fills the GPU too, for there is less for its buffers.
+    const std::string taken = said({{"TAKES", "9"}});
+    CHECK(taken.ends_with(
+        "lms: the program ended with 3 and never took much more than the GPU has; it had asked "
+        "how much memory there is, and was told 4M" +
+        hint));
+    CHECK(said({{"TAKES", "9"}, {"ENDS_WITH", "0"}}).find("ended with") == std::string::npos);
+    CHECK(said({{"TAKES", "11"}}).find("ended with") == std::string::npos);
     const std::string full = said({{"FILLS", "1"}});
     CHECK(full.find("GPU 0: its memory is full") != std::string::npos);
     CHECK(full.find("never filled") == std::string::npos);

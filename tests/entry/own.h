@@ -1,6 +1,8 @@
 // Memory that a test maps itself.
 #pragma once
 
+#include <unistd.h>
+
 #include "tests/entry/rig.h"
 
 namespace rig {
@@ -17,6 +19,21 @@ inline CUmemGenericAllocationHandle create(std::size_t bytes,
     CUmemGenericAllocationHandle handle = 0;
     OK(cuMemCreate, &handle, bytes, &properties, 0);
     return handle;
+}
+
+inline CUmemGenericAllocationHandle create_shareable(std::size_t bytes) {
+    CUmemAllocationProp properties = on_gpu();
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return create(bytes, properties);
+}
+
+// Makes it the driver's.
+inline CUresult share(CUmemGenericAllocationHandle handle) {
+    int file = -1;
+    const CUresult result =
+        CU(cuMemExportToShareableHandle)(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result == CUDA_SUCCESS) ::close(file);
+    return result;
 }
 
 inline CUdeviceptr reserve(std::size_t bytes) {

@@ -147,6 +147,14 @@ SIM_TEST("answers: the constants of a function's module", {}) {
     OK(cuModuleGetFunction, &function, module, "reads");
     OK(cuFuncGetAttribute, &bytes, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, function);
     EXPECT(bytes == 1008);
+    // Of a kernel that was never bound to a context.
+    CUlibrary library = nullptr;
+    CUkernel kernel = nullptr;
+    OK(cuLibraryLoadData, &library, kConstants, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    OK(cuLibraryGetKernel, &kernel, library, "reads");
+    bytes = 0;
+    OK(cuKernelGetAttribute, &bytes, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, kernel, gpu.device);
+    EXPECT(bytes == 1008);
     const Kernels kernels;
     OK(cuFuncGetAttribute, &bytes, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, kernels["store"]);
     EXPECT(bytes == 0);

@@ -1,5 +1,5 @@
-"""Weights and a cache in memory that torch_memory_saver maps, gives back and maps again at the same addresses, with
-training between, as engines do that share a GPU with a trainer: vLLM's sleep mode is the same. memory_saver_rounds.py HOOK"""
+"""Weights and a cache in memory that torch_memory_saver, or vLLM's sleep mode, maps, gives back and maps again at the same
+addresses, with training between, as engines do that share a GPU with a trainer. memory_saver_rounds.py HOOK | vllm"""
 
 import hashlib
 import sys
@@ -7,9 +7,14 @@ import sys
 import torch
 import triton
 import triton.language as tl
-from torch_memory_saver import torch_memory_saver as saver
 
-saver.hook_mode = sys.argv[1]
+if sys.argv[1] == "vllm":
+    from vllm_sleep import saver
+else:
+    from torch_memory_saver import torch_memory_saver as saver
+
+    saver.hook_mode = sys.argv[1]
+
 count, size, rounds = 3, 5 << 19, 3
 
 

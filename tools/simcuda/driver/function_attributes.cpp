@@ -32,7 +32,8 @@ unsigned architecture(const Device& device) {
                                  device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
 }
 
-int function_attribute(const Device& device, const Function& function, CUfunction_attribute attribute) {
+int function_attribute(const Device& device, const Function& function, const ptx::Program& program,
+                       CUfunction_attribute attribute) {
     const ptx::Kernel& kernel = *function.kernel;
     switch (attribute) {
         case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -51,7 +52,7 @@ int function_attribute(const Device& device, const Function& function, CUfunctio
         case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
             return function.preferred_carveout;
         case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-            return constant_bytes(*function.image->program);
+            return constant_bytes(program);
         case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
         case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
         case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:

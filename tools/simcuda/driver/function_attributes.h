@@ -8,8 +8,10 @@
 
 namespace simcuda::driver {
 
-// cuFuncGetAttribute and cuFuncSetAttribute. Throw Failure with CUDA_ERROR_INVALID_VALUE.
-int function_attribute(const Device& device, const Function& function, CUfunction_attribute attribute);
+// cuFuncGetAttribute, of a function of `program`, and cuFuncSetAttribute. Throw Failure with
+// CUDA_ERROR_INVALID_VALUE.
+int function_attribute(const Device& device, const Function& function, const ptx::Program& program,
+                       CUfunction_attribute attribute);
 void set_function_attribute(const Device& device, Function& function, CUfunction_attribute attribute,
                             int value);
 

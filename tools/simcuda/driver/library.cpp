@@ -32,7 +32,7 @@ int LibraryKernel::attribute(const Device& device, CUfunction_attribute attribut
     Function function;
     function.kernel = &kernel();
     apply_settings(device, function);
-    return function_attribute(device, function, attribute);
+    return function_attribute(device, function, library_.program(), attribute);
 }
 
 void LibraryKernel::set_attribute(Device& device, CUfunction_attribute attribute, int value) {

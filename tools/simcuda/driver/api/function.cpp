@@ -19,7 +19,8 @@ ModuleFunction& module_function(Context& context, const std::shared_ptr<Launchab
 SIMCUDA_API cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
     return call(Entry::cuFuncGetAttribute, [&](Context& context) {
         require(value != nullptr, CUDA_ERROR_INVALID_VALUE);
-        *value = function_attribute(context.device(), find_launchable(function)->bind(context), attribute);
+        const Function& bound = find_launchable(function)->bind(context);
+        *value = function_attribute(context.device(), bound, *bound.image->program, attribute);
         return CUDA_SUCCESS;
     });
 }
