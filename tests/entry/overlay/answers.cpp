@@ -75,7 +75,10 @@ static class Greens {
         const auto it = users_.find(context);
         if (it == users_.end()) return true;
         User& user = it->second;
-        if (user.times > 0 && user.thread != std::this_thread::get_id()) return false;
+        if (user.times > 0 && user.thread != std::this_thread::get_id()) {
+            ++overlay_record.green_uses;
+            return false;
+        }
         user.thread = std::this_thread::get_id();
         ++user.times;
         return true;
