@@ -363,21 +363,6 @@ TEST_CASE("lms doctor: the simulated GPU is found, described, and fit for the sh
     CHECK(tried("SIMCUDA_PERVERSE=moves-lose")["well"] == false);
 }
 
-TEST_CASE("lms: a GPU of which a trial was ended from outside has not been tried") {
-    // Each call of the driver's takes so long that there is time to end it.
-    const auto ended_by = [](const std::string& signal) {
-        return shell(
-                   "LD_LIBRARY_PATH=build/sim SIMCUDA_VMM_US=1000000 build/lms self-check 0000:01:00.0 & "
-                   "while [ -d /proc/$! ] && [ -z \"$trying\" ]; do read -r trying < "
-                   "/proc/$!/task/$!/children; done; "
-                   "kill -" +
-                   signal + " $trying; wait")
-            .out;
-    };
-    CHECK(ended_by("SEGV") == "died\n");
-    CHECK(ended_by("KILL") == "not tried: ended from outside\n");
-}
-
 TEST_CASE("lms: where the shim is preloaded already, it is not taken for the driver nor preloaded again") {
     const std::string before = "LD_PRELOAD=" + shim() + " LD_LIBRARY_PATH=build/sim build/lms ";
     const auto json = nlohmann::json::parse(shell(before + "doctor --json").out);
