@@ -248,6 +248,11 @@ CUresult DriverPort::copy(Address destination, Address source, std::uint64_t byt
     return status;
 }
 
+CUresult DriverPort::set(Address destination, std::uint8_t value, std::uint64_t bytes, Direction direction) {
+    const InContext in_context(context_);
+    return driver().cuMemsetD8Async(destination, value, bytes, stream(direction));
+}
+
 void DriverPort::time_copies() {
     const InContext in_context(context_);
     times_copies_ = true;

@@ -22,7 +22,7 @@ inline constexpr std::string_view kNotInPlace = "not in place: ";
 inline constexpr std::string_view kNothingMoves = "nothing moves: ";
 inline constexpr std::string_view kNotMapped = "not mapped";
 inline constexpr std::string_view kNotTried = "not tried: ";
-// What is kept of one that wrote nothing.
+// Where the driver ended the process that tried it.
 inline constexpr std::string_view kDied = "died";
 
 }  // namespace lms::device

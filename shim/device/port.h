@@ -86,6 +86,9 @@ class Port {
 
     // Enqueues a copy on the shim's stream of that direction.
     virtual CUresult copy(Address destination, Address source, std::uint64_t bytes, Direction direction) = 0;
+    // The same of a set: all of it becomes `value`.
+    virtual CUresult set(Address destination, std::uint8_t value, std::uint64_t bytes,
+                         Direction direction) = 0;
     virtual CUstream stream(Direction direction) const = 0;
     // From now on it is noted when copies begin and end, as the device sees it (which costs two events each);
     // when the latest copy to `destination` did, CLOCK_MONOTONIC, if it is over and query() has told so since

@@ -1,5 +1,6 @@
 // The life of contexts: what is in one goes with it.
 #include "shim/app/contexts.h"
+#include "shim/app/green_contexts.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/entry/guard.h"
@@ -153,6 +154,39 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
         driver().cuCtxDisablePeerAccess(peerContext);
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     });
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
+    return guarded([&]() -> CUresult {
+        const CUresult status = lms::engine::call_with_oom_retry(
+            [&] { return driver().cuGreenCtxCreate(phCtx, desc, dev, flags); });
+        if (status != CUDA_SUCCESS) return status;
+        if (const CUcontext primary = primary_of(dev)) lms::engine::primary_seen(primary, dev);
+        lms::engine::green_made(*phCtx, dev);
+        lms::engine::look_at_all_work();
+        return status;
+    });
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext* pContext, CUgreenCtx hCtx) {
+    return guarded([&]() -> CUresult {
+        const CUresult status = driver().cuCtxFromGreenCtx(pContext, hCtx);
+        if (status == CUDA_SUCCESS) lms::engine::green_converted(hCtx, *pContext);
+        return status;
+    });
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
+    const auto call = [&] { return driver().cuGreenCtxDestroy(hCtx); };
+    const auto green = lms::engine::find_green(hCtx);
+    if (!green) return call();
+    const auto destroy_green = [&] {
+        const CUresult status = green->context ? destroy(green->context, call) : call();
+        if (status == CUDA_SUCCESS) lms::engine::forget_green(hCtx);
+        return status;
+    };
+    // It may have been the last to hold the primary context.
+    return let_go_of_primary(green->device, destroy_green);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {

@@ -1,5 +1,6 @@
 // Allocation and free.
 #include "shim/app/capture.h"
+#include "shim/app/green_contexts.h"
 #include "shim/app/streams.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
@@ -57,7 +58,8 @@ CUresult allowed_while_capturing() {
 // frameworks give nothing back.
 CUresult allocate_now(Session& session, std::size_t bytes, core::Address& address) {
     if (const CUresult error = allowed_while_capturing(); error != CUDA_SUCCESS) return error;
-    return session.allocate(bytes, address, current_context(), !engine::capturing_anywhere());
+    return session.allocate(bytes, address, engine::owner_of(current_context()),
+                            !engine::capturing_anywhere());
 }
 
 // What is noted of a buffer that is about to be freed goes first: its addresses may be given out again at

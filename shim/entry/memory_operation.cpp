@@ -40,13 +40,16 @@ LMS_VALUE_VERSIONS(cuStreamWaitValue64, cuuint64_t, true)
 LMS_VALUE_VERSIONS(cuStreamWriteValue32, cuuint32_t, false)
 LMS_VALUE_VERSIONS(cuStreamWriteValue64, cuuint64_t, false)
 
-#define LMS_VALUE_BATCH(symbol, per_thread)                                                    \
-    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray, \
-                    unsigned int flags) {                                                      \
-        const std::span operations(paramArray, paramArray ? count : 0);                        \
-        return operate(lms::engine::words_of(operations), lms::engine::any_waits(operations),  \
-                       lms::engine::resolve_stream(stream, per_thread),                        \
-                       [&] { return driver().symbol(stream, count, paramArray, flags); });     \
+// The driver takes fewer, and refuses more without a look at them.
+constexpr unsigned kMostOperations = 256;
+
+#define LMS_VALUE_BATCH(symbol, per_thread)                                                          \
+    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,       \
+                    unsigned int flags) {                                                            \
+        const std::span operations(paramArray, !paramArray || count >= kMostOperations ? 0 : count); \
+        return operate(lms::engine::words_of(operations), lms::engine::any_waits(operations),        \
+                       lms::engine::resolve_stream(stream, per_thread),                              \
+                       [&] { return driver().symbol(stream, count, paramArray, flags); });           \
     }
 LMS_VALUE_BATCH(cuStreamBatchMemOp, false)
 LMS_VALUE_BATCH(cuStreamBatchMemOp_ptsz, true)

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 
 #include "shim/trace/demangle.h"
 #include "shim/util/log.h"
@@ -31,6 +32,11 @@ void tell_verdict() {
 }
 
 }  // namespace
+
+void poison(const Settings& settings, const Block& host) {
+    if (poisons_blocks(settings) && host.pinned)
+        std::memset(reinterpret_cast<void*>(host.alias), kPoison, host.bytes);
+}
 
 std::optional<std::uint64_t> digest_of(const Settings& settings, const Block& host) {
     if (!settings.check || !host.pinned) return std::nullopt;

@@ -1,6 +1,6 @@
-// What LMS_CHECK watches while a program runs: whether an evicted chunk comes back as it went, and which work
-// fails. (That evicted memory is unmapped then, so that who reaches it unnamed faults, is
-// device/host_mapping.h's.)
+// What LMS_CHECK watches while a program runs: whether an evicted chunk comes back as it went, which work
+// fails, and that nobody finds another's contents. (That evicted memory is unmapped then, so that who reaches
+// it unnamed faults, is device/host_mapping.h's.)
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,16 @@
 #include "shim/migration/state.h"
 
 namespace lms::engine {
+
+// What is in a block of the GPU's before anything is copied into it, if LMS_CHECK is set: NaN in every
+// format. What was not brought in, and what the program reads but never wrote, is so seen not to be what it
+// should.
+inline constexpr std::uint8_t kPoison = 0xff;
+inline bool poisons_blocks(const Settings& settings) {
+    return settings.check;
+}
+// The same of the host's, where the CPU can write it, before it stands for memory that nobody has written.
+void poison(const Settings& settings, const Block& host);
 
 // Of what has been copied to the host; nothing unless LMS_CHECK is set and the CPU can read it. No lock
 // needed.

@@ -18,6 +18,7 @@ struct Job {
     Block host;
     bool on_host;
     bool copies;
+    bool fills;                           // the copy, or what guards put there, is waited for
     bool written;                         // by the work that it comes in for
     std::optional<std::uint64_t> digest;  // of what is in `host`
     bool done = false;
@@ -27,6 +28,20 @@ bool is_fresh(const State& state, ChunkId id) {
     return state.backing[id].fresh_at == state.opaque_works;
 }
 
+// False: the driver refused, and nothing is enqueued any more.
+bool fill(State& state, const Job& job) {
+    device::Port& port = state.port;
+    const bool poisons = poisons_blocks(state.settings);
+    if (poisons && port.set(job.block.alias, kPoison, job.block.bytes, device::Direction::In) != CUDA_SUCCESS)
+        return false;
+    if (!job.copies) return true;
+    compare_digest(state.settings, address_of(job.remaps), job.host, job.digest);
+    if (port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) == CUDA_SUCCESS)
+        return true;
+    if (poisons) port.synchronize();
+    return false;
+}
+
 // Makes the addresses lead to the blocks and enqueues the copies; the fence behind these, if there are any
 // and the driver did not refuse it. Without the lock.
 FencePtr enqueue(State& state, std::span<Job> jobs) {
@@ -34,10 +49,8 @@ FencePtr enqueue(State& state, std::span<Job> jobs) {
     bool enqueued = false;
     for (Job& job : jobs) {
         job.done = remap(port, job.remaps) == CUDA_SUCCESS;
-        if (!job.done || !job.copies) continue;
-        compare_digest(state.settings, address_of(job.remaps), job.host, job.digest);
-        job.done = port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) ==
-                   CUDA_SUCCESS;
+        if (!job.done || !job.fills) continue;
+        job.done = fill(state, job);
         if (!job.done) undo(port, job.remaps);
         enqueued |= job.done;
     }
@@ -72,9 +85,10 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
             continue;
         }
         const Block host = state.backing[id].host;
+        const bool copies = on_host && !(fill.need.overwritten && is_fresh(state, id));
         jobs.push_back({id, remaps_of(state, id, on_host ? host : Block{}, fill.block), fill.block, host,
-                        on_host, on_host && !(fill.need.overwritten && is_fresh(state, id)),
-                        fill.need.written, state.backing[id].digest});
+                        on_host, copies, copies || poisons_blocks(state.settings), fill.need.written,
+                        state.backing[id].digest});
     }
     if (jobs.empty()) return refused ? Outcome::Failed : Outcome::Cancelled;
     state.remapping += static_cast<std::uint32_t>(jobs.size());
@@ -96,17 +110,18 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
         Backing& backing = state.backing[job.id];
         backing.device = job.block;
         backing.digest.reset();
-        if (job.copies) {
+        if (job.on_host && !job.copies) state.host_blocks.put(job.host);
+        if (job.fills) {
             // Others may have been about to write any chunk meanwhile.
-            const bool clean = cleanly && !job.written && state.soilings == soilings;
+            const bool clean = job.copies && cleanly && !job.written && state.soilings == soilings;
             state.residency.begin_fill(job.id);
+            if (!job.copies) backing.host = {};
             if (clean) retain_copy(state, job.id);
             backing.fill = use;
             backing.fill_since_ns = since;
             state.filling.push_back(job.id);
         } else {
             state.residency.mapped_empty(job.id);
-            if (job.on_host) state.host_blocks.put(job.host);
         }
     }
     note_levels(state);

@@ -168,6 +168,7 @@ void poll_completions(State& state, SessionLock& lock) {
         Backing& backing = state.backing[id];
         if (!state.residency.timelines.finished(backing.fill)) return false;
         state.residency.filled(id);
+        if (backing.host.bytes == 0) return true;  // nothing was copied
         if (!state.residency.chunk(id).clean) state.host_blocks.put(backing.host);
         note_move(state, trace::Direction::In, id, trace::MoveReason::Needed, backing.fill_since_ns,
                   trace::now_ns());

@@ -29,7 +29,7 @@ namespace lms::engine {
 // The memory behind one chunk, beside what Residency knows of it.
 struct Backing {
     Block device;  // while Filling, Resident, Evicting
-    Block host;    // while OnHost, as the source while Filling, and while the chunk is clean
+    Block host;    // while OnHost, as the source, if any, while Filling, and while the chunk is clean
     core::Use fill{};
     std::uint64_t fill_since_ns = 0;
     std::optional<std::uint64_t>

@@ -212,6 +212,8 @@ class Session {
     // `context` is current; a session that rests works through it from now on.
     CUresult wake(CUcontext context);
     bool awake() const { return context_ != nullptr; }
+    // As from the moment that something has to move.
+    void look_at_all_work();
     bool keeps_program_memory() const;
     bool works_through(CUcontext context) const { return context_ == context; }
     // `context`, whose work is done, may be about to go; `next` is another of this GPU's, or null. It has not

@@ -167,6 +167,12 @@ void Session::rank_by(std::unique_ptr<core::Ranking> ranking) {
     });
 }
 
+void Session::look_at_all_work() {
+    if (state_->under_pressure.load()) return;
+    SessionLock lock(state_->mutex);
+    begin_pressure(*state_, lock);
+}
+
 void Session::limit_changed() {
     SessionLock lock(state_->mutex);
     refresh_budget(*state_, lock);

@@ -72,6 +72,7 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     if (!untouched()) return;
     const auto block = host_block(state, state.residency.chunk(need.chunk).bytes, lock);
     if (!block) return;
+    poison(state.settings, *block);
     if (untouched() && state.residency.back_by_host(need.chunk)) {
         state.backing[need.chunk].host = *block;
         state.backing[need.chunk].fresh_at = state.opaque_works;

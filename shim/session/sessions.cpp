@@ -8,6 +8,7 @@
 #include "policy/host.h"
 #include "shim/app/address_book.h"
 #include "shim/app/contexts.h"
+#include "shim/app/green_contexts.h"
 #include "shim/app/per_thread_streams.h"
 #include "shim/app/streams.h"
 #include "shim/device/driver_port.h"
@@ -79,15 +80,9 @@ bool manages(std::uint64_t bytes) {
     return gate.is_managed(bytes);
 }
 
-Session* current_session() {
-    CUdevice device = 0;
-    CUcontext context = nullptr;
-    if (device::driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) return nullptr;
-    if (device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
-    context_seen(context, device);
-    Session* const known = session_of(device);
-    if (known && known->awake()) return known;
+namespace {
 
+Session* open_or_wake(CUdevice device, CUcontext context) {
     Registry& all = registry();
     const util::Lock lock(all.mutex);
     if (Session* session = session_of(device))
@@ -103,6 +98,27 @@ Session* current_session() {
     widen_bounds(session->span_begin(), session->span_end());
     all.count = count + 1;
     return session;
+}
+
+}  // namespace
+
+Session* current_session() {
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    if (device::driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) return nullptr;
+    if (device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+    const CUcontext owner = owner_of(context);
+    context_seen(owner, device);
+    Session* session = session_of(device);
+    if (!session || !session->awake()) session = open_or_wake(device, owner);
+    if (session && any_green()) session->look_at_all_work();
+    return session;
+}
+
+void look_at_all_work() {
+    for (Session* session : sessions()) {
+        if (session->awake()) session->look_at_all_work();
+    }
 }
 
 CUresult admit_peer(CUdevice owner, CUdevice device) {

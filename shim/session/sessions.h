@@ -47,6 +47,9 @@ std::span<Session* const> sessions();
 // Work on `device` may reach the buffers of `owner`, another GPU, from now on.
 CUresult admit_peer(CUdevice owner, CUdevice device);
 
+// From now on none of the work that is submitted goes to the driver without a look.
+void look_at_all_work();
+
 // A context of a GPU that may be the first: memory of the program's own may have outlived the last.
 void context_made(CUcontext context, CUdevice device);
 // Before a call that may destroy `context`: if its GPU has another, the session works through that from now

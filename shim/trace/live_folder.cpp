@@ -133,9 +133,15 @@ void LiveFolder::clean() const {
         if (!is_gone(*page)) continue;
         // Whoever waits for it takes it away; unless he is gone too.
         if (page->run != 0 && start_of_process(static_cast<pid_t>(page->run)) != 0) continue;
-        if (page->ended_ns == 0) replace_stats(*page);
-        remove(name_of(*page));
+        take_away(*page);
     }
+}
+
+std::unique_ptr<LivePage> LiveFolder::take_away(const LivePage& seen) const {
+    auto left = read_page(folder_, name_of(seen).c_str());
+    if (left && left->ended_ns == 0) replace_stats(*left);
+    remove(name_of(seen));
+    return left;
 }
 
 std::uint64_t start_of_process(pid_t process) noexcept {

@@ -36,6 +36,11 @@ class LiveFolder {
     };
     std::unique_ptr<LivePage, Unshare> share_with(pid_t process, std::string& problem) const;
 
+    // Takes away the page of a process that is gone, of which `seen` may have been read when it was not, and
+    // writes its counters if it was killed; the page as it was left, null if it is there no more. May throw
+    // std::bad_alloc.
+    std::unique_ptr<LivePage> take_away(const LivePage& seen) const;
+
     // Takes away the pages of processes that are gone and for which no `lms run` waits, and writes the
     // counters (LMS_STATS) of those that were killed. May throw std::bad_alloc.
     void clean() const;

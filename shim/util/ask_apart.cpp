@@ -66,7 +66,9 @@ bool spawn(Starter& starter) {
     sigfillset(&all);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    // What is sent to the host's group (a key of its terminal, a time limit) is not meant for it.
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     const bool started =
         posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0) == 0 &&
         posix_spawn_file_actions_adddup2(&files, starter.answer, STDOUT_FILENO) == 0 &&
@@ -103,15 +105,28 @@ bool start_apart(Starter& starter) {
     return between > 0 && starter.process > 0;
 }
 
-// It has nothing more to say, and may hang in a driver on its way out. By its number alone it is not ended:
-// that may be another's by now.
+// Whether there is something to read, or the end of it, by then.
+bool await(int descriptor, Clock::time_point deadline) {
+    for (;;) {
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+        pollfd ready{descriptor, POLLIN, 0};
+        const int polled = left > 0 ? poll(&ready, 1, static_cast<int>(left)) : 0;
+        if (polled >= 0 || errno != EINTR) return polled > 0;
+    }
+}
+
+// It has nothing more to say, and may hang in a driver on its way out, also once it is to end. By its number
+// alone it is not ended: that may be another's by now.
 void end(const Starter& starter) {
+    constexpr auto kMost = std::chrono::seconds(1);
     if (starter.descriptor >= 0) {
         syscall(SYS_pidfd_send_signal, starter.descriptor, SIGKILL, nullptr, 0);
+        await(starter.descriptor, Clock::now() + kMost);
         close(starter.descriptor);
     }
     // Orphans may be this process's to reap: it is the first of a container, say.
-    waitpid(starter.process, nullptr, starter.descriptor >= 0 ? 0 : WNOHANG);
+    waitpid(starter.process, nullptr, WNOHANG);
 }
 
 // The first line of what comes before the other end is closed; kLate where the time is over, which on a
@@ -120,12 +135,7 @@ std::string read_line(int from, std::chrono::milliseconds bound) {
     std::string said;
     const auto deadline = Clock::now() + bound;
     for (;;) {
-        const auto left =
-            std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-        pollfd ready{from, POLLIN, 0};
-        const int polled = left > 0 ? poll(&ready, 1, static_cast<int>(left)) : 0;
-        if (polled < 0 && errno == EINTR) continue;
-        if (polled <= 0) return std::string(kLate);
+        if (!await(from, deadline)) return std::string(kLate);
         char block[256];
         const ssize_t bytes = read(from, block, sizeof block);
         if (bytes < 0 && errno == EINTR) continue;

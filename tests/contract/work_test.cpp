@@ -51,6 +51,23 @@ CONTRACT_TEST("work: copies of one direction run in order; the directions run be
     port.recycle(out);
 }
 
+CONTRACT_TEST("work: a set is enqueued like a copy, and in order with them") {
+    Port& port = backend.port();
+    const Pieces pieces(backend);
+    const auto open = backend.block(port.stream(Direction::In));
+    NEED(port.set(pieces.a.alias, 0xff, 4 * kWords, Direction::In) == CUDA_SUCCESS);
+    NEED(port.copy(pieces.a.alias, pieces.b.alias, 4, Direction::In) == CUDA_SUCCESS);
+    const CUevent done = record(port, port.stream(Direction::In));
+    EXPECT(port.query(done) == CUDA_ERROR_NOT_READY);
+    EXPECT(backend.read(pieces.a.address, kWords) == pattern(1, kWords));
+    open();
+    await(port, done);
+    Words expected(kWords, 0xffffffff);
+    expected[0] = pattern(2, 1)[0];
+    EXPECT(backend.read(pieces.a.address, kWords) == expected);
+    port.recycle(done);
+}
+
 CONTRACT_TEST("work: the port's streams do not wait for the legacy stream") {
     Port& port = backend.port();
     const Pieces pieces(backend);

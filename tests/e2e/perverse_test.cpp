@@ -1,12 +1,14 @@
 // Programs over drivers that do what real ones may do against this project's hopes (SIMCUDA_PERVERSE): every
 // one ends with the bytes that it has without the shim, or, where nothing can be moved, is out of memory.
 //
-// One of each kind runs in every run of the tests; all of them, with all settings, by `make perverse-check`.
+// One of each kind runs in every run of the tests; all of them, with all settings, by `make perverse-check`,
+// of the drivers that DRIVERS names if it names any.
 #include <doctest/doctest.h>
 
 #include <stdlib.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "tests/e2e/apps.h"
 #include "tests/support/scratch.h"
@@ -16,22 +18,36 @@ using namespace e2e;
 namespace {
 
 struct Driver {
-    const char* perverse;
+    std::string name;
+    std::string perverse = name;
     bool moves = true;  // else the GPU stays as large as it is
 };
-constexpr Driver kDrivers[] = {
+const Driver kDrivers[] = {
     {"host-create-crashes"},
     {"host-copies-fail"},
     {"host-sets-lost"},
-    {"moves-lose", false},
+    {"moves-lose", "moves-lose", false},
     {"copies-queue"},
     {"unmap-drains"},
     {"access-not-ready"},
     {"launches-overlap"},
     {"one-queue"},
-    {"host-sets-lost,copies-queue,unmap-drains,access-not-ready,launches-overlap,one-queue"},
-    {"all", false},
+    {"several", "host-sets-lost,copies-queue,unmap-drains,access-not-ready,launches-overlap,one-queue"},
+    {"all", "all", false},
 };
+
+std::vector<Driver> chosen_drivers() {
+    const char* const names = getenv("DRIVERS");
+    if (!names || !*names) return {std::begin(kDrivers), std::end(kDrivers)};
+    std::vector<Driver> chosen;
+    std::istringstream list(names);
+    for (std::string name; std::getline(list, name, ',');) {
+        const auto* const driver = std::ranges::find(kDrivers, name, &Driver::name);
+        REQUIRE_MESSAGE(driver != std::end(kDrivers), name, " is none of the drivers");
+        chosen.push_back(*driver);
+    }
+    return chosen;
+}
 
 // Where moves are tried in a process apart first, where in the program alone, where memory on the host is
 // pinned, and at the levels between which most differs.
@@ -41,7 +57,7 @@ const Environment kSettings[] = {
 };
 
 bool creating_crashes(const Driver& driver) {
-    return driver.perverse == std::string("host-create-crashes") || driver.perverse == std::string("all");
+    return driver.name == "host-create-crashes" || driver.name == "all";
 }
 
 // What a program is told that needs more than there is, in words of its own or of a library's.
@@ -63,7 +79,7 @@ void check(const App& app, const Driver& driver, Environment environment, const 
     static const Scratch scratch;  // each driver's answers are kept apart
     environment.insert(app.environment.begin(), app.environment.end());
     environment["SIMCUDA_PERVERSE"] = driver.perverse;
-    environment["XDG_CACHE_HOME"] = scratch.path(driver.perverse);
+    environment["XDG_CACHE_HOME"] = scratch.path(driver.name);
     environment["SIMCUDA_CACHE"] = kernel_cache();
     for (const double share : {0.5, 0.25}) {
         CAPTURE(share);
@@ -76,11 +92,11 @@ void check(const App& app, const Driver& driver, Environment environment, const 
     }
 }
 
-void check_app(const App& app) {
+void check_app(const App& app, const std::vector<Driver>& drivers) {
     CAPTURE(app.name);
     const std::string reference = reference_of(app);
-    for (const Driver& driver : kDrivers) {
-        CAPTURE(driver.perverse);
+    for (const Driver& driver : drivers) {
+        CAPTURE(driver.name);
         for (const Environment& environment : kSettings) {
             const std::string name = environment.begin()->first;
             const std::string value = environment.begin()->second;
@@ -101,12 +117,16 @@ TEST_CASE("perverse: copies, graphs and streams are right over every driver, or 
         CAPTURE(name);
         const std::string reference = reference_of(*app);
         for (const Driver& driver : kDrivers) {
-            CAPTURE(driver.perverse);
+            CAPTURE(driver.name);
             check(*app, driver, {{"LMS_HOST_MAPPING", creating_crashes(driver) ? "auto" : "on"}}, reference);
         }
     }
 }
 
 TEST_CASE("perverse: every program over every driver" * doctest::skip()) {
-    for (const App& app : apps()) check_app(app);
+    const std::vector<Driver> drivers = chosen_drivers();
+    for (const App& app : apps()) {
+        check_app(app, drivers);
+        MESSAGE(app.name << " ran over " << drivers.size() << " drivers");
+    }
 }

@@ -19,6 +19,7 @@ Rig::Rig(const RigOptions& options) : options_(options) {
     if (options.soft_limit_granules)
         settings_.soft_limit_bytes = *options.soft_limit_granules * options.granularity;
     settings_.meminfo = options.meminfo;
+    settings_.check = options.check;
     auto port = std::make_unique<FakePort>(
         Options{options.granularity, options.granules * options.granularity, options.maps_host, options.seed,
                 options.address_granules * options.granularity});

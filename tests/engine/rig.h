@@ -24,6 +24,7 @@ struct RigOptions {
     std::optional<std::uint64_t> soft_limit_granules;
     std::uint64_t reserve_granules = 0;
     MemInfo meminfo = MemInfo::Physical;
+    bool check = false;
     std::uint64_t seed = 1;
     std::uint64_t address_granules = UINT32_MAX;  // the most that the driver has
 };

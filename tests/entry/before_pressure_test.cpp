@@ -52,6 +52,13 @@ std::map<std::string, Form> forms() {
              OK(cuGreenCtxStreamCreate, &stream, nullptr, CU_STREAM_NON_BLOCKING, 0);
              use(stream);
          }},
+        {"cuGreenCtxCreate", in_context([](auto* context, CUdevice device) {
+             CUgreenCtx green = nullptr;
+             OK(cuGreenCtxCreate, &green, nullptr, device, CU_GREEN_CTX_DEFAULT_STREAM);
+             OK(cuCtxFromGreenCtx, context, green);
+             OK(cuCtxPushCurrent_v2, *context);
+             return CUDA_SUCCESS;
+         })},
         {"cuStreamDestroy", destroyed(CU(cuStreamDestroy))},
         {"cuStreamDestroy_v2", destroyed(CU(cuStreamDestroy_v2))},
         {"cuCtxCreate",
@@ -102,9 +109,9 @@ BODY(before_pressure) {
 TEST_CASE("before pressure: what work in any stream and context was given stays until it is done" *
           doctest::test_suite("before-pressure")) {
     std::map<std::string, std::future<Outcome>> outcomes;
-    for (const char* form :
-         {"cuStreamCreate", "cuStreamCreateWithPriority", "cuGreenCtxStreamCreate", "cuStreamDestroy",
-          "cuStreamDestroy_v2", "cuCtxCreate", "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4"}) {
+    for (const char* form : {"cuStreamCreate", "cuStreamCreateWithPriority", "cuGreenCtxStreamCreate",
+                             "cuGreenCtxCreate", "cuStreamDestroy", "cuStreamDestroy_v2", "cuCtxCreate",
+                             "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4"}) {
         outcomes[form] = std::async(std::launch::async, [form] {
             return run("before_pressure", Driver::Overlay, {{"SIMCUDA_HOST_VMM", "1"}, {"FORM", form}});
         });

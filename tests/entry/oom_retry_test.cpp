@@ -142,6 +142,8 @@ BODY(room_for_objects) {
     IS_MADE(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     IS_MADE(cuStreamCreateWithPriority, &stream, CU_STREAM_NON_BLOCKING, 0);
     IS_MADE(cuGreenCtxStreamCreate, &stream, nullptr, CU_STREAM_NON_BLOCKING, 0);
+    CUgreenCtx green = nullptr;
+    IS_MADE(cuGreenCtxCreate, &green, nullptr, gpu.device, CU_GREEN_CTX_DEFAULT_STREAM);
     IS_MADE(cuCtxCreate, &context, 0, gpu.device);
     IS_MADE(cuCtxCreate_v2, &context, 0, gpu.device);
     IS_MADE(cuCtxCreate_v3, &context, nullptr, 0, 0, gpu.device);

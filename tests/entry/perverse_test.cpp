@@ -320,6 +320,26 @@ TEST_CASE("guards: what changes in host memory while it is evicted is named, and
     CHECK(has(outcome.err, " evicted chunks came back changed\n"));
 }
 
+BODY(memory_that_nobody_wrote_is_read) {
+    const Gpu gpu;
+    Crowd crowd;
+    crowd.press();
+    const std::vector<std::uint8_t> poison(kBuffer, 0xff);
+    const Buffer by_copy(kBuffer), copied(kBuffer), by_host(kBuffer);
+    OK(cuMemcpyDtoDAsync_v2, copied.at(), by_copy.at(), kBuffer, nullptr);
+    OK(cuCtxSynchronize);
+    EXPECT(copied.read() == poison);
+    EXPECT(by_host.read() == poison);
+}
+
+TEST_CASE("guards: what nobody wrote reads as one pattern, not as what other buffers held") {
+    const auto failures = [](const char* check) {
+        return run("memory_that_nobody_wrote_is_read", Driver::Simulated, {{"LMS_CHECK", check}}).failures;
+    };
+    CHECK(failures("1") == "");
+    CHECK(failures("0") != "");
+}
+
 TEST_CASE("guards: a program that names all that it uses passes, with a verdict") {
     const Scratch cache;
     const std::string said = walk(cache.path(), {{"LMS_CHECK", "1"}});

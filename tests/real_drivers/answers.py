@@ -7,6 +7,7 @@
   errors   the names and texts of errors
   before   every function called with no arguments at all, before cuInit
   after    and after a cuInit that found no device
+  given    the same before and after, with memory of zeros for arguments, or for all but the first ones
   hooks    of what the shim hooks: the library that dlsym's function lies in
 
 The driver is the loader's libcuda.so.1, or a shim that is preloaded in its place. A function is told by the name under
@@ -14,6 +15,7 @@ which dlsym gives it, so that the answers of a driver and of the shim over it ca
 """
 import argparse
 import ctypes
+import mmap
 import os
 import pathlib
 import re
@@ -29,6 +31,14 @@ VERSIONS = sorted({introduced for _, _, introduced in ROWS} | {0, 12020, 12040, 
 NEAR_MISSES = ["", "cuInit_", "cuinit", "cuMemAlloc_v2", "cuMemcpy_ptds", "cuLaunchKernel_ptsz", "nothing"]
 REFUSED_FLAGS = 4
 MOST_ARGUMENTS = 14
+NOTHING = [None] * MOST_ARGUMENTS
+# Always at the same addresses, for many arguments are numbers.
+MEMORY = [ctypes.c_void_p(0x20000000 + 0x10000 * i) for i in range(MOST_ARGUMENTS)]
+GIVEN = {
+    "memory": MEMORY,
+    "nothing and memory": NOTHING[:1] + MEMORY[1:],
+    "nothing twice and memory": NOTHING[:2] + MEMORY[2:],
+}
 UNTOUCHED = 1
 
 
@@ -128,23 +138,40 @@ class Driver:
         yield f"error other {', '.join(sorted(unknown))}"
 
     def before(self):
-        yield from self.ask_all("before")
+        yield from self.ask_all("before", NOTHING)
 
     def after(self):
         self.library.cuInit(0)
-        yield from self.ask_all("after")
+        yield from self.ask_all("after", NOTHING)
+
+    def given(self):
+        for memory in MEMORY:
+            map_at(memory)
+        for initialize in (False, True):
+            if initialize:
+                self.library.cuInit(0)
+            for name, arguments in GIVEN.items():
+                yield from self.ask_all(f"{'after' if initialize else 'before'} given {name}", arguments)
 
     def hooks(self):
         for symbol in HOOKED:
             if (address := address_of(self.library, symbol)) is not None:
                 yield f"hook {symbol} {library_of(address)}"
 
-    def ask_all(self, stage):
+    def ask_all(self, stage, arguments):
         yield f"call {stage} cuInit(0): {in_child(lambda: self.library.cuInit(0))}"
         for symbol, _, _ in ROWS:
             if address_of(self.library, symbol) is not None:
-                answer = in_child(lambda name=symbol: getattr(self.library, name)(*[None] * MOST_ARGUMENTS))
+                answer = in_child(lambda name=symbol: getattr(self.library, name)(*arguments))
                 yield f"call {stage} {symbol}: {answer}"
+
+
+def map_at(address):
+    map_memory = ctypes.CDLL(None).mmap
+    map_memory.restype = ctypes.c_void_p
+    fixed = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
+    got = map_memory(address, ctypes.c_size_t(0x10000), mmap.PROT_READ | mmap.PROT_WRITE, fixed, -1, ctypes.c_long(0))
+    assert got == address.value, "the addresses are taken"
 
 
 def in_child(call):

@@ -9,6 +9,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -17,11 +18,14 @@ import recorded
 HERE = pathlib.Path(__file__).resolve().parent
 SUITES = ["bookworm", "trixie", "sid", "experimental"]
 SECTIONS = ["version", "exports", "lookups", "errors", "before", "after"]
+COMPARED = ["given"]  # and not recorded: drivers differ in what they look at first
 DRIVER = "usr/lib/x86_64-linux-gnu/nvidia/current"
 WHEELS = {
     "numba": "from numba import cuda; print(cuda.is_available()); cuda.detect()",
     "cupy-cuda12x": "import cupy; print(cupy.cuda.runtime.getDeviceCount())",
     "cuda-bindings": "from cuda.bindings import driver; print(driver.cuInit(0)); print(driver.cuDeviceGetCount())",
+    "jax[cuda12]": "import jax; print(jax.devices())",
+    "torch": "import torch; print(torch.cuda.is_available(), torch.cuda.device_count()); torch.zeros(1, device='cuda')",
 }
 
 
@@ -118,6 +122,7 @@ class Check:
         recorded = answers(libraries, SECTIONS, more)
         self.compare("with the shim", recorded, answers(shimmed, SECTIONS, more))
         self.compare("with the shim, driver by LMS_DRIVER", recorded, answers(named, SECTIONS, more))
+        self.compare("arguments given, with the shim", answers(libraries, COMPARED, more), answers(shimmed, COMPARED, more))
         hooks = answers(shimmed, ["hooks"], [])
         self.compare("hooks are the shim's", [re.sub(r"(hook \w+) .*", r"\1 liblmsshim.so", line) for line in hooks], hooks)
         for runtime in ("static", "shared"):
@@ -125,11 +130,20 @@ class Check:
             self.compare_programs(f"NVIDIA's runtime, {runtime}", program, libraries, shimmed)
         return recorded
 
-    def wheels(self, python, folder):
-        for wheel, code in WHEELS.items():
-            self.compare_programs(f"{wheel} asks for devices", [str(python), "-c", code],
-                                  {"LD_LIBRARY_PATH": str(folder)},
-                                  {"LD_LIBRARY_PATH": str(folder), "LD_PRELOAD": self.shim})
+    def wheel(self, name, drivers):
+        """A framework that asks for devices, over each driver; installed for that alone."""
+        home = self.build / "real_drivers/wheel"
+        try:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
+            subprocess.run([home / "bin/python", "-m", "pip", "install", "-q", "--no-cache-dir",
+                            "--disable-pip-version-check", name], check=True)
+            for version, folder in sorted(drivers.items()):
+                alone = {"LD_LIBRARY_PATH": str(folder)}
+                program = [str(home / "bin/python"), "-c", WHEELS[name]]
+                without, over = (told(said(run(program, {**alone, **more}))) for more in ({}, {"LD_PRELOAD": self.shim}))
+                self.compare(f"{name} asks for devices, {version}", without, over)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
 
     def absent(self):
         """No driver at all: NVIDIA's runtimes end alike."""
@@ -145,6 +159,11 @@ def said(done):
             *(f"stderr {line}" for line in done.stderr.splitlines())]
 
 
+def told(lines):
+    """Without times, addresses and numbers of processes."""
+    return [re.sub(r"0x[0-9a-f]+|\d+", "#", line) for line in lines]
+
+
 def answers(environment, sections, more):
     return said(run([sys.executable, "-B", str(HERE / "answers.py"), *sections, "--names", ",".join(more)], environment))
 
@@ -154,20 +173,14 @@ def names_of(library):
     return {line.split()[-1].partition("@")[0] for line in symbols}
 
 
-def environment_with_wheels(build):
-    python = build / "wheels/bin/python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", build / "wheels"], check=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *WHEELS], check=True)
-    return python
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--cuda-home", required=True)
     parser.add_argument("--record", action="store_true", help="write what they answer into recorded.txt")
-    parser.add_argument("--wheels", action="store_true", help="numba, CuPy and cuda-python too (installs 600 MB)")
+    parser.add_argument("--wheels", nargs="*", choices=WHEELS, metavar="NAME",
+                        help="frameworks too, one after the other, or these: " + ", ".join(WHEELS) +
+                        " (the last two install some GB)")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
     folder = build / "real_drivers"
@@ -177,14 +190,13 @@ def main():
     except Unreachable as why:
         print(f"real-drivers-check: skipped, for NVIDIA's drivers cannot be had from Debian here: {why}")
         return 0
-    python = environment_with_wheels(folder) if arguments.wheels else None
     check, said_by = Check(build, arguments.cuda_home), {}
     for version, path in sorted(drivers.items()):
         print(f"{version}:")
         said_by[version] = check.driver(path)
-        if python:
-            check.wheels(python, path)
     check.absent()
+    for name in [] if arguments.wheels is None else arguments.wheels or WHEELS:
+        check.wheel(name, drivers)
     if arguments.record:
         recorded.write(said_by)
     else:

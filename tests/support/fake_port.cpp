@@ -171,6 +171,19 @@ CUresult FakePort::copy(Address destination, Address source, std::uint64_t bytes
     return enqueue(stream(direction), {piecewise, nullptr, nullptr});
 }
 
+CUresult FakePort::set(Address destination, std::uint8_t value, std::uint64_t bytes,
+                       device::Direction direction) {
+    Lock lock(mutex_);
+    if (const CUresult status = begin(Call::Set, lock)) return status;
+    return enqueue(stream(direction), {[=](Memory& memory) {
+                                           const std::vector<std::uint8_t> values(bytes, value);
+                                           memory.write(destination, values.data(), bytes,
+                                                        Memory::Actor::Copy);
+                                           return true;
+                                       },
+                                       nullptr, nullptr});
+}
+
 CUstream FakePort::stream(device::Direction direction) const {
     return direction == device::Direction::In ? kIn : kOut;
 }

@@ -40,6 +40,7 @@ enum class Call {
     Pin,
     Unpin,
     Copy,
+    Set,
     Record,
     Query,
     Wait,
@@ -86,6 +87,8 @@ class FakePort final : public device::Port {
     CUresult unpin(Address host) override;
     CUresult copy(Address destination, Address source, std::uint64_t bytes,
                   device::Direction direction) override;
+    CUresult set(Address destination, std::uint8_t value, std::uint64_t bytes,
+                 device::Direction direction) override;
     CUstream stream(device::Direction direction) const override;
     CUresult record(CUstream stream, CUevent& event) override;
     CUresult record_legacy(CUcontext, CUevent& event) override { return record(CU_STREAM_LEGACY, event); }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -66,6 +67,14 @@ TEST_CASE("ask apart: the process is none of the host's children, which hears no
     CHECK(waitpid(-1, nullptr, WNOHANG | __WALL) == -1);
     CHECK(ended == 0);
     sigaction(SIGCHLD, &before, nullptr);
+}
+
+TEST_CASE("ask apart: what is sent to the host's group and terminal does not reach it") {
+    const auto session =
+        ask_apart({"/bin/sh", "-c", "read -r _ _ _ _ _ session _ < /proc/self/stat; echo $session"}, {});
+    REQUIRE(session);
+    CHECK(std::stoi(*session) > 0);
+    CHECK(*session != std::to_string(getsid(0)));
 }
 
 TEST_CASE("ask apart: who has said a line is ended") {

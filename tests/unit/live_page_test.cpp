@@ -110,6 +110,33 @@ TEST_CASE("live page: of a process that was killed, the next one puts the counte
     CHECK(nlohmann::json::parse(runtime.scratch().get("stats"))["launches"] == 7);
 }
 
+TEST_CASE("live page: of a process that ends as its page is looked at, the counters stay as it wrote them") {
+    const Runtime runtime;
+    const std::string stats = runtime.scratch().path("stats");
+    int ends[2], back[2];
+    REQUIRE(pipe(ends) == 0);
+    REQUIRE(pipe(back) == 0);
+    const pid_t child = support::start_child([&] {
+        publish(stats);
+        support::write_report(ends[1], "x");
+        char go;
+        if (read(back[0], &go, 1) != 1) _exit(1);
+        add(counters().launches, 7);
+        if (write_stats(own_page.page, stats) != 0) _exit(1);
+        withdraw();
+    });
+    char ready;
+    REQUIRE(read(ends[0], &ready, 1) == 1);
+    const auto seen = LiveFolder().pages();
+    REQUIRE(seen.size() == 1);
+    support::write_report(back[1], "x");
+    CHECK(support::end_of_child(child) == 0);
+    REQUIRE(is_gone(*seen[0]));
+    CHECK(LiveFolder().take_away(*seen[0]) == nullptr);
+    CHECK(nlohmann::json::parse(runtime.scratch().get("stats"))["launches"] == 7);
+    for (const int end : {ends[0], ends[1], back[0], back[1]}) close(end);
+}
+
 TEST_CASE("live page: what was to get the counters and is no file any more gets none") {
     const Runtime runtime;
     const std::string stats = runtime.scratch().path("stats");

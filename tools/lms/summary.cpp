@@ -92,10 +92,8 @@ Pages take_pages(pid_t run) {
     for (auto& page : folder.pages()) {
         if (page->run != static_cast<std::uint32_t>(run)) continue;
         // One that goes on in the background keeps its page.
-        const bool gone = trace::is_gone(*page);
-        if (gone) {
-            if (page->ended_ns == 0) trace::replace_stats(*page);
-            folder.remove(trace::name_of(*page));
+        if (trace::is_gone(*page)) {
+            if (auto left = folder.take_away(*page)) page = std::move(left);
         }
         taken.push_back(std::move(page));
     }

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "tests/entry/overlay/record.h"
@@ -54,10 +57,101 @@ CUresult cuStreamDestroy(CUstream stream) {
     return SIM(cuStreamDestroy_v2)(stream);
 }
 
-// ---- green contexts, as the one that is current
+// ---- green contexts: contexts beside the primary one, which is retained for each
 
-CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx, unsigned flags, int priority) {
-    return SIM(cuStreamCreateWithPriority)(stream, flags, priority);
+static class Greens {
+  public:
+    void add(CUcontext context) {
+        const std::lock_guard lock(mutex_);
+        users_[context] = {};
+    }
+    void erase(CUcontext context) {
+        const std::lock_guard lock(mutex_);
+        users_.erase(context);
+    }
+    // False: it is current to another thread.
+    bool enter(CUcontext context) {
+        const std::lock_guard lock(mutex_);
+        const auto it = users_.find(context);
+        if (it == users_.end()) return true;
+        User& user = it->second;
+        if (user.times > 0 && user.thread != std::this_thread::get_id()) {
+            ++overlay_record.green_uses;
+            return false;
+        }
+        user.thread = std::this_thread::get_id();
+        ++user.times;
+        return true;
+    }
+    void leave(CUcontext context) {
+        const std::lock_guard lock(mutex_);
+        const auto it = users_.find(context);
+        if (it != users_.end() && it->second.times > 0) --it->second.times;
+    }
+
+  private:
+    struct User {
+        std::thread::id thread;
+        unsigned times = 0;
+    };
+    std::mutex mutex_;
+    std::map<CUcontext, User> users_;
+} greens;
+
+CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc, CUdevice device, unsigned) {
+    if (address_of(green) == overlay::kAsked) return overlay::answer_as_asked();
+    CUcontext context = nullptr;
+    if (const CUresult status = SIM(cuDevicePrimaryCtxRetain)(&context, device)) return status;
+    if (const CUresult status = SIM(cuCtxCreate_v2)(&context, 0, device)) {
+        SIM(cuDevicePrimaryCtxRelease_v2)(device);
+        return status;
+    }
+    *green = reinterpret_cast<CUgreenCtx>(context);
+    greens.add(context);
+    return SIM(cuCtxPopCurrent_v2)(&context);
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
+    *context = reinterpret_cast<CUcontext>(green);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green) {
+    CUdevice device = 0;
+    const auto context = reinterpret_cast<CUcontext>(green);
+    greens.erase(context);
+    if (const CUresult status = SIM(cuCtxPushCurrent_v2)(context)) return status;
+    SIM(cuCtxGetDevice)(&device);
+    if (const CUresult status = SIM(cuCtxDestroy_v2)(context)) return status;
+    return SIM(cuDevicePrimaryCtxRelease_v2)(device);
+}
+
+// Each may be current to one thread at a time.
+CUresult cuCtxSetCurrent(CUcontext context) {
+    CUcontext before = nullptr;
+    SIM(cuCtxGetCurrent)(&before);
+    if (!greens.enter(context)) return CUDA_ERROR_INVALID_CONTEXT;
+    greens.leave(before);
+    return SIM(cuCtxSetCurrent)(context);
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+    return greens.enter(context) ? SIM(cuCtxPushCurrent_v2)(context) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+    const CUresult status = SIM(cuCtxPopCurrent_v2)(context);
+    if (status == CUDA_SUCCESS) greens.leave(*context);
+    return status;
+}
+
+// Of none: of the one that is current.
+CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned flags, int priority) {
+    CUcontext context = reinterpret_cast<CUcontext>(green);
+    if (context) SIM(cuCtxPushCurrent_v2)(context);
+    const CUresult status = SIM(cuStreamCreateWithPriority)(stream, flags, priority);
+    if (context) SIM(cuCtxPopCurrent_v2)(&context);
+    return status;
 }
 
 // ---- arrays

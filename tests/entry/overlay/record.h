@@ -9,6 +9,7 @@ namespace overlay {
 
 struct Record {
     int exports = 0;     // calls that share memory with others
+    int green_uses = 0;  // of green contexts while they were another thread's
     unsigned block = 0;  // threads of a block of legacy launches
 };
 
