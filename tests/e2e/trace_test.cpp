@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/programs.h"
@@ -196,11 +197,17 @@ TEST_CASE("trace file: whole blocks of a program that was killed, and lms report
 
 TEST_CASE(
     "replay: the policy that ran moves as many bytes as it did, the order that knows the future no more") {
-    for (const char* policy : {"lru", "next-use"}) {
+    // The second has weights that nothing writes, and that leave without a copy.
+    using Program = std::pair<std::vector<std::string>, const char*>;
+    const Program programs[] = {{{"patterns", "--bytes", "600000", "--steps", "400"}, "6M"},
+                                {{"weights", "4", "40"}, "2M"}};
+    for (std::size_t i = 0; i < 4; ++i) {
+        const auto& [program, memory] = programs[i / 2];
+        const std::string policy = i % 2 == 0 ? "lru" : "next-use";
+        CAPTURE(program[0]);
         CAPTURE(policy);
         const std::string path = support::scratch_file("trace");
-        const Run run = run_shimmed({"patterns", "--bytes", "600000", "--steps", "400"}, "6M",
-                                    {{"LMS_TRACE", path}, {"LMS_POLICY", policy}});
+        const Run run = run_shimmed(program, memory, {{"LMS_TRACE", path}, {"LMS_POLICY", policy}});
         REQUIRE_MESSAGE(run.status == 0, run.err);
         const support::Result result = lms_of({"replay", path, "--json"});
         REQUIRE_MESSAGE(result.status == 0, result.err);
@@ -216,9 +223,10 @@ TEST_CASE(
         const double optimal = rows[1]["bytes_in"].get<double>() + rows[1]["bytes_out"].get<double>();
         MESSAGE(policy, ": live ", live_in, " in ", live_out, " out, replayed ", replayed_in, " and ",
                 replayed_out, ", optimal ", optimal);
-        CHECK(replayed_in == doctest::Approx(live_in).epsilon(0.05));
-        // The trace does not tell what went out without a copy, for nothing had written it.
-        CHECK(replayed_out > live_out * 0.95);
+        // What next-use brings in ahead of inference is chosen by time, which the two do not share.
+        const bool by_time = program[0] == "weights" && policy == "next-use";
+        CHECK(replayed_in == doctest::Approx(live_in).epsilon(by_time ? 0.25 : 0.05));
+        CHECK(replayed_out == doctest::Approx(live_out).epsilon(0.05));
         CHECK(optimal < replayed);
         CHECK(lms_of({"replay", path, "--fail-above", "100"}).status == 0);
         CHECK(lms_of({"replay", path, "--fail-above", "1.0"}).status == 1);
@@ -245,6 +253,15 @@ TEST_CASE("trace commands: a report, a page, what changed, and other formats") {
     CHECK(html.find("</html>") != std::string::npos);
     CHECK(html.find("<svg") != std::string::npos);
     CHECK(html.find("http") == std::string::npos);  // fetches nothing
+    CHECK(html.find("<script") == std::string::npos);
+    // By its last picture, of call stacks, it knows the program's functions.
+    CHECK_MESSAGE(html.find("main") != std::string::npos, html);
+    REQUIRE(all["findings"].size() > 0);
+    for (const auto& finding : all["findings"]) {
+        CHECK_FALSE(finding["evidence"].get<std::string>().empty());
+        CHECK_FALSE(finding["action"].get<std::string>().empty());
+    }
+    CHECK(all["buffers"][0]["frames"].size() > 1);
 
     const auto fitting = nlohmann::json::parse(lms_of({"report", fits, "--json"}).out);
     CHECK(fitting["to_gpu"]["bytes_per_s"].is_null());
