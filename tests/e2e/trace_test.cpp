@@ -303,3 +303,25 @@ TEST_CASE("trace commands: what is no trace, or no option, is told in one line")
     CHECK(lms_of({"replay", "x", "--limit", "nonsense"}).status == 2);
     CHECK(lms_of({"replay", "x", "--link", "fast"}).status == 2);
 }
+
+TEST_CASE("trace file: ranges that a program names by NVTX are regions of it") {
+    const std::string path = support::scratch_file("trace");
+    const Run run = run_shimmed({"nvtx_ranges"}, "2M",
+                                {{"LMS_TRACE", path}, {"NVTX_INJECTION64_PATH", support::preloaded_shim()}});
+    REQUIRE_MESSAGE(run.status == 0, run.err);
+    CHECK(run.out == "ok\n");
+    const lms::tool::Analysis all = lms::tool::analyse(*read(path));
+    std::map<std::string, std::uint64_t> times;
+    for (const auto& [name, use] : all.regions) times[name] = use.times;
+    CHECK(times == std::map<std::string, std::uint64_t>{{"backward", 3}, {"forward", 3}, {"run", 1}});
+    CHECK(all.regions.at("forward").bytes_in > 0);
+    CHECK(all.regions.at("run").ns >= all.regions.at("forward").ns);
+    CHECK(all.regions.at("forward").ns >= all.regions.at("backward").ns);
+}
+
+TEST_CASE("trace file: without a trace NVTX is told that nobody listens") {
+    const Run run =
+        run_shimmed({"nvtx_ranges"}, "2M", {{"NVTX_INJECTION64_PATH", support::preloaded_shim()}});
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(run.out == "ok\n");
+}
