@@ -18,6 +18,7 @@
 #include "shim/util/trust.h"
 #include "tools/lms/analysis.h"
 #include "tools/lms/replay_script.h"
+#include "tools/lms/report_html.h"
 #include "tools/lms/trace_file.h"
 
 namespace fuzz {
@@ -139,7 +140,8 @@ void symbol(std::string_view input) {
 
 // What reads a trace copes with what is in it.
 void look_at(const tool::Trace& trace) {
-    tool::analyse(trace);
+    const tool::Analysis all = tool::analyse(trace);
+    tool::html_report(trace, all, {}, tool::findings_of(trace, all));
     for (const int device : tool::devices_of(trace)) tool::budget_of(trace, device);
     tool::link_of(trace, trace::Direction::In);
 }

@@ -355,3 +355,27 @@ TEST_CASE("trace file: the trace that is kept of version 1 reads as it did then"
                                      {space + "fill(unsigned int*, unsigned int, unsigned int)", 22},
                                      {space + "mix(unsigned int*, unsigned int const*, unsigned int)", 8}});
 }
+
+// On the simulated GPU too: `weights 2 6 alias`, in half the memory that they take.
+TEST_CASE("trace file: the trace that is kept of version 2 reads as it did then") {
+    std::ifstream file("tests/unit/traces/v2.lmstrace", std::ios::binary);
+    const auto trace = read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    CHECK(nlohmann::json::parse(trace->about).at("modules").at(0).at(0) == "weights");
+    std::map<Direction, std::uint64_t> moved;
+    std::uint64_t launches = 0, only_read = 0, unseen = 0;
+    for (const Event& event : trace->events) {
+        if (const auto* const move = std::get_if<Move>(&event)) moved[move->direction] += move->bytes;
+        const auto* const launch = std::get_if<Launch>(&event);
+        if (!launch || launch->kernel.empty()) continue;
+        ++launches;
+        unseen += launch->writes_unseen;
+        for (const Touched& each : launch->touched) only_read += each.only_read;
+    }
+    CHECK(launches == 52);
+    CHECK(moved ==
+          std::map<Direction, std::uint64_t>{{Direction::In, 11'862'016}, {Direction::Out, 1'441'792}});
+    CHECK(only_read > 0);
+    CHECK(unseen > 0);
+}

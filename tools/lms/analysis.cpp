@@ -51,10 +51,11 @@ class Analyst {
 
     void operator()(const trace::Launch& event) {
         seen(event.begin_ns, event.end_ns);
-        // What comes in without a copy, for it is overwritten, is told by its use alone.
+        // What comes in without a copy, for it is overwritten, is told by its use alone: the call waits for
+        // it.
         for (const trace::Touched& each : event.touched) {
             if (!each.in_place && !each.may_stay)
-                is_resident(key(event.device, each.chunk), true, event.begin_ns);
+                is_resident(key(event.device, each.chunk), true, event.end_ns);
         }
         if (event.kernel.empty()) return;
         ++all_.launches;

@@ -176,7 +176,8 @@ std::string escaped(std::string_view text) {
 }
 
 std::string legend_of(std::string_view name, std::string_view colour) {
-    return fmt::format("<span class=\"k\" style=\"background:var({})\"></span>{} ", colour, escaped(name));
+    return fmt::format("<span class=\"i\"><span class=\"k\" style=\"background:var({})\"></span>{}</span> ",
+                       colour, escaped(name));
 }
 
 std::string svg_of(const Chart& chart) {

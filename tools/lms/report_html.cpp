@@ -29,7 +29,7 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:
 svg{width:100%;height:auto;font-size:11px}svg text{fill:currentColor}svg .g{stroke:currentColor;opacity:.2}
 table{border-collapse:collapse;width:100%;font-size:13px}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #8885}
 td:last-child,th:last-child{text-align:left;word-break:break-word}.f td,.f th{text-align:left;vertical-align:top}
-.l{font-size:13px;word-break:break-word}.k{display:inline-block;width:.8em;height:.8em;margin:0 .4em 0 0}
+.l{font-size:13px;word-break:break-word}.i{display:inline-block;margin-right:1em}.k{display:inline-block;width:.8em;height:.8em;margin:0 .4em 0 0}
 .f0{fill:#e08a2c66}.f1{fill:#d9743066}.f2{fill:#e8a23a66}.f3{fill:#cf5f3a66}.f4{fill:#e0b04466}
 </style></head><body><h1>lms report</h1>
 )";
