@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -193,6 +194,22 @@ TEST_CASE("trace file: whole blocks of a program that was killed, and lms report
     const support::Result report = lms_of({"report", path});
     CHECK(report.status == 0);
     CHECK(report.out.find(" more nothing would have moved.") != std::string::npos);
+    CHECK(report.err ==
+          "lms report: " + path +
+              ": the program runs still, or was ended from outside: its last half second may be missing\n");
+}
+
+TEST_CASE("trace file: one in which nothing is yet is not said to be of a run that nothing limited") {
+    const std::string path = support::scratch_file("trace");
+    REQUIRE(run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}}).status == 0);
+    const std::string whole = support::read_file(path);
+    const std::string head = whole.substr(0, whole.find("lsmb"));
+    REQUIRE(head.size() < whole.size());
+    std::ofstream(path, std::ios::binary) << head;
+    const support::Result report = lms_of({"report", path});
+    CHECK(report.status == 0);
+    CHECK(report.out.starts_with("No data: "));
+    CHECK(report.out.find("Nothing limited") == std::string::npos);
 }
 
 TEST_CASE(

@@ -20,6 +20,11 @@ std::unique_ptr<Trace> open_trace(const std::string& path, const char* command) 
     }
     if (!trace->stopped.empty())
         fmt::print(stderr, "lms {}: {}: {}; what follows is not read\n", command, path, trace->stopped);
+    if (!trace->ended && trace->stopped.empty())
+        fmt::print(stderr,
+                   "lms {}: {}: the program runs still, or was ended from outside: its last half second may "
+                   "be missing\n",
+                   command, path);
     if (trace->dropped > 0)
         fmt::print(stderr, "lms {}: {}: {} events are missing: they came faster than they could be written\n",
                    command, path, trace->dropped);

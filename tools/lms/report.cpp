@@ -39,6 +39,7 @@ std::string rate_text(const LinkUse& link) {
 }
 
 std::string limiting(const Analysis& all) {
+    if (all.end_ns == 0) return "No data: nothing that happened is in the trace.";
     if (all.moved() == 0 && all.in_place_launches == 0)
         return fmt::format("Nothing limited this run of {:.2f} s: nothing was moved.", all.seconds());
     const std::string moved = fmt::format("{} were moved to the GPU and {} to the host",
@@ -71,7 +72,8 @@ std::string lacking(const Analysis& all) {
     return text.empty() ? "The trace tells of no GPU." : text;
 }
 
-std::string advice(const std::vector<Finding>& findings) {
+std::string advice(const Analysis& all, const std::vector<Finding>& findings) {
+    if (all.end_ns == 0) return "Trace the program for longer than half a second, or let it end by itself.";
     if (findings.empty()) return "There is nothing to do.";
     return findings.front().evidence + " " + findings.front().action;
 }
@@ -165,7 +167,7 @@ int report(const ReportOptions& options) {
     if (!trace) return kUsage;
     const Analysis all = analyse(*trace);
     const std::vector<Finding> findings = findings_of(*trace, all);
-    const std::vector<std::string> sentences = {limiting(all), lacking(all), advice(findings)};
+    const std::vector<std::string> sentences = {limiting(all), lacking(all), advice(all, findings)};
     if (!options.html.empty()) {
         std::ofstream file(options.html);
         file << html_report(*trace, all, sentences, findings);
