@@ -93,9 +93,25 @@ if command -v valgrind >/dev/null 2>&1; then
         with=$(export LD_PRELOAD="$shim" && per_call "$call" 12)
         row "$call, not everything fits, instructions a call" "$without" "$with" "$(ratio "$with" "$without")"
     done
+    # The same, with what it writes into a trace.
+    with=$(export LD_PRELOAD="$shim" && per_call launch 12)
+    traced=$(export LD_PRELOAD="$shim" LMS_TRACE="$build/bench/trace" && per_call launch 12)
+    row "launch, not everything fits, without a trace and with" "$with" "$traced" "$(ratio "$traced" "$with")"
     unset LMS_LIMIT LMS_RESERVE LMS_HOST_MAPPING
     LD_LIBRARY_PATH=$PWD/$build/sim
 fi
+
+# What reads traces, in seconds.
+"$build/bench/write_trace" "$build/bench/trace" 1000000
+seconds() {
+    begin=$(date +%s.%N)
+    "$@" >/dev/null
+    awk -v begin="$begin" -v end="$(date +%s.%N)" 'BEGIN { printf "%.2f", end - begin }'
+}
+row "a million events of a trace: lms replay, one policy and the optimum, s" - "$(seconds "$build/lms" replay "$build/bench/trace")" -
+row "  lms report --html, s" - "$(seconds "$build/lms" report "$build/bench/trace" --html "$build/bench/trace.html")" -
+rm -f "$build/bench/trace" "$build/bench/trace.html"
+
 for program in "$build"/bench/*_bench; do
     [ -x "$program" ] || continue
     "$program"

@@ -31,7 +31,7 @@ std::vector<trace::Touched> touched(const State& state, std::span<const ChunkReq
         if (gone(need, state.residency)) continue;
         const bool there = !in_place.empty() && std::ranges::find(in_place, need.chunk) != in_place.end();
         chunks.push_back({need.chunk, state.residency.chunk(need.chunk).allocation, need.overwritten,
-                          need.may_stay, there});
+                          need.may_stay, there, !need.written});
     }
     return chunks;
 }
@@ -122,7 +122,7 @@ void note_launch(const State& state, std::string_view kernel, CUstream stream,
     if (!writer || (kernel.empty() && needs.empty())) return;
     const std::vector<trace::Touched> chunks = touched(state, needs, hold.in_place);
     writer->write(trace::Launch{state.device, kernel, reinterpret_cast<std::uint64_t>(stream), chunks,
-                                begin_ns, trace::now_ns()});
+                                begin_ns, trace::now_ns(), hold.opaque || hold.unseen});
 }
 
 }  // namespace lms::engine

@@ -10,6 +10,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "shim/trace/modules.h"
 #include "shim/util/log.h"
 #include "shim/util/settings.h"
 
@@ -27,11 +28,11 @@ std::string description() {
         if (const std::string value = setting.show(settings()); !value.empty())
             in_force[std::string(setting.variable)] = value;
     }
-    const nlohmann::ordered_json all = {{"lmsshim", LMS_VERSION},
-                                        {"program", program_invocation_name},
-                                        {"process", getpid()},
-                                        {"began_ns", now_ns()},
-                                        {"settings", in_force}};
+    nlohmann::ordered_json modules = nlohmann::ordered_json::array();
+    for (const Module& module : loaded_modules()) modules.push_back({module.name, module.path, module.id});
+    const nlohmann::ordered_json all = {{"lmsshim", LMS_VERSION}, {"program", program_invocation_name},
+                                        {"process", getpid()},    {"began_ns", now_ns()},
+                                        {"settings", in_force},   {"modules", modules}};
     return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -52,6 +52,7 @@ struct Touched {
     bool overwritten = false;  // whole, and not read
     bool may_stay = false;     // used in host memory, if it is there
     bool in_place = false;     // was used there
+    bool only_read = false;    // nothing of it is written
 };
 
 // Work is submitted: a launch, or a copy or set of the program's own. From the app's call to the return of
@@ -63,6 +64,7 @@ struct Launch {
     std::span<const Touched> touched;  // in the order of the arguments, each once
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
+    bool writes_unseen = false;  // what it does not name, perhaps
 };
 
 enum class Direction : std::uint8_t { In, Out };

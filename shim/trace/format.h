@@ -12,7 +12,7 @@ namespace lms::trace {
 // A file's beginning, and a block's. All numbers are little-endian; checksums are XXH3 of what follows.
 struct FileHead {
     static constexpr std::array<char, 8> kMagic = {'l', 'm', 's', 't', 'r', 'a', 'c', 'e'};
-    static constexpr std::uint32_t kVersion = 1;
+    static constexpr std::uint32_t kVersion = 2;  // earlier ones are read, too
 
     std::array<char, 8> magic = kMagic;
     std::uint32_t version = kVersion;
@@ -47,10 +47,11 @@ enum class Tag : std::uint8_t {
     Residency = 11,
     Dropped = 12,
     Region = 13,
+    WritesUnseen = 14,
 };
 
 // Of Touched and Move, as they are written.
-inline constexpr unsigned kOverwritten = 1, kMayStay = 2, kInPlace = 4;
+inline constexpr unsigned kOverwritten = 1, kMayStay = 2, kInPlace = 4, kOnlyRead = 8;
 inline constexpr unsigned kOut = 1, kMakeRoom = 2, kTimed = 4;
 
 constexpr std::uint64_t zigzag(std::int64_t number) {

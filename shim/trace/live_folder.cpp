@@ -43,7 +43,9 @@ std::unique_ptr<LivePage> read_page(int folder, const char* name) {
     ::close(file);
     if (!whole || page->magic != LivePage::kMagic || page->version != LivePage::kVersion) return nullptr;
     page->program[sizeof page->program - 1] = '\0';
+    page->policy[sizeof page->policy - 1] = '\0';
     page->stats_path[sizeof page->stats_path - 1] = '\0';
+    page->request.policy[sizeof page->request.policy - 1] = '\0';
     return name_of(*page) == name ? std::move(page) : nullptr;
 }
 

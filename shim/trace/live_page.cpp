@@ -18,6 +18,7 @@
 #include "shim/util/keep_errno.h"
 #include "shim/util/log.h"
 #include "shim/util/output_file.h"
+#include "shim/util/settings.h"
 
 namespace lms::trace {
 namespace {
@@ -55,6 +56,7 @@ void fill_head(LivePage& page, const std::string& stats_path) {
     page.run = run == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(run, nullptr, 10));
     page.began_ns = now_ns();
     std::strncpy(page.program, program_invocation_name, sizeof page.program - 1);
+    settings().policy.copy(page.policy, sizeof page.policy - 1);
     // A path cut short would name another file.
     if (stats_path.size() < sizeof page.stats_path) stats_path.copy(page.stats_path, stats_path.size());
 }

@@ -34,7 +34,7 @@ struct LiveRequest {
 
 struct LivePage {
     static constexpr std::uint64_t kMagic = 0x6576696c20736d6c;  // "lms live"
-    static constexpr std::uint32_t kVersion = 2;                 // another: the rest is laid out otherwise
+    static constexpr std::uint32_t kVersion = 3;                 // another: the rest is laid out otherwise
     static constexpr std::size_t kGpus = 64;                     // by CUDA ordinal
 
     std::uint64_t magic = kMagic;
@@ -47,6 +47,7 @@ struct LivePage {
     std::uint64_t began_ns = 0;         // CLOCK_MONOTONIC, which is the machine's
     Counters::Counter ended_ns = 0;     // 0: runs, or was killed
     char program[256] = {};             // ends in 0, as the next
+    char policy[512] = {};              // LMS_POLICY
     char stats_path[1024] = {};         // where the counters are to go in the end, absolute; empty: nowhere
 
     Counters counters;

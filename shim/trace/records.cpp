@@ -9,7 +9,7 @@ constexpr std::size_t kLongestString = 4096;
 
 unsigned flags_of(const Touched& touched) {
     return (touched.overwritten ? kOverwritten : 0) | (touched.may_stay ? kMayStay : 0) |
-           (touched.in_place ? kInPlace : 0);
+           (touched.in_place ? kInPlace : 0) | (touched.only_read ? kOnlyRead : 0);
 }
 
 }  // namespace
@@ -143,6 +143,7 @@ void Records::record(const Launch& event) {
     const std::uint64_t kernel = string(event.kernel);
     const std::uint64_t in = stream(event.stream);
     on(event.device);
+    if (event.writes_unseen) begin(Tag::WritesUnseen);
     begin(Tag::Launch);
     during(event.begin_ns, event.end_ns);
     put_number(bytes_, kernel);

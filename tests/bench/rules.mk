@@ -1,6 +1,6 @@
 # tests/bench: what is measured, as ratios inside one run; tests/bench.sh runs it.
 BENCHES := $(patsubst tests/bench/%.cu,$(BUILD)/bench/%,$(sort $(wildcard tests/bench/*.cu)))
-BENCH_ALL := $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls
+BENCH_ALL := $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls $(BUILD)/bench/write_trace
 
 $(BUILD)/bench/simcuda_bench: $(call obj,tests/bench/simcuda_bench.cpp tests/ptx/device.cpp tests/ptx/coverage.cpp $(LINK_ptx))
 	@mkdir -p $(@D)
@@ -17,6 +17,10 @@ $(BUILD)/bench/null/libcuda.so.1: $(call obj,tests/bench/null_driver.cpp tests/b
 $(BUILD)/bench/calls: $(call obj,tests/bench/calls.cpp) | $(BUILD)/bench/null/libcuda.so.1
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
+
+$(BUILD)/bench/write_trace: $(call obj,tests/bench/write_trace.cpp $(CORE_SRC))
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl -lzstd
 
 $(BUILD)/bench/%: tests/bench/%.cu
 	@mkdir -p $(@D)

@@ -45,6 +45,8 @@ TEST_CASE("lms: help and version") {
     CHECK(help.status == 0);
     for (const char* command : {"run", "top", "settings", "doctor"})
         CHECK(help.out.find(command) != std::string::npos);
+    for (const char* status : {"Exit status: 0 done; 1 ", " 2 ", " 125 ", " 126 ", " 127 "})
+        CHECK(help.out.find(status) != std::string::npos);
     const Result run_help = shell("build/lms run --help");
     CHECK(run_help.status == 0);
     CHECK(run_help.out.find("Usage: lms run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n") != std::string::npos);

@@ -58,9 +58,19 @@ class Running:
                                         stderr=subprocess.PIPE, text=True)
         expect(self.process.stdout.readline() == "ready\n", "it runs")
 
-    def gpu(self):
+    def page(self):
         (page,) = json.loads(subprocess.run([LMS, "top", "--json", str(self.process.pid)], env=PLAIN, capture_output=True, check=True).stdout)
-        return page["gpus"][0]
+        return page
+
+    def gpu(self):
+        return self.page()["gpus"][0]
+
+    def changed(self):
+        """What top says of it that set changes, as JSON and in the table: limit, policy, whether it is paused."""
+        table = subprocess.run([LMS, "top", str(self.process.pid)], env=PLAIN, capture_output=True, check=True, text=True).stdout.splitlines()
+        words = table[1].split()
+        page = self.page()
+        return (page["limit_bytes"], page["policy"], page["paused"]), (words[-2], words[-1], words[-4])
 
     def reaches(self, condition, what):
         """Sooner or later; who never gets there is ended from outside."""
@@ -109,10 +119,13 @@ def main():
     expect(b.gpu()["resident_bytes"] == COUNT * SIZE and b.gpu()["budget_bytes"] == whole, "the other program is as it was")
     expect(set_(a.process.pid, "policy=lru") == (0, ""), "a policy")
     expect(a.gpu()["budget_bytes"] == 1 << 20, "the limit is still there")
+    expect(a.changed()[0] == (1 << 20, "lru", False) and a.changed()[1][:2] == ("1M", "lru"), f"what top says of them: {a.changed()}")
     expect(set_(a.process.pid, "pause") == (0, ""), "pause")
     a.reaches(lambda gpu: gpu["resident_bytes"] == 0, "nothing on the GPU")
     expect(set_(b.process.pid, "pause") == (0, ""), "pause of the other, where all fits")
     b.reaches(lambda gpu: gpu["resident_bytes"] == 0, "nothing of the other on the GPU")
+    expect(a.changed() == ((1 << 20, "lru", True), ("1M", "lru", "paused")), f"what top says of a paused one: {a.changed()}")
+    expect(b.changed() == ((None, "next-use", True), ("none", "next-use", "paused")), f"and of the other: {b.changed()}")
     wrong(a)
     expect(a.gpu()["resident_bytes"] == 0, "it waits still")
     expect(set_(a.process.pid, "resume", "limit=none") == (0, ""), "resume")

@@ -128,14 +128,16 @@ TEST_CASE("lms top: what a program does while it runs, as a table and as JSON") 
     std::getline(words, number);
     std::getline(words, line);
     CHECK_MESSAGE(line.find("PID PROGRAM        GPU   BUDGET ALLOCATED") != std::string::npos, text.out);
-    std::string pid, gpu, budget, allocated, resident, on_host, in, out, waits, launches, program;
+    std::string pid, gpu, budget, allocated, resident, on_host, in, out, waits, launches, limit, policy, program;
     words >> pid >> program >> gpu >> budget >> allocated >> resident >> on_host >> in >> out >> waits >>
-        launches >> program;
+        launches >> limit >> policy;
     CHECK(pid == number);
     CHECK(gpu == "0");
     CHECK(in.ends_with("/s"));
     CHECK(in != "0/s");
     CHECK(launches != "0/s");
+    CHECK(limit == "none");
+    CHECK(policy == "next-use");
     CHECK(program == "patterns");
 
     const auto json = nlohmann::json::parse(runs.beside_a_program(lms + "top $p --json").out, nullptr, false);

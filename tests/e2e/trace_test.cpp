@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/programs.h"
@@ -192,15 +194,37 @@ TEST_CASE("trace file: whole blocks of a program that was killed, and lms report
     const support::Result report = lms_of({"report", path});
     CHECK(report.status == 0);
     CHECK(report.out.find(" more nothing would have moved.") != std::string::npos);
+    CHECK(report.err ==
+          "lms report: " + path +
+              ": the program runs still, or was ended from outside: its last half second may be missing\n");
+}
+
+TEST_CASE("trace file: one in which nothing is yet is not said to be of a run that nothing limited") {
+    const std::string path = support::scratch_file("trace");
+    REQUIRE(run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}}).status == 0);
+    const std::string whole = support::read_file(path);
+    const std::string head = whole.substr(0, whole.find("lsmb"));
+    REQUIRE(head.size() < whole.size());
+    std::ofstream(path, std::ios::binary) << head;
+    const support::Result report = lms_of({"report", path});
+    CHECK(report.status == 0);
+    CHECK(report.out.starts_with("No data: "));
+    CHECK(report.out.find("Nothing limited") == std::string::npos);
 }
 
 TEST_CASE(
     "replay: the policy that ran moves as many bytes as it did, the order that knows the future no more") {
-    for (const char* policy : {"lru", "next-use"}) {
+    // The second has weights that nothing writes, and that leave without a copy.
+    using Program = std::pair<std::vector<std::string>, const char*>;
+    const Program programs[] = {{{"patterns", "--bytes", "600000", "--steps", "400"}, "6M"},
+                                {{"weights", "4", "40"}, "2M"}};
+    for (std::size_t i = 0; i < 4; ++i) {
+        const auto& [program, memory] = programs[i / 2];
+        const std::string policy = i % 2 == 0 ? "lru" : "next-use";
+        CAPTURE(program[0]);
         CAPTURE(policy);
         const std::string path = support::scratch_file("trace");
-        const Run run = run_shimmed({"patterns", "--bytes", "600000", "--steps", "400"}, "6M",
-                                    {{"LMS_TRACE", path}, {"LMS_POLICY", policy}});
+        const Run run = run_shimmed(program, memory, {{"LMS_TRACE", path}, {"LMS_POLICY", policy}});
         REQUIRE_MESSAGE(run.status == 0, run.err);
         const support::Result result = lms_of({"replay", path, "--json"});
         REQUIRE_MESSAGE(result.status == 0, result.err);
@@ -216,9 +240,10 @@ TEST_CASE(
         const double optimal = rows[1]["bytes_in"].get<double>() + rows[1]["bytes_out"].get<double>();
         MESSAGE(policy, ": live ", live_in, " in ", live_out, " out, replayed ", replayed_in, " and ",
                 replayed_out, ", optimal ", optimal);
-        CHECK(replayed_in == doctest::Approx(live_in).epsilon(0.05));
-        // The trace does not tell what went out without a copy, for nothing had written it.
-        CHECK(replayed_out > live_out * 0.95);
+        // What next-use brings in ahead of inference is chosen by time, which the two do not share.
+        const bool by_time = program[0] == "weights" && policy == "next-use";
+        CHECK(replayed_in == doctest::Approx(live_in).epsilon(by_time ? 0.25 : 0.05));
+        CHECK(replayed_out == doctest::Approx(live_out).epsilon(0.05));
         CHECK(optimal < replayed);
         CHECK(lms_of({"replay", path, "--fail-above", "100"}).status == 0);
         CHECK(lms_of({"replay", path, "--fail-above", "1.0"}).status == 1);
@@ -245,6 +270,15 @@ TEST_CASE("trace commands: a report, a page, what changed, and other formats") {
     CHECK(html.find("</html>") != std::string::npos);
     CHECK(html.find("<svg") != std::string::npos);
     CHECK(html.find("http") == std::string::npos);  // fetches nothing
+    CHECK(html.find("<script") == std::string::npos);
+    // By its last picture, of call stacks, it knows the program's functions.
+    CHECK_MESSAGE(html.find("main") != std::string::npos, html);
+    REQUIRE(all["findings"].size() > 0);
+    for (const auto& finding : all["findings"]) {
+        CHECK_FALSE(finding["evidence"].get<std::string>().empty());
+        CHECK_FALSE(finding["action"].get<std::string>().empty());
+    }
+    CHECK(all["buffers"][0]["frames"].size() > 1);
 
     const auto fitting = nlohmann::json::parse(lms_of({"report", fits, "--json"}).out);
     CHECK(fitting["to_gpu"]["bytes_per_s"].is_null());
@@ -285,4 +319,26 @@ TEST_CASE("trace commands: what is no trace, or no option, is told in one line")
           std::string::npos);
     CHECK(lms_of({"replay", "x", "--limit", "nonsense"}).status == 2);
     CHECK(lms_of({"replay", "x", "--link", "fast"}).status == 2);
+}
+
+TEST_CASE("trace file: ranges that a program names by NVTX are regions of it") {
+    const std::string path = support::scratch_file("trace");
+    const Run run = run_shimmed({"nvtx_ranges"}, "2M",
+                                {{"LMS_TRACE", path}, {"NVTX_INJECTION64_PATH", support::preloaded_shim()}});
+    REQUIRE_MESSAGE(run.status == 0, run.err);
+    CHECK(run.out == "ok\n");
+    const lms::tool::Analysis all = lms::tool::analyse(*read(path));
+    std::map<std::string, std::uint64_t> times;
+    for (const auto& [name, use] : all.regions) times[name] = use.times;
+    CHECK(times == std::map<std::string, std::uint64_t>{{"backward", 3}, {"forward", 3}, {"run", 1}});
+    CHECK(all.regions.at("forward").bytes_in > 0);
+    CHECK(all.regions.at("run").ns >= all.regions.at("forward").ns);
+    CHECK(all.regions.at("forward").ns >= all.regions.at("backward").ns);
+}
+
+TEST_CASE("trace file: without a trace NVTX is told that nobody listens") {
+    const Run run =
+        run_shimmed({"nvtx_ranges"}, "2M", {{"NVTX_INJECTION64_PATH", support::preloaded_shim()}});
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(run.out == "ok\n");
 }

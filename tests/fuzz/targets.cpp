@@ -17,7 +17,8 @@
 #include "shim/util/settings.h"
 #include "shim/util/trust.h"
 #include "tools/lms/analysis.h"
-#include "tools/lms/replay_script.h"
+#include "tools/lms/open_trace.h"
+#include "tools/lms/report_html.h"
 #include "tools/lms/trace_file.h"
 
 namespace fuzz {
@@ -140,8 +141,8 @@ void symbol(std::string_view input) {
 // What reads a trace copes with what is in it.
 void look_at(const tool::Trace& trace) {
     tool::analyse(trace);
-    for (const int device : tool::devices_of(trace)) tool::budget_of(trace, device);
     tool::link_of(trace, trace::Direction::In);
+    tool::replay_all(trace, {"lru", tool::kOptimal}, {.policy = {}, .retains = true}, {});
 }
 
 void trace_file(std::string_view input) {
@@ -161,9 +162,24 @@ void trace_records(std::string_view input) {
     look_at(trace);
 }
 
-constexpr Target kTargets[] = {
-    {"settings", settings}, {"paths", paths},   {"fat_binary", fat_binary}, {"nv_info", nv_info},
-    {"ptx", ptx},           {"symbol", symbol}, {"trace_file", trace_file}, {"trace_records", trace_records}};
+// What is drawn of them.
+void trace_page(std::string_view input) {
+    const Bytes bytes(input);
+    tool::Trace trace;
+    tool::TraceDecoder(trace).add(bytes.view());
+    const tool::Analysis all = tool::analyse(trace);
+    tool::html_report(trace, all, {}, tool::findings_of(trace, all));
+}
+
+constexpr Target kTargets[] = {{"settings", settings},
+                               {"paths", paths},
+                               {"fat_binary", fat_binary},
+                               {"nv_info", nv_info},
+                               {"ptx", ptx},
+                               {"symbol", symbol},
+                               {"trace_file", trace_file},
+                               {"trace_records", trace_records},
+                               {"trace_page", trace_page}};
 
 }  // namespace
 

@@ -70,6 +70,7 @@ void check_same(const Touched& a, const Touched& b) {
     CHECK(a.overwritten == b.overwritten);
     CHECK(a.may_stay == b.may_stay);
     CHECK(a.in_place == b.in_place);
+    CHECK(a.only_read == b.only_read);
 }
 
 }  // namespace
@@ -81,11 +82,12 @@ TEST_CASE("trace file: each kind of event, every field") {
     const std::vector<std::string> site = {"main+0x4 (train+0x1004)", "\"quoted\"\\\n\x01\xff",
                                            "main+0x4 (train+0x1004)"};
     const std::vector<Piece> pieces = {{9, 2 << 20, true}, {4'000'000'000, 1 << 20, false}};
-    const std::vector<Touched> touched = {{9, 7, true, false, true}, {4'000'000'000, 7, false, true, false}};
+    const std::vector<Touched> touched = {{9, 7, true, false, true},
+                                          {4'000'000'000, 7, false, true, false, true}};
     const std::vector<Touched> plain = {{9, 7}};
     writer.write(Gpu{3, "NVIDIA H100", 80ull << 30, 2 << 20, false, 5});
     writer.write(Allocation{3, 7, 0x7f0000200000, 3'000'000, 1'234'567, site, pieces});
-    writer.write(Launch{3, "_Z5sgemmIfEvi", 0xffff'ffff'ffff'fff1, touched, 5000, 6500});
+    writer.write(Launch{3, "_Z5sgemmIfEvi", 0xffff'ffff'ffff'fff1, touched, 5000, 6500, true});
     writer.write(Launch{3, "", 0, plain, 4000, 4000});  // began earlier
     writer.write(Move{3, Direction::Out, 7, 9, 2 << 20, MoveReason::MakeRoom, 7000, 9001, true});
     writer.write(Move{3, Direction::In, 7, 9, 2 << 20, MoveReason::Needed, 9001, 9100, false});
@@ -131,6 +133,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(launch.stream == 0xffff'ffff'ffff'fff1);
     CHECK(launch.begin_ns == 5000);
     CHECK(launch.end_ns == 6500);
+    CHECK(launch.writes_unseen);
     REQUIRE(launch.touched.size() == 2);
     check_same(launch.touched[0], touched[0]);
     check_same(launch.touched[1], touched[1]);
@@ -138,6 +141,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(transfer.kernel.empty());
     CHECK(transfer.begin_ns == 4000);
     CHECK(transfer.end_ns == 4000);
+    CHECK_FALSE(transfer.writes_unseen);
     REQUIRE(transfer.touched.size() == 1);
     check_same(transfer.touched[0], plain[0]);
     const auto& out = std::get<Move>(trace->events[4]);
@@ -188,7 +192,9 @@ TEST_CASE("trace file: a launch of twelve buffers takes less than 30 bytes") {
     std::uint32_t chance = 1;
     for (std::uint32_t i = 0; i < kLaunches; ++i) {
         std::vector<Touched> touched;
-        for (std::uint32_t k = 0; k < 12; ++k) touched.push_back({(i % 50 * 7 + k * k) % 400, k});
+        for (std::uint32_t k = 0; k < 12; ++k)
+            touched.push_back(
+                {.chunk = (i % 50 * 7 + k * k) % 400, .allocation = k, .only_read = (i % 3 + k) % 2 == 0});
         chance = chance * 1664525 + 1013904223;
         now += 3000 + chance % 4000;
         writer.write(Launch{0, names[i % 3], 0xabc, touched, now, now + chance % 2000});
@@ -235,8 +241,8 @@ TEST_CASE("trace file: what is none is said to be none") {
     CHECK(problem_of("").find("no trace of lmsshim") == 0);
     CHECK(problem_of("[\n]\n").find("no trace of lmsshim") == 0);
     std::string newer = blocks_of(1);
-    newer[8] = 2;
-    CHECK(problem_of(newer) == "has version 2 of the format; this lms reads 1");
+    newer[8] = 3;
+    CHECK(problem_of(newer) == "has version 3 of the format; this lms reads 1 to 2");
 }
 
 TEST_CASE("trace file: a program that is killed leaves whole blocks of all but its last half second") {
@@ -348,4 +354,28 @@ TEST_CASE("trace file: the trace that is kept of version 1 reads as it did then"
           std::map<std::string, int>{{"", 28},
                                      {space + "fill(unsigned int*, unsigned int, unsigned int)", 22},
                                      {space + "mix(unsigned int*, unsigned int const*, unsigned int)", 8}});
+}
+
+// On the simulated GPU too: `weights 2 6 alias`, in half the memory that they take.
+TEST_CASE("trace file: the trace that is kept of version 2 reads as it did then") {
+    std::ifstream file("tests/unit/traces/v2.lmstrace", std::ios::binary);
+    const auto trace = read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    CHECK(nlohmann::json::parse(trace->about).at("modules").at(0).at(0) == "weights");
+    std::map<Direction, std::uint64_t> moved;
+    std::uint64_t launches = 0, only_read = 0, unseen = 0;
+    for (const Event& event : trace->events) {
+        if (const auto* const move = std::get_if<Move>(&event)) moved[move->direction] += move->bytes;
+        const auto* const launch = std::get_if<Launch>(&event);
+        if (!launch || launch->kernel.empty()) continue;
+        ++launches;
+        unseen += launch->writes_unseen;
+        for (const Touched& each : launch->touched) only_read += each.only_read;
+    }
+    CHECK(launches == 52);
+    CHECK(moved ==
+          std::map<Direction, std::uint64_t>{{Direction::In, 11'862'016}, {Direction::Out, 1'441'792}});
+    CHECK(only_read > 0);
+    CHECK(unseen > 0);
 }

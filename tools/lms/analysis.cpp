@@ -1,8 +1,10 @@
 #include "tools/lms/analysis.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "shim/trace/demangle.h"
 
@@ -18,19 +20,30 @@ class Analyst {
     void operator()(const trace::Allocation& event) {
         std::uint64_t bytes = 0;
         for (const trace::Piece& piece : event.pieces) bytes += piece.bytes;
-        const std::string site = event.call_site.empty() ? "" : event.call_site.front();
+        std::vector<std::string> site(event.call_site.begin(), event.call_site.end());
         const auto [at, is_new] = group_of_.try_emplace({event.device, site, bytes}, all_.groups.size());
-        if (is_new) all_.groups.push_back({.device = event.device, .bytes = bytes, .call_site = site});
+        if (is_new)
+            all_.groups.push_back({.device = event.device,
+                                   .bytes = bytes,
+                                   .frames = std::move(site),
+                                   .call_site = {},
+                                   .number = static_cast<std::uint32_t>(at->second)});
         ++all_.groups[at->second].buffers;
-        live_[{event.device, event.allocation}] = {at->second, bytes};
-        for (const trace::Piece& piece : event.pieces) pieces_[{event.device, piece.chunk}] = piece.bytes;
+        Live& live = live_[key(event.device, event.allocation)] = {at->second, bytes, {}};
+        for (const trace::Piece& piece : event.pieces) {
+            const std::uint64_t chunk = key(event.device, piece.chunk);
+            live.chunks.push_back(chunk);
+            pieces_[chunk] = {piece.bytes, at->second, false};
+            is_resident(chunk, piece.resident, event.at_ns);
+        }
         allocated(event.device, static_cast<std::int64_t>(bytes));
         seen(event.at_ns, event.at_ns);
     }
 
     void operator()(const trace::Free& event) {
-        const auto found = live_.find({event.device, event.allocation});
+        const auto found = live_.find(key(event.device, event.allocation));
         if (found == live_.end()) return;
+        for (const std::uint64_t chunk : found->second.chunks) is_resident(chunk, false, event.at_ns);
         allocated(event.device, -static_cast<std::int64_t>(found->second.bytes));
         live_.erase(found);
         seen(event.at_ns, event.at_ns);
@@ -38,6 +51,12 @@ class Analyst {
 
     void operator()(const trace::Launch& event) {
         seen(event.begin_ns, event.end_ns);
+        // What comes in without a copy, for it is overwritten, is told by its use alone: the call waits for
+        // it.
+        for (const trace::Touched& each : event.touched) {
+            if (!each.in_place && !each.may_stay)
+                is_resident(key(event.device, each.chunk), true, event.end_ns);
+        }
         if (event.kernel.empty()) return;
         ++all_.launches;
         all_.in_place_launches += std::ranges::any_of(event.touched, &trace::Touched::in_place);
@@ -53,6 +72,7 @@ class Analyst {
             link.timed_bytes += event.bytes;
             link.timed_ns += event.end_ns - event.begin_ns;
         }
+        is_resident(key(event.device, event.chunk), in, event.end_ns);
         if (BufferGroup* const group = group_at(event.device, event.allocation))
             (in ? group->bytes_in : group->bytes_out) += event.bytes;
         seen(event.begin_ns, event.end_ns);
@@ -67,11 +87,11 @@ class Analyst {
                                                      : trace::demangled(std::string(event.kernel))] += ns;
         for (const trace::Touched& each : event.lacked) {
             BufferGroup* const group = group_at(event.device, each.allocation);
-            const auto piece = pieces_.find({event.device, each.chunk});
+            const auto piece = pieces_.find(key(event.device, each.chunk));
             if (!group || piece == pieces_.end() || event.bytes == 0) continue;
-            group->stall_ns +=
-                static_cast<std::uint64_t>(static_cast<double>(ns) * static_cast<double>(piece->second) /
-                                           static_cast<double>(event.bytes));
+            group->stall_ns += static_cast<std::uint64_t>(static_cast<double>(ns) *
+                                                          static_cast<double>(piece->second.bytes) /
+                                                          static_cast<double>(event.bytes));
         }
         seen(event.begin_ns, event.end_ns);
     }
@@ -90,8 +110,25 @@ class Analyst {
     struct Live {
         std::size_t group;
         std::uint64_t bytes;
+        std::vector<std::uint64_t> chunks;
     };
-    using OfDevice = std::pair<int, std::uint32_t>;
+    struct Piece {
+        std::uint64_t bytes;
+        std::size_t group;
+        bool resident;
+    };
+
+    static std::uint64_t key(int device, std::uint32_t number) {
+        return static_cast<std::uint64_t>(device) << 32 | number;
+    }
+
+    void is_resident(std::uint64_t chunk, bool now, std::uint64_t at_ns) {
+        const auto found = pieces_.find(chunk);
+        if (found == pieces_.end() || std::exchange(found->second.resident, now) == now) return;
+        const auto bytes = static_cast<std::int64_t>(found->second.bytes);
+        all_.resident_changes.push_back(
+            {at_ns, static_cast<std::uint32_t>(found->second.group), now ? bytes : -bytes});
+    }
 
     void seen(std::uint64_t begin_ns, std::uint64_t end_ns) {
         if (all_.begin_ns == 0 || begin_ns < all_.begin_ns) all_.begin_ns = begin_ns;
@@ -114,14 +151,14 @@ class Analyst {
     }
 
     BufferGroup* group_at(int device, std::uint32_t allocation) {
-        const auto found = live_.find({device, allocation});
+        const auto found = live_.find(key(device, allocation));
         return found == live_.end() ? nullptr : &all_.groups[found->second.group];
     }
 
     Analysis& all_;
-    std::map<std::tuple<int, std::string, std::uint64_t>, std::size_t> group_of_;
-    std::map<OfDevice, Live> live_;
-    std::map<OfDevice, std::uint64_t> pieces_;
+    std::map<std::tuple<int, std::vector<std::string>, std::uint64_t>, std::size_t> group_of_;
+    std::unordered_map<std::uint64_t, Live> live_;
+    std::unordered_map<std::uint64_t, Piece> pieces_;  // by chunk
     std::map<int, std::uint64_t> allocated_;
 };
 
@@ -170,14 +207,64 @@ void look_at_regions(const Trace& trace, Analysis& all) {
     }
 }
 
+std::vector<BufferGroup*> groups_of(Analysis& all) {
+    std::vector<BufferGroup*> groups;
+    for (BufferGroup& group : all.groups) groups.push_back(&group);
+    return groups;
+}
+
+void name_places(const std::vector<BufferGroup*>& groups) {
+    const std::vector<std::string>* some = nullptr;
+    std::size_t common = ~std::size_t{0};
+    bool differ = false;
+    for (const BufferGroup* group : groups) {
+        if (group->frames.empty()) continue;
+        if (!some) some = &group->frames;
+        const auto [mine, theirs] = std::ranges::mismatch(group->frames, *some);
+        common = std::min(common, static_cast<std::size_t>(mine - group->frames.begin()));
+        differ |= group->frames != *some;
+    }
+    for (BufferGroup* group : groups) {
+        if (group->frames.empty()) continue;
+        group->call_site = group->frames[differ ? std::min(common, group->frames.size() - 1) : 0];
+    }
+}
+
+// Stacks that differ further out only.
+void add_up_places(Analysis& all) {
+    std::map<std::tuple<int, std::string, std::uint64_t>, std::size_t> known;
+    for (const BufferGroup& group : all.groups) {
+        const auto [at, is_new] =
+            known.try_emplace({group.device, group.call_site, group.bytes}, all.places.size());
+        if (is_new) {
+            all.places.push_back(group);
+            continue;
+        }
+        BufferGroup& place = all.places[at->second];
+        place.buffers += group.buffers;
+        place.bytes_in += group.bytes_in;
+        place.bytes_out += group.bytes_out;
+        place.stall_ns += group.stall_ns;
+    }
+    std::ranges::stable_sort(all.places, std::ranges::greater{}, &BufferGroup::moved);
+}
+
 }  // namespace
+
+void name_alike(Analysis& one, Analysis& other) {
+    std::vector<BufferGroup*> groups = groups_of(one);
+    std::ranges::copy(groups_of(other), std::back_inserter(groups));
+    name_places(groups);
+}
 
 Analysis analyse(const Trace& trace) {
     Analysis all;
     Analyst analyst(all);
     for (const trace::Event& event : trace.events) std::visit(analyst, event);
     look_at_regions(trace, all);
+    name_places(groups_of(all));
     std::ranges::stable_sort(all.groups, std::ranges::greater{}, &BufferGroup::moved);
+    add_up_places(all);
     return all;
 }
 

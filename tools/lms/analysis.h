@@ -11,11 +11,15 @@
 
 namespace lms::tool {
 
-// Buffers of one size from one place in the program.
+// Buffers of one size from one place in the program: one call stack.
 struct BufferGroup {
     int device = 0;
     std::uint64_t bytes = 0;  // of each
-    std::string call_site;    // the innermost frame; empty: not known
+    // Innermost first; empty: not known. By name it is the innermost frame that not all buffers have: what
+    // allocates for everybody tells nothing.
+    std::vector<std::string> frames;
+    std::string call_site;
+    std::uint32_t number = 0;  // by when it was first seen
     std::uint64_t buffers = 0;
     std::uint64_t bytes_in = 0;
     std::uint64_t bytes_out = 0;
@@ -44,6 +48,13 @@ struct LinkUse {
     std::uint64_t timed_ns = 0;
 };
 
+// So many bytes of a group's buffers came to the GPU, or went.
+struct ResidentChange {
+    std::uint64_t at_ns;
+    std::uint32_t group;  // by when it was first seen
+    std::int64_t bytes;
+};
+
 // What the program has named alike (<lms/lms.h>), and what happened meanwhile, in whichever thread.
 struct RegionUse {
     std::uint64_t times = 0;
@@ -67,11 +78,15 @@ struct Analysis {
     std::map<int, GpuUse> gpus;
     std::map<std::string, RegionUse> regions;
     std::vector<BufferGroup> groups;  // those that moved most first
+    std::vector<BufferGroup> places;  // the same, those of one name together
+    std::vector<ResidentChange> resident_changes;
 
     double seconds() const { return static_cast<double>(end_ns - begin_ns) / 1e9; }
     std::uint64_t moved() const { return in.bytes + out.bytes; }
 };
 
 Analysis analyse(const Trace& trace);
+// Gives the same places the same names in both.
+void name_alike(Analysis& one, Analysis& other);
 
 }  // namespace lms::tool

@@ -65,7 +65,8 @@ int diff(const std::string& before, const std::string& after, bool as_json) {
     const auto first = open_trace(before, "diff");
     const auto second = first ? open_trace(after, "diff") : nullptr;
     if (!second) return kUsage;
-    const Analysis a = analyse(*first), b = analyse(*second);
+    Analysis a = analyse(*first), b = analyse(*second);
+    name_alike(a, b);
     const ByPlace places = by_place(a, b);
     if (as_json) {
         Json all{{"figures", Json::object()}, {"moved_by_call_site", Json::array()}};

@@ -157,6 +157,12 @@ int main(std::vector<std::string> words) {
     CLI::App app("Makes a GPU look larger than it is, for programs that do not know of it.", "lms");
     app.set_version_flag("--version", "lms " LMS_VERSION);
     app.require_subcommand(1);
+    app.footer(
+        "Exit status: 0 done; 1 not well (what doctor finds, replay --fail-above, no such process); 2 wrong "
+        "use, or "
+        "a file that is no trace; 125 a part of lmsshim is missing, or nothing can be written; 126 and 127 "
+        "the "
+        "program cannot be run, or is not there. Otherwise run ends as its program does.");
     RunOptions run_options;
     bool as_json = false;
     bool simulated = false;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "shim/util/units.h"
+#include "tools/lms/symbols.h"
 
 namespace lms::tool {
 
@@ -19,9 +20,15 @@ std::unique_ptr<Trace> open_trace(const std::string& path, const char* command) 
     }
     if (!trace->stopped.empty())
         fmt::print(stderr, "lms {}: {}: {}; what follows is not read\n", command, path, trace->stopped);
+    if (!trace->ended && trace->stopped.empty())
+        fmt::print(stderr,
+                   "lms {}: {}: the program runs still, or was ended from outside: its last half second may "
+                   "be missing\n",
+                   command, path);
     if (trace->dropped > 0)
         fmt::print(stderr, "lms {}: {}: {} events are missing: they came faster than they could be written\n",
                    command, path, trace->dropped);
+    resolve_call_sites(*trace);
     return trace;
 }
 
@@ -35,29 +42,39 @@ std::string setting_of(const Trace& trace, const std::string& variable) {
 ReplayWith replay_like(const Trace& trace) {
     ReplayWith with;
     with.policy = setting_of(trace, "LMS_POLICY");
-    if (with.policy.empty()) with.policy = "next-use";
+    // A plugin is code, which whoever reads a trace has to ask for himself.
+    if (with.policy.empty() || with.policy.find('/') != std::string::npos ||
+        with.policy.find(".so") != std::string::npos)
+        with.policy = "next-use";
     if (const std::string frac = setting_of(trace, "LMS_FRAC"); !frac.empty())
         with.frac = std::strtod(frac.c_str(), nullptr);
     with.threshold_bytes = util::parse_bytes(setting_of(trace, "LMS_THRESHOLD")).value_or(0);
+    with.retains = setting_of(trace, "LMS_RETAIN") != "0" && setting_of(trace, "LMS_SAFETY") == "opaque";
     with.in_bytes_per_s = link_of(trace, trace::Direction::In).value_or(with.in_bytes_per_s);
     with.out_bytes_per_s = link_of(trace, trace::Direction::Out).value_or(with.out_bytes_per_s);
     return with;
 }
 
-Replayed replay_all(const Trace& trace, const ReplayWith& with, std::optional<std::uint64_t> budget_bytes) {
-    Replayed sum;
+std::vector<Replayed> replay_all(const Trace& trace, const std::vector<std::string>& policies,
+                                 ReplayWith with, std::optional<std::uint64_t> budget_bytes) {
+    std::vector<Replayed> sums(policies.size());
     for (const int device : devices_of(trace)) {
         if (!budget_bytes && !budget_of(trace, device)) continue;
-        const Replayed one = replay(script_of(trace, device, budget_bytes), with);
-        sum.bytes_in += one.bytes_in;
-        sum.bytes_out += one.bytes_out;
-        sum.fills += one.fills;
-        sum.evictions += one.evictions;
-        sum.in_place += one.in_place;
-        sum.seconds = std::max(sum.seconds, one.seconds);
-        sum.fitting_seconds = std::max(sum.fitting_seconds, one.fitting_seconds);
+        const ReplayScript script = script_of(trace, device, budget_bytes);
+        for (std::size_t i = 0; i < policies.size(); ++i) {
+            with.policy = policies[i];
+            const Replayed one = replay(script, with);
+            Replayed& sum = sums[i];
+            sum.bytes_in += one.bytes_in;
+            sum.bytes_out += one.bytes_out;
+            sum.fills += one.fills;
+            sum.evictions += one.evictions;
+            sum.in_place += one.in_place;
+            sum.seconds = std::max(sum.seconds, one.seconds);
+            sum.fitting_seconds = std::max(sum.fitting_seconds, one.fitting_seconds);
+        }
     }
-    return sum;
+    return sums;
 }
 
 }  // namespace lms::tool

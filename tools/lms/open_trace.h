@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/lms/replay.h"
 #include "tools/lms/trace_file.h"
@@ -19,7 +20,9 @@ std::string setting_of(const Trace& trace, const std::string& variable);
 // What a replay of it begins with: its policy, and the links as they were measured.
 ReplayWith replay_like(const Trace& trace);
 
-// Of all its GPUs together, each with that budget, or the one that it had.
-Replayed replay_all(const Trace& trace, const ReplayWith& with, std::optional<std::uint64_t> budget_bytes);
+// By each of the policies, of all its GPUs together, each with that budget, or the one that it had. Otherwise
+// `with`.
+std::vector<Replayed> replay_all(const Trace& trace, const std::vector<std::string>& policies,
+                                 ReplayWith with, std::optional<std::uint64_t> budget_bytes);
 
 }  // namespace lms::tool

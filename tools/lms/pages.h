@@ -12,7 +12,9 @@ namespace lms::tool {
 
 using Pages = std::vector<std::unique_ptr<trace::LivePage>>;
 
-// What is told of one process: its number and program, then all of its page.
+// The policy that decides in a process, as it began or as `lms set` changed it.
+std::string policy_of(const trace::LivePage& page);
+// What is told of one process: its number and program, what `lms set` changes, then all of its page.
 nlohmann::ordered_json process_json(const trace::LivePage& page);
 // As text; what of a program's name is not UTF-8 is replaced.
 std::string text_of(const nlohmann::ordered_json& json);

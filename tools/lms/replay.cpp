@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "policy/host.h"
@@ -25,28 +27,30 @@ class Optimal final : public core::Ranking {
     }
     void removed(ChunkId) override {}
     void used(ChunkId) override {}
-    void resident(ChunkId chunk) override { resident_.push_back(chunk); }
-    void evicted(ChunkId chunk) override { std::erase(resident_, chunk); }
+    void resident(ChunkId chunk) override { resident_.insert({next_[chunk], chunk}); }
+    void evicted(ChunkId chunk) override { gone(chunk); }
     void work(std::span<const ChunkId>) override {}
-    ChunkId next_victim(const core::VictimRequest& wanted,
-                        const std::function<bool(ChunkId)>& eligible) override {
-        ChunkId last = core::kNoChunk;
-        for (const ChunkId chunk : resident_) {
-            if ((last == core::kNoChunk || next_[chunk] > next_[last]) && eligible(chunk)) last = chunk;
+    ChunkId next_victim(const core::VictimRequest&, const std::function<bool(ChunkId)>& eligible) override {
+        for (const auto& [next, chunk] : resident_) {
+            if (eligible(chunk)) return chunk;
         }
-        const bool later = wanted.purpose != core::Purpose::Ahead || last == core::kNoChunk ||
-                           next_[last] > next_[wanted.sooner];
-        return later ? last : core::kNoChunk;
+        return core::kNoChunk;
     }
     std::size_t upcoming(std::span<ChunkId>) override { return 0; }
     std::uint64_t eviction_start(std::uint64_t budget, std::uint64_t) override { return budget; }
 
-    void will_be_used(ChunkId chunk, std::uint32_t work) { next_[chunk] = work; }
-    void gone(ChunkId chunk) { std::erase(resident_, chunk); }
+    void will_be_used(ChunkId chunk, std::uint32_t work) {
+        auto there = resident_.extract({next_[chunk], chunk});
+        next_[chunk] = work;
+        if (there.empty()) return;
+        there.value().first = work;
+        resident_.insert(std::move(there));
+    }
+    void gone(ChunkId chunk) { resident_.erase({next_[chunk], chunk}); }
 
   private:
-    std::vector<std::uint32_t> next_;  // by chunk
-    std::vector<ChunkId> resident_;
+    std::vector<std::uint32_t> next_;                                       // by chunk
+    std::set<std::pair<std::uint32_t, ChunkId>, std::greater<>> resident_;  // what is used last first
 };
 
 // Works run one after the other, for as long as they took; copies run beside them, one each way at a time.
@@ -80,6 +84,7 @@ class Replay {
         bool fresh = false;  // its contents are undefined
         double idle_at = 0;  // the last work that used it is over
         double ready_at = 0;
+        std::uint64_t clean = 0;  // while nothing has written it: soilings_ when it came in
     };
 
     std::unique_ptr<core::Ranking> make_ranking(const ReplayWith& with) {
@@ -146,6 +151,7 @@ class Replay {
         }
         residency_.work(chunks);
         for (const ChunkId chunk : chunks) residency_.touch(chunk);
+        if (step.writes_unseen) ++soilings_;
         // What is there is kept, and then what has come in.
         for (const ChunkId chunk : chunks) residency_.pin(chunk);
         double ready = now_;
@@ -156,6 +162,7 @@ class Replay {
             const bool stays = touch.may_stay && residency_.chunk(chunk).state == core::State::OnHost;
             if (!is_here(chunk) && !stays)
                 in_place |= !bring_in(chunk, touch.overwritten, core::Purpose::Room);
+            if (!touch.only_read || step.writes_unseen) places_[chunk].clean = 0;
             places_[chunk].fresh = false;
             ready = std::max(ready, places_[chunk].ready_at);
         }
@@ -220,10 +227,12 @@ class Replay {
         residency_.begin_out(chunk);
         residency_.begin_remap(chunk);
         residency_.out(chunk);
+        ++result_.evictions;
+        if (std::exchange(places_[chunk].clean, 0) == soilings_)
+            return std::max({places_[chunk].idle_at, places_[chunk].ready_at, now_});
         out_free_ = std::max({out_free_, places_[chunk].idle_at, places_[chunk].ready_at, now_}) +
                     static_cast<double>(bytes) / with_.out_bytes_per_s;
         result_.bytes_out += bytes;
-        ++result_.evictions;
         return out_free_;
     }
 
@@ -241,6 +250,7 @@ class Replay {
         residency_.filled(chunk);
         in_free_ = std::max(in_free_, room_at) + static_cast<double>(bytes) / with_.in_bytes_per_s;
         places_[chunk].ready_at = in_free_;
+        if (with_.retains) places_[chunk].clean = soilings_;
         result_.bytes_in += bytes;
         ++result_.fills;
     }
@@ -256,6 +266,7 @@ class Replay {
     std::vector<Place> places_;                               // by ChunkId
     std::vector<std::uint32_t> first_use_;
     std::uint64_t budget_bytes_ = 0;
+    std::uint64_t soilings_ = 1;  // works that may have written anything, and one
     double now_ = 0;
     double in_free_ = 0;
     double out_free_ = 0;

@@ -42,15 +42,12 @@ std::vector<Row> replay_each(const Trace& trace, const ReplayOptions& options) {
     for (const std::string& limit : options.limits) limits.push_back(util::parse_bytes(limit));
     if (limits.empty()) limits.emplace_back();
 
+    policies.emplace_back(kOptimal);
     std::vector<Row> rows;
     for (const auto& limit : limits) {
-        with.policy = kOptimal;
-        const Replayed optimal = replay_all(trace, with, limit);
-        for (const std::string& policy : policies) {
-            with.policy = policy;
-            rows.push_back({limit, policy, replay_all(trace, with, limit), optimal.bytes()});
-        }
-        rows.push_back({limit, kOptimal, optimal, optimal.bytes()});
+        const std::vector<Replayed> replayed = replay_all(trace, policies, with, limit);
+        for (std::size_t i = 0; i < policies.size(); ++i)
+            rows.push_back({limit, policies[i], replayed[i], replayed.back().bytes()});
     }
     return rows;
 }

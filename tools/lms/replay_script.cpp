@@ -1,7 +1,7 @@
 #include "tools/lms/replay_script.h"
 
 #include <algorithm>
-#include <map>
+#include <bit>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -28,6 +28,10 @@ class Builder {
     }
 
     void operator()(const trace::Allocation& event) {
+        // A damaged trace may tell of any size; the shim makes no larger ones.
+        const std::uint64_t most = std::max<std::uint64_t>(script_.granularity, 32 << 20);
+        if (std::ranges::any_of(event.pieces, [&](const trace::Piece& piece) { return piece.bytes > most; }))
+            return;
         const auto number = static_cast<std::uint32_t>(script_.buffers.size());
         std::uint64_t offset = 0;
         for (const trace::Piece& piece : event.pieces) {
@@ -37,7 +41,10 @@ class Builder {
         live_[event.allocation] = number;
         script_.buffers.push_back(
             {event.bytes, core::cut(offset, script_.granularity, largest_), script_.chunks});
-        script_.chunks += static_cast<std::uint32_t>(script_.buffers.back().chunk_bytes.size());
+        std::uint64_t end = 0;
+        for (const std::uint64_t bytes : script_.buffers.back().chunk_bytes) ends_.push_back(end += bytes);
+        touched_by_.resize(ends_.size());
+        script_.chunks = static_cast<std::uint32_t>(ends_.size());
         script_.steps.push_back({.kind = Step::Kind::Allocate, .buffer = number});
     }
 
@@ -59,8 +66,11 @@ class Builder {
         stalled_ns_ = 0;
         last_begin_ns_ = event.begin_ns;
         last_work_ = script_.steps.size();
-        script_.steps.push_back(
-            {.kind = Step::Kind::Work, .first = first, .end = end, .took_ns = event.end_ns - event.begin_ns});
+        script_.steps.push_back({.kind = Step::Kind::Work,
+                                 .first = first,
+                                 .end = end,
+                                 .took_ns = event.end_ns - event.begin_ns,
+                                 .writes_unseen = event.writes_unseen});
     }
 
     // It is told before the launch that waited, and lies within that.
@@ -87,21 +97,23 @@ class Builder {
         if (found == parts_.end()) return;
         const Part& part = found->second;
         const ReplayScript::Buffer& buffer = script_.buffers[part.buffer];
-        std::uint64_t begin = 0;
-        for (std::uint32_t i = 0; i < buffer.chunk_bytes.size() && begin < part.end; ++i) {
-            const std::uint64_t end = begin + buffer.chunk_bytes[i];
-            if (end > part.begin)
-                add(buffer.first_chunk + i, each, part.begin <= begin && part.end >= end, first);
-            begin = end;
+        const auto ends = std::span(ends_).subspan(buffer.first_chunk, buffer.chunk_bytes.size());
+        for (auto i = static_cast<std::size_t>(std::ranges::upper_bound(ends, part.begin) - ends.begin());
+             i < ends.size() && ends[i] - buffer.chunk_bytes[i] < part.end; ++i) {
+            const bool whole = part.begin <= ends[i] - buffer.chunk_bytes[i] && part.end >= ends[i];
+            add(buffer.first_chunk + static_cast<std::uint32_t>(i), each, whole, first);
         }
     }
 
     void add(std::uint32_t chunk, const trace::Touched& each, bool whole, std::uint32_t first) {
-        const auto same = std::ranges::find(script_.touches.begin() + first, script_.touches.end(), chunk,
-                                            &ReplayScript::Touch::chunk);
-        if (same != script_.touches.end()) return;
-        script_.touches.push_back(
-            {chunk, each.overwritten && whole, each.may_stay || each.in_place, ReplayScript::kNever});
+        // By the same work, in another part.
+        if (std::uint32_t& at = touched_by_[chunk]; at > first) {
+            script_.touches[at - 1].only_read &= each.only_read;
+            return;
+        }
+        script_.touches.push_back({chunk, each.overwritten && whole, each.may_stay || each.in_place,
+                                   each.only_read, ReplayScript::kNever});
+        touched_by_[chunk] = static_cast<std::uint32_t>(script_.touches.size());
     }
 
     ReplayScript& script_;
@@ -109,6 +121,8 @@ class Builder {
     std::uint64_t budget_ = 0;
     std::uint64_t largest_ = 0;
     std::unordered_map<std::uint32_t, Part> parts_;
+    std::vector<std::uint64_t> ends_;        // by chunk, in its buffer
+    std::vector<std::uint32_t> touched_by_;  // by chunk, one more than its last place in the script's touches
     std::unordered_map<std::uint32_t, std::uint32_t> live_;
     std::optional<std::size_t> last_work_;
     std::uint64_t last_begin_ns_ = 0;
@@ -125,6 +139,10 @@ void look_ahead(ReplayScript& script) {
             touch.next_work = std::exchange(next[touch.chunk], static_cast<std::uint32_t>(i));
         }
     }
+}
+
+bool is_granularity(std::uint64_t bytes) {
+    return std::has_single_bit(bytes) && bytes >= 64 << 10 && bytes <= 1 << 30;
 }
 
 int device_of(const trace::Event& event) {
@@ -174,7 +192,7 @@ ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64
     for (const trace::Event& event : trace.events) {
         const auto* const gpu = std::get_if<trace::Gpu>(&event);
         if (!gpu || gpu->device != device) continue;
-        if (gpu->granularity > 0) script.granularity = gpu->granularity;
+        if (is_granularity(gpu->granularity)) script.granularity = gpu->granularity;
         script.maps_host = gpu->maps_host;
     }
     Builder builder(script, budget_bytes);

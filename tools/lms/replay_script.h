@@ -22,6 +22,7 @@ struct ReplayScript {
         std::uint32_t chunk;
         bool overwritten;
         bool may_stay;
+        bool only_read;
         std::uint32_t next_work;  // that touches it; kNever
     };
     struct Step {
@@ -29,7 +30,8 @@ struct ReplayScript {
         std::uint32_t buffer = 0;          // that comes or goes
         std::uint32_t first = 0, end = 0;  // of work, in `touches`
         std::uint64_t budget_bytes = 0;    // from here on
-        std::uint64_t took_ns = 0;  // of work, until the next began, without what was waited for the shim
+        std::uint64_t took_ns = 0;   // of work, until the next began, without what was waited for the shim
+        bool writes_unseen = false;  // work may write what it does not name
     };
     static constexpr std::uint32_t kNever = ~std::uint32_t{0};
 

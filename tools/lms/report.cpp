@@ -9,6 +9,7 @@
 #include "shim/util/units.h"
 #include "tools/lms/analysis.h"
 #include "tools/lms/exit_codes.h"
+#include "tools/lms/findings.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/pages.h"
 #include "tools/lms/report_html.h"
@@ -38,6 +39,7 @@ std::string rate_text(const LinkUse& link) {
 }
 
 std::string limiting(const Analysis& all) {
+    if (all.end_ns == 0) return "No data: nothing that happened is in the trace.";
     if (all.moved() == 0 && all.in_place_launches == 0)
         return fmt::format("Nothing limited this run of {:.2f} s: nothing was moved.", all.seconds());
     const std::string moved = fmt::format("{} were moved to the GPU and {} to the host",
@@ -70,42 +72,19 @@ std::string lacking(const Analysis& all) {
     return text.empty() ? "The trace tells of no GPU." : text;
 }
 
-std::string place(const BufferGroup& group) {
-    return group.call_site.empty() ? "an unknown place" : group.call_site;
+std::string advice(const Analysis& all, const std::vector<Finding>& findings) {
+    if (all.end_ns == 0) return "Trace the program for longer than half a second, or let it end by itself.";
+    if (findings.empty()) return "There is nothing to do.";
+    return findings.front().evidence + " " + findings.front().action;
 }
 
-// What another order would save, else whose buffers cost most.
-std::string advice(const Trace& trace, const Analysis& all) {
-    if (all.moved() == 0) return "There is nothing to do.";
-    ReplayWith with = replay_like(trace);
-    const std::string own = with.policy;
-    const std::uint64_t now = replay_all(trace, with, {}).bytes();
-    std::string best = own;
-    std::uint64_t least = now;
-    for (const char* policy : {"next-use", "lru"}) {
-        with.policy = policy;
-        const std::uint64_t bytes = replay_all(trace, with, {}).bytes();
-        if (bytes < least) {
-            best = policy;
-            least = bytes;
-        }
-    }
-    if (static_cast<double>(least) < 0.9 * static_cast<double>(now)) {
-        return fmt::format("Try LMS_POLICY={}: replayed, it moves {:.0f} % less than {}.", best,
-                           100 - 100 * static_cast<double>(least) / static_cast<double>(now), own);
-    }
-    const BufferGroup& most = all.groups.front();
-    return fmt::format(
-        "Begin with what {} allocates: {} buffers of {} made {:.0f} % of all moves; fewer or smaller ones "
-        "there, or "
-        "that much more GPU memory, help most.",
-        place(most), most.buffers, format_bytes(most.bytes),
-        100 * static_cast<double>(most.moved()) / static_cast<double>(all.moved()));
-}
-
-Json json_of(const Analysis& all, const std::vector<std::string>& sentences) {
+Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
+             const std::vector<Finding>& findings) {
     Json json;
     json["sentences"] = sentences;
+    json["findings"] = Json::array();
+    for (const Finding& finding : findings)
+        json["findings"].push_back({{"evidence", finding.evidence}, {"action", finding.action}});
     json["seconds"] = all.seconds();
     json["launches"] = all.launches;
     json["in_place_launches"] = all.in_place_launches;
@@ -141,6 +120,7 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences) {
     for (const BufferGroup& group : all.groups) {
         json["buffers"].push_back({{"gpu", group.device},
                                    {"call_site", group.call_site.empty() ? Json() : Json(group.call_site)},
+                                   {"frames", group.frames},
                                    {"bytes", group.bytes},
                                    {"buffers", group.buffers},
                                    {"bytes_in", group.bytes_in},
@@ -170,13 +150,13 @@ std::string table(const Analysis& all) {
     text += fmt::format("\n{:>9} {:>8} {:>10} {:>10} {:>6} {:>9}  {}\n", "size", "buffers", "to GPU",
                         "to host", "trips", "stall ms", "allocated at");
     for (const BufferGroup& group :
-         std::span(all.groups).first(std::min<std::size_t>(all.groups.size(), kRows))) {
+         std::span(all.places).first(std::min<std::size_t>(all.places.size(), kRows))) {
         text += fmt::format("{:>9} {:>8} {:>10} {:>10} {:>6.1f} {:>9.1f}  {}\n", format_bytes(group.bytes),
                             group.buffers, format_bytes(group.bytes_in), format_bytes(group.bytes_out),
                             group.round_trips(), static_cast<double>(group.stall_ns) / 1e6,
                             group.call_site.empty() ? kNoData : group.call_site);
     }
-    if (all.groups.size() > kRows) text += fmt::format("and {} more (--json)\n", all.groups.size() - kRows);
+    if (all.places.size() > kRows) text += fmt::format("and {} more (--json)\n", all.places.size() - kRows);
     return text;
 }
 
@@ -186,17 +166,18 @@ int report(const ReportOptions& options) {
     const auto trace = open_trace(options.path, "report");
     if (!trace) return kUsage;
     const Analysis all = analyse(*trace);
-    const std::vector<std::string> sentences = {limiting(all), lacking(all), advice(*trace, all)};
+    const std::vector<Finding> findings = findings_of(*trace, all);
+    const std::vector<std::string> sentences = {limiting(all), lacking(all), advice(all, findings)};
     if (!options.html.empty()) {
         std::ofstream file(options.html);
-        file << html_report(*trace, all, sentences);
+        file << html_report(*trace, all, sentences, findings);
         if (!file.flush()) {
             fmt::print(stderr, "lms report: cannot write {}\n", options.html);
             return kUsage;
         }
     }
     if (options.as_json) {
-        fmt::print("{}", text_of(json_of(all, sentences)));
+        fmt::print("{}", text_of(json_of(all, sentences, findings)));
     } else {
         for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
         fmt::print("{}{}", table(all), regions(all));

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 
+#include "shim/trace/demangle.h"
 #include "shim/trace/names.h"
 #include "shim/util/units.h"
+#include "tools/lms/chart.h"
 #include "tools/lms/open_trace.h"
 
 namespace lms::tool {
@@ -15,147 +16,178 @@ namespace {
 
 using util::format_bytes;
 
-constexpr int kWidth = 860, kHeight = 220, kLeft = 70, kBottom = 24;
-constexpr std::size_t kColumns = 400;  // points in time
-constexpr std::size_t kSizes = 7;      // of GPUs, in the replay
+constexpr std::size_t kColumns = 400;      // points in time
+constexpr std::size_t kSizes = 7;          // of GPUs, in the replay
+constexpr std::size_t kPlaces = 6;         // with a colour of their own
+constexpr std::size_t kSlices = 60;        // launches that are drawn one by one
+constexpr std::size_t kMostSlices = 2000;  // of a row, however much moved meanwhile
 
 constexpr std::string_view kHead = R"(<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>lms report</title><style>
-:root{color-scheme:light dark;--a:#2a78b8;--b:#e08a2c;--c:#3a9a5c;--d:#b8407a}
+:root{color-scheme:light dark;--0:#2a78b8;--1:#e08a2c;--2:#3a9a5c;--3:#b8407a;--4:#7b62b8;--5:#2aa0a8;--6:#999;--line:currentColor}
 body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:0 1em}
-svg{width:100%;height:auto}svg text{fill:currentColor;font-size:11px}svg .g{stroke:currentColor;opacity:.2}
+svg{width:100%;height:auto;font-size:11px}svg text{fill:currentColor}svg .g{stroke:currentColor;opacity:.2}
 table{border-collapse:collapse;width:100%;font-size:13px}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #8885}
-td:last-child,th:last-child{text-align:left;word-break:break-all}
-p>.k:first-child{margin-left:0}.k{display:inline-block;width:.8em;height:.8em;margin:0 .4em 0 1em}</style></head><body><h1>lms report</h1>
+td:last-child,th:last-child{text-align:left;word-break:break-word}.f td,.f th{text-align:left;vertical-align:top}
+.l{font-size:13px;word-break:break-word}.i{display:inline-block;margin-right:1em}.k{display:inline-block;width:.8em;height:.8em;margin:0 .4em 0 0}
+.f0{fill:#e08a2c66}.f1{fill:#d9743066}.f2{fill:#e8a23a66}.f3{fill:#cf5f3a66}.f4{fill:#e0b04466}
+</style></head><body><h1>lms report</h1>
 )";
 
-std::string escaped(std::string_view text) {
-    std::string safe;
-    for (const char c : text) {
-        if (c == '<') {
-            safe += "&lt;";
-        } else if (c == '&') {
-            safe += "&amp;";
-        } else if (c == '"') {
-            safe += "&quot;";
-        } else {
-            safe += c;
-        }
-    }
-    return safe;
+std::string colour(std::size_t number) {
+    return fmt::format("--{}", number);
 }
 
-struct Line {
-    std::string name;
-    std::string_view colour;  // a variable of the page's
-    std::vector<double> values;
-};
-
-using Label = std::function<std::string(double)>;
-
-// Something at a place between the first and the last.
-struct Mark {
-    double at;  // 0 to 1
-    std::string name;
-};
-
-// Lines over a common row of places, from 0 up.
-std::string chart(const std::vector<Line>& lines, const std::string& first, const std::string& last,
-                  const Label& label, const std::vector<Mark>& marks = {}) {
-    double most = 0;
-    for (const Line& line : lines) {
-        for (const double value : line.values) most = std::max(most, value);
-    }
-    if (most <= 0) return "<p>no data</p>\n";
-    std::string text = "<p>";
-    for (const Line& line : lines) {
-        text += fmt::format("<span class=\"k\" style=\"background:var({})\"></span>{}", line.colour,
-                            escaped(line.name));
-    }
-    text += fmt::format("</p><svg viewBox=\"0 0 {} {}\" role=\"img\">", kWidth, kHeight);
-    const double high = kHeight - kBottom - 10, wide = kWidth - kLeft - 10;
-    for (int tick = 0; tick <= 4; ++tick) {
-        const double y = 10 + high * (4 - tick) / 4;
-        text += fmt::format("<line class=\"g\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", kLeft,
-                            kWidth - 10, y, y);
-        text += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", kLeft - 6, y + 4,
-                            label(most * tick / 4));
-    }
-    text +=
-        fmt::format("<text x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                    kLeft, kHeight - 6, first, kWidth - 10, kHeight - 6, last);
-    for (const Mark& mark : marks) {
-        const double x = kLeft + wide * mark.at;
-        text += fmt::format(
-            "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"10\" y2=\"{1}\" stroke=\"currentColor\" "
-            "stroke-dasharray=\"3 3\"/><text x=\"{0:.1f}\" y=\"{2}\" text-anchor=\"middle\">{3}</text>",
-            x, kHeight - kBottom, kHeight - 6, escaped(mark.name));
-    }
-    for (const Line& line : lines) {
-        text += fmt::format("<polyline fill=\"none\" stroke-width=\"1.5\" style=\"stroke:var({})\" points=\"",
-                            line.colour);
-        for (std::size_t i = 0; i < line.values.size(); ++i) {
-            text +=
-                fmt::format("{:.1f},{:.1f} ",
-                            kLeft + wide * static_cast<double>(i) /
-                                        static_cast<double>(std::max<std::size_t>(line.values.size() - 1, 1)),
-                            10 + high * (1 - line.values[i] / most));
-        }
-        text += "\"/>";
-    }
-    return text + "</svg>\n";
+double span_of(const Analysis& all) {
+    return static_cast<double>(std::max<std::uint64_t>(all.end_ns - all.begin_ns, 1));
 }
 
-std::string bytes_label(double bytes) {
-    return format_bytes(static_cast<std::uint64_t>(bytes));
+// Part of the run that is over then, 0 to 1.
+double part(const Analysis& all, std::uint64_t at_ns) {
+    return static_cast<double>(at_ns - std::min(at_ns, all.begin_ns)) / span_of(all);
 }
 
 std::size_t column(const Analysis& all, std::uint64_t at_ns) {
-    const auto span = static_cast<double>(std::max<std::uint64_t>(all.end_ns - all.begin_ns, 1));
-    const auto part = static_cast<double>(at_ns - std::min(at_ns, all.begin_ns)) / span;
-    return std::min(static_cast<std::size_t>(part * kColumns), kColumns - 1);
+    return std::min(static_cast<std::size_t>(part(all, at_ns) * kColumns), kColumns - 1);
+}
+
+Chart over_time(const Analysis& all, Unit up) {
+    return {.across = Unit::Seconds, .from = 0, .to = all.seconds(), .up = up};
+}
+
+// The budget of a GPU, as long as it held.
+std::vector<double> budgets(const Trace& trace, const Analysis& all, int device) {
+    std::vector<double> line(kColumns, -1);
+    for (const trace::Event& event : trace.events) {
+        const auto* const now = std::get_if<trace::Residency>(&event);
+        if (now && now->device == device)
+            line[column(all, now->at_ns)] = static_cast<double>(now->budget_bytes);
+    }
+    double last = 0;
+    for (const double value : line) {
+        if (last == 0 && value > 0) last = value;
+    }
+    for (double& value : line) value = last = value < 0 ? last : value;
+    return line;
+}
+
+// Where each group is drawn: those that moved most by themselves, others together.
+std::vector<std::size_t> place_of_groups(const Analysis& all, int device, std::vector<Line>& areas) {
+    std::vector<std::size_t> place(all.groups.size(), kPlaces + 1);
+    for (const BufferGroup& group : all.groups) {
+        if (group.device != device) continue;
+        std::size_t at = std::min(areas.size(), kPlaces);
+        const std::string name = group.call_site.empty() ? "no data" : group.call_site;
+        const auto same = std::ranges::find(areas, name, &Line::name);
+        if (same != areas.end()) at = static_cast<std::size_t>(same - areas.begin());
+        if (at == areas.size())
+            areas.push_back(
+                {at == kPlaces ? "other places" : name, std::vector<double>(kColumns), colour(at)});
+        place[group.number] = at;
+    }
+    return place;
 }
 
 std::string residency(const Trace& trace, const Analysis& all, int device) {
-    std::vector<double> resident(kColumns, -1), host(kColumns, -1), budget(kColumns, -1);
-    for (const trace::Event& event : trace.events) {
-        const auto* const now = std::get_if<trace::Residency>(&event);
-        if (!now || now->device != device) continue;
-        const std::size_t at = column(all, now->at_ns);
-        resident[at] = static_cast<double>(now->resident_bytes);
-        host[at] = static_cast<double>(now->host_bytes);
-        budget[at] = static_cast<double>(now->budget_bytes);
+    Chart chart = over_time(all, Unit::Bytes);
+    const std::vector<std::size_t> place = place_of_groups(all, device, chart.areas);
+    std::vector<ResidentChange> changes = all.resident_changes;
+    std::ranges::stable_sort(changes, {}, &ResidentChange::at_ns);
+    std::vector<double> now(chart.areas.size());
+    auto next = changes.begin();
+    for (std::size_t i = 0; i < kColumns; ++i) {
+        for (; next != changes.end() && column(all, next->at_ns) <= i; ++next) {
+            if (place[next->group] < now.size()) now[place[next->group]] += static_cast<double>(next->bytes);
+        }
+        for (std::size_t k = 0; k < now.size(); ++k) chart.areas[k].values[i] = std::max(now[k], 0.0);
     }
-    for (std::vector<double>* line : {&resident, &host, &budget}) {
-        double last = 0;
-        for (double& value : *line) value = last = value < 0 ? last : value;
-    }
-    return chart(
-        {{"on the GPU", "--a", resident}, {"in host memory", "--b", host}, {"may be filled", "--d", budget}},
-        "0 s", fmt::format("{:.2f} s", all.seconds()), bytes_label);
+    chart.lines = {{"may be filled", budgets(trace, all, device), "--line"}};
+    return svg_of(chart);
 }
 
-// Share of each stretch of time in which the device copied.
-std::string links(const Trace& trace, const Analysis& all) {
-    std::array<std::vector<double>, 2> busy;
-    for (auto& line : busy) line.assign(kColumns, 0);
-    const double stretch = std::max(static_cast<double>(all.end_ns - all.begin_ns) / kColumns, 1.0);
-    for (const trace::Event& event : trace.events) {
-        const auto* const move = std::get_if<trace::Move>(&event);
-        if (!move || !move->timed) continue;
-        auto& line = busy[static_cast<std::size_t>(move->direction)];
-        const std::size_t first = column(all, move->begin_ns), last = column(all, move->end_ns);
-        for (std::size_t i = first; i <= last; ++i) {
-            const double from = std::max(static_cast<double>(move->begin_ns - all.begin_ns),
-                                         stretch * static_cast<double>(i));
-            const double until = std::min(static_cast<double>(move->end_ns - all.begin_ns),
-                                          stretch * static_cast<double>(i + 1));
-            line[i] = std::min(1.0, line[i] + std::max(until - from, 0.0) / stretch);
+// Share of each stretch of time in which something went on.
+class Shares {
+  public:
+    explicit Shares(const Analysis& all) : all_(all), busy_(kColumns) {}
+
+    void add(std::uint64_t begin_ns, std::uint64_t end_ns) {
+        const double begin = part(all_, begin_ns) * kColumns, end = part(all_, end_ns) * kColumns;
+        for (std::size_t i = column(all_, begin_ns); i <= column(all_, end_ns); ++i) {
+            const double from = std::max(begin, static_cast<double>(i));
+            const double until = std::min(end, static_cast<double>(i + 1));
+            busy_[i] = std::min(1.0, busy_[i] + std::max(until - from, 0.0));
         }
     }
-    return chart({{"to the GPU", "--a", busy[0]}, {"to the host", "--b", busy[1]}}, "0 s",
-                 fmt::format("{:.2f} s", all.seconds()),
-                 [](double value) { return fmt::format("{:.0f} %", 100 * value); });
+    std::vector<double> values() const { return busy_; }
+
+  private:
+    const Analysis& all_;
+    std::vector<double> busy_;
+};
+
+std::string links(const Trace& trace, const Analysis& all) {
+    std::array<Shares, 2> busy = {Shares(all), Shares(all)};
+    for (const trace::Event& event : trace.events) {
+        if (const auto* const move = std::get_if<trace::Move>(&event); move && move->timed)
+            busy[static_cast<std::size_t>(move->direction)].add(move->begin_ns, move->end_ns);
+    }
+    Chart chart = over_time(all, Unit::Share);
+    chart.lines = {{"to the GPU", busy[0].values(), "--0"}, {"to the host", busy[1].values(), "--1"}};
+    return svg_of(chart);
+}
+
+// Some launches, and what moved and who waited meanwhile.
+std::string moves_and_kernels(const Trace& trace) {
+    std::vector<const trace::Launch*> launches;
+    std::vector<const trace::Move*> moves;
+    for (const trace::Event& event : trace.events) {
+        if (const auto* const launch = std::get_if<trace::Launch>(&event); launch && !launch->kernel.empty())
+            launches.push_back(launch);
+        if (const auto* const move = std::get_if<trace::Move>(&event); move && move->timed)
+            moves.push_back(move);
+    }
+    if (launches.empty()) return "<p>no data</p>\n";
+    // Around a move, where there is one: in the middle of the run there may be none.
+    std::size_t middle = launches.size() / 2;
+    if (!moves.empty()) {
+        const auto next = std::ranges::lower_bound(launches, moves[moves.size() / 2]->begin_ns, {},
+                                                   &trace::Launch::begin_ns);
+        middle = static_cast<std::size_t>(next - launches.begin());
+    }
+    const std::size_t first = std::min(middle - std::min(middle, kSlices / 2),
+                                       launches.size() - std::min(launches.size(), kSlices));
+    const std::uint64_t begin_ns = launches[first]->begin_ns;
+    const std::uint64_t end_ns =
+        std::max(launches[std::min(first + kSlices, launches.size()) - 1]->end_ns, begin_ns + 1);
+    std::vector<Row> rows = {
+        {"launches", "--2", {}}, {"waiting", "--3", {}}, {"to GPU", "--0", {}}, {"to host", "--1", {}}};
+    const auto draw = [&](std::size_t row, std::uint64_t from_ns, std::uint64_t until_ns,
+                          const std::string& name) {
+        const auto at = [&](std::uint64_t ns) {
+            return static_cast<double>(std::clamp(ns, begin_ns, end_ns) - begin_ns) /
+                   static_cast<double>(end_ns - begin_ns);
+        };
+        if (until_ns >= begin_ns && from_ns <= end_ns && rows[row].slices.size() < kMostSlices)
+            rows[row].slices.push_back(
+                {at(from_ns), at(until_ns),
+                 fmt::format("{}, {:.1f} us", name, static_cast<double>(until_ns - from_ns) / 1e3)});
+    };
+    for (const trace::Event& event : trace.events) {
+        if (const auto* const launch = std::get_if<trace::Launch>(&event))
+            draw(0, launch->begin_ns, launch->end_ns,
+                 launch->kernel.empty() ? "copy or set" : trace::demangled(std::string(launch->kernel)));
+        if (const auto* const stall = std::get_if<trace::Stall>(&event))
+            draw(1, stall->begin_ns, stall->end_ns, std::string(name_of(stall->cause)));
+        if (const auto* const move = std::get_if<trace::Move>(&event); move && move->timed)
+            draw(move->direction == trace::Direction::In ? 2 : 3, move->begin_ns, move->end_ns,
+                 format_bytes(move->bytes));
+    }
+    return fmt::format(
+               "<p class=\"l\">{} launches somewhere in the run, each from its call to its return: {} of "
+               "it.</p>\n",
+               std::min(kSlices, launches.size()),
+               label_of(Unit::Seconds, static_cast<double>(end_ns - begin_ns) / 1e9)) +
+           svg_of(rows);
 }
 
 std::string stalls(const Analysis& all) {
@@ -172,27 +204,50 @@ std::string stalls(const Analysis& all) {
     return text + "</table>\n";
 }
 
+// Bytes and modelled time on GPUs of other sizes.
 std::string sizes(const Trace& trace, const Analysis& all) {
     std::uint64_t most = 0;
     for (const auto& [device, gpu] : all.gpus) most = std::max(most, gpu.peak_allocated_bytes);
     if (most == 0) return "<p>no data</p>\n";
-    std::vector<Line> lines = {{"next-use", "--a", {}}, {"lru", "--b", {}}, {kOptimal, "--c", {}}};
-    ReplayWith with = replay_like(trace);
     const auto size = [&](std::size_t i) { return most * (i + 2) / (kSizes + 1); };
-    for (Line& line : lines) {
-        with.policy = line.name;
-        for (std::size_t i = 0; i < kSizes; ++i)
-            line.values.push_back(static_cast<double>(replay_all(trace, with, size(i)).bytes()));
+    Chart bytes{.across = Unit::Bytes,
+                .from = static_cast<double>(size(0)),
+                .to = static_cast<double>(size(kSizes - 1)),
+                .up = Unit::Bytes};
+    Chart times = bytes;
+    times.up = Unit::Times;
+    const std::vector<std::string> policies = {"next-use", "lru", kOptimal};
+    for (std::size_t i = 0; i < policies.size(); ++i) {
+        bytes.lines.push_back({policies[i], {}, colour(i)});
+        times.lines.push_back({policies[i], {}, colour(i)});
     }
-    std::vector<Mark> marks;
+    const ReplayWith with = replay_like(trace);
+    for (std::size_t i = 0; i < kSizes; ++i) {
+        const std::vector<Replayed> replayed = replay_all(trace, policies, with, size(i));
+        for (std::size_t k = 0; k < policies.size(); ++k) {
+            const Replayed& one = replayed[k];
+            bytes.lines[k].values.push_back(static_cast<double>(one.bytes()));
+            times.lines[k].values.push_back(one.fitting_seconds > 0 ? one.seconds / one.fitting_seconds : 0);
+        }
+    }
     for (const auto& [device, gpu] : all.gpus) {
-        const double at = (static_cast<double>(gpu.budget_bytes) - static_cast<double>(size(0))) /
-                          static_cast<double>(size(kSizes - 1) - size(0));
-        // Beside the ends their own labels stand.
-        if (at > 0.15 && at < 0.85) marks.push_back({at, "this run: " + format_bytes(gpu.budget_bytes)});
+        const auto budget = static_cast<double>(gpu.budget_bytes);
+        if (budget <= bytes.from || budget >= bytes.to) continue;
+        bytes.marks.push_back({budget, fmt::format("this run: {}, {} moved", format_bytes(gpu.budget_bytes),
+                                                   format_bytes(all.moved()))});
+        times.marks.push_back({budget, fmt::format("this run: {}", format_bytes(gpu.budget_bytes))});
     }
-    return chart(lines, fmt::format("{} to fill", format_bytes(size(0))),
-                 fmt::format("{} to fill", format_bytes(size(kSizes - 1))), bytes_label, marks);
+    return svg_of(bytes) + "<h2>Time, by the GPU's size, in that of all fitting (modelled)</h2>\n" +
+           svg_of(times);
+}
+
+std::string findings_table(const std::vector<Finding>& findings) {
+    if (findings.empty()) return "<p>Nothing.</p>\n";
+    std::string text = "<table class=\"f\"><tr><th>seen</th><th>what to do</th></tr>";
+    for (const Finding& finding : findings)
+        text += fmt::format("<tr><td>{}</td><td>{}</td></tr>", escaped(finding.evidence),
+                            escaped(finding.action));
+    return text + "</table>\n";
 }
 
 std::string regions(const Analysis& all) {
@@ -208,12 +263,19 @@ std::string regions(const Analysis& all) {
     return text + "</table>\n";
 }
 
+std::string flames(const Analysis& all) {
+    std::vector<Stack> stacks;
+    for (const BufferGroup& group : all.groups)
+        stacks.push_back({group.frames, static_cast<double>(group.moved())});
+    return flame_graph(stacks, Unit::Bytes);
+}
+
 std::string buffers(const Analysis& all) {
     std::string text =
         "<table><tr><th>size</th><th>buffers</th><th>to GPU</th><th>to host</th><th>trips</th><th>stall "
         "ms</th>"
         "<th>allocated at</th></tr>";
-    for (const BufferGroup& group : all.groups) {
+    for (const BufferGroup& group : all.places) {
         text += fmt::format(
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td><td>{}</td></tr>",
             format_bytes(group.bytes), group.buffers, format_bytes(group.bytes_in),
@@ -225,17 +287,23 @@ std::string buffers(const Analysis& all) {
 
 }  // namespace
 
-std::string html_report(const Trace& trace, const Analysis& all, const std::vector<std::string>& sentences) {
+std::string html_report(const Trace& trace, const Analysis& all, const std::vector<std::string>& sentences,
+                        const std::vector<Finding>& findings) {
     std::string text(kHead);
     for (const std::string& sentence : sentences) text += fmt::format("<p>{}</p>\n", escaped(sentence));
+    if (trace.dropped > 0) text += fmt::format("<p>{} events are missing.</p>\n", trace.dropped);
+    if (!trace.stopped.empty()) text += fmt::format("<p>Not all was read: {}.</p>\n", escaped(trace.stopped));
+    text += "<h2>What to do</h2>\n" + findings_table(findings);
     for (const auto& [device, gpu] : all.gpus) {
-        text += fmt::format("<h2>Where the bytes were: GPU {}, {}</h2>\n", device,
+        text += fmt::format("<h2>What was on GPU {} ({}), by who allocated it</h2>\n", device,
                             gpu.name.empty() ? "no name" : escaped(gpu.name));
         text += residency(trace, all, device);
     }
     text += "<h2>How busy the links were</h2>\n" + links(trace, all);
+    text += "<h2>Moves beside kernels</h2>\n" + moves_and_kernels(trace);
     text += "<h2>What threads waited for</h2>\n" + stalls(all);
     text += "<h2>Bytes moved, by the GPU's size (replayed)</h2>\n" + sizes(trace, all);
+    text += "<h2>Bytes moved, by call stack</h2>\n" + flames(all);
     if (!all.regions.empty()) text += "<h2>Regions</h2>\n" + regions(all);
     text += "<h2>Buffers</h2>\n" + buffers(all);
     return text + "</body></html>\n";

@@ -1,13 +1,14 @@
-// A report as one page that needs nothing else: tables, and pictures in SVG.
+// The page of `lms report --html`: one file that fetches nothing.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "tools/lms/analysis.h"
+#include "tools/lms/findings.h"
 
 namespace lms::tool {
 
-std::string html_report(const Trace& trace, const Analysis& all, const std::vector<std::string>& sentences);
+std::string html_report(const Trace& trace, const Analysis& all, const std::vector<std::string>& sentences,
+                        const std::vector<Finding>& findings);
 
 }  // namespace lms::tool

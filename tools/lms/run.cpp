@@ -123,6 +123,8 @@ int run(const RunOptions& options) {
         if (options.frameworks.contains(std::string(option.option)) && !set_for_framework(option))
             return kUsage;
     }
+    // So that ranges which the program names are in the trace; a tool that the user has named stays.
+    if (!value_of("LMS_TRACE").empty()) setenv("NVTX_INJECTION64_PATH", shim.c_str(), 0);
     const std::vector<std::string> command = with_interpreter(options.command);
     preload(shim);
 

@@ -18,7 +18,8 @@ using trace::LiveGpu;
 using trace::LivePage;
 using util::format_bytes;
 
-constexpr const char* kRow = "{:>8} {:<14.14} {:>3} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9} {:>6} {:>9}";
+constexpr const char* kRow =
+    "{:>8} {:<14.14} {:>3} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9} {:>6} {:>9} {:>8}  {}";
 
 // Of a process between two looks.
 class Rates {
@@ -58,6 +59,11 @@ std::string program_of(const LivePage& page) {
     return std::filesystem::path(page.program).filename();
 }
 
+// What `lms set` has asked for; what may be filled is below it where there is no more.
+std::string limit_of(const LivePage& page) {
+    return page.request.limit_bytes == 0 ? "none" : format_bytes(page.request.limit_bytes);
+}
+
 void add_rows(const LivePage& page, const Rates& rates, std::vector<std::string>& rows) {
     bool first = true;
     const auto row = [&](const std::string& gpu, const LiveGpu& levels) {
@@ -66,8 +72,9 @@ void add_rows(const LivePage& page, const Rates& rates, std::vector<std::string>
                                    format_bytes(levels.budget_bytes), format_bytes(levels.allocated_bytes),
                                    format_bytes(levels.resident_bytes), format_bytes(levels.host_bytes),
                                    once(rates.bytes(&Counters::bytes_in)),
-                                   once(rates.bytes(&Counters::bytes_out)), once(rates.waited()),
-                                   once(rates.launches())));
+                                   once(rates.bytes(&Counters::bytes_out)),
+                                   once(page.request.paused == 1 ? "paused" : rates.waited()),
+                                   once(rates.launches()), once(limit_of(page)), once(policy_of(page))));
         first = false;
     };
     for (std::size_t device = 0; device < LivePage::kGpus; ++device) {
@@ -91,7 +98,8 @@ Look look_at_processes(int process) {
 
 std::vector<std::string> table(const Look& before, const Look& now) {
     std::vector<std::string> rows{fmt::format(kRow, "PID", "PROGRAM", "GPU", "BUDGET", "ALLOCATED",
-                                              "RESIDENT", "ON HOST", "IN", "OUT", "WAITS", "LAUNCHES")};
+                                              "RESIDENT", "ON HOST", "IN", "OUT", "WAITS", "LAUNCHES",
+                                              "LIMIT", "POLICY")};
     for (const auto& page : now.pages) {
         add_rows(*page, Rates(same_process(before, *page), *page, before.at_ns, now.at_ns), rows);
     }

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "shim/trace/format.h"
 
@@ -57,6 +58,7 @@ bool TraceDecoder::add(std::string_view plain) {
     device_ = 0;
     time_ns_ = 0;
     chunk_ = 0;
+    writes_unseen_ = false;
     Input in(plain);
     while (!in.empty()) {
         if (!record(in) || !in.ok()) return false;
@@ -128,6 +130,9 @@ bool TraceDecoder::record(Input& in) {
             trace_.events.emplace_back(region);
             return true;
         }
+        case Tag::WritesUnseen:
+            writes_unseen_ = true;
+            return true;
     }
     return false;
 }
@@ -179,6 +184,7 @@ std::span<const Touched> TraceDecoder::touched(Input& in) {
         each.overwritten = flags & kOverwritten;
         each.may_stay = flags & kMayStay;
         each.in_place = flags & kInPlace;
+        each.only_read = flags & kOnlyRead;
     }
     return all;
 }
@@ -213,6 +219,7 @@ bool TraceDecoder::launch(Input& in) {
     const auto stream = numbered_.streams.find(in.number());
     event.stream = stream == numbered_.streams.end() ? 0 : stream->second;
     event.touched = touched(in);
+    event.writes_unseen = std::exchange(writes_unseen_, false);
     trace_.events.emplace_back(event);
     return true;
 }
@@ -260,9 +267,9 @@ bool take_description(std::string_view& rest, Trace& trace, std::string& problem
     FileHead head;
     if (!take_head(rest, head) || head.magic != FileHead::kMagic) {
         problem = "no trace of lmsshim (one that LMS_TRACE wrote as *.json opens in ui.perfetto.dev)";
-    } else if (head.version != FileHead::kVersion) {
-        problem =
-            fmt::format("has version {} of the format; this lms reads {}", head.version, FileHead::kVersion);
+    } else if (head.version == 0 || head.version > FileHead::kVersion) {
+        problem = fmt::format("has version {} of the format; this lms reads 1 to {}", head.version,
+                              FileHead::kVersion);
     } else if (head.bytes > rest.size() || XXH3_64bits(rest.data(), head.bytes) != head.checksum) {
         problem = "its beginning is damaged";
     } else {

@@ -65,6 +65,7 @@ class TraceDecoder {
     int device_ = 0;
     std::uint64_t time_ns_ = 0;
     std::uint32_t chunk_ = 0;
+    bool writes_unseen_ = false;  // the launch that follows
 };
 
 // Of the bytes of a file. `problem` is one line where they are no trace, and empty else.
