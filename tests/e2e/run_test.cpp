@@ -128,7 +128,8 @@ TEST_CASE("lms top: what a program does while it runs, as a table and as JSON") 
     std::getline(words, number);
     std::getline(words, line);
     CHECK_MESSAGE(line.find("PID PROGRAM        GPU   BUDGET ALLOCATED") != std::string::npos, text.out);
-    std::string pid, gpu, budget, allocated, resident, on_host, in, out, waits, launches, limit, policy, program;
+    std::string pid, gpu, budget, allocated, resident, on_host, in, out, waits, launches, limit, policy,
+        program;
     words >> pid >> program >> gpu >> budget >> allocated >> resident >> on_host >> in >> out >> waits >>
         launches >> limit >> policy;
     CHECK(pid == number);

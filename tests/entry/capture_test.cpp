@@ -1,5 +1,6 @@
 // Captures, begun and ended by every form.
 #include <functional>
+#include <thread>
 
 #include "tests/entry/graph_rig.h"
 
@@ -63,6 +64,34 @@ FAMILY_TEST("capture: however begun, what is captured moves nothing and is alone
         OK(cuGraphExecDestroy, exec);
         OK(cuMemsetD8_v2, b.at(), 9, kBuffer);
     }
+}
+
+FAMILY_TEST("capture: one that another thread tries to end goes on, and moves nothing still") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    kernel("add");
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(a);
+    crowd.evict(b);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    CUresult others = CUDA_SUCCESS;
+    CUgraph graph = nullptr;
+    std::thread([&] {
+        CU(cuCtxSetCurrent)(gpu.context);
+        others = CU(cuStreamEndCapture)(stream, &graph);
+    }).join();
+    EXPECT(others == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    EXPECT(launch("add", kWords, stream, b.at(), a.at(), 3u, kWords) == CUDA_SUCCESS);
+    OK(cuStreamEndCapture, stream, &graph);
+    EXPECT(a.evicted());
+    EXPECT(b.evicted());
+    std::size_t nodes = 0;
+    OK(cuGraphGetNodes, graph, nullptr, &nodes);
+    EXPECT(nodes == 1);
+    launch_and_wait(instantiate(graph), stream);
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
 }
 
 // What a caching allocator would give back is not to be given back while a graph is captured.

@@ -97,7 +97,10 @@ FAMILY_TEST("graphs: operands of copies and sets are there from the first node o
     const CUgraph graph = new_graph();
     CUgraphNode nested = nullptr;
     OK(cuGraphAddChildGraphNode, &nested, graph, nullptr, 0, child);
-    add_set(graph, set_of(c.at(), 4), gpu);
+    CUDA_MEMSET_NODE_PARAMS words = set_of(c.at(), 0x04040404);
+    words.elementSize = 4;
+    words.width = kWords;
+    add_set(graph, words, gpu);
     for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
     const CUgraphExec exec = instantiate(graph);
     OK(cuGraphUpload, exec, stream);
