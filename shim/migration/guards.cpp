@@ -63,10 +63,10 @@ void compare_clean(const Settings& settings, core::Address address, const Block&
                address);
 }
 
-void name_fault(device::Port& port, const Fence& fence, const std::string& what) noexcept try {
+void name_fault(device::Port& port, const FencePtr& fence, const std::string& what) noexcept try {
     // Kernels that wait for the program are let run on.
     constexpr auto kBound = std::chrono::milliseconds(100);
-    wait_until(fence, std::chrono::steady_clock::now() + kBound);
+    if (fence) wait_until(*fence, std::chrono::steady_clock::now() + kBound);
     const CUresult status = port.health();
     if (status == CUDA_SUCCESS || !log::once(found.fault)) return;
     log::error(

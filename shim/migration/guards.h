@@ -35,10 +35,10 @@ void compare_digest(const Settings& settings, core::Address address, const Block
 void compare_clean(const Settings& settings, core::Address address, const Block& kept,
                    std::optional<std::uint64_t> digest);
 
-// Behind work that has just been submitted, `fence` its end: waits for it, for a while, and says so where
-// nothing works any more: each is waited for, so that it, or one that takes long, is what failed. No lock
-// needed.
-void name_fault(device::Port& port, const Fence& fence, const std::string& what) noexcept;
+// Behind work that has just been submitted, `fence` its end, null where the driver refused one, as it does of
+// work that has failed by then: waits for it, for a while, and says so where nothing works any more: each is
+// waited for, so that it, or one that takes long, is what failed. No lock needed.
+void name_fault(device::Port& port, const FencePtr& fence, const std::string& what) noexcept;
 
 // A line about what was watched and found, when the process exits.
 void tell_verdict_at_exit(const Settings& settings);

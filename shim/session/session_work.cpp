@@ -174,7 +174,7 @@ void Session::submitted(const Work& work) {
         // Without a fence nobody could tell when the work ends: wait for it here.
         if (!fence) port_->synchronize();
     }
-    if (fence && state.settings.check) name_fault(*port_, *fence, work.reach.label);
+    if (used && state.settings.check) name_fault(*port_, fence, work.reach.label);
     SessionLock lock(state.mutex);
     ++state.works;
     if (fence) {
