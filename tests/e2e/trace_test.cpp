@@ -219,7 +219,8 @@ TEST_CASE(
     const Program programs[] = {{{"patterns", "--bytes", "600000", "--steps", "400"}, "6M"},
                                 {{"weights", "4", "40"}, "2M"}};
     for (std::size_t i = 0; i < 4; ++i) {
-        const auto& [program, memory] = programs[i / 2];
+        const std::vector<std::string>& program = programs[i / 2].first;
+        const char* const memory = programs[i / 2].second;
         const std::string policy = i % 2 == 0 ? "lru" : "next-use";
         CAPTURE(program[0]);
         CAPTURE(policy);
