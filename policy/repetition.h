@@ -164,8 +164,7 @@ class Repetition {
         Role& one = roles_[role];
         ++one.events;
         if (!one.uses.empty() && one.uses.back() == now()) return;
-        if (one.uses.size() == one.uses.capacity())
-            one.uses.erase(one.uses.begin(), std::lower_bound(one.uses.begin(), one.uses.end(), begin_));
+        if (one.uses.size() == one.uses.capacity()) forget_uses_of(one);
         one.uses.push_back(now());
     }
 
@@ -177,6 +176,13 @@ class Repetition {
             --roles_[role].events;
             recycle(role);
         }
+    }
+
+    // Leaves room for as many uses as remain, so that a role named by every event does not have them moved by
+    // every one.
+    void forget_uses_of(Role& one) {
+        one.uses.erase(one.uses.begin(), std::lower_bound(one.uses.begin(), one.uses.end(), begin_));
+        one.uses.reserve(2 * one.uses.size());
     }
 
     std::uint32_t new_role() {
