@@ -86,6 +86,7 @@ class Naming {
         state.mutex.check_held();
         ++state.namings;
         state.named.resize(state.backing.size());
+        needs.reserve(kFew);
     }
 
     // What is only read comes after what is not, so that it is known by then.
@@ -142,6 +143,9 @@ class Naming {
     }
 
   private:
+    // What most work names, for which there is room at once.
+    static constexpr std::size_t kFew = 8;
+
     bool is_here(const View& view) const { return view.is_managed() && view.device == state_.device; }
     const State::Named* known(ChunkId id) const {
         const State::Named& named = state_.named[id];

@@ -89,6 +89,8 @@ void refresh_budgets();
 template <typename Call, typename ResidencyGuards = std::span<ResidencyGuard>>
 CUresult call_with_oom_retry(Call&& call, ResidencyGuards&& admissions = {}) {
     CUresult status = call();
+    if (status != CUDA_ERROR_OUT_OF_MEMORY) [[likely]]
+        return status;
     // The driver does not say how much it wants: twice as much each time, until there is no more to be had.
     std::uint64_t wanted = least_reclaim();
     // At last what the work itself names makes room, and is used where it goes.
