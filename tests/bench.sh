@@ -71,9 +71,9 @@ if command -v valgrind >/dev/null 2>&1; then
         "$(awk -v a="$with" -v b="$without" 'BEGIN { printf "%.4f", a / b }')"
 
     # Of one call when everything fits, behind a driver that does nothing, loop and test of the result included.
-    per_call() {
-        few=$(instructions "$build/bench/calls" "$1" 1000 "$2")
-        many=$(instructions "$build/bench/calls" "$1" 11000 "$2")
+    per_call() { # kind, more buffers, streams, calls before the counted ones
+        few=$(instructions "$build/bench/calls" "$1" "${4:-1000}" "$2" "${3:-1}")
+        many=$(instructions "$build/bench/calls" "$1" $((${4:-1000} + 10000)) "$2" "${3:-1}")
         echo $(((many - few) / 10000))
     }
     LD_LIBRARY_PATH=$PWD/$build/bench/null
@@ -93,8 +93,16 @@ if command -v valgrind >/dev/null 2>&1; then
         with=$(export LD_PRELOAD="$shim" && per_call "$call" 12)
         row "$call, not everything fits, instructions a call" "$without" "$with" "$(ratio "$with" "$without")"
     done
-    # The same, with what it writes into a trace.
+    # What there is beside does not tell: rows of one launch, of 12 buffers, in one stream, after 1,000 others and at more of each.
     with=$(export LD_PRELOAD="$shim" && per_call launch 12)
+    at_more() {
+        more=$(export LD_PRELOAD="$shim" && per_call launch "$2" "$3" "$4")
+        row "  $1" "$with" "$more" "$(ratio "$more" "$with")"
+    }
+    for buffers in 60 120 240; do at_more "with $buffers buffers" $buffers 1 1000; done
+    for streams in 10 100 1000; do at_more "in $streams streams in turn" 12 $streams 4000; done
+    for launches in 10000 40000 80000; do at_more "after $launches others" 12 1 $launches; done
+    # The same, with what it writes into a trace.
     traced=$(export LD_PRELOAD="$shim" LMS_TRACE="$build/bench/trace" && per_call launch 12)
     row "launch, not everything fits, without a trace and with" "$with" "$traced" "$(ratio "$traced" "$with")"
     unset LMS_LIMIT LMS_RESERVE LMS_HOST_MAPPING

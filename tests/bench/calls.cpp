@@ -1,12 +1,13 @@
-// calls KIND COUNT [EXTRA]: COUNT driver calls of one kind, for counting the instructions of one
+// calls KIND COUNT [EXTRA [STREAMS]]: COUNT driver calls of one kind, for counting the instructions of one
 // (tests/bench.sh). EXTRA more buffers of 4 MiB are allocated and never used, which decides whether
-// everything fits. The driver behind it does nothing for them (null_driver.cpp), so what is counted is the
-// shim.
+// everything fits. The calls go to STREAMS streams in turn, one unless said. The driver behind it does
+// nothing for them (null_driver.cpp), so what is counted is the shim.
 #include <cuda.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -22,7 +23,7 @@ int main(int argc, char** argv) {
     const std::string_view kind = argc > 2 ? argv[1] : "";
     const int count = argc > 2 ? std::atoi(argv[2]) : 0;
     CUcontext context = nullptr;
-    CUstream stream = nullptr;
+    std::vector<CUstream> streams(argc > 4 ? std::atoi(argv[4]) : 1);
     CUevent event = nullptr;
     CUdeviceptr a = 0;
     CUdeviceptr b = 0;
@@ -30,7 +31,7 @@ int main(int argc, char** argv) {
     require(cuInit(0));
     require(cuDevicePrimaryCtxRetain(&context, 0));
     require(cuCtxSetCurrent(context));
-    require(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (CUstream& each : streams) require(cuStreamCreate(&each, CU_STREAM_NON_BLOCKING));
     require(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     require(cuMemAlloc(&a, kBytes));
     require(cuMemAlloc(&b, kBytes));
@@ -44,6 +45,7 @@ int main(int argc, char** argv) {
     // The driver tells the same of any.
     const auto kernel = reinterpret_cast<CUfunction>(&n);
     for (int i = 0; i < count; ++i) {
+        const CUstream stream = streams[i % streams.size()];
         if (kind == "launch") {
             require(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
         } else if (kind == "copy") {
@@ -58,8 +60,9 @@ int main(int argc, char** argv) {
             CUdeviceptr of = 0;
             require(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, a + 64));
         } else {
-            std::fprintf(stderr,
-                         "calls KIND COUNT [EXTRA]: launch, copy, upload, set, record or attribute\n");
+            std::fprintf(
+                stderr,
+                "calls KIND COUNT [EXTRA [STREAMS]]: launch, copy, upload, set, record or attribute\n");
             return 2;
         }
     }
