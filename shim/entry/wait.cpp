@@ -40,16 +40,32 @@ bool unfinished(Given& given) {
     return !given.empty();
 }
 
-void meanwhile(Given given) {
+// Comes back when that is over, when `is_over` says so, when nothing is foretold, or when something is being
+// captured: a question would end that.
+template <typename IsOver>
+void meanwhile(Given given, IsOver is_over) {
     trace::refresh_counters();
     engine::take_up_requests();
     while (!given.empty() && bring_ahead()) {
         {
             const engine::CapturesHeldOff held_off;
-            if (!held_off || engine::capturing_anywhere() || !unfinished(given)) return;
+            if (!held_off || engine::capturing_anywhere() || !unfinished(given) || is_over()) return;
         }
         std::this_thread::sleep_for(kPause);
     }
+}
+
+void meanwhile(Given given) {
+    meanwhile(std::move(given), [] { return false; });
+}
+
+Given given_to_all() {
+    Given given;
+    for (engine::Session* session : engine::sessions()) {
+        std::vector<core::Use> uses = session->given();
+        if (!uses.empty()) given.emplace_back(session, std::move(uses));
+    }
+    return given;
 }
 
 Given given_to(CUstream stream) {
@@ -96,6 +112,21 @@ CUresult wait_for_context(CUcontext context, Wait&& wait) {
     return wait();
 }
 
+// What GPUs are given from here on comes after what the event stands for, so being recorded again and again
+// does not make it last.
+CUresult wait_for_event(CUevent event) {
+    CUresult status = CUDA_ERROR_NOT_READY;
+    guarded([&] {
+        meanwhile(given_to_all(), [&] {
+            status = driver().cuEventQuery(event);
+            return status != CUDA_ERROR_NOT_READY;
+        });
+        return CUDA_SUCCESS;
+    });
+    // Recorded again since, it would be waited for anew.
+    return status == CUDA_SUCCESS ? status : driver().cuEventSynchronize(event);
+}
+
 }  // namespace
 
 void bring_ahead_while_busy(CUstream stream) {
@@ -123,4 +154,8 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
     return wait_for_stream(hStream, true, driver().cuStreamSynchronize_ptsz);
+}
+
+CUresult cuEventSynchronize(CUevent hEvent) {
+    return wait_for_event(hEvent);
 }

@@ -89,6 +89,17 @@ BODY(held_up_context_v2) {
     });
 }
 
+BODY(held_up_event) {
+    wait_while_held_up([](const Rounds& rounds) {
+        CUevent event = nullptr;
+        OK(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+        OK(cuEventRecord, event, rounds.stream);
+        OK(cuEventSynchronize, event);
+        OK(cuEventQuery, event);
+        OK(cuEventDestroy_v2, event);
+    });
+}
+
 BODY(held_up_copy) {
     wait_while_held_up(
         [](const Rounds& rounds) {
@@ -99,13 +110,16 @@ BODY(held_up_copy) {
 }
 
 // Though the stream is given more all the time, the wait is over with what was there.
-BODY(fed_stream) {
+void wait_while_fed(void (*wait)(const Rounds&, CUevent)) {
     const rig::Gpu gpu;
     Rounds rounds;
+    CUevent event = nullptr;
+    OK(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
     std::array<rig::Gate, 400> gates;
     gates[0].hold_up(rounds.stream);
     rounds.use(0);
     rounds.use(1);
+    OK(cuEventRecord, event, rounds.stream);
     std::atomic<bool> is_over{false};
     std::size_t last = 0;
     std::thread feeding([&] {
@@ -113,23 +127,38 @@ BODY(fed_stream) {
         // Always held up: by the next before it is let go by the last.
         for (; last + 1 < gates.size() && !is_over; ++last) {
             gates[last + 1].hold_up(rounds.stream);
+            OK(cuEventRecord, event, rounds.stream);
             gates[last].open();
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
         EXPECT(is_over);
         gates[last].open();
     });
-    OK(cuStreamSynchronize, rounds.stream);
+    wait(rounds, event);
     is_over = true;
     feeding.join();
     for (std::size_t i = 2; i < Rounds::kBuffers; ++i) rounds.use(i);
     EXPECT(rounds.all_intact());
+}
+BODY(fed_stream) {
+    wait_while_fed([](const Rounds& rounds, CUevent) { OK(cuStreamSynchronize, rounds.stream); });
+}
+BODY(fed_event) {
+    wait_while_fed([](const Rounds&, CUevent event) { OK(cuEventSynchronize, event); });
 }
 
 TEST_CASE("wait: who waits for a stream does not wait for what it is given meanwhile") {
     rig::run_both("fed_stream", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
 }
 
+TEST_CASE("wait: who waits for an event does not wait for its being recorded again and again") {
+    rig::run_both("fed_event", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
+
+TEST_CASE("wait: what is foretold comes in while a thread waits for an event" *
+          doctest::test_suite("waits-event")) {
+    rig::run_both("held_up_event", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
 TEST_CASE("wait: what is foretold comes in while a thread waits for a copy") {
     rig::run_both("held_up_copy", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
 }
