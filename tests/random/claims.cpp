@@ -25,6 +25,7 @@ unsigned stream_arguments(Verb verb) {
             return 3;
         case Verb::fresh:
         case Verb::pair:
+        case Verb::peers:
         case Verb::turns:
         case Verb::together:
         case Verb::write:

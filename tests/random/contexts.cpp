@@ -59,6 +59,22 @@ bool Machine::enter(unsigned device) {
     return ok(CU(cuCtxSetCurrent)(current), "cuCtxSetCurrent");
 }
 
+// Each device reaches the other's memory from here on.
+void Machine::befriend() {
+    for (unsigned device = kDevices; device-- > 0;) {
+        const Device& other = devices_[kDevices - 1 - device];
+        enter(device);
+        const CUresult status = CU(cuCtxEnablePeerAccess)(other.context, 0);
+        if (status != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) ok(status, "cuCtxEnablePeerAccess");
+        CUmemoryPool ordinary = nullptr;
+        ok(CU(cuDeviceGetDefaultMemPool)(&ordinary, other.device), "cuDeviceGetDefaultMemPool");
+        const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, devices_[device].device},
+                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        for (const CUmemoryPool pool : {ordinary, other.pool})
+            ok(CU(cuMemPoolSetAccess)(pool, &access, 1), "cuMemPoolSetAccess");
+    }
+}
+
 bool Machine::synchronize_all() {
     bool done = true;
     for (unsigned device = pair_ ? kDevices : 1; device-- > 0;) {

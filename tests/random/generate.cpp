@@ -24,6 +24,8 @@ class Generator {
         checks_ = 1 + below(8);
         notes_ = one_in(2) ? 0 : 1 + below(4);
         fresh_ = one_in(8);
+        // Without a draw: programs without a second device are what they were.
+        peers_ = seed % 2 == 1;
         // A few crowds: all threads at once in one or two streams, and little that opens gates.
         crowd_ = one_in(6);
         if (crowd_) {
@@ -38,6 +40,7 @@ class Generator {
     Program make() {
         if (fresh_) add(0, Verb::fresh);
         if (one_in(5)) add(0, Verb::pair);
+        if (peers_ && !program_.empty() && program_.back().verb == Verb::pair) add(0, Verb::peers);
         for (unsigned stream = 0; stream < streams_; ++stream)
             add(any_thread(), Verb::stream, {stream, below(6)});
         // Pressure begins while these are made, or later.
@@ -193,7 +196,7 @@ class Generator {
     unsigned count_;
     unsigned threads_, buffers_, large_, streams_, gates_, graphs_, churn_, frees_, refusals_, tables_,
         checks_, notes_;
-    bool fresh_, crowd_;
+    bool fresh_, peers_, crowd_;
 };
 
 }  // namespace

@@ -3,18 +3,9 @@
 
 namespace rnd {
 
-namespace {
-
 // What copies and sets of a graph name stays on the GPU as long as the graph lives (docs/limits.md), so a
 // program whose graphs name much of that may rightly run out of memory.
-constexpr std::uint32_t kKeptLimit = 12 << 10;
-
-bool is_kernel(const Op& op) {
-    return op.verb == Verb::mix || op.verb == Verb::packed || op.verb == Verb::add ||
-           (op.verb == Verb::set && op.a[4] == 0);
-}
-
-}  // namespace
+static constexpr std::uint32_t kKeptLimit = 12 << 10;
 
 bool Machine::fits_capture(Capture& capture, const Op& op, const UseList& uses) {
     if (is_kernel(op)) return true;

@@ -76,6 +76,7 @@ std::string Machine::run(const Program& program, std::vector<std::uint32_t>& cod
     codes.assign(program.size(), 0);
     codes_ = &codes;
     pair_ = has(Verb::pair);
+    peers_ = has(Verb::peers);
     start(has(Verb::fresh));
     bool together = false;
     for (std::size_t from = 0; from < program.size() && !failed_;) {
@@ -117,6 +118,7 @@ void Machine::start(bool fresh) {
         streams_[slot].alive = true;
         streams_[slot].handle = slot == kLegacy ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
     }
+    if (peers_) befriend();
     // So that what waits for a thread's own stream finds an event that was recorded.
     for (Hand& hand : hands_) {
         on_thread(hand.thread, [&] {
@@ -165,6 +167,7 @@ void Machine::run_op(Hand& hand, std::size_t index) {
     switch (op.verb) {
         case Verb::fresh:
         case Verb::pair:
+        case Verb::peers:
         case Verb::turns:
         case Verb::together:
             break;

@@ -93,6 +93,7 @@ class Machine {
     CUevent event(Hand& hand, unsigned slot);
     unsigned device_of(unsigned slot) const { return pair_ && slot < kOwnStreams ? slot % kDevices : 0; }
     bool enter(unsigned device);
+    void befriend();
     bool synchronize_all();
     unsigned slot_of(const Hand& hand, std::uint32_t stream) const;
     CUstream stream_of(unsigned slot);
@@ -183,7 +184,8 @@ class Machine {
 
     Options options_;
     std::array<Device, kDevices> devices_;
-    bool pair_ = false;  // whether every other stream is the second device's
+    bool pair_ = false;   // whether every other stream is the second device's
+    bool peers_ = false;  // whether devices reach each other's memory
     OwnMemory own_;
     CUdeviceptr nowhere_ = 0;         // reserved, never mapped
     std::uint32_t* flags_ = nullptr;  // page-locked; the first says how many gates are open

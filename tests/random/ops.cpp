@@ -72,4 +72,9 @@ std::uint32_t hash(const Op& op, std::uint32_t salt) {
     return h ^ (h >> 16);
 }
 
+bool is_kernel(const Op& op) {
+    return op.verb == Verb::mix || op.verb == Verb::packed || op.verb == Verb::add ||
+           (op.verb == Verb::set && op.a[4] == 0);
+}
+
 }  // namespace rnd

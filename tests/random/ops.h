@@ -44,6 +44,9 @@ bool parse_program(const std::string& path, Program& program, std::string& probl
 // What follows from a seed alone; about `count` operations.
 Program generate(std::uint64_t seed, unsigned count);
 
+// Whether it launches a kernel that is given the addresses of its buffers.
+bool is_kernel(const Op& op);
+
 // A value that depends on every argument of the operation and on `salt`, not on where it stands.
 std::uint32_t hash(const Op& op, std::uint32_t salt);
 

@@ -106,9 +106,10 @@ bool Machine::resolve_rect(Op& op) const {
     return true;
 }
 
-// Whether the stream's device reaches what is used: memory of its own and of the host, and, where both are
-// memory of some device, what is copied (docs/limits.md tells why no more).
+// Whether the stream's device reaches what is used: memory of its own and of the host, its peers', and, where
+// both are memory of some device, what is copied (docs/limits.md tells why no more).
 bool Machine::reaches(unsigned slot, const Op& op, const UseList& uses) const {
+    if (peers_ && (!streams_[slot].capture || is_kernel(op))) return true;
     const auto of_host = [&](const Use& use) { return buffers_[use.buffer].of_host(); };
     // As nodes of graphs they do not (docs/limits.md).
     if (op.verb == Verb::copy && op.a[6] % 2 && !streams_[slot].capture &&
