@@ -281,6 +281,25 @@ SIM_TEST("stream: calls tell one that was destroyed from what never was one", {}
     }
 }
 
+SIM_TEST("stream: a batch has fewer than 256 values to write and await", {}) {
+    const Gpu gpu;
+    CUdeviceptr words = 0;
+    OK(cuMemAlloc, &words, 256 * 4);
+    OK(cuMemsetD8, words, 0, 256 * 4);
+    std::vector<CUstreamBatchMemOpParams> items(256);
+    for (unsigned i = 0; i < 256; ++i) {
+        items[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        items[i].writeValue.address = words + 4 * i;
+        items[i].writeValue.value = i + 1;
+    }
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp, nullptr, 256, items.data(), 0);
+    OK(cuStreamBatchMemOp, nullptr, 255, items.data(), 0);
+    OK(cuCtxSynchronize);
+    std::vector<std::uint32_t> seen(256);
+    OK(cuMemcpyDtoH, seen.data(), words, 256 * 4);
+    for (unsigned i = 0; i < 256; ++i) EXPECT(seen[i] == (i < 255 ? i + 1 : 0));
+}
+
 SIM_TEST("stream: idle threads sleep", {}) {
     const Gpu gpu;
     const Kernels kernels;

@@ -55,7 +55,8 @@ Op op_of(const Context& context, const CUstreamBatchMemOpParams& item) {
 }  // namespace
 
 std::vector<Op> value_ops(const Context& context, std::span<const CUstreamBatchMemOpParams> items) {
-    require(items.size() <= 256, CUDA_ERROR_INVALID_VALUE);
+    // cuda.h, cuStreamBatchMemOp: "Must be less than 256."
+    require(items.size() < 256, CUDA_ERROR_INVALID_VALUE);
     std::vector<Op> ops;
     for (const CUstreamBatchMemOpParams& item : items) ops.push_back(op_of(context, item));
     return ops;
