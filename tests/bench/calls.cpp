@@ -42,12 +42,19 @@ int main(int argc, char** argv) {
     char host[64] = {};
     int n = 1;
     void* parameters[] = {&a, &b, &n};
+    // As kernels have them that work on many tensors at once.
+    CUdeviceptr block[512] = {a, b};
+    std::size_t block_bytes = sizeof block;
+    void* in_struct[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, block, CU_LAUNCH_PARAM_BUFFER_SIZE, &block_bytes,
+                         CU_LAUNCH_PARAM_END};
     // The driver tells the same of any.
     const auto kernel = reinterpret_cast<CUfunction>(&n);
     for (int i = 0; i < count; ++i) {
         const CUstream stream = streams[i % streams.size()];
         if (kind == "launch") {
             require(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
+        } else if (kind == "struct") {
+            require(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, in_struct));
         } else if (kind == "copy") {
             require(cuMemcpyAsync(a, b, kBytes, stream));
         } else if (kind == "upload") {
@@ -60,9 +67,9 @@ int main(int argc, char** argv) {
             CUdeviceptr of = 0;
             require(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, a + 64));
         } else {
-            std::fprintf(
-                stderr,
-                "calls KIND COUNT [EXTRA [STREAMS]]: launch, copy, upload, set, record or attribute\n");
+            std::fprintf(stderr,
+                         "calls KIND COUNT [EXTRA [STREAMS]]: launch, struct, copy, upload, set, record or "
+                         "attribute\n");
             return 2;
         }
     }

@@ -13,9 +13,12 @@ namespace {
 
 constexpr Bounds kBounds{0x7f0000000000, 0x7f0000100000};
 
-std::pmr::vector<core::Address> scanned(const void* data, std::size_t bytes) {
+// As where a driver gives its lowest addresses.
+constexpr Bounds kWide{0x302000000, 0x5000001000};
+
+std::pmr::vector<core::Address> scanned(const void* data, std::size_t bytes, Bounds bounds = kBounds) {
     std::pmr::vector<core::Address> found;
-    scan(data, bytes, kBounds, [&](std::size_t at, core::Address address) {
+    scan(data, bytes, bounds, [&](std::size_t at, core::Address address) {
         core::Address word = 0;
         std::memcpy(&word, static_cast<const char*>(data) + at, sizeof word);
         CHECK(word == address);
@@ -25,12 +28,12 @@ std::pmr::vector<core::Address> scanned(const void* data, std::size_t bytes) {
 }
 
 // Little-endian words at each byte.
-std::pmr::vector<core::Address> naive(const std::vector<unsigned char>& data) {
+std::pmr::vector<core::Address> naive(const std::vector<unsigned char>& data, Bounds bounds = kBounds) {
     std::pmr::vector<core::Address> found;
     for (std::size_t i = 0; i + 8 <= data.size(); ++i) {
         core::Address word = 0;
         for (std::size_t byte = 8; byte-- > 0;) word = word << 8 | data[i + byte];
-        if (word >= kBounds.begin && word < kBounds.end) found.push_back(word);
+        if (word >= bounds.begin && word < bounds.end) found.push_back(word);
     }
     return found;
 }
@@ -49,23 +52,26 @@ TEST_CASE("working set: all sizes, with addresses at every byte") {
 }
 
 TEST_CASE("working set: random words around the bounds") {
-    for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-        INFO("seed ", seed);
-        std::mt19937_64 random(seed);
-        std::vector<unsigned char> data(random() % 4096);
-        for (std::size_t at = 0; at + 8 <= data.size(); at += 4) {
-            const core::Address near[] = {kBounds.begin - 1,
-                                          kBounds.begin,
-                                          kBounds.begin + random() % 4096,
-                                          kBounds.end - 1,
-                                          kBounds.end,
-                                          kBounds.end + 1,
-                                          0,
-                                          ~std::uint64_t{0},
-                                          random()};
-            std::memcpy(data.data() + at, &near[random() % std::size(near)], 8);
+    for (const Bounds bounds : {kBounds, kWide}) {
+        for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+            INFO("seed ", seed, " from ", bounds.begin);
+            std::mt19937_64 random(seed);
+            std::vector<unsigned char> data(random() % 4096);
+            for (std::size_t at = 0; at + 8 <= data.size(); at += 1 + random() % 40) {
+                const core::Address near[] = {bounds.begin - 1,
+                                              bounds.begin,
+                                              bounds.begin + random() % 4096,
+                                              bounds.begin + (bounds.end - bounds.begin) / 3,
+                                              bounds.end - 1,
+                                              bounds.end,
+                                              bounds.end + 1,
+                                              0,
+                                              ~std::uint64_t{0},
+                                              random()};
+                std::memcpy(data.data() + at, &near[random() % std::size(near)], 8);
+            }
+            CHECK(scanned(data.data(), data.size(), bounds) == naive(data, bounds));
         }
-        CHECK(scanned(data.data(), data.size()) == naive(data));
     }
 }
 
