@@ -70,7 +70,7 @@ class NextUse {
         if (request.purpose == LMS_PURPOSE_WAIT || !repetition_.trusted(kEnoughToChoose))
             return ahead ? LMS_NO_CHUNK : recent_.first_eligible(request);
         bring_up_to_date();
-        const Position sooner = ahead ? when(request.sooner) : 0;
+        const Position sooner = ahead ? not_before(when(request.sooner)) : 0;
         for (auto it = order_.rbegin(); it != order_.rend() && it->first > sooner; ++it) {
             if (request.eligible(request.context, it->second) != 0) return it->second;
         }
@@ -99,6 +99,9 @@ class NextUse {
     using Position = Repetition::Position;
     // Events that one call looks ahead at.
     static constexpr Position kHorizon = 256;
+    // Events within which a chunk comes in whatever goes for it, if that is needed later; before that what
+    // goes must be needed so many times later.
+    static constexpr Position kSoon = 2, kPatience = 4;
     // Above every position: what is not known to be needed again, the least recently used last.
     static constexpr Position kFar = Position{1} << 62;
 
@@ -116,6 +119,13 @@ class NextUse {
         if (chunk >= chunks_.size()) return kFar;
         const Position again = chunks_[chunk].last + repetition_.lag();
         return again > repetition_.now() ? again : 2 * kFar - chunks_[chunk].last;
+    }
+
+    // When what goes for the sake of a chunk that is needed at `next` must not be needed yet. What is swapped
+    // early is swapped again when something else is needed last: the less, the later it is done.
+    Position not_before(Position next) const {
+        const Position ahead = next - std::min(next, repetition_.now());
+        return ahead <= kSoon ? next : repetition_.now() + kPatience * ahead;
     }
 
     void outdate(std::uint32_t chunk) {

@@ -51,7 +51,7 @@ class Repetition {
     void work(std::span<const std::uint32_t> chunks) {
         if (events_.empty()) begin_history();
         std::uint64_t token = kWork;
-        for (const std::uint32_t chunk : chunks) token = mix(token, look_of(chunk));
+        for (const std::uint32_t chunk : chunks) token += mix(kWork, look_of(chunk));
         begin_event(token);
         for (const std::uint32_t chunk : chunks) {
             if (const std::uint32_t role = role_of(chunk); role != kNoRole) name(role);

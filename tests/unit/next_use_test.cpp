@@ -57,6 +57,21 @@ Steps training(unsigned layers, unsigned rounds) {
     return steps;
 }
 
+// Each piece of work names three buffers, each round in another order: as where an allocator of the program's
+// hands out what was let go of last.
+Steps shuffled(unsigned works, unsigned rounds) {
+    std::mt19937 random(1);
+    Steps steps = cycle(3 * works, 0);
+    for (unsigned round = 0; round < rounds; ++round) {
+        for (unsigned i = 0; i < works; ++i) {
+            std::vector<unsigned> buffers = {3 * i, 3 * i + 1, 3 * i + 2};
+            std::shuffle(buffers.begin(), buffers.end(), random);
+            steps.push_back({Step::Work, buffers});
+        }
+    }
+    return steps;
+}
+
 Steps patternless(unsigned buffers, unsigned works, unsigned seed) {
     std::mt19937 random(seed);
     Steps steps = cycle(buffers, 0);
@@ -186,6 +201,7 @@ TEST_CASE("next-use: once it has seen a program's iteration, it lets go of what 
         std::size_t room;
     } programs[] = {{"cycle", cycle(20, 60), 12},
                     {"long cycle", cycle(700, 12), 300},
+                    {"shuffled cycle", shuffled(20, 60), 36},
                     {"training", training(12, 40), 10},
                     {"deep training", training(100, 30), 60}};
     for (const auto& [program, steps, room] : programs) {
@@ -236,7 +252,10 @@ TEST_CASE("next-use: it foretells what comes, in order, and lets nothing go for 
             unsigned farthest = 0;
             for (const auto& [id, far] : distance)
                 farthest = is_there(id) ? std::max(farthest, far) : farthest;
-            if (farthest < distance[sooner]) {
+            // What is needed soon comes in for anything that is needed later, other things when what goes is
+            // needed much later.
+            const unsigned soon = distance[sooner];
+            if (farthest <= (soon <= 2 ? soon : 4 * soon)) {
                 CHECK(victim == kNoChunk);
             } else {
                 REQUIRE(victim != kNoChunk);
