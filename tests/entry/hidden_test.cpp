@@ -1,7 +1,7 @@
 // What work reaches though its arguments do not tell, because its code cannot be seen or because kernels
 // wrote the addresses: it does not move beside such work, and goes out with what that has written.
-#include <cstdlib>
-#include <thread>
+#include <cstring>
+#include <numeric>
 
 #include "tests/entry/gate.h"
 #include "tests/entry/graph_rig.h"
@@ -12,7 +12,8 @@ using namespace rig;
 
 namespace {
 
-// poke(hidden, k, n): adds k to the words at the address that is `hidden` with every bit flipped.
+// poke(hidden, k, n): word i of the memory at the address that is `hidden` with every bit flipped becomes i +
+// k.
 std::string poke_kernel() {
     return support::kPtxHead + support::word_kernel("poke",
                                                     ".param .u64 hidden, .param .u32 k, .param .u32 n",
@@ -20,10 +21,17 @@ std::string poke_kernel() {
                                                     "ld.param.u32 %n, [n];\nnot.b64 %a1, %a1;\n",
                                                     R"(
     add.u64 %a1, %a1, %o;
-    ld.global.u32 %r2, [%a1];
-    add.u32 %r2, %r2, %r1;
+    add.u32 %r2, %i, %r1;
     st.global.u32 [%a1], %r2;
 )");
+}
+
+std::vector<std::uint8_t> poked(unsigned k) {
+    std::vector<std::uint32_t> words(kWords);
+    std::iota(words.begin(), words.end(), k);
+    std::vector<std::uint8_t> bytes(kBuffer);
+    std::memcpy(bytes.data(), words.data(), kBuffer);
+    return bytes;
 }
 
 // copy(out, n): the words from the address in the variable `source`.
@@ -55,7 +63,7 @@ CUfunction function_of(CUmodule module, const char* name) {
 
 // Of poke, as a node. Must stay where it is.
 struct Poke {
-    explicit Poke(CUdeviceptr address) : hidden(~address) {
+    Poke(CUdeviceptr address, unsigned k_) : hidden(~address), k(k_) {
         params.func = function_of(load_unseen(poke_kernel()), "poke");
         params.gridDimX = kWords / 256;
         params.gridDimY = params.gridDimZ = params.blockDimY = params.blockDimZ = 1;
@@ -65,8 +73,12 @@ struct Poke {
     Poke(const Poke&) = delete;
     Poke& operator=(const Poke&) = delete;
 
+    void launch(CUstream stream) {
+        OK(cuLaunchKernel, params.func, kWords / 256, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr);
+    }
+
     CUdeviceptr hidden;
-    unsigned k = 5;
+    unsigned k;
     unsigned n = kWords;
     void* arguments[3] = {&hidden, &k, &n};
     CUDA_KERNEL_NODE_PARAMS params{};
@@ -91,30 +103,57 @@ void read_by_kernel(const Buffer& buffer, const Buffer& into) {
 FAMILY_TEST("hidden: what code that cannot be seen wrote goes out with that, also from a graph in a graph") {
     const Gpu gpu;
     const CUstream stream = new_stream();
-    const Buffer a(kBuffer, 1);
+    Buffer a(kBuffer, 1);
     const Buffer into(kBuffer, 2);
     Crowd crowd;
-    const Poke poke(a.at());
-    const CUgraph graph = new_graph();
-    add_kernel(graph, poke.params);
-    unsigned times = 0;
+    Poke poke(a.at(), 5);
     const auto check = [&](auto&& submit) {
+        a.fill(1);
         crowd.evict(a);
         read_by_kernel(a, into);
         submit();
         OK(cuStreamSynchronize, stream);
-        ++times;
         crowd.evict(a);
-        EXPECT(a.read() == plus(pattern(kBuffer, 1), 5 * times));
+        EXPECT(a.read() == poked(5));
     };
-    check([&] {
-        OK(cuLaunchKernel, poke.params.func, kWords / 256, 1, 1, 256, 1, 1, 0, stream,
-           poke.params.kernelParams, nullptr);
-    });
+    check([&] { poke.launch(stream); });
+    const CUgraph graph = new_graph();
+    add_kernel(graph, poke.params);
     for (const CUgraph each : {graph, as_child(graph), as_child(as_child(graph))}) {
         const CUgraphExec exec = instantiate(each);
         check([&] { OK(cuGraphLaunch, exec, stream); });
         check([&] { OK(cuGraphLaunch, exec, stream); });
+    }
+}
+
+// It begins in host memory, and is written there.
+BODY(hidden_write_to_new_memory) {
+    const Gpu gpu;
+    const CUstream writer = new_stream();
+    const CUstream reader = new_stream();
+    Crowd crowd;
+    const Buffer seen(kBuffer, 2);
+    const Buffer a(kBuffer);
+    EXPECT(a.evicted());
+    Poke(a.at(), 5).launch(reader);
+    OK(cuStreamSynchronize, reader);
+    Gate gate;
+    gate.hold_up(writer);
+    OK(cuMemsetD8Async, a.at(), 7, kBuffer, writer);
+    OK(cuMemcpyDtoDAsync_v2, seen.at(), a.at(), kBuffer, reader);
+    OK(cuStreamSynchronize, reader);
+    gate.open();
+    OK(cuStreamSynchronize, writer);
+    EXPECT(seen.read() == poked(5));
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 7));
+}
+
+TEST_CASE("hidden: what such code wrote to memory that nobody has named is there until that is overwritten") {
+    for (const char* retain : {"1", "0"}) {
+        CAPTURE(retain);
+        CHECK(run("hidden_write_to_new_memory", Driver::Simulated,
+                  {{"SIMCUDA_HOST_VMM", "1"}, {"LMS_RETAIN", retain}})
+                  .failures == "");
     }
 }
 
