@@ -241,8 +241,10 @@ class MoveTrial::Run {
         if (driver().cuMemsetD32Async(memory_.device_alias(), 0, words_, port_.stream(Direction::In)) !=
             CUDA_SUCCESS)
             return Outcome::Failed;
-        return all(copy(memory_.device_alias(), memory_.on_host(), Direction::In),
-                   [&] { return memory_.show(Place::Device) ? compare() : Outcome::Failed; });
+        const Outcome copied = copy(memory_.device_alias(), memory_.on_host(), Direction::In);
+        // The set is still to come, and what it writes is about to be given back.
+        if (copied == Outcome::Failed) return all(finish(Direction::In), [] { return Outcome::Failed; });
+        return all(copied, [&] { return memory_.show(Place::Device) ? compare() : Outcome::Failed; });
     }
     // Each set in one stream is waited for by the copy in the other.
     Outcome order() {

@@ -25,7 +25,7 @@ struct Job {
 };
 
 bool is_fresh(const State& state, ChunkId id) {
-    return state.backing[id].fresh_at == state.opaque_works;
+    return state.backing[id].fresh_at == state.soilings;
 }
 
 // False: the driver refused, and nothing is enqueued any more.

@@ -35,7 +35,7 @@ struct Backing {
     std::optional<std::uint64_t>
         digest;                  // of the host block, as long as nobody may have changed it (guards.h)
     std::uint64_t eviction = 0;  // the latest there was
-    // State::opaque_works when it was given host memory, as long as no work has named it since: its contents
+    // State::soilings when it was given host memory, as long as no work has named it since: its contents
     // are undefined. kUsed: some has.
     std::uint64_t fresh_at = kUsed;
 
@@ -148,7 +148,8 @@ struct State {
     std::uint64_t disturbed = 0;                    // the latest one when opaque work last ended some
     std::vector<core::ChunkId> filling;             // oldest first
     std::uint32_t remapping = 0;                    // chunks being remapped by the migrator
-    // The clean chunks, by their bytes (retained_copies.h), and how often they were all soiled.
+    // The clean chunks, by their bytes (retained_copies.h), and how often they were all soiled: by work that
+    // may write any chunk.
     std::set<std::pair<std::uint64_t, core::ChunkId>> retained;
     std::uint64_t soilings = 0;
     bool remaps_beside_work = false;  // seen: a remap does not wait for work that runs
@@ -168,9 +169,8 @@ struct State {
     // The same of work that moves go on beside, but that may write any chunk: its code cannot be seen.
     std::vector<core::Use> unseen_uses;
     std::uint32_t unseen_pending = 0;
-    std::uint64_t opaque_works = 0;  // ever announced
-    std::uint64_t works = 0;         // ever submitted
-    std::uint32_t holders = 0;       // threads that hold chunks or memory, for a moment, waiting for nobody
+    std::uint64_t works = 0;    // ever submitted
+    std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
 
     // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one
     // that was named last, and which that was; by ChunkId.

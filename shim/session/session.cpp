@@ -283,7 +283,7 @@ CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
         residency.mapped_empty(id);
     } else {
         backing.host = block;
-        backing.fresh_at = state.opaque_works;
+        backing.fresh_at = state.soilings;
         residency.back_by_host(id);
     }
     state.changed.notify_all();

@@ -41,7 +41,7 @@ CUresult Session::acquire(Work& work) {
         if (work.is_nothing()) return CUDA_SUCCESS;
         const bool opaque = work.reach.opaque || state.settings.safety == Safety::Strict;
         work.hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
-        work.hold.unseen = work.reach.unseen && !work.elsewhere && state.settings.asks_what_is_written();
+        work.hold.unseen = work.reach.unseen && !work.elsewhere;
         if (!port_->maps_host_memory()) {
             for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
         }
@@ -75,7 +75,7 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     poison(state.settings, *block);
     if (untouched() && state.residency.back_by_host(need.chunk)) {
         state.backing[need.chunk].host = *block;
-        state.backing[need.chunk].fresh_at = state.opaque_works;
+        state.backing[need.chunk].fresh_at = state.soilings;
         note_levels(state);
     } else {
         state.host_blocks.put(*block);
@@ -104,7 +104,6 @@ FencePtr Session::announce(const Work& work, SessionLock& lock) {
         state.changed.wait(lock, [&] { return state.remapping == 0; });
         cancel_evictions(state);
         ++state.opaque_pending;
-        ++state.opaque_works;
         await = state.filling;
     } else {
         for (const ChunkId id : hold.pinned) {

@@ -32,7 +32,10 @@ const Driver kDrivers[] = {
     {"access-not-ready"},
     {"launches-overlap"},
     {"one-queue"},
-    {"several", "host-sets-lost,copies-queue,unmap-drains,access-not-ready,launches-overlap,one-queue"},
+    {"host-copies-early"},
+    {"several",
+     "host-sets-lost,copies-queue,unmap-drains,access-not-ready,launches-overlap,one-queue,host-copies-"
+     "early"},
     {"all", "all", false},
 };
 

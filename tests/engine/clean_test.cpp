@@ -159,6 +159,31 @@ TEST_CASE("clean: writes that are submitted while it comes in") {
     });
 }
 
+TEST_CASE("clean: not what work may write that is submitted while it is remapped") {
+    at_each([](const RigOptions& options) {
+        Weights scene(options);
+        const std::size_t target = 1;
+        scene.round();
+        scene.round();
+        scene.push_out(target);
+        const Gate gate_ = closed();
+        const CUstream other = scene.rig.stream();
+        scene.rig.gpu().at(Call::Copy, 1, [&] {
+            Job job{other, {}, {}, false, both(gate(gate_), scene.write(target))};
+            job.unseen = true;
+            REQUIRE(scene.submit(job, target) == CUDA_SUCCESS);
+        });
+        Job look{scene.stream, {}, {}, false, [](Memory&) { return true; }, {scene.regions[target].address}};
+        REQUIRE(scene.rig.submit(look) == CUDA_SUCCESS);
+        // What is written before it has come in is nobody's to keep.
+        scene.rig.gpu().finish(scene.rig.gpu().mark(scene.stream));
+        *gate_ = true;
+        scene.rig.drain();
+        scene.push_out(target);
+        scene.check();
+    });
+}
+
 TEST_CASE("clean: host memory is there for what needs it") {
     at_each([](RigOptions options) {
         options.host_granules = 40;

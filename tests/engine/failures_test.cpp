@@ -145,6 +145,28 @@ TEST_CASE("failures: a copy out whose fence is refused is waited for") {
     }
 }
 
+TEST_CASE("failures: a copy out whose fence is refused, and the wait for it too, counts for nothing") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Scene scene(options_of(Safety::Args, 1, maps_host));
+        const std::size_t cold = scene.make(60);
+        const std::size_t next = scene.make(60);
+        scene.rig.drain();
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        FakePort& gpu = scene.rig.gpu();
+        const Gate copies = closed();
+        gpu.launch(gpu.stream(device::Direction::Out), gate(copies));
+        gpu.at(Call::Copy, 1, [&] { gpu.fail(Call::Record, 1, CUDA_ERROR_UNKNOWN); });
+        gpu.fail(Call::Synchronize, 1, CUDA_ERROR_UNKNOWN);
+        scene.open_after_a_while(copies);
+        const CUresult needed = scene.need(next, scene.stream);
+        CHECK(needed == (maps_host ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
+        *copies = true;
+        scene.check();
+    }
+}
+
 TEST_CASE(
     "failures: a copy out that was taken for passed, for its fence could not be asked, is asked again") {
     for (std::uint64_t nth = 1; nth <= 12; ++nth) {

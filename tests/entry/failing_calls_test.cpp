@@ -101,3 +101,30 @@ TEST_CASE(
         run_both("failing_for_good", Driver::Simulated, {{"SIMCUDA_FAIL", "cuMemcpyAsync:9=700"}});
     CHECK(err.find("GPU 0: its context has failed (error 700), and all calls say so; ") != std::string::npos);
 }
+
+BODY(fills_the_gpu) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+    OK(cuCtxSynchronize);
+}
+
+// Work of the trial's own that is still to come would find its memory gone, and end the program's context.
+TEST_CASE("failing calls: a trial of moves that fails takes nothing away that it still uses") {
+    const auto check = [](const char* host_mapping, int copies) {
+        CAPTURE(host_mapping);
+        for (int nth = 1; nth <= copies; ++nth) {
+            CAPTURE(nth);
+            CHECK(run("fills_the_gpu", Driver::Simulated,
+                      {{"SIMCUDA_HOST_VMM", host_mapping},
+                       {"SIMCUDA_DELAY_US", "3000"},
+                       {"LMS_RESERVE", "1M"},  // of which it takes its memory
+                       {"SIMCUDA_FAIL", "cuMemcpyAsync:" + std::to_string(nth) + "=201"}})
+                      .failures == "");
+        }
+    };
+    check("0", 4);
+    check("1", 10);
+}

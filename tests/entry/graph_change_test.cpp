@@ -283,6 +283,44 @@ FAMILY_TEST("graph changes: again and again, each fits that fits beside the one 
     launch_and_wait(nested.exec, stream);
 }
 
+// The driver looks at what an operand is mapped to, so what cannot come in is no operand.
+FAMILY_TEST("graph changes: what finds no room is refused, and all stays as it was") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    Crowd crowd;
+    std::vector<std::unique_ptr<Buffer>> kept;
+    std::vector<CUgraphExec> execs;
+    CUgraphNode first = nullptr;
+    // Each keeps its own operand there, until there is no room for one more.
+    for (bool fits = true; fits && kept.size() < 16;) {
+        kept.push_back(std::make_unique<Buffer>(kBuffer, 10 + kept.size()));
+        const CUDA_MEMSET_NODE_PARAMS set = set_of(kept.back()->at(), 7);
+        const CUgraph graph = new_graph();
+        CUgraphNode node = nullptr;
+        const CUresult status = CU(cuGraphAddMemsetNode)(&node, graph, nullptr, 0, &set, gpu.context);
+        fits = status == CUDA_SUCCESS;
+        EXPECT(fits || status == CUDA_ERROR_OUT_OF_MEMORY);
+        if (!first) first = node;
+        if (fits) execs.push_back(instantiate(graph));
+    }
+    EXPECT(execs.size() > 2 && execs.size() + 1 == kept.size());
+    const Buffer& out = *kept.back();
+    EXPECT(!out.resident());
+    const CUDA_MEMSET_NODE_PARAMS set = set_of(out.at(), 8);
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuGraphExecMemsetNodeSetParams, execs[0], first, &set, gpu.context);
+    for (const CUgraphExec exec : execs) launch_and_wait(exec, stream);
+    EXPECT(out.holds(10 + execs.size()));
+    for (std::size_t i = 0; i < execs.size(); ++i)
+        EXPECT(kept[i]->read() == std::vector<std::uint8_t>(kBuffer, 7));
+    // With room again it is changed.
+    OK(cuGraphExecDestroy, execs[1]);
+    OK(cuGraphExecMemsetNodeSetParams, execs[0], first, &set, gpu.context);
+    kept[0]->fill(1);
+    launch_and_wait(execs[0], stream);
+    EXPECT(out.read() == std::vector<std::uint8_t>(kBuffer, 8));
+    EXPECT(kept[0]->holds(1));
+}
+
 FAMILY_TEST("graph changes: a node in the body of a conditional one") {
     const Gpu gpu;
     const CUstream stream = new_stream();

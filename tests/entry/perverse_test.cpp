@@ -160,6 +160,7 @@ constexpr Case kCases[] = {
     {"access-not-ready", "", ""},
     {"launches-overlap", "", ""},
     {"one-queue", "", ""},
+    {"host-copies-early", "", ""},
     {"copies-queue,unmap-drains,access-not-ready,host-sets-lost", "not in place", "a set in place"},
     {"all", kDies, nullptr},
 };

@@ -11,6 +11,7 @@
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/stream.h"
+#include "tools/simcuda/driver/transfer.h"
 
 namespace simcuda::driver {
 namespace {
@@ -222,12 +223,29 @@ void stage_host_source(CopyOp& copy) {
     copy.from = {Place::Pinned, reinterpret_cast<std::uint64_t>(copy.staged.get()), copy.width, copy.height};
 }
 
+namespace {
+
+// Memory of the program's process, and not behind a device address.
+bool is_plain_host(const CopyEnd& end) {
+    return end.place == Place::Pageable ||
+           (end.place == Place::Pinned && memory_map().find(end.address) != nullptr);
+}
+
+// False: it is for the stream.
+bool done_early(const CopyOp& copy) {
+    if (!is(Perverse::HostCopiesEarly) || !is_plain_host(copy.from) || !is_plain_host(copy.to)) return false;
+    return Transfer(copy).step(total(copy) + 4);
+}
+
+}  // namespace
+
 CUresult copy_async(Context& context, Stream& stream, CopyOp copy) {
     if (total(copy) == 0) return CUDA_SUCCESS;
     if (stream.capture != nullptr) {
         submit(stream, std::move(copy));
         return CUDA_SUCCESS;
     }
+    if (done_early(copy)) return CUDA_SUCCESS;
     const bool host_to_host = !on_device(copy.from) && !on_device(copy.to);
     const bool blocks = host_to_host || copy.to.place == Place::Pageable;
     if (copy.from.place == Place::Pageable && !blocks) stage_host_source(copy);
@@ -250,7 +268,7 @@ CUresult copy_between(Stream& stream, CopyOp copy, std::set<std::shared_ptr<Cont
 CUresult copy_and_wait(Context& context, Stream& stream, CopyOp copy) {
     const CUresult allowed = capture_check_query(stream);
     require(allowed == CUDA_SUCCESS, allowed);
-    if (total(copy) == 0) return CUDA_SUCCESS;
+    if (total(copy) == 0 || done_early(copy)) return CUDA_SUCCESS;
     const bool in_full = asks_sync_memops(copy.from) || asks_sync_memops(copy.to);
     if (!in_full && on_device(copy.from) && on_device(copy.to))
         return copy_async(context, stream, std::move(copy));

@@ -61,9 +61,9 @@ bool parse_fail(std::string_view text, std::vector<FailRule>& out) {
 }
 
 // In the order of Perverse.
-constexpr std::string_view kPerverse[] = {"host-create-crashes", "host-copies-fail", "host-sets-lost",
-                                          "moves-lose",          "copies-queue",     "unmap-drains",
-                                          "access-not-ready",    "launches-overlap", "one-queue"};
+constexpr std::string_view kPerverse[] = {
+    "host-create-crashes", "host-copies-fail", "host-sets-lost",   "moves-lose", "copies-queue",
+    "unmap-drains",        "access-not-ready", "launches-overlap", "one-queue",  "host-copies-early"};
 
 bool parse_perverse(std::string_view text, unsigned& out) {
     unsigned found = 0;

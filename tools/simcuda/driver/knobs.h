@@ -30,6 +30,7 @@ enum class Perverse : unsigned {
     LaunchesOverlap,    // launches-overlap: a programmatic launch does not wait for what its stream was given
                         // last, a kernel or not, and events behind it tell of it alone
     OneQueue,           // one-queue: all work waits for all that any stream was given before
+    HostCopiesEarly,    // host-copies-early: copies from host memory to host memory wait for nothing
 };
 
 struct Knobs {
