@@ -170,7 +170,8 @@ struct State {
     std::uint32_t unseen_pending = 0;
     std::uint64_t opaque_works = 0;  // ever announced
     std::uint64_t works = 0;         // ever submitted
-    std::uint32_t holders = 0;       // threads that hold chunks or memory, for a moment, waiting for nobody
+    bool traced = false;        // the trace that is written knows what there is; before, it is told nothing
+    std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
 
     // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one
     // that was named last, and which that was; by ChunkId.
