@@ -224,6 +224,19 @@ TEST_CASE("trace parts: together they are what one file is, and each tells alone
     }
 }
 
+TEST_CASE("trace parts: no file follows the one in which the trace ends") {
+    const Scratch scratch;
+    BlockWriter writer;
+    REQUIRE(writer.open(scratch.path("trace"), 1) == 0);
+    for (std::uint32_t i = 0; i < 3; ++i) writer.write(Free{0, i, now_ns() + (i + 1) * BlockWriter::kOldNs});
+    writer.end();
+    CHECK(read_alone(scratch, "trace.3")->ended);
+    struct stat status;
+    CHECK(stat(scratch.path("trace.4").c_str(), &status) != 0);
+    CHECK(texts_of(read(scratch.path("trace"))->events) ==
+          std::vector<std::string>{"free 0 0 0", "free 0 1 0", "free 0 2 0"});
+}
+
 TEST_CASE("trace parts: files of another trace, of an earlier run, are not taken for its own") {
     const Scratch scratch;
     BlockWriter writer;
