@@ -56,7 +56,7 @@ LIBS_unit := -llz4
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/% shim/session/session.cpp shim/session/session_%,$(SHIM_SRC)) \
-               tests/support/fake_port.cpp tests/support/fake_memory.cpp
+               tests/support/fake_port.cpp tests/support/fake_memory.cpp tools/lms/trace_file.cpp
 LINK_cli := tests/support/process.cpp
 LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SRC)) tools/lms/trace_file.cpp tools/lms/analysis.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp

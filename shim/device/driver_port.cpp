@@ -253,9 +253,10 @@ CUresult DriverPort::set(Address destination, std::uint8_t value, std::uint64_t 
     return driver().cuMemsetD8Async(destination, value, bytes, stream(direction));
 }
 
-void DriverPort::time_copies() {
+void DriverPort::time_copies(bool on) {
+    times_copies_ = on;
+    if (!on) return;
     const InContext in_context(context_);
-    times_copies_ = true;
     times_.start(in_);
 }
 
@@ -419,7 +420,7 @@ CUresult DriverPort::work_through(CUcontext context) {
     }
     context_ = context;
     times_.forget();
-    if (context && times_copies_) time_copies();
+    if (context && times_copies_) time_copies(true);
     if (before) {
         const InContext in_context(before);
         for (const CUstream stream : streams) driver().cuStreamDestroy_v2(stream);

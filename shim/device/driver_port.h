@@ -46,7 +46,7 @@ class DriverPort final : public Port {
     CUresult copy(Address destination, Address source, std::uint64_t bytes, Direction direction) override;
     CUresult set(Address destination, std::uint8_t value, std::uint64_t bytes, Direction direction) override;
     CUstream stream(Direction direction) const override { return direction == Direction::In ? in_ : out_; }
-    void time_copies() override;
+    void time_copies(bool on) override;
     std::optional<CopyTime> time_of_copy(Address destination) override { return times_.take(destination); }
     CUresult record(CUstream stream, CUevent& event) override;
     CUresult record_legacy(CUcontext context, CUevent& event) override;

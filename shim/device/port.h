@@ -90,10 +90,10 @@ class Port {
     virtual CUresult set(Address destination, std::uint8_t value, std::uint64_t bytes,
                          Direction direction) = 0;
     virtual CUstream stream(Direction direction) const = 0;
-    // From now on it is noted when copies begin and end, as the device sees it (which costs two events each);
-    // when the latest copy to `destination` did, CLOCK_MONOTONIC, if it is over and query() has told so since
-    // of anything behind it. Told once. Calls no driver.
-    virtual void time_copies() {}
+    // From now on it is noted when copies begin and end, as the device sees it (which costs two events each),
+    // or no more; when the latest copy to `destination` did, CLOCK_MONOTONIC, if it is over and query() has
+    // told so since of anything behind it. Told once. Calls no driver.
+    virtual void time_copies([[maybe_unused]] bool on) {}
     virtual std::optional<CopyTime> time_of_copy([[maybe_unused]] Address destination) { return {}; }
 
     // Events without timing. record() leaves a fence in `stream` (an app's, of whatever context, or ours);

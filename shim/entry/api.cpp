@@ -202,9 +202,10 @@ constinit thread_local Regions regions{};
 int region_begin(const char* name) {
     if (!name) return LMS_INVALID;
     const std::size_t level = regions.depth++;
-    if (level >= Regions::kMost || !trace::writer()) return LMS_OK;
+    if (level >= Regions::kMost) return LMS_OK;
     Regions::One& one = regions.open[level];
     one = {};
+    if (!trace::writer()) return LMS_OK;
     std::strncpy(one.name, name, sizeof one.name - 1);
     one.begin_ns = trace::now_ns();
     return LMS_OK;
@@ -216,6 +217,7 @@ int region_end() {
     trace::Writer* const writer = trace::writer();
     if (level >= Regions::kMost || !writer) return LMS_OK;
     const Regions::One& one = regions.open[level];
+    if (one.begin_ns == 0) return LMS_OK;  // before the trace
     writer->write(
         trace::Region{one.name, static_cast<std::uint32_t>(gettid()), one.begin_ns, trace::now_ns()});
     return LMS_OK;

@@ -170,6 +170,7 @@ struct State {
     std::vector<core::Use> unseen_uses;
     std::uint32_t unseen_pending = 0;
     std::uint64_t works = 0;    // ever submitted
+    bool traced = false;        // the trace that is written knows what there is; before, it is told nothing
     std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
 
     // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one

@@ -36,15 +36,47 @@ std::vector<trace::Touched> touched(const State& state, std::span<const ChunkReq
     return chunks;
 }
 
+// Null: no trace is written, or it has not been told yet what there is.
+trace::Writer* writer_for(const State& state) {
+    return state.traced ? trace::writer() : nullptr;
+}
+
+void tell_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site) {
+    trace::Writer* const writer = writer_for(state);
+    if (!writer) return;
+    const core::Allocation& buffer = state.residency.allocation(id);
+    std::vector<trace::Piece> pieces;
+    for (const core::ChunkId chunk : buffer.chunks) {
+        const core::State where = state.residency.chunk(chunk).state;
+        pieces.push_back({chunk, state.residency.chunk(chunk).bytes,
+                          where != core::State::OnHost && where != core::State::Empty});
+    }
+    writer->write(trace::Allocation{state.device, id, buffer.address, buffer.asked_bytes, trace::now_ns(),
+                                    call_site, pieces});
+}
+
+void tell_levels(const State& state) {
+    if (trace::Writer* const writer = writer_for(state)) {
+        writer->write(trace::Residency{state.device, state.residency.device_bytes(),
+                                       state.residency.host_bytes(), trace::now_ns(), state.budget_bytes});
+    }
+}
+
 }  // namespace
 
-void note_gpu(const State& state, std::uint64_t total_bytes) {
+void note_gpu(const State& state) {
     trace::Writer* writer = trace::writer();
     if (!writer) return;
-    state.port.time_copies();
+    device::MemoryInfo memory{};
+    state.port.memory_info(memory);
     const std::string name = state.port.name();
-    writer->write(trace::Gpu{state.device, name, total_bytes, state.granularity,
+    writer->write(trace::Gpu{state.device, name, memory.total_bytes, state.granularity,
                              state.port.maps_host_memory(), trace::now_ns()});
+}
+
+void note_standing(const State& state) {
+    for (const core::AllocationId id : state.residency.allocations()) tell_allocation(state, id, {});
+    if (state.budget_bytes > 0) tell_levels(state);
 }
 
 void note_levels(const State& state) {
@@ -57,10 +89,7 @@ void note_levels(const State& state) {
     trace::set(gpu.resident_bytes, resident);
     note_beyond(state, state.residency.allocated_bytes());
     trace::set(gpu.host_bytes, state.residency.host_bytes());
-    if (trace::Writer* writer = trace::writer()) {
-        writer->write(trace::Residency{state.device, resident, state.residency.host_bytes(), trace::now_ns(),
-                                       state.budget_bytes});
-    }
+    tell_levels(state);
 }
 
 void note_move(const State& state, trace::Direction direction, core::ChunkId id, trace::MoveReason reason,
@@ -71,7 +100,7 @@ void note_move(const State& state, trace::Direction direction, core::ChunkId id,
     trace::add(in ? counters.fills : counters.evictions);
     const std::uint64_t bytes = copied ? chunk.bytes : 0;
     trace::add(in ? counters.bytes_in : counters.bytes_out, bytes);
-    if (trace::Writer* writer = trace::writer()) {
+    if (trace::Writer* writer = writer_for(state)) {
         const Backing& backing = state.backing[id];
         std::optional<device::CopyTime> seen;
         if (copied) seen = state.port.time_of_copy(in ? backing.device.alias : backing.host.alias);
@@ -85,7 +114,7 @@ void note_stall(const State& state, std::string_view kernel, trace::StallCause c
                 std::span<const ChunkRequest> lacked, std::uint64_t begin_ns, std::uint64_t end_ns) {
     trace::add(trace::counters().stalls);
     trace::add(trace::counters().stall_ns, end_ns - begin_ns);
-    if (trace::Writer* writer = trace::writer()) {
+    if (trace::Writer* writer = writer_for(state)) {
         const std::vector<trace::Touched> chunks = touched(state, lacked, {});
         std::uint64_t bytes = 0;
         for (const trace::Touched& each : chunks) bytes += state.residency.chunk(each.chunk).bytes;
@@ -96,29 +125,19 @@ void note_stall(const State& state, std::string_view kernel, trace::StallCause c
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site) {
     trace::add(trace::counters().allocations);
     note_allocated(state, state.residency.allocated_bytes());
-    if (trace::Writer* writer = trace::writer()) {
-        const core::Allocation& buffer = state.residency.allocation(id);
-        std::vector<trace::Piece> pieces;
-        for (const core::ChunkId chunk : buffer.chunks) {
-            const core::State where = state.residency.chunk(chunk).state;
-            pieces.push_back({chunk, state.residency.chunk(chunk).bytes,
-                              where != core::State::OnHost && where != core::State::Empty});
-        }
-        writer->write(trace::Allocation{state.device, id, buffer.address, buffer.asked_bytes, trace::now_ns(),
-                                        call_site, pieces});
-    }
+    tell_allocation(state, id, call_site);
 }
 
 void note_free(const State& state, core::AllocationId id) {
     trace::add(trace::counters().frees);
     note_allocated(state, state.residency.allocated_bytes() - state.residency.allocation(id).bytes);
-    if (trace::Writer* writer = trace::writer())
+    if (trace::Writer* writer = writer_for(state))
         writer->write(trace::Free{state.device, id, trace::now_ns()});
 }
 
 void note_launch(const State& state, std::string_view kernel, CUstream stream,
                  std::span<const ChunkRequest> needs, const ChunkPins& hold, std::uint64_t begin_ns) {
-    trace::Writer* writer = trace::writer();
+    trace::Writer* writer = writer_for(state);
     if (!writer || (kernel.empty() && needs.empty())) return;
     const std::vector<trace::Touched> chunks = touched(state, needs, hold.in_place);
     writer->write(trace::Launch{state.device, kernel, reinterpret_cast<std::uint64_t>(stream), chunks,

@@ -10,10 +10,13 @@
 
 namespace lms::engine {
 
+// A trace is written: tells it of the GPU. Asks the driver.
+void note_gpu(const State& state);
+
 // All need the session's lock.
 
-// A GPU of so much memory has a session.
-void note_gpu(const State& state, std::uint64_t total_bytes);
+// Tells the trace of all that there is.
+void note_standing(const State& state);
 // Bytes on the device or the host have changed.
 void note_levels(const State& state);
 // What went as it was, without a copy, is a move of no bytes.

@@ -51,13 +51,10 @@ Span reserve(device::Port& port, std::uint64_t memory_bytes, CUresult& error) {
 }  // namespace
 
 Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking)
-    : context_(gpu.context), port_(std::move(port)), ranking_(std::move(ranking)) {
-    // A trace tells of every launch.
-    if (trace::writer()) fast_path_gate.close();
-}
+    : context_(gpu.context), port_(std::move(port)), ranking_(std::move(ranking)) {}
 
 Session::~Session() {
-    if (trace::writer()) fast_path_gate.reopen();
+    if (state_ && state_->traced) fast_path_gate.reopen();
     if (state_ && state_->under_pressure.load()) fast_path_gate.reopen();
 }
 
@@ -85,7 +82,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
         std::make_unique<State>(gpu.device, *session->port_, settings, span, *session->ranking_);
     session->migrator_ = std::make_unique<Migrator>(*session->state_);
     tell_verdict_at_exit(settings);
-    note_gpu(*session->state_, info.total_bytes);
+    session->follow_trace();
     SessionLock lock(session->state_->mutex);
     error = refresh_budget(*session->state_, lock);
     if (error != CUDA_SUCCESS) {

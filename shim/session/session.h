@@ -214,6 +214,10 @@ class Session {
     bool awake() const { return context_ != nullptr; }
     // As from the moment that something has to move.
     void look_at_all_work();
+
+    // Tells a trace that has begun (trace/writer.h) what there is; all work is looked at until it has ended.
+    // One thread at a time.
+    void follow_trace();
     bool keeps_program_memory() const;
     bool works_through(CUcontext context) const { return context_ == context; }
     // `context`, whose work is done, may be about to go; `next` is another of this GPU's, or null. It has not

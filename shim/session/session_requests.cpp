@@ -1,12 +1,14 @@
 // What the program asks for beside its work: memory kept, brought in or put out, a smaller limit.
 #include <algorithm>
 
+#include "shim/app/fast_path.h"
 #include "shim/core/chunking.h"
 #include "shim/migration/budget.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/program_pins.h"
 #include "shim/migration/telemetry.h"
 #include "shim/session/session.h"
+#include "shim/trace/writer.h"
 
 namespace lms::engine {
 
@@ -165,6 +167,19 @@ void Session::rank_by(std::unique_ptr<core::Ranking> ranking) {
         state_->residency.rank_by(*ranking);
         ranking_.swap(ranking);
     });
+}
+
+void Session::follow_trace() {
+    const bool traced = trace::writer() != nullptr;
+    if (traced == state_->traced) return;
+    port_->time_copies(traced);
+    note_gpu(*state_);
+    const SessionLock lock(state_->mutex);
+    state_->traced = traced;
+    if (!traced) return fast_path_gate.reopen();
+    // It tells of every launch.
+    fast_path_gate.close();
+    note_standing(*state_);
 }
 
 void Session::look_at_all_work() {

@@ -15,6 +15,7 @@
 #include "shim/device/scope.h"
 #include "shim/migration/budget.h"
 #include "shim/trace/stats.h"
+#include "shim/trace/writer.h"
 #include "shim/util/log.h"
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
@@ -138,6 +139,27 @@ bool set_policy(const std::string& setting) {
     policy_now() = setting;
     for (Session* session : sessions()) session->rank_by(make_policy(name));
     return true;
+}
+
+namespace {
+
+int with_sessions(int problem) {
+    if (problem == 0) {
+        for (Session* session : sessions()) session->follow_trace();
+    }
+    return problem;
+}
+
+}  // namespace
+
+int begin_trace(const std::string& path, std::optional<std::uint64_t> most_bytes) {
+    const util::Lock lock(registry().mutex);
+    return with_sessions(trace::start(path, most_bytes));
+}
+
+int end_trace() {
+    const util::Lock lock(registry().mutex);
+    return with_sessions(trace::stop());
 }
 
 void set_limit(std::uint64_t bytes) {

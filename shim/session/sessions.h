@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +70,10 @@ void set_limit(std::uint64_t bytes);
 // Decides what goes from now on, in all sessions: what `setting` means, as LMS_POLICY. False, having said why
 // at warn, if there is none that can be used.
 bool set_policy(const std::string& setting);
+
+// While the program runs (trace/writer.h), with what the sessions know: 0 or an errno.
+int begin_trace(const std::string& path, std::optional<std::uint64_t> most_bytes);
+int end_trace();
 
 // From now on managed memory is in that range too.
 void widen_bounds(core::Address begin, core::Address end);

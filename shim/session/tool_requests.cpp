@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -23,9 +24,17 @@ struct Before {
     std::uint64_t limit_bytes = 0;
     std::uint64_t log_level = 0;
     std::string policy;
+    std::uint64_t trace = 0;
 };
 
-void act_upon(const trace::LiveRequest& request, Before& before) {
+int act_upon_trace(const trace::LiveRequest& request) {
+    const std::string path(request.trace_path, strnlen(request.trace_path, sizeof request.trace_path));
+    if (path.empty()) return end_trace();
+    const std::uint64_t bytes = request.trace_bytes;
+    return begin_trace(path, bytes == 0 ? std::nullopt : std::optional(bytes));
+}
+
+void act_upon(trace::LiveRequest& request, Before& before) {
     if (const std::uint64_t level = request.log_level; level != before.log_level) {
         before.log_level = level;
         const bool known = level > 0 && level <= std::size(log::kLevelNames);
@@ -40,6 +49,10 @@ void act_upon(const trace::LiveRequest& request, Before& before) {
     if (policy != before.policy) {
         before.policy = policy;
         if (set_policy(policy)) log::info("policy={} from outside", policy);
+    }
+    if (const std::uint64_t number = request.trace; number != before.trace) {
+        before.trace = number;
+        request.trace_answer = static_cast<std::uint64_t>(act_upon_trace(request));
     }
 }
 

@@ -22,7 +22,7 @@ constexpr int kLevel = 1;
 constexpr std::uint64_t kRetryNs = 1'000'000'000;
 
 // What is known of the process when its trace begins.
-std::string description() {
+nlohmann::ordered_json description(std::uint64_t began_ns) {
     nlohmann::ordered_json in_force = nlohmann::ordered_json::object();
     for (const Setting& setting : settings_table()) {
         if (const std::string value = setting.show(settings()); !value.empty())
@@ -30,10 +30,9 @@ std::string description() {
     }
     nlohmann::ordered_json modules = nlohmann::ordered_json::array();
     for (const Module& module : loaded_modules()) modules.push_back({module.name, module.path, module.id});
-    const nlohmann::ordered_json all = {{"lmsshim", LMS_VERSION}, {"program", program_invocation_name},
-                                        {"process", getpid()},    {"began_ns", now_ns()},
-                                        {"settings", in_force},   {"modules", modules}};
-    return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return {{"lmsshim", LMS_VERSION}, {"program", program_invocation_name},
+            {"process", getpid()},    {"began_ns", began_ns},
+            {"settings", in_force},   {"modules", modules}};
 }
 
 }  // namespace
@@ -41,25 +40,76 @@ std::string description() {
 BlockWriter::BlockWriter() : packer_(nullptr, ZSTD_freeCCtx) {}
 BlockWriter::~BlockWriter() = default;
 
-int BlockWriter::open(const std::string& path) noexcept try {
+int BlockWriter::open(const std::string& path, std::optional<std::uint64_t> most_bytes, bool midway) noexcept
+    try {
     const util::Lock lock(mutex_);
-    packer_.reset(ZSTD_createCCtx());
+    if (!packer_) packer_.reset(ZSTD_createCCtx());
     if (!packer_) return ENOMEM;
-    if (const int problem = file_.open(util::expand_path(path).c_str(), util::OutputFile::Mode::Truncate)) {
-        return problem;
-    }
-    const std::string text = description();
-    FileHead head;
-    head.bytes = static_cast<std::uint32_t>(text.size());
-    head.checksum = XXH3_64bits(text.data(), text.size());
-    const std::string begin = std::string(bytes_of(head)) + text;
-    if (const int problem = file_.write_at(0, begin)) return problem;
+    path_ = util::expand_path(path);
+    most_bytes_ = most_bytes;
+    midway_ = midway;
+    part_ = 0;
+    began_ns_ = now_ns();
+    standing_.clear();
+    records_ = {};
+    packed_.clear();
+    next_ns_ = dropped_ = 0;
+    failed_ = false;
+    if (const int problem = begin_file(file_, 0)) return problem;
     process_ = getpid();
-    end_ = begin.size();
-    written_ns_ = now_ns();
     return 0;
 } catch (const std::exception&) {
     return ENOMEM;
+}
+
+std::string BlockWriter::head(unsigned part) const {
+    nlohmann::ordered_json about = description(part == 0 ? began_ns_ : now_ns());
+    if (midway_) about["midway"] = true;
+    if (part > 0) {
+        about["part"] = part;
+        about["first_began_ns"] = began_ns_;
+        about["repeated"] = standing_.events();
+    }
+    const std::string text = about.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    FileHead head;
+    head.bytes = static_cast<std::uint32_t>(text.size());
+    head.checksum = XXH3_64bits(text.data(), text.size());
+    return std::string(bytes_of(head)) + text;
+}
+
+int BlockWriter::begin_file(util::OutputFile& file, unsigned part) {
+    const std::string begin = head(part);
+    if (const int problem = file.open(name_of_part(path_, part).c_str(), util::OutputFile::Mode::Truncate))
+        return problem;
+    if (const int problem = file.write_at(0, begin)) {
+        file.close();
+        return problem;
+    }
+    part_ = part;
+    end_ = begin.size();
+    full_at_ = most_bytes_.value_or(UINT64_MAX);
+    written_ns_ = now_ns();
+    return 0;
+}
+
+// All that came before is in the file that is full.
+void BlockWriter::begin_next_file() try {
+    util::OutputFile next;
+    full_at_ += *most_bytes_;
+    if (const int problem = begin_file(next, part_ + 1)) {
+        log::warn("LMS_TRACE: cannot write {}: {}; the file before grows on", name_of_part(path_, part_ + 1),
+                  util::OutputFile::reason(problem));
+        return;
+    }
+    file_ = std::move(next);
+    records_ = {};
+    standing_.tell(now_ns(), [this](const Event& event) {
+        records_.put(event);
+        // A block has its bounds.
+        if (records_.bytes().size() >= kMostBytes && pack()) write_packed();
+    });
+} catch (const std::exception&) {
+    ++dropped_;
 }
 
 bool BlockWriter::is_due(std::uint64_t now) const {
@@ -72,6 +122,14 @@ void BlockWriter::write(const Event& event) noexcept {
     // by a thread that the child does not have.
     if (getpid() != process_) return;
     const util::Lock lock(mutex_);
+    if (!file_.is_open()) return;
+    if (most_bytes_) {
+        try {
+            standing_.note(event);
+        } catch (const std::exception&) {
+            ++dropped_;
+        }
+    }
     if (records_.bytes().size() >= kMostBytes) {
         ++dropped_;
     } else {
@@ -96,6 +154,7 @@ void BlockWriter::refresh() noexcept {
 void BlockWriter::end() noexcept {
     if (getpid() != process_) return;
     const util::Lock lock(mutex_);
+    full_at_ = UINT64_MAX;
     if (!packed_.empty()) flush();
     try {
         if (dropped_ > 0) records_.put(Dropped{dropped_});
@@ -104,6 +163,7 @@ void BlockWriter::end() noexcept {
         // It reads as the trace of a program that was killed.
     }
     flush();
+    file_.close();
 }
 
 // What could not be written stays as it is: what later blocks refer to is defined in it.
@@ -111,13 +171,19 @@ void BlockWriter::flush() {
     if (!file_.is_open()) return;
     if (packed_.empty() && !pack()) return;
     const std::uint64_t begin = now_ns();
+    if (!write_packed()) return;
+    if (end_ >= full_at_ && records_.bytes().empty()) begin_next_file();
+    written_ns_ = now_ns();
+    next_ns_ = written_ns_ + kPause * (written_ns_ - begin);
+}
+
+bool BlockWriter::write_packed() {
     const int problem = file_.write_at(end_, packed_);
     written_ns_ = now_ns();
     if (problem == 0) {
         end_ += packed_.size();
         packed_.clear();
-        next_ns_ = written_ns_ + kPause * (written_ns_ - begin);
-        return;
+        return true;
     }
     file_.truncate(end_);
     next_ns_ = written_ns_ + kRetryNs;
@@ -125,6 +191,7 @@ void BlockWriter::flush() {
         log::warn("LMS_TRACE: cannot write: {}; events are missing from here on",
                   util::OutputFile::reason(problem));
     failed_ = true;
+    return false;
 }
 
 bool BlockWriter::pack() try {

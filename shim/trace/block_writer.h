@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "shim/trace/records.h"
+#include "shim/trace/standing.h"
 #include "shim/trace/writer.h"
 #include "shim/util/mutex.h"
 #include "shim/util/output_file.h"
@@ -33,8 +35,10 @@ class BlockWriter final : public Writer {
     ~BlockWriter() override;
 
     // Starts the file at `path` ("%p": the process). Returns 0 or an errno, EWOULDBLOCK if another process is
-    // writing it. Once, before any write.
-    int open(const std::string& path) noexcept;
+    // writing it. When a file has `most_bytes`, another is begun, of the same name with ".1", ".2" and so on
+    // behind it. `midway`: there were events before. Again, for another trace, after end().
+    int open(const std::string& path, std::optional<std::uint64_t> most_bytes = {},
+             bool midway = false) noexcept;
 
     // A failure to write is told once at warn; the block is tried again, and the file is whole in any case.
     void write(const Event& event) noexcept override;
@@ -45,8 +49,19 @@ class BlockWriter final : public Writer {
     bool is_due(std::uint64_t now_ns) const LMS_REQUIRES(mutex_);
     void flush() LMS_REQUIRES(mutex_);
     bool pack() LMS_REQUIRES(mutex_);
+    bool write_packed() LMS_REQUIRES(mutex_);
+    std::string head(unsigned part) const LMS_REQUIRES(mutex_);
+    int begin_file(util::OutputFile& file, unsigned part) LMS_REQUIRES(mutex_);
+    void begin_next_file() LMS_REQUIRES(mutex_);
 
     util::Mutex mutex_{util::LockOrder::Leaf};
+    std::string path_ LMS_GUARDED_BY(mutex_);  // of the first file
+    std::optional<std::uint64_t> most_bytes_ LMS_GUARDED_BY(mutex_);
+    std::uint64_t full_at_ LMS_GUARDED_BY(mutex_) = 0;  // bytes of this file
+    unsigned part_ LMS_GUARDED_BY(mutex_) = 0;
+    bool midway_ LMS_GUARDED_BY(mutex_) = false;
+    std::uint64_t began_ns_ LMS_GUARDED_BY(mutex_) = 0;  // the first file
+    Standing standing_ LMS_GUARDED_BY(mutex_);           // where there is to be more than one
     util::OutputFile file_ LMS_GUARDED_BY(mutex_);
     pid_t process_ = 0;
     Records records_ LMS_GUARDED_BY(mutex_);

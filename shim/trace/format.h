@@ -70,6 +70,11 @@ inline void put_number(std::string& bytes, std::uint64_t number) {
     bytes.append(out, count);
 }
 
+// Of a trace in several files, the name of each; `path` is that of the first, 0.
+inline std::string name_of_part(const std::string& path, unsigned part) {
+    return part == 0 ? path : path + "." + std::to_string(part);
+}
+
 template <typename Head>
 std::string_view bytes_of(const Head& head) {
     return {reinterpret_cast<const char*>(&head), sizeof head};

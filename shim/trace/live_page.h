@@ -30,11 +30,15 @@ struct LiveRequest {
     Counters::Counter log_level = 0;    // log::Level + 1; 0: as it began
     Counters::Counter paused = 0;       // 1: its memory leaves the GPU, and its work waits
     char policy[512] = {};              // as LMS_POLICY, ends in 0; empty: as it began
+    Counters::Counter trace = 0;  // the number of the request that was the last about a trace (`lms trace`)
+    Counters::Counter trace_bytes = 0;   // of each of its files; 0: any
+    Counters::Counter trace_answer = 0;  // what came of it: 0 or an errno
+    char trace_path[1024] = {};          // to begin, absolute, ends in 0; empty: to end
 };
 
 struct LivePage {
     static constexpr std::uint64_t kMagic = 0x6576696c20736d6c;  // "lms live"
-    static constexpr std::uint32_t kVersion = 3;                 // another: the rest is laid out otherwise
+    static constexpr std::uint32_t kVersion = 4;                 // another: the rest is laid out otherwise
     static constexpr std::size_t kGpus = 64;                     // by CUDA ordinal
 
     std::uint64_t magic = kMagic;

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <time.h>
 
+#include <atomic>
 #include <cstdlib>
-#include <memory>
 #include <new>
 
 #include "shim/trace/block_writer.h"
@@ -37,27 +37,56 @@ std::uint64_t begin_of(const Event& event) {
 
 namespace {
 
-template <typename Kind>
-Writer* open(const std::string& path) {
-    auto made = std::unique_ptr<Kind>(new (std::nothrow) Kind);
-    const int problem = made ? made->open(path) : ENOMEM;
-    if (problem == 0) return made.release();
+std::atomic<Writer*> current = nullptr;
+
+// Never destroyed; null out of memory.
+BlockWriter* block_writer() noexcept {
+    static BlockWriter* const made = new (std::nothrow) BlockWriter;
+    return made;
+}
+
+// Writes from now on, until the program ends.
+void begin(Writer* writer) {
+    current = writer;
+    static const bool ends = std::atexit([] { stop(); }) == 0;
+    if (!ends) log::warn("LMS_TRACE: no exit handler is left; the end of the trace will be missing");
+}
+
+template <typename Kind, typename... Options>
+void open(Kind* made, const std::string& path, Options... options) {
+    const int problem = made ? made->open(path, options...) : ENOMEM;
+    if (problem == 0) return begin(made);
     log::warn("LMS_TRACE={}: cannot write: {}; no trace", path, util::OutputFile::reason(problem));
-    return nullptr;
+}
+
+void open_as_set() noexcept {
+    const std::string& path = settings().trace_path;
+    if (path.empty()) return;
+    if (!path.ends_with(".json")) return open(block_writer(), path, settings().trace_file_bytes);
+    if (settings().trace_file_bytes) log::warn("LMS_TRACE_SIZE: a trace as *.json is one file, of any size");
+    open(new (std::nothrow) ChromeWriter, path);
 }
 
 }  // namespace
 
 Writer* writer() noexcept {
-    static Writer* const of_process = []() noexcept -> Writer* {
-        const std::string& path = settings().trace_path;
-        if (path.empty()) return nullptr;
-        Writer* const made = path.ends_with(".json") ? open<ChromeWriter>(path) : open<BlockWriter>(path);
-        if (made != nullptr && std::atexit([] { writer()->end(); }) != 0)
-            log::warn("LMS_TRACE: no exit handler is left; the end of the trace will be missing");
-        return made;
-    }();
-    return of_process;
+    [[maybe_unused]] static const bool opened = (open_as_set(), true);
+    return current.load(std::memory_order_acquire);
+}
+
+int start(const std::string& path, std::optional<std::uint64_t> most_bytes) noexcept {
+    if (writer()) return EBUSY;
+    BlockWriter* const made = block_writer();
+    const int problem = made ? made->open(path, most_bytes, true) : ENOMEM;
+    if (problem == 0) begin(made);
+    return problem;
+}
+
+int stop() noexcept {
+    Writer* const stopped = current.exchange(nullptr);
+    if (!stopped) return ENOENT;
+    stopped->end();
+    return 0;
 }
 
 }  // namespace lms::trace

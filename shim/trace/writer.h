@@ -1,6 +1,9 @@
 // Who writes the events of this process into a file (LMS_TRACE).
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "shim/trace/events.h"
 
 namespace lms::trace {
@@ -17,8 +20,14 @@ class Writer {
     virtual void end() noexcept = 0;
 };
 
-// The trace of this process, null if LMS_TRACE is unset or cannot be written (which is told at warn). The
-// first call opens it; any thread. Never destroyed.
+// The trace of this process, null where none is written. The first call opens LMS_TRACE; where that cannot be
+// written it is told at warn. Any thread. Never destroyed: after stop() it takes events and writes none.
 Writer* writer() noexcept;
+
+// While the program runs; one thread at a time. A trace at `path` in files of `most_bytes` begins: 0 or an
+// errno, EBUSY where one is written already. What there is by now is the caller's to tell.
+int start(const std::string& path, std::optional<std::uint64_t> most_bytes) noexcept;
+// The trace that is written is complete: 0, or ENOENT where there is none.
+int stop() noexcept;
 
 }  // namespace lms::trace

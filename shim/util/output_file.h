@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lms::util {
 
@@ -25,6 +26,13 @@ class OutputFile {
     OutputFile() = default;
     OutputFile(const OutputFile&) = delete;
     OutputFile& operator=(const OutputFile&) = delete;
+    OutputFile& operator=(OutputFile&& other) noexcept {
+        close();
+        descriptor_ = std::exchange(other.descriptor_, -1);
+        device_ = other.device_;
+        inode_ = other.inode_;
+        return *this;
+    }
     ~OutputFile() { close(); }
 
     // What to tell the user of an errno that one of these returned.

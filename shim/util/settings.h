@@ -52,10 +52,11 @@ struct Settings {
     Safety safety = Safety::Opaque;
     std::string policy = "next-use";  // the name of a built-in policy or the path of a plugin
     log::Level log_level = log::Level::Warn;
-    std::string log_path;     // empty: stderr; "%p" is the process
-    std::string stats_path;   // empty: none; "%p" is the process
-    std::string trace_path;   // empty: none; "%p" is the process
-    std::string driver_path;  // empty: search as the dynamic loader does
+    std::string log_path;                           // empty: stderr; "%p" is the process
+    std::string stats_path;                         // empty: none; "%p" is the process
+    std::string trace_path;                         // empty: none; "%p" is the process
+    std::optional<std::uint64_t> trace_file_bytes;  // then another file is begun; empty: never
+    std::string driver_path;                        // empty: search as the dynamic loader does
 };
 
 // One variable. All strings are static; functions are never null.

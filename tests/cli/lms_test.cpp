@@ -58,11 +58,11 @@ TEST_CASE("lms: help and version") {
 }
 
 TEST_CASE("lms: usage errors") {
-    check_usage_error("",
-                      "no command; expected run, top, set, report, replay, diff, export, settings or doctor");
     check_usage_error(
-        "frobnicate",
-        "no command frobnicate; expected run, top, set, report, replay, diff, export, settings or doctor");
+        "", "no command; expected run, top, set, trace, report, replay, diff, export, settings or doctor");
+    check_usage_error("frobnicate",
+                      "no command frobnicate; expected run, top, set, trace, report, replay, diff, export, "
+                      "settings or doctor");
     check_usage_error("--sim run true", "--sim");
     check_usage_error("run", "no program");
     check_usage_error("run --", "no program");
@@ -100,7 +100,8 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
         "build/lms run --threshold 4M --frac 0.5 --limit 64M --reserve 1M --host-limit 2G --soft-limit 48M "
         "--meminfo enlarged "
         "--safety strict --host-mapping off --check "
-        "--policy build/policy/lru.so --log info:/dev/null --stats s-%p --trace t-%p --driver /d.so -- env | "
+        "--policy build/policy/lru.so --log info:/dev/null --stats s-%p --trace t-%p --trace-size 64M "
+        "--driver /d.so -- env | "
         "grep LMS_ | sort");
     CHECK(all.out ==
           "LMS_CHECK=1\nLMS_DRIVER=/"
@@ -108,7 +109,7 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
           "null\nLMS_MEMINFO=enlarged\n"
           "LMS_POLICY=build/policy/"
           "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_SOFT_LIMIT=48M\nLMS_STATS=s-%p\nLMS_THRESHOLD=4M\n"
-          "LMS_TRACE=t-%p\n");
+          "LMS_TRACE=t-%p\nLMS_TRACE_SIZE=64M\n");
 
     const std::string words = R"(-- --limit '[1,2]' '' 'a b' "it's" -h --)";
     const std::string shown = "--|--limit|[1,2]||a b|it's|-h|--|";
@@ -315,7 +316,7 @@ TEST_CASE("lms settings: every variable, its default and its value now") {
         shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_POLICY=lur LMS_LIMTI=3 build/lms settings --json");
     CHECK(result.status == 0);
     const auto json = nlohmann::json::parse(result.out);
-    CHECK(json.size() == 17);
+    CHECK(json.size() == 18);
     for (const auto& setting : json) {
         for (const char* key : {"variable", "option", "current", "default", "accepted", "meaning"}) {
             CHECK(setting.contains(key));

@@ -1,4 +1,4 @@
-"""lms set, upon two programs that run and know nothing of it. Run by set_test.cpp: set.py SHIM DRIVER LMS; as a program: set.py."""
+"""lms set and lms trace, upon programs that run and know nothing of it. Run by set_test.cpp: set.py SHIM DRIVER LMS; as a program: set.py."""
 
 import ctypes
 import json
@@ -109,6 +109,65 @@ def wrong(a):
     expect(status == 1 and "runs under a shim of another version (page 99; this lms knows " in err, f"of another version: {err}")
 
 
+def lms(*words):
+    done = subprocess.run([LMS, *words], env=PLAIN, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def events_of(file):
+    status, out, err = lms("export", "--csv", file)
+    expect(status == 0, f"{file} is read: {err}")
+    return [line.split(",") for line in out.splitlines()[1:]], err
+
+
+def standing(events):
+    """What a file begins with; a move that had begun before stands in front of it."""
+    there = [event for event in events if event[0] in ("gpu", "allocate", "resident")][:COUNT + 2]
+    expect([event[0] for event in there] == ["gpu"] + COUNT * ["allocate"] + ["resident"], f"it begins with what there is: {there}")
+    return there
+
+
+def trace(environment):
+    """Begun and ended while the program runs, some of whose buffers are on the host: what it tells begins with where they are."""
+    folder = PLAIN["XDG_RUNTIME_DIR"]
+    running = Running({**environment, "LMS_LIMIT": "2M", "LMS_RESERVE": "0"})
+    pid = str(running.process.pid)
+    refused = f"lms trace: process {pid} "
+    expect(lms("trace", pid, "stop") == (1, "", refused + "writes no trace\n"), "none is written")
+    status, _, err = lms("trace", pid, "start", "/no/folder/t")
+    expect((status, err) == (1, refused + "cannot write /no/folder/t: No such file or directory\n"), f"no folder: {err}")
+    shared = os.path.join(folder, "shared")
+    os.mkdir(shared)
+    os.chmod(shared, 0o1777)
+    os.symlink(os.path.join(folder, "elsewhere"), os.path.join(shared, "link"))
+    status, _, err = lms("trace", pid, "start", os.path.join(shared, "link"))
+    expect(status == 1 and "a link in a folder that everybody may write to" in err, f"a link: {err}")
+    expect(not os.path.exists(os.path.join(folder, "elsewhere")), "it was not followed")
+    for words, said in ((("start", "t.json"), "t.json: of a running program"), (("start", "t", "--size", "0"), "--size 0: expected a size"),
+                        (("stop", "t"), "stop takes no file"), (("pause",), "ACTION")):
+        status, _, err = lms("trace", pid, *words)
+        expect(status == 2 and said in err and err.count("\n") == 1, f"{words} -> {status}, {err}")
+    for name, options in (("first-%p", ()), ("second", ("--size", "8K"))):
+        file = os.path.join(folder, name)
+        expect(lms("trace", pid, "start", file, *options) == (0, "", ""), f"{name} begins")
+        expect(lms("trace", pid, "start", file) == (1, "", refused + "writes a trace already; `lms trace PID stop` ends it\n"), "one at a time")
+        file = file.replace("%p", pid)
+        wanted = file + ".3" if options else file
+        while not os.path.exists(wanted) or os.path.getsize(wanted) < 6000:
+            time.sleep(0.01)
+        expect(lms("trace", pid, "stop") == (0, "", ""), f"{name} ends")
+        events, err = events_of(file)
+        expect("it begins while the program runs" in err and "missing" not in err, f"what is said of it: {err}")
+        there = standing(events)
+        expect([int(event[6]) for event in there[1:7]] == COUNT * [SIZE], "all of the buffers")
+        expect(0 < int(there[7][6]) <= 2 << 20, f"and where they are: {there[7]}")
+        kinds = [event[0] for event in events]
+        expect({"transfer", "move in", "move out"} <= set(kinds) and kinds.count("allocate") == COUNT, f"then what happens: {set(kinds)}")
+        if options:
+            standing(events_of(wanted)[0])
+    running.end()
+
+
 def main():
     environment = {**PLAIN, "LD_PRELOAD": sys.argv[1], "LMS_DRIVER": sys.argv[2], "SIMCUDA_MEMORY": "8M", "SIMCUDA_GRANULARITY": "64K",
                    "LMS_THRESHOLD": "16K"}
@@ -136,6 +195,7 @@ def main():
         expect(line in said, f"{line} in {said}")
     expect("outside" not in b.end(), "b was not asked to tell")
     expect(set_(a.process.pid, "pause")[0] == 1, "of one that has ended")
+    trace(environment)
 
 
 if len(sys.argv) == 1:

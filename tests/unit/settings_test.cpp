@@ -70,6 +70,7 @@ TEST_CASE("settings: the defaults") {
     CHECK(s.log_path.empty());
     CHECK(s.stats_path.empty());
     CHECK(s.trace_path.empty());
+    CHECK_FALSE(s.trace_file_bytes);
     CHECK(s.driver_path.empty());
 }
 
@@ -90,6 +91,7 @@ TEST_CASE("settings: every variable is read") {
                                  {"LMS_LOG", "debug:/tmp/log:%p"},
                                  {"LMS_STATS", "s.json"},
                                  {"LMS_TRACE", "t.json"},
+                                 {"LMS_TRACE_SIZE", "64M"},
                                  {"LMS_DRIVER", "/opt/libcuda.so.1"}});
     CHECK(parsed.problems.empty());
     const Settings& s = parsed.settings;
@@ -109,6 +111,7 @@ TEST_CASE("settings: every variable is read") {
     CHECK(s.log_path == "/tmp/log:%p");
     CHECK(s.stats_path == "s.json");
     CHECK(s.trace_path == "t.json");
+    CHECK(s.trace_file_bytes == 64ull << 20);
     CHECK(s.driver_path == "/opt/libcuda.so.1");
 }
 

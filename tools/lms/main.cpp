@@ -69,13 +69,14 @@ void add_run_options(CLI::App& command, RunOptions& options) {
     }
 }
 
-// The commands that read traces; `options` of those that were given.
+// The commands about traces; `options` of those that were given.
 struct TraceCommands {
     explicit TraceCommands(CLI::App& app)
         : report_command(*app.add_subcommand("report", "Say what limited a traced run, and what would help")),
           replay_command_(*app.add_subcommand("replay", "Move what a traced run used by other policies")),
           diff_command(*app.add_subcommand("diff", "Compare two traced runs")),
-          export_command(*app.add_subcommand("export", "Write a trace in a format of others")) {
+          export_command(*app.add_subcommand("export", "Write a trace in a format of others")),
+          record_command(*app.add_subcommand("trace", "Start or stop the trace of a running program")) {
         report_command.add_option("TRACE", report_options.path, "What LMS_TRACE wrote")->required();
         report_command.add_flag("--json", report_options.as_json, "Print JSON");
         report_command.add_option("--html", report_options.html, "Write a page with pictures, too")
@@ -112,8 +113,31 @@ struct TraceCommands {
         auto* const perfetto = export_command.add_flag("--perfetto", export_options.perfetto,
                                                        "JSON for ui.perfetto.dev (default)");
         export_command.add_flag("--csv", export_options.csv, "One line an event")->excludes(perfetto);
+        export_command
+            .add_flag("--parquet", export_options.parquet, "Say how that is made of --csv: lms writes none")
+            ->excludes(perfetto);
         export_command.add_option("-o,--output", export_options.output, "Where to; default: stdout")
             ->type_name("FILE");
+
+        record_command.add_option("PID", record_options.process, "The process")
+            ->required()
+            ->check(CLI::PositiveNumber);
+        record_command.add_option("ACTION", record_action, "start, stop")
+            ->required()
+            ->check(CLI::IsMember({"start", "stop"}));
+        record_command.add_option("FILE", record_options.path,
+                                  "What it is written to; default: lmsshim-PID.trace");
+        record_command
+            .add_option("--size", record_options.size,
+                        "Begin another file, FILE.1 and so on, when one is so large")
+            ->type_name("SIZE");
+    }
+
+    // What is wrong with the options, in one line; empty if nothing is.
+    std::string refuse() {
+        record_options.starts = record_action == "start";
+        const std::string of_record = record_command.parsed() ? tool::refuse(record_options) : "";
+        return of_record.empty() ? tool::refuse(replay_options) : of_record;
     }
 
     std::optional<int> run() const {
@@ -121,6 +145,7 @@ struct TraceCommands {
         if (replay_command_.parsed()) return replay_command(replay_options);
         if (diff_command.parsed()) return diff(before, after, diff_as_json);
         if (export_command.parsed()) return export_trace(export_options);
+        if (record_command.parsed()) return record(record_options);
         return {};
     }
 
@@ -128,9 +153,12 @@ struct TraceCommands {
     CLI::App& replay_command_;
     CLI::App& diff_command;
     CLI::App& export_command;
+    CLI::App& record_command;
     ReportOptions report_options;
     ReplayOptions replay_options;
     ExportOptions export_options;
+    RecordOptions record_options;
+    std::string record_action;
     std::string before;
     std::string after;
     bool diff_as_json = false;
@@ -203,8 +231,7 @@ int main(std::vector<std::string> words) {
         } else if (!after.empty()) {
             throw UsageError("no program is run here");
         }
-        if (const std::string problem = refuse(traces.replay_options); !problem.empty())
-            throw UsageError(problem);
+        if (const std::string problem = traces.refuse(); !problem.empty()) throw UsageError(problem);
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const CLI::RequiredError& problem) {
@@ -215,7 +242,7 @@ int main(std::vector<std::string> words) {
         }
         const std::vector<std::string> given = app.remaining();
         fmt::print(stderr,
-                   "lms: {}; expected run, top, set, report, replay, diff, export, settings or doctor "
+                   "lms: {}; expected run, top, set, trace, report, replay, diff, export, settings or doctor "
                    "(lms --help)\n",
                    given.empty() ? "no command" : "no command " + given[0]);
         return kUsage;

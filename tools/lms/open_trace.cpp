@@ -10,6 +10,15 @@
 
 namespace lms::tool {
 
+namespace {
+
+bool is_midway(const Trace& trace) {
+    const auto about = nlohmann::json::parse(trace.about, nullptr, false);
+    return about.is_object() && about.contains("midway");
+}
+
+}  // namespace
+
 std::unique_ptr<Trace> open_trace(const std::string& path, const char* command) {
     auto trace = std::make_unique<Trace>();
     std::string problem;
@@ -25,6 +34,11 @@ std::unique_ptr<Trace> open_trace(const std::string& path, const char* command) 
                    "lms {}: {}: the program runs still, or was ended from outside: its last half second may "
                    "be missing\n",
                    command, path);
+    if (is_midway(*trace))
+        fmt::print(
+            stderr,
+            "lms {}: {}: it begins while the program runs: what was allocated before has no call site\n",
+            command, path);
     if (trace->dropped > 0)
         fmt::print(stderr, "lms {}: {}: {} events are missing: they came faster than they could be written\n",
                    command, path, trace->dropped);

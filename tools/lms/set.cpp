@@ -70,7 +70,6 @@ void write(const Changes& changes, trace::LiveRequest& request) {
         std::memset(request.policy, 0, sizeof request.policy);
         changes.policy->copy(request.policy, sizeof request.policy - 1);
     }
-    ++request.number;
 }
 
 bool await(const trace::LiveRequest& request) {
@@ -92,20 +91,30 @@ int set(int process, const std::vector<std::string>& words) {
             return kUsage;
         }
     }
+    const Told told =
+        tell_process(process, "set", [&](trace::LiveRequest& request) { write(changes, request); });
+    return told == Told::Never ? kNotWell : 0;
+}
+
+Told tell_process(int process, const char* command, const std::function<void(trace::LiveRequest&)>& write,
+                  const std::function<void(const trace::LiveRequest&)>& read) {
     std::string problem;
     const auto page = trace::LiveFolder().share_with(process, problem);
     if (!page) {
-        fmt::print(stderr, "lms set: {}\n", problem);
-        return kNotWell;
+        fmt::print(stderr, "lms {}: {}\n", command, problem);
+        return Told::Never;
     }
-    write(changes, page->request);
+    write(page->request);
+    ++page->request.number;
     if (!await(page->request)) {
         fmt::print(
             "process {} is told, and does so when it next allocates GPU memory, waits for the GPU, or "
             "launches work while memory moves\n",
             process);
+        return Told::Later;
     }
-    return 0;
+    if (read) read(page->request);
+    return Told::Done;
 }
 
 }  // namespace lms::tool

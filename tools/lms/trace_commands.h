@@ -1,4 +1,4 @@
-// The commands that read traces. Each returns an exit status (exit_codes.h).
+// The commands about traces. Each returns an exit status (exit_codes.h).
 #pragma once
 
 #include <optional>
@@ -32,8 +32,20 @@ struct ExportOptions {
     std::string path;
     bool perfetto = false;
     bool csv = false;
+    bool parquet = false;
     std::string output;  // empty: stdout
 };
 int export_trace(const ExportOptions& options);
+
+// Recording in a program that runs.
+struct RecordOptions {
+    int process = 0;
+    bool starts = false;  // else stops
+    std::string path;     // empty: named after the process
+    std::string size;     // of each file; empty: any
+};
+// What is wrong with the options, in one line; empty if nothing is.
+std::string refuse(const RecordOptions& options);
+int record(const RecordOptions& options);
 
 }  // namespace lms::tool

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "shim/trace/format.h"
@@ -263,7 +264,7 @@ bool take_head(std::string_view& rest, Head& head) {
     return true;
 }
 
-bool take_description(std::string_view& rest, Trace& trace, std::string& problem) {
+bool take_description(std::string_view& rest, std::string& about, std::string& problem) {
     FileHead head;
     if (!take_head(rest, head) || head.magic != FileHead::kMagic) {
         problem = "no trace of lmsshim (one that LMS_TRACE wrote as *.json opens in ui.perfetto.dev)";
@@ -273,7 +274,7 @@ bool take_description(std::string_view& rest, Trace& trace, std::string& problem
     } else if (head.bytes > rest.size() || XXH3_64bits(rest.data(), head.bytes) != head.checksum) {
         problem = "its beginning is damaged";
     } else {
-        trace.about = rest.substr(0, head.bytes);
+        about = rest.substr(0, head.bytes);
         rest.remove_prefix(head.bytes);
     }
     return problem.empty();
@@ -297,27 +298,89 @@ std::string take_block(std::string_view& rest, TraceDecoder& decoder, std::strin
     return before.size() == rest.size() ? "a block is damaged" : "";
 }
 
-}  // namespace
-
-void read_trace(std::string_view bytes, Trace& trace, std::string& problem) {
-    problem.clear();
-    std::string_view rest = bytes;
-    if (!take_description(rest, trace, problem)) return;
+void take_blocks(std::string_view rest, Trace& trace) {
     TraceDecoder decoder(trace);
     std::string plain;
     while (!rest.empty() && trace.stopped.empty()) trace.stopped = take_block(rest, decoder, plain);
 }
 
-void read_trace_file(const std::string& path, Trace& trace, std::string& problem) {
+std::string bytes_of_file(const std::string& path, std::string& problem) {
     errno = 0;
     std::ifstream file(path, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (!file) {
-        problem = fmt::format("{}: {}", path, std::strerror(errno == 0 ? EIO : errno));
+    std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (!file) problem = std::strerror(errno == 0 ? EIO : errno);
+    return bytes;
+}
+
+// Where a file stands in its trace.
+struct Place {
+    std::uint64_t part;
+    std::uint64_t first_began_ns;
+    std::uint64_t repeated;  // events at its beginning
+
+    bool follows(const Place& before) const {
+        return part == before.part + 1 && first_began_ns == before.first_began_ns;
+    }
+};
+
+Place place_of(const std::string& about) {
+    const auto json = nlohmann::json::parse(about, nullptr, false);
+    const auto number = [&json](const char* key, std::uint64_t without) {
+        if (!json.is_object() || !json.contains(key) || !json[key].is_number_unsigned()) return without;
+        return json[key].get<std::uint64_t>();
+    };
+    return {number("part", 0), number("first_began_ns", number("began_ns", 0)), number("repeated", 0)};
+}
+
+bool tells_what_stands(const Event& event) {
+    return std::holds_alternative<Gpu>(event) || std::holds_alternative<Allocation>(event) ||
+           std::holds_alternative<Residency>(event);
+}
+
+// Adds the file that goes on where another has ended: false, and nothing is added, if it does not.
+bool add_next(const std::string& path, Trace& trace, Place& place) {
+    std::string problem;
+    const std::string bytes = bytes_of_file(path, problem);
+    std::string_view rest = bytes;
+    std::string about;
+    if (!problem.empty() || !take_description(rest, about, problem)) return false;
+    const Place next = place_of(about);
+    if (!next.follows(place)) return false;
+    place = next;
+    const auto before = static_cast<std::ptrdiff_t>(trace.events.size());
+    take_blocks(rest, trace);
+    const auto first = trace.events.begin() + before;
+    auto end = first;
+    while (end != trace.events.end() && static_cast<std::uint64_t>(end - first) < next.repeated &&
+           tells_what_stands(*end))
+        ++end;
+    trace.events.erase(first, end);
+    return true;
+}
+
+}  // namespace
+
+void read_trace(std::string_view bytes, Trace& trace, std::string& problem) {
+    problem.clear();
+    std::string_view rest = bytes;
+    if (take_description(rest, trace.about, problem)) take_blocks(rest, trace);
+}
+
+void read_trace_file(const std::string& path, Trace& trace, std::string& problem) {
+    const std::string bytes = bytes_of_file(path, problem);
+    if (problem.empty()) read_trace(bytes, trace, problem);
+    if (!problem.empty()) {
+        problem = fmt::format("{}: {}", path, problem);
         return;
     }
-    read_trace(bytes, trace, problem);
-    if (!problem.empty()) problem = fmt::format("{}: {}", path, problem);
+    Place place = place_of(trace.about);
+    const std::string ending = place.part == 0 ? "" : fmt::format(".{}", place.part);
+    // Under another name it stands by itself.
+    if (!path.ends_with(ending)) return;
+    const std::string base = path.substr(0, path.size() - ending.size());
+    while (trace.stopped.empty() && !trace.ended &&
+           add_next(fmt::format("{}.{}", base, place.part + 1), trace, place)) {
+    }
 }
 
 }  // namespace lms::tool

@@ -70,7 +70,7 @@ class TraceDecoder {
 
 // Of the bytes of a file. `problem` is one line where they are no trace, and empty else.
 void read_trace(std::string_view bytes, Trace& trace, std::string& problem);
-// Of a file.
+// Of a file, and of those that follow it (LMS_TRACE_SIZE), as far as they are there.
 void read_trace_file(const std::string& path, Trace& trace, std::string& problem);
 
 }  // namespace lms::tool

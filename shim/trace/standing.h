@@ -1,0 +1,79 @@
+// What a trace has told that holds still: GPUs, buffers with what of them is on the GPU, levels. A file that
+// goes on where another has ended begins with it, and so is readable without that.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "shim/trace/events.h"
+
+namespace lms::trace {
+
+// Not thread-safe. What an event refers to is copied.
+class Standing {
+  public:
+    // May throw std::bad_alloc; what the event told is missing then.
+    void note(const Event& event);
+    void clear() { devices_.clear(); }
+
+    // How many events tell it, and each of them: as of `now_ns`.
+    std::size_t events() const;
+    template <typename Tell>
+    void tell(std::uint64_t now_ns, Tell tell) const;
+
+  private:
+    struct Buffer {
+        Allocation event;
+        std::vector<std::string> call_site;
+        std::vector<Piece> pieces;
+    };
+    struct Device {
+        std::optional<Gpu> gpu;
+        std::string name;
+        std::optional<Residency> levels;
+        std::map<std::uint32_t, Buffer> buffers;
+        std::unordered_map<std::uint32_t, Piece*> pieces;  // by chunk
+    };
+
+    void note_one(const Gpu& event);
+    void note_one(const Allocation& event);
+    void note_one(const Free& event);
+    void note_one(const Launch& event);
+    void note_one(const Move& event);
+    void note_one(const Residency& event) { devices_[event.device].levels = event; }
+    template <typename Other>
+    void note_one(const Other&) {}
+    void is_resident(int device, std::uint32_t chunk, bool now);
+
+    std::map<int, Device> devices_;
+};
+
+template <typename Tell>
+void Standing::tell(std::uint64_t now_ns, Tell tell) const {
+    for (const auto& [number, device] : devices_) {
+        if (device.gpu) {
+            Gpu gpu = *device.gpu;
+            gpu.name = device.name;
+            gpu.at_ns = now_ns;
+            tell(Event(gpu));
+        }
+        for (const auto& [id, buffer] : device.buffers) {
+            Allocation event = buffer.event;
+            event.call_site = buffer.call_site;
+            event.pieces = buffer.pieces;
+            event.at_ns = now_ns;
+            tell(Event(event));
+        }
+        if (device.levels) {
+            Residency levels = *device.levels;
+            levels.at_ns = now_ns;
+            tell(Event(levels));
+        }
+    }
+}
+
+}  // namespace lms::trace
