@@ -5,6 +5,8 @@
 #
 #   sh tests/third_party.sh [recipe ...]
 #
+# With GUARDS=1 in the environment also with LMS_CHECK=1, where what is evicted may be unmapped.
+#
 # It installs Debian packages (as root) and downloads; `make test` has those that take least (tests/third_party/quick.sh).
 # Ends with 0 if every run passed.
 set -u
@@ -95,10 +97,10 @@ run_variant() {
     [ "$result" = ok ] || smaller=
 
     for share in $smaller; do
-        for setting in "" LMS_SAFETY=strict SIMCUDA_HOST_VMM=0; do
+        for setting in "" LMS_SAFETY=strict SIMCUDA_HOST_VMM=0 ${GUARDS:+LMS_CHECK=1}; do
             case $setting in
             LMS_SAFETY=strict) tried=$strict_shares ;;
-            SIMCUDA_HOST_VMM=0) tried=$unmapped_shares ;;
+            SIMCUDA_HOST_VMM=0 | LMS_CHECK=1) tried=$unmapped_shares ;; # guards unmap what is evicted
             *) tried=$share ;;
             esac
             case " $tried " in *" $share "*) ;; *) continue ;; esac
@@ -106,6 +108,7 @@ run_variant() {
             simulated "$label" $((peak / share)) "LD_PRELOAD=$build/liblmsshim.so" "LMS_STATS=$label.stats.%p" $setting
             in=$(counter bytes_in "$label".stats.*) out=$(counter bytes_out "$label".stats.*)
             if [ "$result" = ok ] && { [ "$in" = 0 ] || [ "$out" = 0 ]; }; then result="nothing moved"; fi
+            if [ "$result" = ok ] && grep -q '^lms: check: ' "$label.err"; then result="guards found something"; fi
             judge "1/$share $setting" "$(mib $((peak / share)))" "$(mib "$in")" "$(mib "$out")"
         done
     done

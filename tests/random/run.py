@@ -8,7 +8,7 @@
 
 A setting is `safety-times-host-drains`: args-2-map-free is LMS_SAFETY=args, twice what the GPU holds, host memory
 mapped, unmaps that do not wait; with `-yields` behind it threads make way for others where locks are taken and let go
-(yields.c). `none` is the driver alone. Python's standard library only.
+(yields.c), with `-guards` LMS_CHECK is set and may find nothing. `none` is the driver alone. Python's standard library only.
 """
 
 import argparse
@@ -48,9 +48,10 @@ def environment(setting, seed):
                SIMCUDA_GRAPH_BYTES="512", SIMCUDA_DELAY_US=str((0, 5, 50)[seed % 3]), SIMCUDA_KERNEL_US=str((0, 0, 0, 0, 60)[seed % 5]))
     if setting == "none":
         return dict(env, SIMCUDA_MEMORY="64M"), []
-    safety, times, host, drains, *yields = setting.split("-")
+    safety, times, host, drains, *more = setting.split("-")
     memory = int(FOOTPRINT / float(times)) + OVERHEAD
     shim = os.path.join(BUILD, "liblmsshim.so")
+    yields, guards = "yields" in more, "guards" in more
     if yields:  # kernels that run while threads sleep
         env.update(SIMCUDA_KERNEL_US=str((0, 100, 400)[seed // 3 % 3]), YIELDS_SEED=str(seed))
     env.update(LD_PRELOAD=f"{YIELDS}:{shim}" if yields else shim, LMS_DRIVER=os.path.join(BUILD, "sim", "libcuda.so.1"),
@@ -58,6 +59,9 @@ def environment(setting, seed):
                LMS_POLICY=POLICIES[seed // 2 % 3], LMS_RETAIN=str(seed // 3 % 2),
                SIMCUDA_MEMORY=str(LEAST), LMS_RESERVE="16K", SIMCUDA_CONTEXT_BYTES=str(LEAST - memory), SIMCUDA_HOST_VMM="1" if host == "map" else "0",
                SIMCUDA_UNMAP_DRAINS="1" if drains == "drain" else "0")
+    if guards:  # by which host memory is not mapped
+        env.update(LMS_CHECK="1", LMS_LOG="warn")
+        host = "unmap"
     # What nobody can see is promised to work only where it is waited for and stays reachable.
     hidden = safety != "args" and host == "map"
     # Where host memory cannot be mapped, what one launch names has to fit (docs/limits.md). There, and where unmapping
@@ -97,8 +101,9 @@ def execute(setting, seed, arguments, seconds):
             operations += int(found[3])
         elif not line.startswith("  "):
             last = line
+    changed = re.search(r"^lms: check: .*(?:changed|seemed not to|failed|an error).*$", err, re.MULTILINE)
     if process.returncode == 0:
-        return Result(lines, None, operations, longest)
+        return Result(lines, ("?", changed[0]) if changed else None, operations, longest)
     name, _, what = (last or "? ").partition(" ")
     what = out[out.rfind(last or ""):].partition(" ")[2].strip() if last else ""
     if process.returncode not in (1, 3):
@@ -144,8 +149,9 @@ def blocks(options):
     first, last = map(int, options.seeds.split("-"))
     size = options.block
     settings = options.setting.split(",") if options.setting else SETTINGS
-    if options.yields:
-        settings = [f"{setting}-yields" for setting in settings]
+    for way in ("yields", "guards"):
+        if getattr(options, way):
+            settings = [f"{setting}-{way}" for setting in settings]
     for index, at in enumerate(range(first, last + 1, size)):
         chosen = [settings[(index * options.each + i) % len(settings)] for i in range(min(options.each, len(settings)))]
         yield at, min(at + size - 1, last), chosen, options.ops, options.hang, without(options)
@@ -304,6 +310,7 @@ def main():
     parser.add_argument("--ops", type=int, default=200)
     parser.add_argument("--setting", help="one, or several with commas; all in turn if not given")
     parser.add_argument("--yields", action="store_true", help="threads make way for others at places that the seed chooses")
+    parser.add_argument("--guards", action="store_true", help="with LMS_CHECK, which may find nothing")
     parser.add_argument("--each", type=int, default=3, help="settings that each block of seeds is run in")
     parser.add_argument("--block", type=int, default=40, help="programs that one process runs")
     parser.add_argument("--minutes", type=float)
