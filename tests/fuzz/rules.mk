@@ -10,6 +10,7 @@ $(BUILD)/obj/fuzz/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(FUZZ_CXX) $(filter-out -Werror,$(ALL_CXXFLAGS)) $(LIBUNWIND_INC) $(FUZZ_FLAGS) -c -o $@ $<
 $(FUZZ): $(FUZZ_OBJ)
+	@mkdir -p $(@D)
 	$(FUZZ_CXX) -fsanitize=address,undefined,fuzzer -o $@ $^ $(UNWIND) $(LIBS_fuzz) -ldl
 
 FUZZ_TARGETS ?= $(notdir $(wildcard tests/fuzz/corpus/*))
