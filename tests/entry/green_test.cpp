@@ -74,3 +74,23 @@ OVERLAY_TEST("green contexts: the last to hold the primary context takes its mem
         OK(cuGreenCtxDestroy, green);
     }
 }
+
+OVERLAY_TEST("green contexts: streams of one that is never current or converted go with it",
+             "green-streams") {
+    const Gpu gpu;
+    CUgreenCtx green = nullptr;
+    CUstream stream = nullptr;
+    OK(cuGreenCtxCreate, &green, nullptr, gpu.device, CU_GREEN_CTX_DEFAULT_STREAM);
+    OK(cuGreenCtxStreamCreate, &stream, green, CU_STREAM_NON_BLOCKING, 0);
+    const Buffer a(kBuffer, 1);
+    OK(cuMemsetD8Async, a.at(), 5, kBuffer, stream);
+    OK(cuStreamSynchronize, stream);
+    OK(cuGreenCtxDestroy, green);
+    // Here moves begin, and all streams are asked what they still do.
+    Crowd crowd;
+    crowd.evict(a);
+    crowd.bring_in(a);
+    std::vector<std::uint8_t> data(kBuffer);
+    OK(cuMemcpyDtoH_v2, data.data(), a.at(), kBuffer);
+    EXPECT(data == std::vector<std::uint8_t>(kBuffer, 5));
+}
