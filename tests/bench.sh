@@ -96,7 +96,7 @@ if command -v valgrind >/dev/null 2>&1; then
     without=$(per_call struct 12)
     with=$(export LD_PRELOAD="$shim" && per_call struct 12)
     row "launch with 4 KiB of parameters, the same" "$without" "$with" "$(ratio "$with" "$without")"
-    # What there is beside does not tell: rows of one launch, of 12 buffers, in one stream, after 1,000 others and at more of each.
+    # A launch of resident buffers, with 12 buffers in all, in one stream, after 1,000 others; then at more of each.
     with=$(export LD_PRELOAD="$shim" && per_call launch 12)
     at_more() {
         more=$(export LD_PRELOAD="$shim" && per_call launch "$2" "$3" "$4")

@@ -18,6 +18,9 @@ CUresult cuCtxGetCurrent(CUcontext* context) {
     *context = reinterpret_cast<CUcontext>(&any);
     return CUDA_SUCCESS;
 }
+CUresult cuStreamGetCtx(CUstream, CUcontext* context) {
+    return cuCtxGetCurrent(context);
+}
 CUresult cuCtxGetDevice(CUdevice* device) {
     *device = 0;
     return CUDA_SUCCESS;
