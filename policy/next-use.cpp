@@ -125,7 +125,7 @@ class NextUse {
     // early is swapped again when something else is needed last: the less, the later it is done.
     Position not_before(Position next) const {
         const Position ahead = next - std::min(next, repetition_.now());
-        return ahead <= kSoon ? next : repetition_.now() + kPatience * ahead;
+        return ahead <= kSoon || next >= kFar ? next : repetition_.now() + kPatience * ahead;
     }
 
     void outdate(std::uint32_t chunk) {

@@ -265,6 +265,17 @@ TEST_CASE("next-use: it foretells what comes, in order, and lets nothing go for 
     }
 }
 
+TEST_CASE("next-use: nothing goes ahead of need for what is not known to be needed") {
+    const unsigned kBuffers = 20;
+    Cache cache("next-use", 12);
+    const Steps steps = cycle(kBuffers, 40);
+    for (const Step& step : steps) cache.run(step);
+    cache.run({Step::Make, {kBuffers}});
+    for (std::size_t i = steps.size() - 4 * kBuffers; i < steps.size(); ++i) cache.run(steps[i]);
+    const auto any = [](ChunkId) { return true; };
+    CHECK(cache.host().next_victim({1, Purpose::Ahead, cache.chunk(kBuffers)}, any) == kNoChunk);
+}
+
 TEST_CASE("next-use: it finds its way again when a program changes what it does, and then changes back") {
     const Steps first = cycle(20, 60);
     Cache cache("next-use", 12);
