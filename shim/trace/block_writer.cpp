@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "shim/trace/modules.h"
@@ -92,6 +93,12 @@ int BlockWriter::begin_file(util::OutputFile& file, unsigned part) {
     return 0;
 }
 
+void BlockWriter::repeat(const Event& event) {
+    records_.put(event);
+    // A block has its bounds.
+    if (records_.bytes().size() >= kMostBytes && pack()) write_packed();
+}
+
 // All that came before is in the file that is full.
 void BlockWriter::begin_next_file() try {
     util::OutputFile next;
@@ -103,11 +110,7 @@ void BlockWriter::begin_next_file() try {
     }
     file_ = std::move(next);
     records_ = {};
-    standing_.tell(now_ns(), [this](const Event& event) {
-        records_.put(event);
-        // A block has its bounds.
-        if (records_.bytes().size() >= kMostBytes && pack()) write_packed();
-    });
+    standing_.tell(now_ns(), std::bind_front(&BlockWriter::repeat, this));
 } catch (const std::exception&) {
     ++dropped_;
 }

@@ -53,6 +53,7 @@ class BlockWriter final : public Writer {
     std::string head(unsigned part) const LMS_REQUIRES(mutex_);
     int begin_file(util::OutputFile& file, unsigned part) LMS_REQUIRES(mutex_);
     void begin_next_file() LMS_REQUIRES(mutex_);
+    void repeat(const Event& event) LMS_REQUIRES(mutex_);
 
     util::Mutex mutex_{util::LockOrder::Leaf};
     std::string path_ LMS_GUARDED_BY(mutex_);  // of the first file
