@@ -2,10 +2,10 @@
 //
 // Every piece of work and every new chunk is an event with a token. While tokens follow one another as they
 // did at an earlier place in the history, what comes next is what came next there. The token of a new chunk
-// is its size; that of work tells the chunks it names, in order: one that has lived long by itself, another,
-// which the next iteration will have anew, by its size. What such chunks have in common from one iteration to
-// the next is their role: a chunk that is added where one of its size was added in the past takes that one's
-// role, if it is free.
+// is its size; that of work tells the chunks it names, in any order: one that has lived long by itself,
+// another, which the next iteration will have anew, by its size. What such chunks have in common from one
+// iteration to the next is their role: a chunk that is added where one of its size was added in the past
+// takes that one's role, if it is free.
 //
 // Pure; the caller serialises. Memory is bounded by kEvents and kUses. Calls may throw std::bad_alloc.
 #pragma once
