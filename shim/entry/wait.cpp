@@ -59,22 +59,22 @@ void meanwhile(Given given) {
     meanwhile(std::move(given), [] { return false; });
 }
 
-Given given_to_all() {
+template <typename Of>
+Given given_to_each(Of of) {
     Given given;
     for (engine::Session* session : engine::sessions()) {
-        std::vector<core::Use> uses = session->given();
+        std::vector<core::Use> uses = of(*session);
         if (!uses.empty()) given.emplace_back(session, std::move(uses));
     }
     return given;
 }
 
 Given given_to(CUstream stream) {
-    Given given;
-    for (engine::Session* session : engine::sessions()) {
-        std::vector<core::Use> uses = session->given(stream);
-        if (!uses.empty()) given.emplace_back(session, std::move(uses));
-    }
-    return given;
+    return given_to_each([&](engine::Session& session) { return session.given(stream); });
+}
+
+Given given_to_all() {
+    return given_to_each([](engine::Session& session) { return session.given(); });
 }
 
 // What the context's GPU was given is known, but not by which context.

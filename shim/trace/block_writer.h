@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -64,7 +65,7 @@ class BlockWriter final : public Writer {
     std::uint64_t began_ns_ LMS_GUARDED_BY(mutex_) = 0;  // the first file
     Standing standing_ LMS_GUARDED_BY(mutex_);           // where there is to be more than one
     util::OutputFile file_ LMS_GUARDED_BY(mutex_);
-    pid_t process_ = 0;
+    std::atomic<pid_t> process_ = 0;  // asked without the lock, which a child of fork may find held
     Records records_ LMS_GUARDED_BY(mutex_);
     std::string packed_ LMS_GUARDED_BY(mutex_);  // a block that is not in the file yet
     std::unique_ptr<ZSTD_CCtx_s, std::size_t (*)(ZSTD_CCtx_s*)> packer_;
