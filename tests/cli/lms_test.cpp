@@ -84,6 +84,7 @@ TEST_CASE("lms: usage errors") {
     check_usage_error("run --sim --sim-memory 64X true", "--sim-memory=64X: expected a size");
     check_usage_error("doctor -- true", "no program is run here");
     check_usage_error("settings --jsn", "--jsn");
+    check_usage_error("export --parquet t", "with pyarrow: lms export t --csv | python3 -c '");
     check_usage_error("top none", "PID");
     check_usage_error("top 0", "PID");
 }

@@ -80,16 +80,16 @@ struct CsvLine {
 
 }  // namespace
 
+std::string refuse(const ExportOptions& options) {
+    if (!options.parquet) return "";
+    return fmt::format(
+        "no writer for Parquet (which would be all of Arrow); with pyarrow: lms export {} --csv | python3 -c "
+        "'import sys, pyarrow.csv as c, pyarrow.parquet as p; p.write_table(c.read_csv(sys.stdin.buffer), "
+        "\"trace.parquet\")'",
+        options.path);
+}
+
 int export_trace(const ExportOptions& options) {
-    if (options.parquet) {
-        fmt::print(stderr,
-                   "lms export: no writer for Parquet (which would be all of Arrow); with pyarrow: lms "
-                   "export {} --csv | "
-                   "python3 -c 'import sys, pyarrow.csv as c, pyarrow.parquet as p; "
-                   "p.write_table(c.read_csv(sys.stdin.buffer), \"trace.parquet\")'\n",
-                   options.path);
-        return kUsage;
-    }
     const auto trace = open_trace(options.path, "export");
     if (!trace) return kUsage;
     std::ranges::stable_sort(trace->events, {}, trace::begin_of);

@@ -122,7 +122,10 @@ struct TraceCommands {
         record_command.add_option("PID", record_options.process, "The process")
             ->required()
             ->check(CLI::PositiveNumber);
-        record_command.add_option("ACTION", record_action, "start, stop")
+        record_command
+            .add_option_function<std::string>(
+                "ACTION", [this](const std::string& word) { record_options.starts = word == "start"; },
+                "start, stop")
             ->required()
             ->check(CLI::IsMember({"start", "stop"}));
         record_command.add_option("FILE", record_options.path,
@@ -134,10 +137,10 @@ struct TraceCommands {
     }
 
     // What is wrong with the options, in one line; empty if nothing is.
-    std::string refuse() {
-        record_options.starts = record_action == "start";
-        const std::string of_record = record_command.parsed() ? tool::refuse(record_options) : "";
-        return of_record.empty() ? tool::refuse(replay_options) : of_record;
+    std::string refuse() const {
+        if (record_command.parsed()) return tool::refuse(record_options);
+        if (export_command.parsed()) return tool::refuse(export_options);
+        return tool::refuse(replay_options);
     }
 
     std::optional<int> run() const {
@@ -158,7 +161,6 @@ struct TraceCommands {
     ReplayOptions replay_options;
     ExportOptions export_options;
     RecordOptions record_options;
-    std::string record_action;
     std::string before;
     std::string after;
     bool diff_as_json = false;
