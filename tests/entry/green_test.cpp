@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "tests/entry/gate.h"
 #include "tests/entry/overlay/record.h"
 #include "tests/entry/rig.h"
 
@@ -75,7 +76,7 @@ OVERLAY_TEST("green contexts: the last to hold the primary context takes its mem
     }
 }
 
-OVERLAY_TEST("green contexts: streams of one that is never current or converted go with it",
+OVERLAY_TEST("green contexts: what a stream of one that is never converted has still to write is waited for",
              "green-streams") {
     const Gpu gpu;
     CUgreenCtx green = nullptr;
@@ -83,14 +84,15 @@ OVERLAY_TEST("green contexts: streams of one that is never current or converted 
     OK(cuGreenCtxCreate, &green, nullptr, gpu.device, CU_GREEN_CTX_DEFAULT_STREAM);
     OK(cuGreenCtxStreamCreate, &stream, green, CU_STREAM_NON_BLOCKING, 0);
     const Buffer a(kBuffer, 1);
+    Gate gate;
+    gate.hold_up(stream);
     OK(cuMemsetD8Async, a.at(), 5, kBuffer, stream);
-    OK(cuStreamSynchronize, stream);
-    OK(cuGreenCtxDestroy, green);
-    // Here moves begin, and all streams are asked what they still do.
+    // Here moves begin, and the coldest is what is about to be written.
     Crowd crowd;
-    crowd.evict(a);
-    crowd.bring_in(a);
-    std::vector<std::uint8_t> data(kBuffer);
-    OK(cuMemcpyDtoH_v2, data.data(), a.at(), kBuffer);
-    EXPECT(data == std::vector<std::uint8_t>(kBuffer, 5));
+    crowd.press();
+    gate.open();
+    OK(cuStreamSynchronize, stream);
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 5));
+    OK(cuStreamDestroy_v2, stream);
+    OK(cuGreenCtxDestroy, green);
 }
