@@ -39,8 +39,10 @@ class Generator {
 
     Program make() {
         if (fresh_) add(0, Verb::fresh);
-        if (one_in(5)) add(0, Verb::pair);
-        if (peers_ && !program_.empty() && program_.back().verb == Verb::pair) add(0, Verb::peers);
+        if (one_in(5)) {
+            add(0, Verb::pair);
+            if (peers_) add(0, Verb::peers);
+        }
         for (unsigned stream = 0; stream < streams_; ++stream)
             add(any_thread(), Verb::stream, {stream, below(6)});
         // Pressure begins while these are made, or later.
