@@ -68,8 +68,8 @@ class Port {
     virtual CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                          Place place) = 0;
     virtual CUresult unmap(Address address, std::uint64_t bytes) = 0;
-    // unmap() of what is never used again, wherever it fails: the port may try again later.
-    virtual CUresult discard(Address address, std::uint64_t bytes) { return unmap(address, bytes); }
+    // unmap() of what is to be gone, wherever it fails: it is tried again before anything is mapped.
+    virtual CUresult discard(Address address, std::uint64_t bytes) = 0;
     // The same as map(), but for whom `access` names alone; and who may reach what is mapped from now on.
     virtual CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                              std::span<const CUmemAccessDesc> access) = 0;

@@ -41,15 +41,20 @@ CUresult map(device::Port& port, const MappedAt& at, const Block& block) {
                      : port.map(at.address, block.bytes, block.handle, block.place);
 }
 
+// Makes an address lead again to what it led to before.
+void map_back(device::Port& port, const MappedAt& at, const Block& from) {
+    if (is_mapped(from) && map(port, at, from) != CUDA_SUCCESS) {
+        log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
+    }
+}
+
 CUresult remap_one(device::Port& port, const MappedAt& at, const Block& from, const Block& to) {
     CUresult status = is_mapped(from) ? port.unmap(at.address, from.bytes) : CUDA_SUCCESS;
     if (status != CUDA_SUCCESS || !is_mapped(to)) return status;
     status = map(port, at, to);
     if (status == CUDA_SUCCESS) return status;
     announce_no_mappings();
-    if (is_mapped(from) && map(port, at, from) != CUDA_SUCCESS) {
-        log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
-    }
+    map_back(port, at, from);
     return status;
 }
 
@@ -66,7 +71,12 @@ CUresult remap(device::Port& port, std::span<const Remap> remaps) {
 }
 
 void undo(device::Port& port, std::span<const Remap> remaps) {
-    for (std::size_t i = remaps.size(); i-- > 0;) remap_one(port, remaps[i].at, remaps[i].to, remaps[i].from);
+    for (std::size_t i = remaps.size(); i-- > 0;) {
+        const Remap& each = remaps[i];
+        // What is not taken away now is before anything else is mapped there.
+        if (is_mapped(each.to)) port.discard(each.at.address, each.to.bytes);
+        map_back(port, each.at, each.from);
+    }
 }
 
 namespace {

@@ -82,6 +82,30 @@ TEST_CASE("failures: a copy in that is refused leaves the buffer where it is, an
     scene.check();
 }
 
+TEST_CASE("failures: where a copy in and taking its mapping away again are refused, nothing stays mapped") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        RigOptions options = options_of(Safety::Args);
+        options.maps_host = maps_host;
+        Scene scene(options);
+        const std::size_t cold = scene.make(2);
+        const std::size_t other = scene.make(60);
+        scene.make(2);
+        scene.make(2);
+        scene.rig.drain();
+        REQUIRE(scene.rig.session().free(scene.regions[other].address) == CUDA_SUCCESS);
+        scene.regions.erase(scene.regions.begin() + 1);
+        scene.expected.erase(scene.expected.begin() + 1);
+        scene.rig.gpu().fail(Call::Copy, 1, CUDA_ERROR_UNKNOWN);
+        // Where host memory was mapped there, that goes first.
+        scene.rig.gpu().fail(Call::Unmap, maps_host ? 2 : 1, CUDA_ERROR_UNKNOWN);
+        const CUresult first = scene.need(cold, scene.stream);
+        CHECK((first == CUDA_SUCCESS || first == CUDA_ERROR_OUT_OF_MEMORY));
+        CHECK(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        scene.check();
+    }
+}
+
 TEST_CASE("failures: a stream that cannot be made to wait for a copy in has it waited for") {
     Scene scene(options_of(Safety::Args));
     const std::size_t cold = scene.make(2);

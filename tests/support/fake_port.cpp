@@ -121,6 +121,8 @@ CUresult FakePort::map(Address address, std::uint64_t bytes, CUmemGenericAllocat
     Lock lock(mutex_);
     if (const CUresult status = begin(Call::Map, lock)) return status;
     dawdle(lock);
+    std::erase_if(owed_,
+                  [&](const auto& one) { return memory_.unmap(one.first, one.second) == CUDA_SUCCESS; });
     const CUresult status = memory_.map(address, bytes, handle, place);
     dawdle(lock);
     return status;
@@ -137,6 +139,13 @@ CUresult FakePort::unmap(Address address, std::uint64_t bytes) {
     dawdle(lock);
     const CUresult status = memory_.unmap(address, bytes);
     dawdle(lock);
+    return status;
+}
+
+CUresult FakePort::discard(Address address, std::uint64_t bytes) {
+    const CUresult status = unmap(address, bytes);
+    const Lock lock(mutex_);
+    if (status != CUDA_SUCCESS) owed_.emplace_back(address, bytes);
     return status;
 }
 

@@ -73,6 +73,7 @@ class FakePort final : public device::Port {
     CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                  Place place) override;
     CUresult unmap(Address address, std::uint64_t bytes) override;
+    CUresult discard(Address address, std::uint64_t bytes) override;
     // Whoever may reach it, its kernels do.
     CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                      std::span<const CUmemAccessDesc>) override {
@@ -181,6 +182,7 @@ class FakePort final : public device::Port {
     const std::uint64_t address_bytes_;
     mutable std::mutex mutex_;
     Memory memory_;
+    std::vector<std::pair<Address, std::uint64_t>> owed_;  // unmaps to be tried again
     std::mt19937_64 random_;
     Address watched_begin_ = 0;
     Address watched_end_ = 0;
