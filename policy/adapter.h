@@ -46,8 +46,17 @@ constexpr auto upcoming_of() -> decltype(lms_policy::upcoming) {
     }
 }
 
-// Policy has a noexcept constructor from lms_policy_config and the methods called below; `work` and
-// `upcoming` where it wants them. A chunk that could not be added is never chosen.
+template <typename Policy>
+constexpr auto freed_of() -> decltype(lms_policy::freed) {
+    if constexpr (requires(Policy & policy) { policy.freed(0u); }) {
+        return [](void* state, std::uint32_t chunk) { static_cast<Policy*>(state)->freed(chunk); };
+    } else {
+        return nullptr;
+    }
+}
+
+// Policy has a noexcept constructor from lms_policy_config and the methods called below; `work`, `upcoming`
+// and `freed` where it wants them. A chunk that could not be added is never chosen.
 template <typename Policy>
 constexpr lms_policy table_of(const char* name) {
     return {
@@ -82,6 +91,7 @@ constexpr lms_policy table_of(const char* name) {
         .work = work_of<Policy>(),
         .upcoming = upcoming_of<Policy>(),
         .keys = nullptr,
+        .freed = freed_of<Policy>(),
     };
 }
 

@@ -197,6 +197,11 @@ void Host::added(core::ChunkId chunk, std::uint64_t bytes, core::AllocationId al
     if (table_->added != nullptr) table_->added(state_, &event);
 }
 
+void Host::freed(core::ChunkId chunk) {
+    const auto freed = entry_of(*table_, &lms_policy::freed, offsetof(lms_policy, freed));
+    if (freed != nullptr) freed(state_, chunk);
+}
+
 void Host::removed(core::ChunkId chunk) {
     if (table_->removed != nullptr) table_->removed(state_, chunk);
 }

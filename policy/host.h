@@ -35,6 +35,7 @@ class Host final : public core::Ranking {
     bool is_managed(std::uint64_t bytes) const { return table_->is_managed(state_, bytes) != 0; }
 
     void added(core::ChunkId chunk, std::uint64_t bytes, core::AllocationId allocation) override;
+    void freed(core::ChunkId chunk) override;
     void removed(core::ChunkId chunk) override;
     void used(core::ChunkId chunk) override;
     void resident(core::ChunkId chunk) override;

@@ -39,6 +39,8 @@ class NextUse {
         repetition_.added(chunk.chunk, chunk.bytes);
         chunks_[chunk.chunk].last = repetition_.now();
     }
+    // Its role is free for what is made in its place, which may be before its memory is given back.
+    void freed(std::uint32_t chunk) { removed(chunk); }
     void removed(std::uint32_t chunk) {
         evicted(chunk);
         repetition_.removed(chunk);

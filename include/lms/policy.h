@@ -136,6 +136,11 @@ typedef struct lms_policy {
     /* The keys of the options that `create` looks at, null behind the last. A user who gives another one is
      * told so, and lru serves. A value that is not understood is `create`'s to refuse. */
     const char* const* keys;
+
+    /* Event: the program has freed the chunk. Nothing names it again, and it is never chosen; what it takes
+     * is given back when its stream has come there, and `removed` follows then. One that was freed at once is
+     * removed alone. */
+    void (*freed)(void* state, uint32_t chunk);
 } lms_policy;
 
 /* What a plugin exports. Returns its table, which must stay valid for the life of the process, or null if it

@@ -95,6 +95,11 @@ bool Residency::remove(AllocationId id) {
     return true;
 }
 
+void Residency::kill(AllocationId id) {
+    allocations_[id].dead = true;
+    for (const ChunkId chunk : allocations_[id].chunks) ranking_->freed(chunk);
+}
+
 void Residency::revive(AllocationId id, std::uint64_t asked_bytes) {
     allocations_[id].dead = false;
     allocations_[id].serial = ++serials_;

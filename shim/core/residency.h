@@ -27,7 +27,7 @@ class Residency {
     bool remove(AllocationId id);
     // Marks a buffer as freed in stream order: its contents are never copied again. `revive` makes it a new
     // buffer of `asked_bytes`, which its chunks hold.
-    void kill(AllocationId id) { allocations_[id].dead = true; }
+    void kill(AllocationId id);
     void revive(AllocationId id, std::uint64_t asked_bytes);
 
     // Another decides from now on, and is told of all that is there. Nothing may be moving.

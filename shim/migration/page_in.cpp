@@ -18,7 +18,8 @@ struct Job {
     Block host;
     bool on_host;
     bool copies;
-    bool fills;                           // the copy, or what guards put there, is waited for
+    bool clears;                          // instead of that, for its contents are undefined, and will be read
+    bool fills;                           // the copy, or what is put there instead, is waited for
     bool written;                         // by the work that it comes in for
     std::optional<std::uint64_t> digest;  // of what is in `host`
     bool done = false;
@@ -28,11 +29,20 @@ bool is_fresh(const State& state, ChunkId id) {
     return state.backing[id].fresh_at == state.soilings;
 }
 
+// Whether work that did not name it would have been noticed (State::soilings). In `args` nobody looks for
+// kernels that take addresses from memory.
+bool may_be_undefined(const State& state, ChunkId id) {
+    return state.settings.safety != Safety::Args && is_fresh(state, id);
+}
+
 // False: the driver refused, and nothing is enqueued any more.
 bool fill(State& state, const Job& job) {
     device::Port& port = state.port;
     const bool poisons = poisons_blocks(state.settings);
-    if (poisons && port.set(job.block.alias, kPoison, job.block.bytes, device::Direction::In) != CUDA_SUCCESS)
+    // Programs that read what they never wrote find zeros in new memory of a GPU's; not what others left
+    // here.
+    if ((poisons || job.clears) && port.set(job.block.alias, poisons ? kPoison : std::uint8_t{0},
+                                            job.block.bytes, device::Direction::In) != CUDA_SUCCESS)
         return false;
     if (!job.copies) return true;
     compare_digest(state.settings, address_of(job.remaps), job.host, job.digest);
@@ -85,10 +95,13 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
             continue;
         }
         const Block host = state.backing[id].host;
-        const bool copies = on_host && !(fill.need.overwritten && is_fresh(state, id));
+        const bool undefined =
+            !on_host || may_be_undefined(state, id) || (fill.need.overwritten && is_fresh(state, id));
+        const bool clears = undefined && !fill.need.overwritten;
+        const bool copies = !undefined;
         jobs.push_back({id, remaps_of(state, id, on_host ? host : Block{}, fill.block), fill.block, host,
-                        on_host, copies, copies || poisons_blocks(state.settings), fill.need.written,
-                        state.backing[id].digest});
+                        on_host, copies, clears, copies || clears || poisons_blocks(state.settings),
+                        fill.need.written, state.backing[id].digest});
     }
     if (jobs.empty()) return refused ? Outcome::Failed : Outcome::Cancelled;
     state.remapping += static_cast<std::uint32_t>(jobs.size());

@@ -1,10 +1,15 @@
-// Training that is heavy on weights, and cyclic inference: the launches of such programs, over buffers of
-// their sizes. shapes training|inference LAYER_MIB LAUNCHES STEPS: a layer's weights are LAYER_MIB MiB, its
-// kernel is LAUNCHES launches long (each as long as the simulated GPU makes it). Prints milliseconds a step,
-// by the GPU's clock, the least of all but the first, or, with 0 steps, the MiB of all buffers.
+// Training that is heavy on weights, cyclic inference, training that is heavy on activations, made anew in
+// each step and in stream order, and launches without a pattern: the launches of such programs, over buffers
+// of their sizes. shapes training|inference|activations|patternless LAYER_MIB LAUNCHES STEPS [SEED]: a
+// layer's weights (of `activations` its outputs) are LAYER_MIB MiB, its kernel is LAUNCHES launches long
+// (each as long as the simulated GPU makes it). Prints milliseconds a step, by the GPU's clock, the least of
+// all but the first (of `patternless` the mean), or, with 0 steps, the MiB of all buffers that there are at
+// once.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
+#include <random>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +23,7 @@ __global__ void use(float* written, float* also, float* third, const float* a, c
 }
 
 struct Program {
+    static constexpr bool kSteady = true;  // each step does the same
     std::size_t bytes = 0;
     int launches = 1;
 
@@ -80,9 +86,72 @@ struct Inference : Program {
     }
 };
 
+// Forward and backward through layers whose outputs are allocated when they are made and freed when they have
+// been used; Adam's state is there from the start.
+struct Activations : Program {
+    static constexpr int kLayers = 12;
+    const std::size_t size;
+    std::vector<float*> weights, first, second;
+
+    explicit Activations(std::size_t layer) : size(layer) {
+        for (auto* each : {&weights, &first, &second}) *each = buffers(kLayers, layer / 4);
+        // As the way back begins: two of each layer, the input, two errors, and the gradient of one.
+        bytes += (2 * kLayers + 3) * layer + layer / 4;
+    }
+    static float* made(std::size_t of) {
+        void* address = nullptr;
+        CHECK(cudaMallocAsync(&address, of, nullptr));
+        return static_cast<float*>(address);
+    }
+    static void gone(float* buffer) { CHECK(cudaFreeAsync(buffer, nullptr)); }
+
+    void step() const {
+        std::vector<float*> outputs{made(size)}, hidden;
+        use<<<1, 1>>>(outputs[0], outputs[0], outputs[0], outputs[0], outputs[0], outputs[0]);
+        for (int i = 0; i < kLayers; ++i) {
+            hidden.push_back(made(size));
+            kernel(0.5, hidden[i], hidden[i], hidden[i], outputs[i], weights[i], weights[i]);
+            outputs.push_back(made(size));
+            float* output = outputs[i + 1];
+            kernel(0.5, output, output, output, hidden[i], weights[i], weights[i]);
+        }
+        float* error = made(size);
+        std::vector<float*> gradients(kLayers);
+        for (int i = kLayers - 1; i >= 0; --i) {
+            float* below = made(size);
+            gradients[i] = made(size / 4);
+            kernel(1, below, below, below, error, hidden[i], weights[i]);
+            kernel(1, gradients[i], gradients[i], gradients[i], error, hidden[i], outputs[i]);
+            for (float* each : {error, outputs[i + 1], hidden[i]}) gone(each);
+            error = below;
+        }
+        gone(error);
+        gone(outputs[0]);
+        for (int i = 0; i < kLayers; ++i)
+            kernel(0, weights[i], first[i], second[i], gradients[i], gradients[i], gradients[i]);
+        for (float* each : gradients) gone(each);
+    }
+};
+
+// Two of many buffers in each launch, by chance.
+struct Patternless : Program {
+    static constexpr bool kSteady = false;
+    static constexpr int kBuffers = 24, kLaunches = 48;
+    std::vector<float*> all;
+    std::mt19937_64 random;
+
+    explicit Patternless(std::size_t layer) : all(buffers(kBuffers, layer)) {}
+    void step() {
+        for (int i = 0; i < kLaunches; ++i) {
+            float* written = all[random() % kBuffers];
+            const float* read = all[random() % kBuffers];
+            kernel(1, written, written, written, read, read, read);
+        }
+    }
+};
+
 template <typename Shape>
-int run(std::size_t layer, int launches, int steps) {
-    Shape shape(layer);
+int run(Shape shape, int launches, int steps) {
     shape.launches = launches;
     cudaEvent_t begin, end;
     CHECK(cudaEventCreate(&begin));
@@ -103,17 +172,24 @@ int run(std::size_t layer, int launches, int steps) {
         std::printf("%zu\n", shape.bytes >> 20);
         return 0;
     }
-    std::printf("%.2f\n", *std::min_element(times.begin() + 1, times.end()));
+    const double mean = std::accumulate(times.begin() + 1, times.end(), 0.0) / (times.size() - 1);
+    std::printf("%.2f\n", Shape::kSteady ? *std::min_element(times.begin() + 1, times.end()) : mean);
     return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 5 || std::atoi(argv[4]) == 1) return 2;
+    if (argc < 5 || argc > 6 || std::atoi(argv[4]) == 1) return 2;
+    const std::string_view shape = argv[1];
     const std::size_t layer = std::atoi(argv[2]) * kMiB;
     const int launches = std::atoi(argv[3]);
     const int steps = std::atoi(argv[4]);
-    return argv[1] == std::string_view("training") ? run<Training>(layer, launches, steps)
-                                                   : run<Inference>(layer, launches, steps);
+    if (shape == "training") return run(Training(layer), launches, steps);
+    if (shape == "inference") return run(Inference(layer), launches, steps);
+    if (shape == "activations") return run(Activations(layer), launches, steps);
+    if (shape != "patternless") return 2;
+    Patternless patternless(layer);
+    patternless.random.seed(argc > 5 ? std::atoi(argv[5]) : 1);
+    return run(std::move(patternless), launches, steps);
 }

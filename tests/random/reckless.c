@@ -59,14 +59,20 @@ static uint32_t upcoming(void* state, uint32_t* chunks, uint32_t most) {
 }
 
 static const lms_policy table = {
-    sizeof table,   LMS_POLICY_ABI_VERSION,
-    "reckless",     create,
-    free,           is_managed,
-    eviction_start, added,
-    evicted,        0,
-    resident,       evicted,
-    next_victim,    work,
-    upcoming,       0,
+    .size = sizeof table,
+    .abi_version = LMS_POLICY_ABI_VERSION,
+    .name = "reckless",
+    .create = create,
+    .destroy = free,
+    .is_managed = is_managed,
+    .eviction_start = eviction_start,
+    .added = added,
+    .removed = evicted,
+    .resident = resident,
+    .evicted = evicted,
+    .next_victim = next_victim,
+    .work = work,
+    .upcoming = upcoming,
 };
 const lms_policy* lms_policy_get(uint32_t version) {
     return version == LMS_POLICY_ABI_VERSION ? &table : NULL;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <map>
 #include <random>
 #include <set>
@@ -20,9 +21,10 @@ using lms::policy::Repetition;
 
 namespace {
 
-// What a program does: buffers made and let go, and work that names some of them.
+// What a program does: buffers made and let go, and work that names some of them. What is freed in stream
+// order is let go later.
 struct Step {
-    enum What { Make, Drop, Work } what;
+    enum What { Make, Free, Drop, Work } what;
     std::vector<unsigned> buffers;
 };
 using Steps = std::vector<Step>;
@@ -55,6 +57,22 @@ Steps training(unsigned layers, unsigned rounds) {
         }
     }
     return steps;
+}
+
+// The same, whose buffers are freed in stream order: what they take is given back so many steps later.
+Steps ahead_of_its_stream(const Steps& steps, std::size_t delay) {
+    Steps late;
+    std::deque<std::pair<std::size_t, Step>> waiting;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        late.push_back(steps[i]);
+        if (steps[i].what == Step::Drop) {
+            late.back().what = Step::Free;
+            waiting.emplace_back(i + delay, steps[i]);
+        }
+        for (; !waiting.empty() && waiting.front().first == i; waiting.pop_front())
+            late.push_back(waiting.front().second);
+    }
+    return late;
 }
 
 // Each piece of work names three buffers, each round in another order: as where an allocator of the program's
@@ -93,6 +111,9 @@ class Cache {
         if (step.what == Step::Make) {
             chunks_[step.buffers[0]] = number();
             host_->added(chunk(step.buffers[0]), 4096, 0);
+        } else if (step.what == Step::Free) {
+            there_.erase(chunk(step.buffers[0]));
+            host_->freed(chunk(step.buffers[0]));
         } else if (step.what == Step::Drop) {
             there_.erase(chunk(step.buffers[0]));
             host_->removed(chunk(step.buffers[0]));
@@ -171,7 +192,7 @@ std::size_t least_misses(const Steps& steps, std::size_t room, std::size_t from)
     std::size_t count = 0;
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const Step& step = steps[i];
-        if (step.what == Step::Drop) there.erase(step.buffers[0]);
+        if (step.what == Step::Free || step.what == Step::Drop) there.erase(step.buffers[0]);
         if (step.what != Step::Work) continue;
         for (const unsigned buffer : step.buffers) {
             if (there.contains(buffer)) continue;
@@ -263,6 +284,25 @@ TEST_CASE("next-use: it foretells what comes, in order, and lets nothing go for 
             }
         }
     }
+}
+
+TEST_CASE("next-use: what is made in place of what was freed is foretold, before that is given back") {
+    constexpr unsigned kLayers = 12, kRounds = 40;
+    Cache cache("next-use", 10);
+    std::array<ChunkId, 4> next{};
+    std::size_t foretold = 0, missed = 0;
+    for (const Step& step : ahead_of_its_stream(training(kLayers, kRounds), 480)) {
+        const unsigned buffer = step.buffers.back();
+        if (step.what == Step::Work && buffer >= kLayers * kRounds / 2 && !cache.there(buffer)) {
+            ++missed;
+            foretold += std::find(next.begin(), next.end(), cache.chunk(buffer)) != next.end();
+        }
+        cache.run(step);
+        next.fill(kNoChunk);
+        cache.host().upcoming(next);
+    }
+    CHECK(missed > 0);
+    CHECK(foretold == missed);
 }
 
 TEST_CASE("next-use: nothing goes ahead of need for what is not known to be needed") {

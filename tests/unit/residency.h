@@ -20,6 +20,7 @@ class Spy final : public Ranking {
         note("added", chunk);
         known[chunk] = bytes;
     }
+    void freed(ChunkId chunk) override { note("freed", chunk); }
     void removed(ChunkId chunk) override {
         note("removed", chunk);
         known.erase(chunk);

@@ -25,6 +25,7 @@ class Optimal final : public core::Ranking {
         next_.resize(std::max<std::size_t>(next_.size(), chunk + 1), ReplayScript::kNever);
         next_[chunk] = ReplayScript::kNever;
     }
+    void freed(ChunkId) override {}
     void removed(ChunkId) override {}
     void used(ChunkId) override {}
     void resident(ChunkId chunk) override { resident_.insert({next_[chunk], chunk}); }
