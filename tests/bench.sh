@@ -77,17 +77,32 @@ if command -v valgrind >/dev/null 2>&1; then
         echo $(((many - few) / 10000))
     }
     LD_LIBRARY_PATH=$PWD/$build/bench/null
+    # Or it would be asked in a process apart, which valgrind does not follow.
+    LMS_HOST_MAPPING=on
+    export LMS_HOST_MAPPING
     for call in launch copy set upload attribute record; do
-        LD_PRELOAD=$shim "$build/bench/calls" "$call" 1
         without=$(per_call "$call" 0)
         with=$(export LD_PRELOAD="$shim" && per_call "$call" 0)
         row "$call, everything fits, instructions a call" "$without" "$with" "$(ratio "$with" "$without")"
     done
+    # Of an allocation and its free, with more and more others live, with holes between them, or freed in a stream
+    # that does not get there.
+    allocation() { # kind, what
+        least=$(export LD_PRELOAD="$shim" && per_call "$1" 1000)
+        row "allocation and free, $2, 1000 others, instructions" - "$least" -
+        for others in 10000 40000; do
+            more=$(export LD_PRELOAD="$shim" && per_call "$1" $others)
+            row "  $others others" "$least" "$more" "$(ratio "$more" "$least")"
+        done
+    }
+    allocation same "of one size"
+    allocation random "of random sizes"
+    allocation no-hole "fitting no hole"
+    (export NULL_DRIVER_BUSY=1 && allocation ordered "in stream order")
     # Of one whose buffers are resident while others are not.
     LMS_LIMIT=32M
     LMS_RESERVE=0
-    LMS_HOST_MAPPING=on
-    export LMS_LIMIT LMS_RESERVE LMS_HOST_MAPPING
+    export LMS_LIMIT LMS_RESERVE
     for call in launch copy set; do
         without=$(per_call "$call" 12)
         with=$(export LD_PRELOAD="$shim" && per_call "$call" 12)
@@ -122,6 +137,8 @@ seconds() {
 row "a million events of a trace: lms replay, one policy and the optimum, s" - "$(seconds "$build/lms" replay "$build/bench/trace")" -
 row "  lms report --html, s" - "$(seconds "$build/lms" report "$build/bench/trace" --html "$build/bench/trace.html")" -
 rm -f "$build/bench/trace" "$build/bench/trace.html"
+
+BUILD=$build python3 -B tests/bench/foresight.py
 
 for program in "$build"/bench/*_bench; do
     [ -x "$program" ] || continue

@@ -1,11 +1,15 @@
 // calls KIND COUNT [EXTRA [STREAMS]]: COUNT driver calls of one kind, for counting the instructions of one
 // (tests/bench.sh). EXTRA more buffers of 4 MiB are allocated and never used, which decides whether
 // everything fits. The calls go to STREAMS streams in turn, one unless said. The driver behind it does
-// nothing for them (null_driver.cpp), so what is counted is the shim.
+// nothing for them (null_driver.cpp), so what is counted is the shim. Of the kinds that allocate a call is
+// one allocation and one free: `same` of the size of all others, `random` of a random size in place of a
+// random one, `no-hole` of more than the holes hold that were made between all others, `ordered` in stream
+// order while all others have been freed there and the stream has not come so far.
 #include <cuda.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +21,45 @@ void require(CUresult status) {
     std::exit(1);
 }
 
+constexpr std::size_t kBytes = 4 << 20;
+
+struct Allocations {
+    std::vector<CUdeviceptr> live;
+    std::minstd_rand random;
+
+    static CUdeviceptr made(std::size_t bytes) {
+        CUdeviceptr address = 0;
+        require(cuMemAlloc(&address, bytes));
+        return address;
+    }
+    void prepare(std::string_view kind, CUstream stream) {
+        if (kind == "no-hole") {
+            for (std::size_t i = 0; i < live.size(); i += 2) require(cuMemFree(live[i]));
+        } else if (kind == "ordered") {
+            for (const CUdeviceptr each : live) require(cuMemFreeAsync(each, stream));
+        }
+    }
+    // False: it is no such kind.
+    bool call(std::string_view kind, CUstream stream) {
+        if (kind == "same") {
+            require(cuMemFree(made(kBytes)));
+        } else if (kind == "no-hole") {
+            require(cuMemFree(made(3 * kBytes)));
+        } else if (kind == "random") {
+            CUdeviceptr& one = live[random() % live.size()];
+            require(cuMemFree(one));
+            one = made((1 + random() % 8) * (kBytes / 2));
+        } else if (kind == "ordered") {
+            CUdeviceptr address = 0;
+            require(cuMemAllocAsync(&address, kBytes, stream));
+            require(cuMemFreeAsync(address, stream));
+        } else {
+            return false;
+        }
+        return true;
+    }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -27,7 +70,6 @@ int main(int argc, char** argv) {
     CUevent event = nullptr;
     CUdeviceptr a = 0;
     CUdeviceptr b = 0;
-    constexpr std::size_t kBytes = 4 << 20;
     require(cuInit(0));
     require(cuDevicePrimaryCtxRetain(&context, 0));
     require(cuCtxSetCurrent(context));
@@ -35,10 +77,10 @@ int main(int argc, char** argv) {
     require(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     require(cuMemAlloc(&a, kBytes));
     require(cuMemAlloc(&b, kBytes));
-    for (int i = argc > 3 ? std::atoi(argv[3]) : 0; i > 0; --i) {
-        CUdeviceptr more = 0;
-        require(cuMemAlloc(&more, kBytes));
-    }
+    Allocations allocations;
+    for (int i = argc > 3 ? std::atoi(argv[3]) : 0; i > 0; --i)
+        allocations.live.push_back(Allocations::made(kBytes));
+    allocations.prepare(kind, streams[0]);
     char host[64] = {};
     int n = 1;
     void* parameters[] = {&a, &b, &n};
@@ -66,10 +108,10 @@ int main(int argc, char** argv) {
         } else if (kind == "attribute") {
             CUdeviceptr of = 0;
             require(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, a + 64));
-        } else {
+        } else if (!allocations.call(kind, stream)) {
             std::fprintf(stderr,
-                         "calls KIND COUNT [EXTRA [STREAMS]]: launch, struct, copy, upload, set, record or "
-                         "attribute\n");
+                         "calls KIND COUNT [EXTRA [STREAMS]]: launch, struct, copy, upload, set, record, "
+                         "attribute, same, random, no-hole or ordered\n");
             return 2;
         }
     }

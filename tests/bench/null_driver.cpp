@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <cstdlib>
 
 #undef cuMemAlloc
 
@@ -32,7 +33,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned) {
     return CUDA_SUCCESS;
 }
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
-    *free_bytes = *total_bytes = 1ull << 30;
+    *free_bytes = *total_bytes = 1ull << 42;
     return CUDA_SUCCESS;
 }
 CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*,
@@ -54,6 +55,11 @@ CUresult cuFuncGetParamInfo(CUfunction, size_t index, size_t* offset, size_t* by
 // Or the shim would try moves through it, before the first, and find that nothing moves.
 CUresult cuMemHostAlloc(void**, size_t, unsigned) {
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+// With NULL_DRIVER_BUSY nothing ever ends.
+CUresult cuEventQuery(CUevent) {
+    static const bool busy = std::getenv("NULL_DRIVER_BUSY") != nullptr;
+    return busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t) {
     *address = 1ull << 39;
