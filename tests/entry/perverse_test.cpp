@@ -212,7 +212,7 @@ TEST_CASE("perverse: a trial of moves is a few dozen calls and less than a mebib
         auto calls = calls_of_trial(log);
         CHECK(calls["cuMemcpyAsync"] >= 8);
         CHECK(calls["cuMemcpyAsync"] + calls["cuMemsetD32Async"] <= 18);  // of 32 KiB each
-        CHECK(calls["cuMemMap"] + calls["cuMemSetAccess"] + calls["cuMemUnmap"] <= 12);
+        CHECK(calls["cuMemMap"] + calls["cuMemSetAccess"] + calls["cuMemUnmap"] <= 15);
         CHECK(calls["cuMemCreate"] <= 1);
         CHECK(calls["cuEventRecord"] <= 21);
     }
