@@ -59,6 +59,7 @@ typedef struct lms_counters {
     uint64_t self_checks;
     uint64_t self_checks_failed;
     uint64_t self_check_ns;
+    uint64_t self_checks_remaps_wait;
 } lms_counters;
 
 /* Of one GPU. */

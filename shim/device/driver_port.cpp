@@ -399,6 +399,10 @@ CUcontext DriverPort::current_context() {
     return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
+bool DriverPort::remaps_were_seen_to_wait() const {
+    return device::remaps_were_seen_to_wait(device_);
+}
+
 Trial DriverPort::try_moves(const std::optional<TrialMemory>& memory) {
     const InContext in_context(context_);
     if (in_context.status() != CUDA_SUCCESS) return {};

@@ -56,6 +56,7 @@ class DriverPort final : public Port {
     void recycle(CUevent event) override;
     CUresult wait_in_stream(CUstream stream, CUevent event) override;
     bool tries_moves() const override { return true; }
+    bool remaps_were_seen_to_wait() const override;
     Trial try_moves(const std::optional<TrialMemory>& memory) override;
     void map_no_host_memory() override { maps_host_ = false; }
     CUresult health() override;

@@ -44,7 +44,13 @@ std::string key_of(const std::string& bus) {
     return fmt::format("{} {} {} {} {}", driver.string(), size, written, bus, LMS_VERSION);
 }
 
-bool is_kept(std::string_view answer) {
+// What it says of host memory.
+std::string_view verdict_of(std::string_view answer) {
+    return answer.substr(0, answer.find(kRemapsWait));
+}
+
+bool is_kept(std::string_view whole) {
+    const std::string_view answer = verdict_of(whole);
     return answer == kWorksInPlace || answer == kDied || answer.starts_with(kNotInPlace);
 }
 
@@ -65,12 +71,21 @@ std::string answer_for(CUdevice device) {
     return answer;
 }
 
+struct Answer {
+    bool may_map;
+    bool remaps_wait;
+};
+util::Mutex known_lock{util::LockOrder::Leaf};
+std::map<CUdevice, Answer>& known() {
+    static auto& known = *new std::map<CUdevice, Answer>;
+    return known;
+}
+
 bool ask(CUdevice device) {
-    static util::Mutex mutex{util::LockOrder::Leaf};
-    static std::map<CUdevice, bool> known;
-    const util::Lock lock(mutex);
-    if (const auto it = known.find(device); it != known.end()) return it->second;
-    const std::string answer = answer_for(device);
+    const util::Lock lock(known_lock);
+    if (const auto it = known().find(device); it != known().end()) return it->second.may_map;
+    const std::string whole = answer_for(device);
+    const std::string_view answer = verdict_of(whole);
     const bool died = answer == kDied;
     const bool may = !died && !answer.starts_with(kNotInPlace);
     if (!may)
@@ -78,7 +93,7 @@ bool ask(CUdevice device) {
             "evicted memory is unmapped, for host memory behind device addresses cannot be used here: {}; "
             "LMS_HOST_MAPPING=on uses it all the same",
             died ? "the driver ended the process that tried it" : answer);
-    known[device] = may;
+    known()[device] = {may, answer.size() < whole.size()};
     return may;
 }
 
@@ -91,6 +106,12 @@ bool may_probe_host_memory(CUdevice device) noexcept try {
     return wanted == HostMapping::Auto ? ask(device) : wanted == HostMapping::On;
 } catch (...) {
     return true;  // out of host memory: as without a process apart
+}
+
+bool remaps_were_seen_to_wait(CUdevice device) noexcept {
+    const util::Lock lock(known_lock);
+    const auto it = known().find(device);
+    return it != known().end() && it->second.remaps_wait;
 }
 
 }  // namespace lms::device

@@ -15,6 +15,9 @@ namespace lms::device {
 // needed.
 bool may_probe_host_memory(CUdevice device) noexcept;
 
+// Whether a process apart that was asked for that has found remaps to wait for all work. Asks nobody.
+bool remaps_were_seen_to_wait(CUdevice device) noexcept;
+
 // What the process apart writes, one line: the first of these that fits, the second and third with a step's
 // name.
 inline constexpr std::string_view kWorksInPlace = "in place";
@@ -22,6 +25,8 @@ inline constexpr std::string_view kNotInPlace = "not in place: ";
 inline constexpr std::string_view kNothingMoves = "nothing moves: ";
 inline constexpr std::string_view kNotMapped = "not mapped";
 inline constexpr std::string_view kNotTried = "not tried: ";
+// Behind the first three, where it is so.
+inline constexpr std::string_view kRemapsWait = "; remaps wait for all work";
 // Where the driver ended the process that tried it.
 inline constexpr std::string_view kDied = "died";
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shim/device/driver_table.h"
+#include "shim/device/work_beside.h"
 
 namespace lms::device {
 
@@ -56,6 +57,7 @@ enum class Outcome { Right, Wrong, Failed, Late, NoMemory };
 struct MoveTrial::Step {
     const char* name;
     Outcome outcome;
+    bool remaps_wait = false;
 };
 
 class MoveTrial::Memory {
@@ -146,6 +148,8 @@ class MoveTrial::Run {
         }
         then("a move back", &Run::move_back);
         then("the order of two streams", &Run::order);
+        step.remaps_wait = step.outcome == Outcome::Right &&
+                           waits_for_work_beside([&] { return memory_.show(Place::Device); });
         return step;
     }
 
@@ -306,13 +310,14 @@ MoveTrial::Step MoveTrial::run_twice(bool mapped, const std::optional<TrialMemor
 Trial MoveTrial::judge(const std::optional<TrialMemory>& memory, CUfunction kernel) {
     const bool mapped = port_.maps_host_memory();
     const Step first = run_twice(mapped, memory, kernel);
-    if (first.outcome == Outcome::Right) return {Trust::Moves};
+    if (first.outcome == Outcome::Right) return {.trust = Trust::Moves, .remaps_wait = first.remaps_wait};
     if (first.outcome == Outcome::Late || first.outcome == Outcome::NoMemory)
         return {Trust::Unknown, first.name};
     if (!mapped) return {first.outcome == Outcome::Wrong ? Trust::Nothing : Trust::Unknown, first.name};
     // Without host memory behind an address, what is left of it?
     const Step without = run_twice(false, memory, nullptr);
-    if (without.outcome == Outcome::Right) return {Trust::NotInPlace, first.name};
+    if (without.outcome == Outcome::Right)
+        return {.trust = Trust::NotInPlace, .failed = first.name, .remaps_wait = without.remaps_wait};
     return {without.outcome == Outcome::Wrong ? Trust::Nothing : Trust::Unknown, without.name};
 }
 

@@ -33,8 +33,9 @@ struct MemoryInfo {
 enum class Trust { Unknown, Moves, NotInPlace, Nothing };
 struct Trial {
     Trust trust = Trust::Unknown;
-    const char* failed = "";  // the step that showed it; static. Empty and Unknown: nothing was tried
-    bool over = true;         // else the memory it was given is in use until another is
+    const char* failed = "";   // the step that showed it; static. Empty and Unknown: nothing was tried
+    bool over = true;          // else the memory it was given is in use until another is
+    bool remaps_wait = false;  // for unfinished work of any stream; seen, where moves were trusted
 };
 
 // Memory of the GPU for a trial: granularity() bytes, mapped at `alias` for good.
@@ -112,6 +113,8 @@ class Port {
     // Without `memory` it makes some. What an earlier try has left unfinished is looked at first, in no time.
     virtual bool tries_moves() const { return false; }
     virtual Trial try_moves([[maybe_unused]] const std::optional<TrialMemory>& memory) { return {}; }
+    // Whether a trial apart from the program has shown remaps to wait for all work.
+    virtual bool remaps_were_seen_to_wait() const { return false; }
     // maps_host_memory() is false from now on: not once it has made any.
     virtual void map_no_host_memory() {}
     // CUDA_SUCCESS, or the error after which nothing on this device works any more (a kernel's fault is

@@ -1,5 +1,6 @@
 // Decompression by the copy engine, which reaches memory on the GPU only.
 #include "shim/device/driver_table.h"
+#include "shim/entry/context_check.h"
 #include "shim/entry/transfer.h"
 
 namespace lms::entry {
@@ -15,6 +16,8 @@ engine::Range target(core::Address address, std::uint64_t bytes) {
 template <typename Real>
 CUresult decompress(Real real, CUmemDecompressParams* batch, std::size_t count, unsigned int flags,
                     std::size_t* failed, CUstream stream, bool per_thread) {
+    // What is refused without a look at the batch need not be one.
+    if (refusal() != CUDA_SUCCESS) return real(batch, count, flags, failed, stream);
     const auto address_of = [](const void* pointer) { return reinterpret_cast<core::Address>(pointer); };
     std::vector<engine::Range> ranges;
     for (const CUmemDecompressParams& each : std::span(batch, batch ? count : 0)) {

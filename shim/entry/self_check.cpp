@@ -40,11 +40,12 @@ std::string check(const char* bus_id) {
     if (!port) return not_tried("no virtual memory management", status);
     const bool mapped = port->maps_host_memory();
     const device::Trial trial = device::MoveTrial(*port).run({}, load_kernel());
+    const std::string remaps(trial.remaps_wait ? device::kRemapsWait : "");
     switch (trial.trust) {
         case device::Trust::Moves:
-            return std::string(mapped ? device::kWorksInPlace : device::kNotMapped);
+            return std::string(mapped ? device::kWorksInPlace : device::kNotMapped) + remaps;
         case device::Trust::NotInPlace:
-            return std::string(device::kNotInPlace) + trial.failed;
+            return std::string(device::kNotInPlace) + trial.failed + remaps;
         case device::Trust::Nothing:
             return std::string(device::kNothingMoves) + trial.failed;
         default:

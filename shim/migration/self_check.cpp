@@ -62,6 +62,8 @@ void check_moves(State& state, SessionLock& lock) {
     state.changed.wait(lock, [&] { return state.trial != State::Trial::Running; });
     if (state.trial != State::Trial::Ahead) return;
     state.trial = State::Trial::Running;
+    // The trial may wait for ever there.
+    if (state.port.remaps_were_seen_to_wait()) announce_remaps_wait(state);
     const device::Trial trial = make_trial(state, lock);
     const bool told = trial.trust != Trust::Unknown;
     if (!told && trial.failed[0] != '\0') {
@@ -71,6 +73,10 @@ void check_moves(State& state, SessionLock& lock) {
     const bool again = state.port.tries_moves() && !told && state.trials < kMostTrials;
     state.trial = again ? State::Trial::Ahead : State::Trial::Passed;
     if (told && trial.trust != Trust::Moves) distrust(state, trial);
+    if (trial.remaps_wait) {
+        trace::add(trace::counters().self_checks_remaps_wait);
+        announce_remaps_wait(state);
+    }
     if (!again && trial.over && state.trial_block) {
         give_back_trial_block(state);
         // What is of no use to a chunk may be of some to the driver.

@@ -145,6 +145,17 @@ void announce_distrust(const State& state, const device::Trial& trial) {
     }
 }
 
+void announce_remaps_wait(const State& state) {
+    static std::atomic<bool> said;
+    if (state.settings.safety == Safety::Strict || !log::once(said)) return;
+    log::warn(
+        "GPU {}: this driver changes a mapping only when all work is done, so that moves and kernels do not "
+        "overlap, as with LMS_SAFETY=strict; a launch that needs room while a kernel waits for the thread "
+        "that "
+        "launches does not return, but with LMS_SAFETY=strict it does, after a second{}",
+        state.device, state.port.maps_host_memory() ? "" : ", where host memory can be mapped");
+}
+
 void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes) {
     static std::atomic<bool> said;
     if (settings.host_limit_bytes.value_or(0) <= in_force_bytes || !log::once(said)) return;

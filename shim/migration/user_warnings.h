@@ -21,6 +21,9 @@ void announce_wait(const State& state);
 // A trial of moves has shown that contents are lost, in place or altogether.
 void announce_distrust(const State& state, const device::Trial& trial);
 
+// The driver's remaps wait for all work that is unfinished.
+void announce_remaps_wait(const State& state);
+
 // A launch that names `bytes` fails: more than the GPU has room for, and it cannot reach host memory.
 void announce_too_large(const State& state, std::uint64_t bytes);
 

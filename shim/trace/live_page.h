@@ -38,7 +38,7 @@ struct LiveRequest {
 
 struct LivePage {
     static constexpr std::uint64_t kMagic = 0x6576696c20736d6c;  // "lms live"
-    static constexpr std::uint32_t kVersion = 4;                 // another: the rest is laid out otherwise
+    static constexpr std::uint32_t kVersion = 5;                 // another: the rest is laid out otherwise
     static constexpr std::size_t kGpus = 64;                     // by CUDA ordinal
 
     std::uint64_t magic = kMagic;

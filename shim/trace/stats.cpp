@@ -37,6 +37,8 @@ constexpr CounterField kFields[] = {
      "Trials of moves, one on each GPU that filled up, more where one came to no end"},
     {"self_checks_failed", &Counters::self_checks_failed, "Of those, that turned something off"},
     {"self_check_ns", &Counters::self_check_ns, "Nanoseconds that they took"},
+    {"self_checks_remaps_wait", &Counters::self_checks_remaps_wait,
+     "Of those trials, that found remaps to wait for all work"},
 };
 
 // The process whose counters are written; a child of fork has another number.

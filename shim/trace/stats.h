@@ -31,6 +31,7 @@ struct Counters {
     Counter self_checks = 0;
     Counter self_checks_failed = 0;
     Counter self_check_ns = 0;
+    Counter self_checks_remaps_wait = 0;
 };
 
 struct CounterField {

@@ -31,7 +31,8 @@ support::Result run_bare(const std::vector<std::string>& arguments, const std::s
 Run run_shimmed(const std::vector<std::string>& arguments, const std::string& memory,
                 const Environment& more) {
     Environment environment = simulated(memory, more);
-    environment["LD_PRELOAD"] = support::preloaded_shim();
+    std::string& preloaded = environment["LD_PRELOAD"];
+    preloaded += (preloaded.empty() ? "" : ":") + support::preloaded_shim();
     environment["LMS_STATS"] = support::scratch_file("stats.json");
     environment.emplace("LMS_THRESHOLD", "16K");
     environment["SIMCUDA_REPORT"] = support::scratch_file("report.json");

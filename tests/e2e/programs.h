@@ -22,7 +22,8 @@ struct Run : support::Result {
 support::Result run_bare(const std::vector<std::string>& arguments, const std::string& memory,
                          const Environment& more = {});
 
-// The same under the shim. Chunks and the threshold are small, so that small programs move a lot.
+// The same under the shim, which comes behind what LD_PRELOAD names. Chunks and the threshold are small, so
+// that small programs move a lot.
 Run run_shimmed(const std::vector<std::string>& arguments, const std::string& memory,
                 const Environment& more = {});
 

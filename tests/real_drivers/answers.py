@@ -8,6 +8,7 @@
   before   every function called with no arguments at all, before cuInit
   after    and after a cuInit that found no device
   given    the same before and after, with memory of zeros for arguments, or for all but the first ones
+  memory   of these, before and with memory for all alone
   hooks    of what the shim hooks: the library that dlsym's function lies in
 
 The driver is the loader's libcuda.so.1, or a shim that is preloaded in its place. A function is told by the name under
@@ -144,9 +145,12 @@ class Driver:
         self.library.cuInit(0)
         yield from self.ask_all("after", NOTHING)
 
+    def memory(self):
+        map_memory()
+        yield from self.ask_all("before given memory", MEMORY)
+
     def given(self):
-        for memory in MEMORY:
-            map_at(memory)
+        map_memory()
         for initialize in (False, True):
             if initialize:
                 self.library.cuInit(0)
@@ -166,12 +170,13 @@ class Driver:
                 yield f"call {stage} {symbol}: {answer}"
 
 
-def map_at(address):
-    map_memory = ctypes.CDLL(None).mmap
-    map_memory.restype = ctypes.c_void_p
+def map_memory():
+    map_at = ctypes.CDLL(None).mmap
+    map_at.restype = ctypes.c_void_p
     fixed = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
-    got = map_memory(address, ctypes.c_size_t(0x10000), mmap.PROT_READ | mmap.PROT_WRITE, fixed, -1, ctypes.c_long(0))
-    assert got == address.value, "the addresses are taken"
+    for address in MEMORY:
+        got = map_at(address, ctypes.c_size_t(0x10000), mmap.PROT_READ | mmap.PROT_WRITE, fixed, -1, ctypes.c_long(0))
+        assert got == address.value, "the addresses are taken"
 
 
 def in_child(call):
