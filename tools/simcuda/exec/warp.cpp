@@ -54,8 +54,10 @@ void exchange(sc_warp_op operation, std::uint32_t lanes, std::uint64_t* values,
             break;
         }
         case SC_WARP_MATCH: {
-            std::uint64_t equal[kWarpSize] = {};
+            // Those with the same value, and above them all that are there.
+            std::uint64_t equal[kWarpSize];
             for_each_lane(lanes, [&](std::uint32_t l) {
+                equal[l] = std::uint64_t{lanes} << kWarpSize;
                 for_each_lane(
                     lanes, [&](std::uint32_t o) { equal[l] |= std::uint64_t{values[o] == values[l]} << o; });
             });

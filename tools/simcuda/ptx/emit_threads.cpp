@@ -130,16 +130,16 @@ void FunctionEmitter::emit_match(const Instruction& instruction) {
     expect_operands(instruction, 3, 3);
     out_.waits = true;
     const auto& operands = instruction.operands;
-    const std::string mask = read(operands[2], Type::U32);
-    const std::string equal = wait_in_warp("MATCH", mask, read(operands[1], instruction.type()));
-    line("    {{ const u32 mask = {}, equal = {};", mask, equal);
+    const std::string matched =
+        wait_in_warp("MATCH", read(operands[2], Type::U32), read(operands[1], instruction.type()));
+    line("    {{ const u64 matched = {}; const u32 equal = matched, members = matched >> 32;", matched);
     const Operand& target = operands[0];
     const Operand& value = target.kind == Operand::Kind::Pair ? target.parts[0] : target;
     if (instruction.has("any")) {
         write(value, Type::B32, "equal");
     } else {
-        line("    const _Bool all = equal == mask;");
-        write(value, Type::B32, "all ? mask : 0");
+        line("    const _Bool all = equal == members;");
+        write(value, Type::B32, "all ? members : 0");
         if (target.kind == Operand::Kind::Pair) write(target.parts[1], Type::Pred, "all");
     }
     line("    }}");
