@@ -159,11 +159,6 @@ void by_hand(const Buffers& buffers) {
     unsigned new_bias = 11;
     CHECK(cudaGraphAddMemcpyNodeToSymbol(&symbol, graph, nullptr, 0, bias, &new_bias, sizeof(new_bias), 0,
                                          cudaMemcpyHostToDevice));
-    CHECK_ERROR(cudaErrorInvalidValue,
-                cudaGraphAddMemcpyNodeToSymbol(&empty, graph, nullptr, 0, bias, &new_bias, 0, 0,
-                                               cudaMemcpyHostToDevice));
-    CHECK_ERROR(cudaErrorInvalidValue,
-                cudaGraphMemcpyNodeSetParamsToSymbol(symbol, bias, &new_bias, 0, 0, cudaMemcpyHostToDevice));
     const cudaGraphNode_t before[] = {nested, fill, symbol};
     const unsigned* from = buffers.a;
     void* sum_arguments[] = {const_cast<unsigned**>(&buffers.b), &from, &n};
@@ -291,6 +286,28 @@ void forbidden() {
     CHECK(cudaStreamDestroy(other));
 }
 
+// Copies to and from variables that copy nothing: no node is made of one, and none becomes one.
+void of_nothing() {
+    cudaGraph_t graph;
+    CHECK(cudaGraphCreate(&graph, 0));
+    static unsigned here;
+    const cudaMemcpyKind in = cudaMemcpyHostToDevice, out = cudaMemcpyDeviceToHost;
+    cudaGraphNode_t to, from, none;
+    CHECK(cudaGraphAddMemcpyNodeToSymbol(&to, graph, nullptr, 0, bias, &here, sizeof(here), 0, in));
+    CHECK(cudaGraphAddMemcpyNodeFromSymbol(&from, graph, &to, 1, &here, bias, sizeof(here), 0, out));
+    cudaGraphExec_t exec;
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    const cudaError_t refused = cudaErrorInvalidValue;
+    CHECK_ERROR(refused, cudaGraphAddMemcpyNodeToSymbol(&none, graph, nullptr, 0, bias, &here, 0, 0, in));
+    CHECK_ERROR(refused, cudaGraphAddMemcpyNodeFromSymbol(&none, graph, nullptr, 0, &here, bias, 0, 0, out));
+    CHECK_ERROR(refused, cudaGraphMemcpyNodeSetParamsToSymbol(to, bias, &here, 0, 0, in));
+    CHECK_ERROR(refused, cudaGraphMemcpyNodeSetParamsFromSymbol(from, &here, bias, 0, 0, out));
+    CHECK_ERROR(refused, cudaGraphExecMemcpyNodeSetParamsToSymbol(exec, to, bias, &here, 0, 0, in));
+    CHECK_ERROR(refused, cudaGraphExecMemcpyNodeSetParamsFromSymbol(exec, from, &here, bias, 0, 0, out));
+    CHECK(cudaGraphExecDestroy(exec));
+    CHECK(cudaGraphDestroy(graph));
+}
+
 int main(int argc, char** argv) {
     const std::size_t part = kMiB;
     const std::size_t sets = std::max<std::size_t>(bytes_to_use(argc, argv, 4) / (2 * part), 1);
@@ -312,6 +329,7 @@ int main(int argc, char** argv) {
         by_hand(buffers);
     }
     forbidden();
+    of_nothing();
     for (const Buffers& buffers : all) {
         CHECK(cudaFree(buffers.a));
         CHECK(cudaFree(buffers.b));

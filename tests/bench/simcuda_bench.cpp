@@ -128,6 +128,15 @@ void radix_sort(benchmark::State& state) {
 }
 BENCHMARK(radix_sort)->Unit(benchmark::kMillisecond);
 
+void stencil(benchmark::State& state) {
+    constexpr std::uint32_t n = 1024;
+    const DeviceMemory from(n * n * 4), to(n * n * 4);
+    for (std::uint32_t i = 0; i < n * n; ++i) from.as<float>()[i] = static_cast<float>(i % n);
+    measure(state, {{"stencil", {{n / 16, n / 16}, {16, 16}}, pack(from.address(), to.address(), n)}});
+    if (to.as<float>()[n * n / 2 + n / 2] != n / 2) state.SkipWithError("a slope that does not stay");
+}
+BENCHMARK(stencil)->Unit(benchmark::kMillisecond);
+
 void nbody(benchmark::State& state) {
     constexpr std::uint32_t n = 2048;
     const DeviceMemory bodies(n * 16), accelerations(n * 16);

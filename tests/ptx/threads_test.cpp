@@ -212,6 +212,16 @@ JOIN:
     }
 }
 
+// As numba's test_match_all_sync has it, which NVIDIA's GPUs pass.
+TEST_CASE("threads: a match of all is one of those that are there") {
+    const Module module = module_of(thread_kernel("k", R"(
+    setp.eq.u32 %p1, %r1, 7; @%p1 ret;
+    match.all.sync.b32 %r5|%p2, %r3, -1; @!%p2 mov.u32 %r5, 0;
+    st.global.u32 [%rd1], %r5; ret;)"));
+    const auto words = run_words(module, "k", 1, 10);
+    for (unsigned i = 0; i < 10; ++i) CHECK(words[i] == (i == 7 ? 0xa7a7a7a7 : 0x37fu));
+}
+
 TEST_CASE("a warp's own barrier: what its lanes wrote before it the others read after it") {
     const Module module = module_of(thread_kernel("k", R"(
     .shared .align 4 .b8 buffer[512];

@@ -54,6 +54,28 @@ SIM_TEST("graph: a circle can be built, not instantiated", {}) {
     RT_ANSWERS(cudaSuccess, cudaGraphInstantiate, &exec, graph, 0);
 }
 
+SIM_TEST("graph: twenty thousand nodes in a row, of which each was added before the one that it waits for",
+         {}) {
+    const Gpu gpu;
+    const cudaGraph_t graph = create_graph();
+    static std::vector<int> ran;
+    const auto add_host = [&](cudaHostFn_t function) {
+        const cudaHostNodeParams host{function, nullptr};
+        cudaGraphNode_t node = nullptr;
+        RT_ANSWERS(cudaSuccess, cudaGraphAddHostNode, &node, graph, nullptr, 0, &host);
+        return node;
+    };
+    std::vector<cudaGraphNode_t> nodes{add_host([](void*) { ran.push_back(2); })};
+    for (int i = 0; i < 20'000; ++i) nodes.push_back(add_empty(graph));
+    nodes.push_back(add_host([](void*) { ran.push_back(1); }));
+    RT_ANSWERS(cudaSuccess, cudaGraphAddDependencies, graph, nodes.data() + 1, nodes.data(), nullptr,
+               nodes.size() - 1);
+    const cudaGraphExec_t exec = instantiate(graph);
+    RT_ANSWERS(cudaSuccess, cudaGraphLaunch, exec, nullptr);
+    RT_ANSWERS(cudaSuccess, cudaDeviceSynchronize);
+    EXPECT((ran == std::vector{1, 2}));
+}
+
 SIM_TEST("graph: a linear copy node may be of 2 GiB and more", {}) {
     const Gpu gpu;
     // One piece of memory mapped often enough.

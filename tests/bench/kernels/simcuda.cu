@@ -94,6 +94,23 @@ __global__ void radix_place(const unsigned* keys, unsigned* sorted, const unsign
     sorted[places[digit * gridDim.x + blockIdx.x] + before[warp][digit] + rank] = key;
 }
 
+// A step of heat in a square of n x n, by tiles with their rims in shared memory; the square's own rim stays.
+__global__ void stencil(const float* from, float* to, unsigned n) {
+    __shared__ float tile[18][18];
+    const unsigned x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y * 16 + threadIdx.y;
+    const unsigned column = threadIdx.x + 1, row = threadIdx.y + 1;
+    const bool inside = x > 0 && y > 0 && x < n - 1 && y < n - 1;
+    tile[row][column] = from[y * n + x];
+    if (inside && threadIdx.x == 0) tile[row][0] = from[y * n + x - 1];
+    if (inside && threadIdx.x == 15) tile[row][17] = from[y * n + x + 1];
+    if (inside && threadIdx.y == 0) tile[0][column] = from[(y - 1) * n + x];
+    if (inside && threadIdx.y == 15) tile[17][column] = from[(y + 1) * n + x];
+    __syncthreads();
+    if (inside)
+        to[y * n + x] = 0.5f * tile[row][column] + 0.125f * (tile[row][column - 1] + tile[row][column + 1] +
+                                                             tile[row - 1][column] + tile[row + 1][column]);
+}
+
 // One step of n bodies that attract each other.
 __global__ void nbody(const float4* bodies, float4* accelerations, unsigned n) {
     __shared__ float4 tile[256];

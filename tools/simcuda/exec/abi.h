@@ -13,6 +13,10 @@
 // SC_WARP_TOGETHER: the value is the address of what a lane brings, which begins with a pointer to a
 // function.
 //   The function is called once, with the addresses of all 32, null for lanes that are not there.
+// sc_steps: the threads of a block that run in steps, from one wait to the next. `at` is where each goes on
+//   (0: at its begin) or, once it has got there, the same with what it waits for (sc_at, and the sc_warp_op).
+//   `value` is what a lane brings to an operation of its warp, then what it gets; `site` is as in sc_thread.
+// SC_KEPT: threads of a block, and some more, so that arrays of so many do not fall on the same cache sets.
 // sc_access: how an instruction addresses a texture or surface (exec::Access), and what it does out of
 //   bounds. Coordinates are x, y, z and the layer, in 32 bits each.
 // sc_runtime: what a kernel may call. `surface` gives the host address of so many bytes, 0 where there are
@@ -77,6 +81,20 @@ enum sc_warp_op {
     SC_WARP_ADD, SC_WARP_MIN_U32, SC_WARP_MAX_U32, SC_WARP_MIN_S32, SC_WARP_MAX_S32,
     SC_WARP_AND, SC_WARP_OR, SC_WARP_XOR, SC_WARP_TOGETHER
 };
+
+struct sc_steps {
+    u32 at[1024];
+    u32 tid[3][1024];
+    u32 mask[1024];
+    u32 source[1024];
+    u64 value[1024];
+    u64 site[1024];
+};
+enum sc_at {
+    SC_AT_SITE = 0xffff, SC_AT_BARRIER = 0x10000, SC_AT_WARP = 0x20000, SC_AT_JOIN = 0x30000,
+    SC_ENDED = 0x40000, SC_AT_WHAT = 0xf0000, SC_AT_SHIFT = 20, SC_APART = -1
+};
+enum { SC_KEPT = 1040 };
 
 enum sc_access {
     SC_DIMENSIONS = 3, SC_LAYERED = 4, SC_CUBE = 8, SC_INTEGER = 16, SC_CLAMP = 32, SC_ZERO = 64

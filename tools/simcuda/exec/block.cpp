@@ -67,6 +67,10 @@ std::uint64_t Block::stack_top(std::uint32_t index) const {
     return reinterpret_cast<std::uint64_t>(stacks_) + kPage + (index + 1) * (stack_bytes_ + kStackSkew);
 }
 
+std::uint64_t Block::stack_limit() const {
+    return reinterpret_cast<std::uint64_t>(stacks_) + kPage;
+}
+
 bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard,
                   Children& children) {
     if (!provide_shared(std::uint64_t{abi.static_shared_bytes} + abi.dynamic_shared_bytes)) return false;
@@ -76,29 +80,36 @@ bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* en
     guard_ = &guard;
     children_ = &children;
     entry_ = entry;
-    loop_ = kernel.mode == ptx::NativeKernel::Mode::Loop;
+    mode_ = kernel.mode;
+    kept_bytes_ = kernel.kept_bytes;
     threads_ = abi.ntid[0] * abi.ntid[1] * abi.ntid[2];
     yields_ = 0;
     meetings_ = 0;
     leaving_ = false;
     active_barriers_ = 0;
-    if (loop_)
-        start_loop();
-    else
-        start_fibers();
+    switch (mode_) {
+        case ptx::NativeKernel::Mode::Loop:
+            start_on_one_stack([](void* block) { static_cast<Block*>(block)->run_loop(); });
+            break;
+        case ptx::NativeKernel::Mode::Steps:
+            start_steps();
+            break;
+        case ptx::NativeKernel::Mode::Fibers:
+            start_fibers();
+    }
     return true;
 }
 
-void Block::start_loop() {
+// `run_all` does not return.
+void Block::start_on_one_stack(void (*run_all)(void*)) {
     live_ = 1;
-    const auto run_all = [](void* argument) {
-        auto* block = static_cast<Block*>(argument);
-        reinterpret_cast<ptx::NativeKernel::LoopEntry>(block->entry_)(
-            &block->abi_, reinterpret_cast<std::uint64_t>(block->stacks_) + kPage);
-        block->live_ = 0;
-        simcuda_switch_stack(&block->fibers_[0].stack, block->scheduler_);
-    };
-    fibers_[0].stack = prepare_stack(stack_top(0), run_all, this);
+    fibers_[0].stack = prepare_stack(stack_top(0) - kept_bytes_, run_all, this);
+}
+
+void Block::run_loop() {
+    reinterpret_cast<ptx::NativeKernel::LoopEntry>(entry_)(&abi_, stack_limit());
+    live_ = 0;
+    simcuda_switch_stack(&fibers_[0].stack, scheduler_);
 }
 
 void Block::start_fibers() {
@@ -130,9 +141,9 @@ void Block::start_fibers() {
 }
 
 Block::State Block::run() {
-    if (loop_) {
+    if (mode_ != ptx::NativeKernel::Mode::Fibers) {
         simcuda_switch_stack(&scheduler_, fibers_[0].stack);
-        return State::Done;
+        return live_ == 0 ? State::Done : State::Stalled;
     }
     for (;;) {
         if (Fiber* next = next_ready(last_)) simcuda_switch_stack(&scheduler_, next->stack);

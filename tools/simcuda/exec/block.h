@@ -25,6 +25,19 @@ inline constexpr std::uint32_t kMeetings = 1024;
 class Block;
 class Children;
 
+template <typename F>
+void for_each_lane(std::uint32_t lanes, F&& visit) {
+    // Nearly always all of a warp's: the compiler knows what to do with that.
+    if (lanes == ~0u)
+        for (std::uint32_t lane = 0; lane < kWarpSize; ++lane) visit(lane);
+    else
+        for (std::uint32_t rest = lanes; rest; rest &= rest - 1)
+            visit(static_cast<std::uint32_t>(__builtin_ctz(rest)));
+}
+
+// A warp operation of these lanes: their values in, what they get out.
+void exchange(sc_warp_op operation, std::uint32_t lanes, std::uint64_t* values, const std::uint32_t* sources);
+
 // A CUDA thread. `thread` comes first: translated code knows a fiber by the address of its sc_thread.
 struct alignas(64) Fiber {
     sc_thread thread;
@@ -100,8 +113,24 @@ class Block {
     bool map(std::uint32_t threads, std::uint64_t stack_bytes);
     bool provide_shared(std::uint64_t bytes);
     std::uint64_t stack_top(std::uint32_t index) const;
-    void start_loop();
+    std::uint64_t stack_limit() const;  // of the first
+    void start_on_one_stack(void (*run_all)(void*));
+    void run_loop();
     void start_fibers();
+
+    // steps.cpp: where all threads are in steps, and the lanes of a warp that are at one place or another
+    struct Places {
+        std::uint32_t live = 0, at_barrier = 0, at_warp = 0, at_join = 0;
+    };
+    void start_steps();
+    void run_steps();
+    void step_warp(std::uint32_t warp);
+    Places places_of(std::uint32_t warp) const;
+    bool meet(std::uint32_t warp);
+    std::uint32_t at_operation_of(std::uint32_t warp, std::uint32_t lane, std::uint32_t among) const;
+    void complete_step(std::uint32_t warp, std::uint32_t lanes);
+    void furthest_go_on(std::uint32_t warp, std::uint32_t among);
+    void go_on(std::uint32_t warp, std::uint32_t lanes);
 
     // The scheduler. `suspend` takes the running fiber out of the ready set and returns when somebody has put
     // it back and its turn has come.
@@ -139,7 +168,10 @@ class Block {
     Guard* guard_ = nullptr;
     Children* children_ = nullptr;
     void* entry_ = nullptr;
-    bool loop_ = false;  // the whole block on the first stack
+    ptx::NativeKernel::Mode mode_ = ptx::NativeKernel::Mode::Loop;  // but for fibers, all on the first stack
+    std::uint64_t kept_bytes_ = 0;
+    std::unique_ptr<sc_steps> steps_;                   // if it ever ran any
+    std::array<std::uint32_t, kMaxWarps> common_at_{};  // where all of a warp are in steps, or SC_APART
     std::uint32_t threads_ = 0;
     std::uint32_t live_ = 0;
     std::uint32_t ready_warps_ = 0;  // that have a ready lane

@@ -230,9 +230,9 @@ bool LaunchedGrid::take_block(Worker& worker, std::unique_ptr<Block> spare) {
         if (spare) release_block(std::move(spare));
         return false;
     }
-    const bool loop = native_->mode == ptx::NativeKernel::Mode::Loop;
-    const std::uint32_t threads = loop ? 1 : launch_.block[0] * launch_.block[1] * launch_.block[2];
-    worker.resident.push_back(spare ? std::move(spare) : acquire_block(threads, native_->stack_bytes));
+    const bool fibers = native_->mode == ptx::NativeKernel::Mode::Fibers;
+    const std::uint32_t stacks = fibers ? launch_.block[0] * launch_.block[1] * launch_.block[2] : 1;
+    worker.resident.push_back(spare ? std::move(spare) : acquire_block(stacks, native_->stack_bytes));
     worker.took_any = true;
     if (worker.to_take) --worker.to_take;
     sc_block abi;

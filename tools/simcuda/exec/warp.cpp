@@ -7,12 +7,6 @@
 namespace simcuda::exec {
 namespace {
 
-template <typename F>
-void for_each_lane(std::uint32_t lanes, F&& visit) {
-    for (std::uint32_t rest = lanes; rest; rest &= rest - 1)
-        visit(static_cast<std::uint32_t>(__builtin_ctz(rest)));
-}
-
 std::uint32_t combine(sc_warp_op operation, std::uint32_t a, std::uint32_t b) {
     const auto signed_less = [](std::uint32_t x, std::uint32_t y) {
         return static_cast<std::int32_t>(x) < static_cast<std::int32_t>(y);
@@ -38,6 +32,53 @@ std::uint32_t combine(sc_warp_op operation, std::uint32_t a, std::uint32_t b) {
 }
 
 }  // namespace
+
+void exchange(sc_warp_op operation, std::uint32_t lanes, std::uint64_t* values,
+              const std::uint32_t* sources) {
+    const std::uint64_t first = values[__builtin_ctz(lanes)];
+    switch (operation) {
+        case SC_WARP_SYNC:
+            break;
+        case SC_WARP_EXCHANGE: {
+            std::uint64_t before[kWarpSize];
+            std::copy_n(values, kWarpSize, before);
+            for_each_lane(lanes, [&](std::uint32_t l) {
+                if (lanes >> sources[l] & 1) values[l] = before[sources[l]];
+            });
+            break;
+        }
+        case SC_WARP_BALLOT: {
+            std::uint32_t ballot = 0;
+            for_each_lane(lanes, [&](std::uint32_t l) { ballot |= (values[l] != 0) << l; });
+            for_each_lane(lanes, [&](std::uint32_t l) { values[l] = ballot; });
+            break;
+        }
+        case SC_WARP_MATCH: {
+            // Those with the same value, and above them all that are there.
+            std::uint64_t equal[kWarpSize];
+            for_each_lane(lanes, [&](std::uint32_t l) {
+                equal[l] = std::uint64_t{lanes} << kWarpSize;
+                for_each_lane(
+                    lanes, [&](std::uint32_t o) { equal[l] |= std::uint64_t{values[o] == values[l]} << o; });
+            });
+            for_each_lane(lanes, [&](std::uint32_t l) { values[l] = equal[l]; });
+            break;
+        }
+        case SC_WARP_TOGETHER: {
+            void* parts[kWarpSize] = {};
+            for_each_lane(lanes, [&](std::uint32_t l) { parts[l] = reinterpret_cast<void*>(values[l]); });
+            (*reinterpret_cast<void (**)(void* const*)>(first))(parts);
+            break;
+        }
+        default: {
+            auto total = static_cast<std::uint32_t>(first);
+            for_each_lane(lanes & (lanes - 1), [&](std::uint32_t l) {
+                total = combine(operation, total, static_cast<std::uint32_t>(values[l]));
+            });
+            for_each_lane(lanes, [&](std::uint32_t l) { values[l] = total; });
+        }
+    }
+}
 
 std::uint64_t Block::warp_operation(Fiber& fiber, sc_warp_op operation, std::uint32_t mask,
                                     std::uint64_t value, std::uint32_t source) {
@@ -69,46 +110,14 @@ bool Block::try_complete(std::uint32_t warp, const Fiber& first, std::uint32_t p
 }
 
 void Block::complete(std::uint32_t warp, std::uint32_t lanes) {
-    const Fiber& first = lane(warp, static_cast<std::uint32_t>(__builtin_ctz(lanes)));
-    switch (first.operation) {
-        case SC_WARP_SYNC:
-            break;
-        case SC_WARP_EXCHANGE:
-            for_each_lane(lanes, [&](std::uint32_t l) {
-                Fiber& fiber = lane(warp, l);
-                fiber.result = lanes >> fiber.source & 1 ? lane(warp, fiber.source).value : fiber.value;
-            });
-            break;
-        case SC_WARP_BALLOT: {
-            std::uint32_t ballot = 0;
-            for_each_lane(lanes, [&](std::uint32_t l) { ballot |= (lane(warp, l).value != 0) << l; });
-            for_each_lane(lanes, [&](std::uint32_t l) { lane(warp, l).result = ballot; });
-            break;
-        }
-        case SC_WARP_MATCH:
-            for_each_lane(lanes, [&](std::uint32_t l) {
-                std::uint32_t equal = 0;
-                for_each_lane(lanes, [&](std::uint32_t o) {
-                    equal |= (lane(warp, o).value == lane(warp, l).value) << o;
-                });
-                lane(warp, l).result = equal;
-            });
-            break;
-        case SC_WARP_TOGETHER: {
-            void* parts[kWarpSize] = {};
-            for_each_lane(lanes,
-                          [&](std::uint32_t l) { parts[l] = reinterpret_cast<void*>(lane(warp, l).value); });
-            (*reinterpret_cast<void (**)(void* const*)>(first.value))(parts);
-            break;
-        }
-        default: {
-            auto total = static_cast<std::uint32_t>(first.value);
-            for_each_lane(lanes & (lanes - 1), [&](std::uint32_t l) {
-                total = combine(first.operation, total, static_cast<std::uint32_t>(lane(warp, l).value));
-            });
-            for_each_lane(lanes, [&](std::uint32_t l) { lane(warp, l).result = total; });
-        }
-    }
+    std::uint64_t values[kWarpSize] = {};
+    std::uint32_t sources[kWarpSize] = {};
+    for_each_lane(lanes, [&](std::uint32_t l) {
+        values[l] = lane(warp, l).value;
+        sources[l] = lane(warp, l).source;
+    });
+    exchange(lane(warp, static_cast<std::uint32_t>(__builtin_ctz(lanes))).operation, lanes, values, sources);
+    for_each_lane(lanes, [&](std::uint32_t l) { lane(warp, l).result = values[l]; });
     warps_[warp].waiting &= ~lanes;
     make_ready(warp, lanes);
 }

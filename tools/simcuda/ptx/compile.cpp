@@ -30,8 +30,9 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kCacheLimit = std::uintmax_t{1} << 30;  // bytes; the least recently used go first
 
-// No -ffast-math: results are the specification's. Floating-point exceptions and errno are nobody's concern,
-// signed overflow wraps, and memory has no types.
+// No -ffast-math: results are the specification's. Nor -fno-trapping-math, which takes a float made an
+// integer and a float again for rounding, and leaves it the sign of zero. errno is nobody's concern, signed
+// overflow wraps, and memory has no types.
 constexpr const char* kOptions[] = {"-x",
                                     "c",
                                     "-std=gnu11",
@@ -39,7 +40,6 @@ constexpr const char* kOptions[] = {"-x",
                                     "-march=native",
                                     "-ffp-contract=off",
                                     "-fno-math-errno",
-                                    "-fno-trapping-math",
                                     "-fwrapv",
                                     "-fno-strict-aliasing",
                                     "-fno-stack-protector",

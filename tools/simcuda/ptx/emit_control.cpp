@@ -12,7 +12,7 @@ void FunctionEmitter::emit_branch(const Instruction& instruction) {
     allow(instruction, "uni");
     expect_operands(instruction, 1, 1);
     if (waiting_branches_.contains(position_)) {
-        out_.waits = true;
+        out_.waits = out_.needs_stack = true;
         line("    if (--t->budget == 0) t->block->runtime->yield(t);");
     }
     line("    goto {};", label_name(instruction.operands[0], instruction));
@@ -106,12 +106,12 @@ void FunctionEmitter::emit_return(const Instruction& instruction) {
         source.reg = result->parameter_register;
         line("    *({}*){} = {};", c_type(result->type), result->c_name, read(source, result->type));
     }
-    line("    return;");
+    line(liveness_ ? "    return SC_ENDED;" : "    return;");
 }
 
-void FunctionEmitter::emit_exit(const Instruction&) {
+void FunctionEmitter::emit_exit(const Instruction& instruction) {
     if (function_.entry) {
-        line("    return;");
+        emit_return(instruction);
     } else {
         out_.exits = true;
         line("    t->block->runtime->exit(t);");

@@ -103,7 +103,8 @@ void FunctionEmitter::open_part(std::string_view work) {
 }
 
 void FunctionEmitter::meet() {
-    line("    t->block->runtime->warp(t, SC_WARP_TOGETHER, -1, (u64)&part, 0);");
+    out_.needs_stack = true;  // that is where the others look for its part
+    line("    {};", wait_in_warp("TOGETHER", "-1", "(u64)&part"));
 }
 
 // Registers to and from the words of a matrix, as the bits they are.

@@ -85,8 +85,7 @@ void FunctionEmitter::emit_load(const Instruction& instruction) {
     emit_touch(space, address, std::to_string(bytes_of(type) * count), false);
     const bool strong = is_strong(instruction) && space != Space::Local && space != Space::Param;
     if (strong && space == Space::Shared && instruction.has("volatile")) {
-        out_.waits = true;
-        line("    t->block->runtime->converge(t);");
+        line("    {};", wait_to_converge());
     }
     if (count == 1) {
         write(target, type, fmt::format("*({}{}*)({})", strong ? "volatile " : "", c_type(type), address));
@@ -118,8 +117,7 @@ void FunctionEmitter::emit_store(const Instruction& instruction) {
     emit_touch(space, address, std::to_string(bytes_of(type) * count), true);
     const bool strong = is_strong(instruction) && space != Space::Local && space != Space::Param;
     if (strong && space == Space::Shared && instruction.has("volatile")) {
-        out_.waits = true;
-        line("    t->block->runtime->converge(t);");
+        line("    {};", wait_to_converge());
     }
     if (instruction.has("release")) line("    __atomic_thread_fence(__ATOMIC_RELEASE);");
     if (count == 1) {

@@ -1,7 +1,39 @@
-// Barriers and warp-synchronous instructions: what makes a kernel need fibers.
+// Barriers and warp-synchronous instructions: what makes a thread wait for others.
 #include "tools/simcuda/ptx/emit_line.h"
 
 namespace simcuda::ptx {
+
+// Returns to whoever runs the block's threads, and goes on behind that when called with the stop's number.
+void FunctionEmitter::stop(std::string_view where) {
+    const std::vector<int> live = liveness_->around(position_);
+    kept_.insert(live.begin(), live.end());
+    const auto for_all = [&](std::string_view format) {
+        for (const int reg : live) line(format, function_.registers[static_cast<std::size_t>(reg)].c_name);
+        if (carries_) line(format, "carry");
+    };
+    for_all("    kept->{0}[i] = {0};");
+    line("    return {} | {};\n    case {}:;", where, out_.stops + 1, out_.stops + 1);
+    ++out_.stops;
+    for_all("    {0} = kept->{0}[i];");
+}
+
+std::string FunctionEmitter::wait_in_warp(std::string_view operation, const std::string& mask,
+                                          const std::string& value, const std::string& source) {
+    out_.waits = true;
+    if (!liveness_)
+        return fmt::format("t->block->runtime->warp(t, SC_WARP_{}, {}, {}, {})", operation, mask, value,
+                           source);
+    line("    s->mask[i] = {} | 1u << t->lane; s->value[i] = {}; s->source[i] = {};", mask, value, source);
+    stop(fmt::format("SC_AT_WARP | SC_WARP_{} << SC_AT_SHIFT", operation));
+    return "s->value[i]";
+}
+
+std::string FunctionEmitter::wait_to_converge() {
+    out_.waits = true;
+    if (!liveness_) return "t->block->runtime->converge(t)";
+    stop("SC_AT_JOIN");
+    return "s->value[i]";
+}
 
 // bar / barrier {.cta} {.sync .arrive .red .warp} {.popc .and .or} {.aligned}
 void FunctionEmitter::emit_barrier(const Instruction& instruction) {
@@ -10,12 +42,13 @@ void FunctionEmitter::emit_barrier(const Instruction& instruction) {
     const auto& operands = instruction.operands;
     if (instruction.has("warp")) {
         expect_operands(instruction, 1, 1);
-        line("    t->block->runtime->warp(t, SC_WARP_SYNC, {}, 0, 0);", read(operands[0], Type::U32));
+        line("    {};", wait_in_warp("SYNC", read(operands[0], Type::U32), "0"));
         return;
     }
     if (instruction.has("red")) {
         // d, barrier {, threads}, predicate
         expect_operands(instruction, 3, 4);
+        out_.needs_stack = true;
         const std::string threads = operands.size() == 4 ? read(operands[2], Type::U32) : "0";
         const std::string_view operation = instruction.has("popc")  ? "SC_BARRIER_POPC"
                                            : instruction.has("and") ? "SC_BARRIER_AND"
@@ -27,6 +60,10 @@ void FunctionEmitter::emit_barrier(const Instruction& instruction) {
         return;
     }
     expect_operands(instruction, 1, 2);
+    if (liveness_) return stop("SC_AT_BARRIER");
+    const bool all = operands[0].kind == Operand::Kind::Integer && operands[0].integer == 0 &&
+                     operands.size() == 1 && !instruction.has("arrive");
+    out_.needs_stack |= !all;
     const std::string id = read(operands[0], Type::U32);
     const std::string threads = operands.size() == 2 ? read(operands[1], Type::U32) : "0";
     if (instruction.has("arrive"))
@@ -37,7 +74,7 @@ void FunctionEmitter::emit_barrier(const Instruction& instruction) {
 
 void FunctionEmitter::emit_sleep(const Instruction& instruction) {
     expect_operands(instruction, 1, 1);
-    out_.waits = true;
+    out_.waits = out_.needs_stack = true;
     line("    t->block->runtime->yield(t);");
 }
 
@@ -52,9 +89,13 @@ void FunctionEmitter::emit_shuffle(const Instruction& instruction) {
                      : instruction.has("bfly") ? 2
                                                : 3;
     const auto& operands = instruction.operands;
-    line("    {{ _Bool inside; const u32 value = sc_shuffle(t, {}, {}, {}, {}, {}, &inside);", mode,
-         read(operands[1], Type::B32), read(operands[2], Type::U32), read(operands[3], Type::U32),
-         read(operands[4], Type::U32));
+    const std::string source = fmt::format("sc_shuffle_source(t->lane, {}, {}, {}, &inside)", mode,
+                                           read(operands[2], Type::U32), read(operands[3], Type::U32));
+    line("    {{ _Bool inside; u32 source = {};", source);
+    const std::string got =
+        wait_in_warp("EXCHANGE", read(operands[4], Type::U32), read(operands[1], Type::B32), "source");
+    line("    const u32 value = {};", got);
+    if (liveness_) line("    {};", source);  // `inside` once more
     const Operand& target = operands[0];
     write(target.kind == Operand::Kind::Pair ? target.parts[0] : target, Type::B32, "value");
     if (target.kind == Operand::Kind::Pair) write(target.parts[1], Type::Pred, "inside");
@@ -69,20 +110,17 @@ void FunctionEmitter::emit_vote(const Instruction& instruction) {
     expect_operands(instruction, sync ? 3 : 2, sync ? 3 : 2);
     out_.waits = true;
     const auto& operands = instruction.operands;
-    const std::string mask = sync ? read(operands[2], Type::U32) : "t->block->runtime->converge(t)";
-    line("    {{ const u32 mask = {};", mask);
-    line("    const u32 ballot = t->block->runtime->warp(t, SC_WARP_BALLOT, mask, {}, 0);",
-         read(operands[1], Type::Pred));
-    // The ballot of the negation holds the members that said no; lanes outside the mask are in neither.
-    if (instruction.has("ballot")) {
-        write(operands[0], Type::B32, "ballot");
-    } else if (instruction.has("any")) {
-        write(operands[0], Type::Pred, "ballot != 0");
-    } else {
-        line("    const u32 members = t->block->runtime->warp(t, SC_WARP_BALLOT, mask, 1, 0);");
+    const std::string vote = read(operands[1], Type::Pred);
+    line("    {{ const u32 mask = {};", sync ? read(operands[2], Type::U32) : wait_to_converge());
+    if (instruction.has("ballot"))
+        write(operands[0], Type::B32, wait_in_warp("BALLOT", "mask", vote));
+    else if (instruction.has("any"))
+        write(operands[0], Type::Pred, wait_in_warp("OR", "mask", vote) + " != 0");
+    else if (instruction.has("all"))
+        write(operands[0], Type::Pred, wait_in_warp("AND", "mask", vote) + " != 0");
+    else  // a bit for each answer is left if all gave that
         write(operands[0], Type::Pred,
-              instruction.has("all") ? "ballot == members" : "ballot == members || ballot == 0");
-    }
+              wait_in_warp("AND", "mask", fmt::format("{} ? 1 : 2", vote)) + " != 0");
     line("    }}");
 }
 
@@ -92,17 +130,16 @@ void FunctionEmitter::emit_match(const Instruction& instruction) {
     expect_operands(instruction, 3, 3);
     out_.waits = true;
     const auto& operands = instruction.operands;
-    line(
-        "    {{ const u32 mask = {}; const u32 equal = t->block->runtime->warp(t, SC_WARP_MATCH, mask, {}, "
-        "0);",
-        read(operands[2], Type::U32), read(operands[1], instruction.type()));
+    const std::string matched =
+        wait_in_warp("MATCH", read(operands[2], Type::U32), read(operands[1], instruction.type()));
+    line("    {{ const u64 matched = {}; const u32 equal = matched, members = matched >> 32;", matched);
     const Operand& target = operands[0];
     const Operand& value = target.kind == Operand::Kind::Pair ? target.parts[0] : target;
     if (instruction.has("any")) {
         write(value, Type::B32, "equal");
     } else {
-        line("    const _Bool all = equal == mask;");
-        write(value, Type::B32, "all ? mask : 0");
+        line("    const _Bool all = equal == members;");
+        write(value, Type::B32, "all ? members : 0");
         if (target.kind == Operand::Kind::Pair) write(target.parts[1], Type::Pred, "all");
     }
     line("    }}");
@@ -111,7 +148,7 @@ void FunctionEmitter::emit_match(const Instruction& instruction) {
 void FunctionEmitter::emit_active_mask(const Instruction& instruction) {
     expect_operands(instruction, 1, 1);
     out_.waits = true;
-    write(instruction.operands[0], Type::B32, "t->block->runtime->converge(t)");
+    write(instruction.operands[0], Type::B32, wait_to_converge());
 }
 
 // redux.sync.op.type d, a, membermask
@@ -130,9 +167,9 @@ void FunctionEmitter::emit_reduce(const Instruction& instruction) {
                                   : instruction.has("and") ? "AND"
                                   : instruction.has("or")  ? "OR"
                                                            : "XOR";
-    write(instruction.operands[0], type,
-          fmt::format("t->block->runtime->warp(t, SC_WARP_{}, {}, {}, 0)", operation,
-                      read(instruction.operands[2], Type::U32), read(instruction.operands[1], Type::U32)));
+    const std::string total = wait_in_warp(operation, read(instruction.operands[2], Type::U32),
+                                           read(instruction.operands[1], Type::U32));
+    write(instruction.operands[0], type, total);
 }
 
 // elect.sync d|p, membermask: the lowest lane of those that are there
@@ -142,8 +179,8 @@ void FunctionEmitter::emit_elect(const Instruction& instruction) {
     const Operand& target = instruction.operands[0];
     if (target.kind != Operand::Kind::Pair) refuse(instruction);
     out_.waits = true;
-    line("    {{ const u32 leader = __builtin_ctz(t->block->runtime->warp(t, SC_WARP_BALLOT, {}, 1, 0));",
-         read(instruction.operands[1], Type::U32));
+    line("    {{ const u32 leader = __builtin_ctz({});",
+         wait_in_warp("BALLOT", read(instruction.operands[1], Type::U32), "1"));
     write(target.parts[0], Type::B32, "leader");
     write(target.parts[1], Type::Pred, "leader == t->lane");
     line("    }}");

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "tools/simcuda/exec/abi.h"
 #include "tools/simcuda/ptx/count.h"
 #include "tools/simcuda/ptx/emit_line.h"
 
@@ -146,15 +147,19 @@ void FunctionEmitter::allow(const Instruction& instruction, std::string_view mod
     }
 }
 
+void FunctionEmitter::emit_body() {
+    find_waiting_loops();
+    joins_ = joins_of(function_, [this](const Instruction& instruction) { return may_meet(instruction); });
+    for (position_ = 0; position_ < function_.body.size(); ++position_)
+        emit_statement(function_.body[position_]);
+}
+
 EmittedFunction FunctionEmitter::emit() {
     try {
-        find_waiting_loops();
-        joins_ =
-            joins_of(function_, [this](const Instruction& instruction) { return may_meet(instruction); });
+        emit_body();
         std::string body;
-        for (position_ = 0; position_ < function_.body.size(); ++position_)
-            emit_statement(function_.body[position_]);
         body.swap(out_.text);
+        out_.text = c_head(function_) + " {\n";
         emit_prologue();
         out_.text += body;
         out_.text += "}\n";
@@ -164,18 +169,47 @@ EmittedFunction FunctionEmitter::emit() {
     return std::move(out_);
 }
 
+EmittedFunction FunctionEmitter::emit_steps() {
+    liveness_.emplace(function_);
+    carries_ = std::any_of(function_.body.begin(), function_.body.end(),
+                           [](const Statement& statement) { return statement.instruction.has("cc"); });
+    emit_body();
+    std::string body;
+    body.swap(out_.text);
+    line("struct {}_kept {{", c_name(function_));
+    for (const int index : kept_) {
+        const Register& reg = function_.registers[static_cast<std::size_t>(index)];
+        line("    {} {}[SC_KEPT];", c_type_of(reg), reg.c_name);
+        out_.kept_bytes += exec::SC_KEPT * std::max(1u, bytes_of(reg.type));
+    }
+    if (carries_) {
+        line("    u32 carry[SC_KEPT];");
+        out_.kept_bytes += exec::SC_KEPT * sizeof(std::uint32_t);
+    }
+    line(
+        "}};\nINLINE u32 {0}(struct sc_thread* t, struct sc_steps* s, struct {0}_kept* kept, u32 i, u32 at) "
+        "{{",
+        c_name(function_));
+    emit_prologue();
+    out_.text += "    switch (at) { case 0:;\n" + body + "    }\n    return SC_ENDED;\n}\n";
+    return std::move(out_);
+}
+
+std::string FunctionEmitter::c_type_of(const Register& reg) const {
+    const unsigned bytes = bytes_of(reg.type);
+    const bool real = reg.type == Type::F32 || reg.type == Type::F64 || reg.type == Type::Pred;
+    const Type bits = reg.as_float ? (bytes == 4 ? Type::F32 : Type::F64) : bits_type(bytes);
+    return std::string(c_type(real ? reg.type : bits));
+}
+
 void FunctionEmitter::emit_prologue() {
-    out_.text = c_head(function_) + " {\n";
     line("    const u64 shared = t->block->shared;");
     if (counts_work()) line("    struct sc_own_count own __attribute__((cleanup(sc_end_count))) = {{t, 0}};");
     if (carries_) line("    u32 carry = 0;");
     out_.frame_bytes = kFrameReserve;
     for (const Register& reg : function_.registers) {
-        const unsigned bytes = bytes_of(reg.type);
-        const bool real = reg.type == Type::F32 || reg.type == Type::F64 || reg.type == Type::Pred;
-        const Type bits = reg.as_float ? (bytes == 4 ? Type::F32 : Type::F64) : bits_type(bytes);
-        line("    {} {};", c_type(real ? reg.type : bits), reg.c_name);
-        out_.frame_bytes += std::max(8u, bytes);
+        line("    {} {};", c_type_of(reg), reg.c_name);
+        out_.frame_bytes += std::max(8u, bytes_of(reg.type));
     }
     for (const Declaration& variable : function_.declarations) {
         if (variable.space == Space::Local) out_.local_bytes += variable.bytes;
@@ -245,9 +279,8 @@ void FunctionEmitter::emit_statement(const Statement& statement) {
 }
 
 void FunctionEmitter::emit_join() {
-    out_.waits = true;
     emit_site();
-    line("    t->block->runtime->converge(t);");
+    line("    {};", wait_to_converge());
 }
 
 void FunctionEmitter::emit_rule(const Rule& rule, const Instruction& instruction) {
@@ -356,7 +389,11 @@ bool FunctionEmitter::may_meet(const Instruction& instruction) {
 // earlier in the text.
 void FunctionEmitter::emit_site() {
     const std::uint64_t depth = std::min(joins_.depth[position_], 0xffffu);
-    line("    t->site = t->calls + {:#x}ul;", depth << 32 | (0xffffffffu - first_site_ - position_));
+    const std::uint64_t site = depth << 32 | (0xffffffffu - first_site_ - position_);
+    if (liveness_)
+        line("    s->site[i] = {:#x}ul;", site);
+    else
+        line("    t->site = t->calls + {:#x}ul;", site);
 }
 
 // A loop is what lies between a label and a branch back to it. One that looks at what others may change could

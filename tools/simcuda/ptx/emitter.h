@@ -17,6 +17,7 @@
 #include "tools/simcuda/ptx/ast.h"
 #include "tools/simcuda/ptx/instruction_set.h"
 #include "tools/simcuda/ptx/joins.h"
+#include "tools/simcuda/ptx/liveness.h"
 #include "tools/simcuda/ptx/registers.h"
 
 namespace simcuda::ptx {
@@ -28,13 +29,17 @@ struct EmittedFunction {
     std::set<const Declaration*> shared;  // shared variables named in it
     std::uint64_t local_bytes = 0;        // declared local variables
     std::uint64_t frame_bytes = 0;        // at most what a C frame of it takes
-    bool waits = false;                   // may wait for other threads: needs a fiber
+    bool waits = false;                   // may wait for other threads
+    bool needs_stack = false;  // in ways, or places, that only a thread with a stack of its own can
     bool prints = false;
     bool uses_heap = false;
     bool has_matrices = false;  // that the lanes of a warp hold together
     bool exits = false;         // ends its thread by `exit`
     bool calls_indirectly = false;
     bool takes_function_address = false;
+    // Of a kernel in steps: the places it may stop at, and what its threads keep there, all of them together.
+    unsigned stops = 0;
+    std::uint64_t kept_bytes = 0;
 };
 
 class FunctionEmitter {
@@ -46,6 +51,9 @@ class FunctionEmitter {
           first_site_(first_site),
           computed_(computed_f32_registers(function)) {}
     EmittedFunction emit();
+    // A kernel that needs no stack, so that a thread returns where it waits and goes on from there when it is
+    // called again: sc_steps says how.
+    EmittedFunction emit_steps();
 
     // The C name of a function and its head, "static void f_name(struct sc_thread* t, u64 p1)".
     static std::string c_name(const Function& function);
@@ -59,7 +67,9 @@ class FunctionEmitter {
     static Handler find_handler(std::string_view opcode);
 
     // emitter.cpp
+    void emit_body();
     void emit_prologue();
+    std::string c_type_of(const Register& reg) const;
     void emit_statement(const Statement& statement);
     void emit_rule(const Rule& rule, const Instruction& instruction);
     void find_waiting_loops();
@@ -141,6 +151,12 @@ class FunctionEmitter {
     std::string convert(const Instruction& instruction, Type to, Type from, const std::string& value);
 
     // emit_threads.cpp
+    // Waits for the lanes of the mask; returns the expression of what the lane gets.
+    std::string wait_in_warp(std::string_view operation, const std::string& mask, const std::string& value,
+                             const std::string& source = "0");
+    // Waits for whom the warp comes together with; returns the expression of their mask.
+    std::string wait_to_converge();
+    void stop(std::string_view where);
     void emit_barrier(const Instruction& instruction);
     void emit_sleep(const Instruction& instruction);
     void emit_shuffle(const Instruction& instruction);
@@ -184,6 +200,8 @@ class FunctionEmitter {
     std::set<std::size_t> waiting_branches_;  // back-edges of loops that may wait for other threads
     Verdicts observing_functions_, meeting_functions_;
     std::optional<bool> module_meets_;  // some function that may be called does
+    std::optional<Liveness> liveness_;  // of a kernel in steps
+    std::set<int> kept_;                // registers that are live where it stops
     Joins joins_;
     bool carries_ = false;
 };

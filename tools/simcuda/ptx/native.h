@@ -7,6 +7,7 @@
 
 namespace simcuda::exec {
 struct sc_block;
+struct sc_steps;
 struct sc_thread;
 }  // namespace simcuda::exec
 
@@ -30,14 +31,19 @@ class Unit {
 };
 
 struct NativeKernel {
-    // Loop: entry(block, stack_limit) runs all threads of a block, one after another. Fibers: entry(thread)
-    // runs one, which may call what waits for others.
-    enum class Mode { Loop, Fibers };
+    // Loop: entry(block, stack_limit) runs all threads of a block, one after another. Steps: entry(...) runs
+    // some to where they wait next; from `at` if all are there, or those that wait for nothing from where
+    // each is. Fibers: entry(thread) runs one, which may call what waits for others.
+    enum class Mode { Loop, Steps, Fibers };
     using LoopEntry = void (*)(exec::sc_block*, std::uint64_t stack_limit);
+    using StepsEntry = void (*)(exec::sc_block*, std::uint64_t stack_limit, exec::sc_steps*, void* kept,
+                                std::uint32_t first, std::uint32_t end, std::uint32_t at);
     using FiberEntry = void (*)(exec::sc_thread*);
 
     Mode mode = Mode::Loop;
-    std::uint64_t stack_bytes = 0;  // per thread, with a reserve for what the compiler adds
+    std::uint64_t stack_bytes =
+        0;  // per thread (in fibers) or block, with a reserve for what the compiler adds
+    std::uint64_t kept_bytes = 0;  // of those: what the threads keep between two steps
     std::string symbol;
     std::shared_ptr<Unit> unit;
 

@@ -59,8 +59,9 @@ INLINE void sc_async_copy(u64 to, u64 from, u32 bytes, u32 given) {
     __builtin_memcpy((void*)to, part, bytes);
 }
 
-INLINE u32 sc_shuffle(struct sc_thread* t, u32 mode, u32 value, u32 b, u32 c, u32 mask, _Bool* inside) {
-    u32 lane = t->lane, segment = c >> 8 & 31, clamp = c & 31, b5 = b & 31;
+/* The lane that shfl reads, and whether that lies inside of its segment. */
+INLINE u32 sc_shuffle_source(u32 lane, u32 mode, u32 b, u32 c, _Bool* inside) {
+    u32 segment = c >> 8 & 31, clamp = c & 31, b5 = b & 31;
     u32 last = (lane & segment) | (clamp & ~segment), first = lane & segment, source;
     switch (mode) {
         case 0: source = lane - b5; *inside = (s32)source >= (s32)last; break;
@@ -68,8 +69,7 @@ INLINE u32 sc_shuffle(struct sc_thread* t, u32 mode, u32 value, u32 b, u32 c, u3
         case 2: source = lane ^ b5; *inside = source <= last; break;
         default: source = first | (b5 & ~segment); *inside = source <= last;
     }
-    if (!*inside) source = lane;
-    return t->block->runtime->warp(t, SC_WARP_EXCHANGE, mask, value, source);
+    return *inside ? source : lane;
 }
 INLINE u32 sc_thread_index(struct sc_thread* t) {
     return (t->tid[2] * t->block->ntid[1] + t->tid[1]) * t->block->ntid[0] + t->tid[0];

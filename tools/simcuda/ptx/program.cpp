@@ -74,7 +74,13 @@ class TranslatedProgram final : public Program {
         const bool shares = reach.uses_function_addresses && common_;
         native.mode =
             reach.waits || (shares && common_waits_) ? NativeKernel::Mode::Fibers : NativeKernel::Mode::Loop;
-        native.stack_bytes = kStackReserve + 2 * reach.frame_bytes + (reach.recursive ? kRecursiveStack : 0);
+        if (reach.waits && !reach.needs_stacks && !shares && reach.unsupported.empty()) {
+            native.mode = NativeKernel::Mode::Steps;
+            emitted_[&entry] = FunctionEmitter(*module_, entry, 0).emit_steps();
+            native.kept_bytes = emitted_[&entry].kept_bytes;
+        }
+        native.stack_bytes = kStackReserve + 2 * reach.frame_bytes + (reach.recursive ? kRecursiveStack : 0) +
+                             native.kept_bytes;
         native.symbol = entry_symbol(entry);
         Kernel& kernel = kernels_.emplace_back();
         kernel.name = entry.name;

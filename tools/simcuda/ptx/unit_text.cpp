@@ -30,20 +30,26 @@ bool is_recursive(const EmittedFunctions& emitted, const Function* from) {
 
 // The block and its parameters are copied to where no pointer of the kernel's leads: the compiler may then
 // read them once for all threads.
-std::string loop_entry(const Function& kernel) {
+std::string block_copy(const Function& kernel) {
     std::uint64_t bytes = 1;
     for (const Declaration* parameter : kernel.parameters)
         bytes = std::max(bytes, parameter->offset + parameter->bytes);
     return fmt::format(R"(
-__attribute__((visibility("default"))) void {0}(const struct sc_block* b, u64 stack_limit) {{
-    u8 parameters[{1}] __attribute__((aligned(16)));
+    u8 parameters[{0}] __attribute__((aligned(16)));
     struct sc_block block = *b;
     struct sc_thread thread, *t = &thread;
-    u32 index = 0;
-    __builtin_memcpy(parameters, b->parameters, {1});
+    __builtin_memcpy(parameters, b->parameters, {0});
     block.parameters = parameters;
     thread.block = &block;
     thread.stack_limit = stack_limit;
+)",
+                       bytes);
+}
+
+std::string loop_entry(const Function& kernel) {
+    return fmt::format(R"(
+__attribute__((visibility("default"))) void {0}(const struct sc_block* b, u64 stack_limit) {{{1}
+    u32 index = 0;
     for (u32 z = 0; z < block.ntid[2]; ++z)
         for (u32 y = 0; y < block.ntid[1]; ++y)
             for (u32 x = 0; x < block.ntid[0]; ++x, ++index) {{
@@ -53,7 +59,24 @@ __attribute__((visibility("default"))) void {0}(const struct sc_block* b, u64 st
             }}
 }}
 )",
-                       entry_symbol(kernel), bytes, FunctionEmitter::c_name(kernel));
+                       entry_symbol(kernel), block_copy(kernel), FunctionEmitter::c_name(kernel));
+}
+
+// Threads that begin together get code of their own: they know more, and most of what a kernel does once is
+// there.
+std::string steps_entry(const Function& kernel) {
+    return fmt::format(R"(
+#define EACH(GO) for (u32 i = first; i < end; ++i) {{ \
+        thread.tid[0] = s->tid[0][i]; thread.tid[1] = s->tid[1][i]; thread.tid[2] = s->tid[2][i]; \
+        thread.lane = i & 31; thread.warp = i >> 5; GO }}
+#define STEP(AT) s->at[i] = {2}(t, s, (struct {2}_kept*)kept, i, AT)
+__attribute__((visibility("default")))
+void {0}(const struct sc_block* b, u64 stack_limit, struct sc_steps* s, void* kept, u32 first, u32 end, u32 at) {{{1}
+    if (at == 0) EACH(STEP(0);)
+    else EACH(if (s->at[i] <= SC_AT_SITE) STEP(s->at[i]);)
+}}
+)",
+                       entry_symbol(kernel), block_copy(kernel), FunctionEmitter::c_name(kernel));
 }
 
 std::string fiber_entry(const Function& kernel) {
@@ -90,6 +113,8 @@ Reach reach_of(const Module& module, const EmittedFunctions& emitted,
         reach.functions.push_back(candidate.get());
         if (reach.unsupported.empty()) reach.unsupported = function.unsupported;
         reach.waits |= function.waits || (function.exits && !candidate->entry);
+        reach.needs_stacks |= candidate->entry ? function.needs_stack || function.local_bytes != 0
+                                               : function.waits || function.exits;
         reach.has_matrices |= function.has_matrices;
         reach.prints |= function.prints;
         reach.uses_heap |= function.uses_heap;
@@ -143,7 +168,8 @@ std::string unit_text(const Module&, const EmittedFunctions& emitted, const Reac
     const SharedLayout layout = lay_out(reach);
     for (std::size_t i = 0; i < reach.shared.size(); ++i)
         text += fmt::format("enum {{ {} = {} }};\n", reach.shared[i]->c_name, layout.offsets[i]);
-    for (const Function* function : reach.functions) text += FunctionEmitter::c_head(*function) + ";\n";
+    for (const Function* function : reach.functions)
+        if (!function->entry) text += FunctionEmitter::c_head(*function) + ";\n";
     for (const Function* function : reach.functions) {
         text += '\n';
         text += emitted.at(function).text;
@@ -151,7 +177,11 @@ std::string unit_text(const Module&, const EmittedFunctions& emitted, const Reac
             text += fmt::format("__attribute__((visibility(\"default\"))) void* const a_{0} = (void*){0};\n",
                                 FunctionEmitter::c_name(*function));
     }
-    for (const Function* kernel : kernels) text += reach.waits ? fiber_entry(*kernel) : loop_entry(*kernel);
+    for (const Function* kernel : kernels) {
+        text += emitted.at(kernel).stops ? steps_entry(*kernel)
+                : reach.waits            ? fiber_entry(*kernel)
+                                         : loop_entry(*kernel);
+    }
     return text;
 }
 

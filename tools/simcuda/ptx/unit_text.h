@@ -17,6 +17,7 @@ struct Reach {
     std::vector<const Function*> functions;  // in the module's order
     std::string unsupported;                 // the first thing among them that cannot be translated
     bool waits = false;
+    bool needs_stacks = false;  // if it waits: local memory and calls must outlive that
     bool has_matrices = false;
     bool prints = false;
     bool uses_heap = false;

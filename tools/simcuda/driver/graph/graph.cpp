@@ -1,6 +1,7 @@
 #include "tools/simcuda/driver/graph/graph.h"
 
 #include <algorithm>
+#include <set>
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/graph/conditional.h"
@@ -69,18 +70,25 @@ Graph::~Graph() {
 }
 
 std::vector<Node*> Graph::in_order() const {
-    std::map<const Node*, std::size_t> missing;
-    for (const auto& node : nodes_) missing[node.get()] = node->dependencies.size();
+    std::map<const Node*, std::size_t> index;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) index[nodes_[i].get()] = i;
+    std::vector<std::size_t> missing;
+    std::vector<std::vector<std::size_t>> dependents(nodes_.size());
+    std::set<std::size_t> ready;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        for (const Edge& edge : nodes_[i]->dependencies) dependents[index.at(edge.from)].push_back(i);
+        missing.push_back(nodes_[i]->dependencies.size());
+        if (missing[i] == 0) ready.insert(i);
+    }
     std::vector<Node*> order;
-    std::vector<bool> taken(nodes_.size());
-    for (bool progress = true; progress;) {
-        progress = false;
-        for (std::size_t i = 0; i < nodes_.size(); ++i) {
-            if (taken[i] || missing[nodes_[i].get()] != 0) continue;
-            taken[i] = progress = true;
-            order.push_back(nodes_[i].get());
-            for (Node* dependent : dependents(*nodes_[i])) --missing[dependent];
-        }
+    for (auto next = ready.begin(); next != ready.end();) {
+        const std::size_t at = *next;
+        ready.erase(next);
+        order.push_back(nodes_[at].get());
+        for (const std::size_t dependent : dependents[at])
+            if (--missing[dependent] == 0) ready.insert(dependent);
+        next = ready.upper_bound(at);
+        if (next == ready.end()) next = ready.begin();
     }
     return order;
 }
