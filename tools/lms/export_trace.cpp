@@ -62,6 +62,9 @@ struct CsvLine {
     std::string operator()(const trace::Gpu& e) const {
         return row("gpu", e.device, e.at_ns, e.at_ns, "", "", std::to_string(e.total_bytes), e.name);
     }
+    std::string operator()(const trace::WorkOver& e) const {
+        return row("work over", e.device, e.launched_ns, e.at_ns, "", "", "", "");
+    }
     std::string operator()(const trace::Dropped& e) const {
         return fmt::format("dropped,,,,,,{},\n", e.events);
     }

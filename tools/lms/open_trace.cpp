@@ -66,6 +66,7 @@ ReplayWith replay_like(const Trace& trace) {
     with.retains = setting_of(trace, "LMS_RETAIN") != "0" && setting_of(trace, "LMS_SAFETY") == "opaque";
     with.in_bytes_per_s = link_of(trace, trace::Direction::In).value_or(with.in_bytes_per_s);
     with.out_bytes_per_s = link_of(trace, trace::Direction::Out).value_or(with.out_bytes_per_s);
+    with.remap_seconds = remap_of(trace).value_or(0);
     return with;
 }
 
