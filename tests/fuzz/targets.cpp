@@ -274,8 +274,6 @@ void live_page(std::string_view input) {
     tool::to_json(look);
     tool::summary(look.pages, "program", look.at_ns);
     tool::summary_json(look.pages, look.at_ns);
-    std::string problem;
-    folder.share_with(page.process, problem);
     folder.remove(name);
 }
 
