@@ -70,7 +70,6 @@ class Builder {
         const auto stream = streams_.emplace(event.stream, streams_.size()).first->second;
         if (stream == queues_.size()) queues_.emplace_back();
         queues_[stream].push_back(works_.size());
-        numbers_[event.begin_ns] = works_.size();
         works_.push_back({.step = script_.steps.size(),
                           .stream = stream,
                           .begin_ns = event.begin_ns,
@@ -88,8 +87,9 @@ class Builder {
     // When it was over nobody has seen: after the last look, at which it was not. It is taken to have been
     // then.
     void operator()(const trace::WorkOver& event) {
-        const auto found = numbers_.find(event.launched_ns);
-        if (found == numbers_.end()) return;
+        const auto found = std::ranges::lower_bound(begun_, event.launched_ns, {}, &Begun::first);
+        if (found == begun_.end() || found->first != event.launched_ns || found->second >= works_.size())
+            return;
         std::deque<std::size_t>& queue = queues_[works_[found->second].stream];
         for (; !queue.empty() && queue.front() <= found->second; queue.pop_front())
             ended(works_[queue.front()], looked_ns_);
@@ -112,7 +112,15 @@ class Builder {
 
     void take_stalls() { stalled_ns_ += std::exchange(pending_stall_ns_, 0); }
 
-    // After all events.
+    // Before the events.
+    void expect_works(const Trace& trace, int device) {
+        for (const trace::Event& event : trace.events) {
+            const auto* const launch = std::get_if<trace::Launch>(&event);
+            if (launch && launch->device == device) begun_.emplace_back(launch->begin_ns, begun_.size());
+        }
+        std::ranges::sort(begun_);
+    }
+    // After them.
     void end() {
         for (const std::deque<std::size_t>& queue : queues_) {
             for (const std::size_t work : queue) ended(works_[work], works_[work].next_ns);
@@ -126,6 +134,7 @@ class Builder {
     }
 
   private:
+    using Begun = std::pair<std::uint64_t, std::size_t>;
     struct Work {
         std::size_t step;
         std::uint32_t stream;
@@ -188,7 +197,7 @@ class Builder {
     std::vector<std::uint32_t> touched_by_;  // by chunk, one more than its last place in the script's touches
     std::unordered_map<std::uint32_t, std::uint32_t> live_;
     std::vector<Work> works_;
-    std::unordered_map<std::uint64_t, std::size_t> numbers_;    // of works, by when they began
+    std::vector<Begun> begun_;                                  // when works began, sorted
     std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // by handle
     std::vector<std::deque<std::size_t>> queues_;  // by stream, works that are not known to be over
     std::unordered_map<std::uint32_t, std::uint64_t> free_ns_;    // by stream: the last known to be over was
@@ -279,6 +288,7 @@ ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64
         script.maps_host = gpu->maps_host;
     }
     Builder builder(script, budget_bytes);
+    builder.expect_works(trace, device);
     // A budget is first told after the first allocation that it was for.
     const auto told = std::ranges::find_if(trace.events, [&](const trace::Event& event) {
         const auto* const now = std::get_if<trace::Residency>(&event);
