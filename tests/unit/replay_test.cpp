@@ -74,6 +74,15 @@ TEST_CASE("replay: what nothing has written goes out without a copy, unless some
     }
 }
 
+TEST_CASE("replay: new memory that found no room comes in without a copy, once") {
+    const ReplayScript script = script_of(3, 2, {0, 1, 2, 0, 1, 2}, false, false);
+    const Replayed copied = replay(script, {.policy = "lru"});
+    const Replayed cleared = replay(script, {.policy = "lru", .clears = true});
+    CHECK(cleared.fills == copied.fills - 1);
+    CHECK(cleared.bytes_in == copied.bytes_in - kChunk);
+    CHECK(cleared.bytes_out == copied.bytes_out);
+}
+
 TEST_CASE("replay: the order that knows the future puts out what is used again last") {
     constexpr std::uint32_t kBuffers = 9;
     constexpr std::uint64_t kRoom = 4;

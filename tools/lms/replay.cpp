@@ -270,8 +270,8 @@ class Replay {
     }
 
     void fill(ChunkId chunk, bool overwritten, double room_at) {
-        const bool copies =
-            residency_.chunk(chunk).state == core::State::OnHost && !(overwritten && places_[chunk].fresh);
+        const bool copies = residency_.chunk(chunk).state == core::State::OnHost &&
+                            !(places_[chunk].fresh && (overwritten || with_.clears));
         const std::uint64_t bytes = residency_.chunk(chunk).bytes;
         residency_.begin_in(chunk);
         now_ += with_.remap_seconds;

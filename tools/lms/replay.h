@@ -21,6 +21,7 @@ struct ReplayWith {
     std::uint64_t threshold_bytes = 0;
     double remap_seconds = 0;  // of the thread that moves a chunk, before and after its copy
     bool retains = false;      // what nothing has written goes out without a copy
+    bool clears = false;       // new memory that found no room comes in without one
 };
 
 struct Replayed {
