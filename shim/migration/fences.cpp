@@ -43,11 +43,11 @@ FencePtr Fences::record_legacy(CUcontext context, CUresult* error) {
                                   : nullptr;
 }
 
-core::Use Fences::add(FencePtr fence) {
+core::Use Fences::add(FencePtr fence, std::uint64_t launched_ns) {
     auto known = ids_.find(fence->stream());
     if (known == ids_.end()) known = ids_.emplace(fence->stream(), timeline_for_another()).first;
     Line& line = lines_[known->second];
-    line.pending.push_back({++line.last, ++entered_, std::move(fence)});
+    line.pending.push_back({++line.last, ++entered_, std::move(fence), launched_ns});
     ++pending_;
     return {known->second, line.last};
 }
@@ -194,12 +194,15 @@ std::uint64_t Fences::note_passed(Line& line, std::uint64_t position, std::uint6
 
 void Fences::pass(core::TimelineId timeline, std::uint64_t position) {
     auto& pending = lines_[timeline].pending;
+    std::uint64_t over = 0;
     while (!pending.empty() && (pending.front().position <= position || pending.front().passed)) {
         position = std::max(position, pending.front().position);
+        over = std::max(over, pending.front().launched_ns);
         pending.pop_front();
         --pending_;
     }
     timelines_.complete(timeline, position);
+    if (over > 0) over_.push_back(over);
 }
 
 bool wait_until(const Fence& fence, std::chrono::steady_clock::time_point deadline) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "shim/core/timelines.h"
@@ -64,7 +65,11 @@ class Fences {
     // and all that were entered for that stream before it. Threads that share a stream record their fences
     // without the lock, so the order of entering need not be the stream's: only a fence that was entered
     // before another's recording began is known to come first.
-    core::Use add(FencePtr fence);
+    // `launched_ns`: when the work before it was launched, where a trace is to tell when that is over; else
+    // 0.
+    core::Use add(FencePtr fence, std::uint64_t launched_ns = 0);
+    // Of the work that was seen to be over since the last call, of each stream the latest.
+    std::vector<std::uint64_t> take_over() { return std::exchange(over_, {}); }
     // The stream is gone; another may get the same key, and nothing orders its work after this one's.
     void forget(StreamKey stream);
     // The first fence whose passing means that `use` is finished; null when it is.
@@ -87,6 +92,7 @@ class Fences {
         std::uint64_t position;
         std::uint64_t number;  // of all that were ever entered
         FencePtr fence;
+        std::uint64_t launched_ns;
         bool passed = false;  // but not all before it
     };
     struct Line {
@@ -112,6 +118,7 @@ class Fences {
     std::unordered_map<StreamKey, core::TimelineId> ids_;
     std::vector<Line> lines_;                // by TimelineId
     std::vector<core::TimelineId> orphans_;  // of streams that are gone
+    std::vector<std::uint64_t> over_;        // take_over()
     std::uint64_t known_gone_ = 0;           // of per-thread streams
     std::atomic<std::uint64_t> entered_{0};
     std::size_t pending_ = 0;  // not yet known to have passed

@@ -173,6 +173,7 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
 
 void poll_completions(State& state, SessionLock& lock) {
     state.fences.poll(lock);
+    for (const std::uint64_t launched_ns : state.fences.take_over()) note_work_over(state, launched_ns);
     sweep_evictions(state);
     std::erase_if(state.filling, [&](core::ChunkId id) {
         Backing& backing = state.backing[id];

@@ -135,6 +135,11 @@ void note_free(const State& state, core::AllocationId id) {
         writer->write(trace::Free{state.device, id, trace::now_ns()});
 }
 
+void note_work_over(const State& state, std::uint64_t launched_ns) {
+    if (trace::Writer* const writer = writer_for(state))
+        writer->write(trace::WorkOver{state.device, launched_ns, trace::now_ns()});
+}
+
 void note_launch(const State& state, std::string_view kernel, CUstream stream,
                  std::span<const ChunkRequest> needs, const ChunkPins& hold, std::uint64_t begin_ns) {
     trace::Writer* writer = writer_for(state);

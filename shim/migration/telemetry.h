@@ -28,6 +28,8 @@ void note_stall(const State& state, std::string_view kernel, trace::StallCause c
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site);
 // It is about to be removed.
 void note_free(const State& state, core::AllocationId id);
+// What was launched then is over, and what its stream was given before.
+void note_work_over(const State& state, std::uint64_t launched_ns);
 // Of work that is submitted, of a kernel or, without one, a copy or set. The time is from `begin_ns` to now.
 void note_launch(const State& state, std::string_view kernel, CUstream stream,
                  std::span<const ChunkRequest> needs, const ChunkPins& hold, std::uint64_t begin_ns);

@@ -177,7 +177,7 @@ void Session::submitted(const Work& work) {
     SessionLock lock(state.mutex);
     ++state.works;
     if (fence) {
-        const core::Use use = state.fences.add(fence);
+        const core::Use use = state.fences.add(fence, work.begin_ns);
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);
         for (const ChunkId id : hold.in_place) {
             state.residency.use(id, use);

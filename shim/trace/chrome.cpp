@@ -100,6 +100,7 @@ class Encoder {
 
     std::string operator()(const Gpu&) { return {}; }
     std::string operator()(const Dropped&) { return {}; }
+    std::string operator()(const WorkOver&) { return {}; }
 
   private:
     // Rows stand in this order.

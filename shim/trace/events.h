@@ -130,7 +130,15 @@ struct Dropped {
     std::uint64_t events;
 };
 
-using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region>;
+// The shim sees that work is over: a launch, and all that its stream was given before. What the program
+// submitted later was not, as far as it goes on to tell.
+struct WorkOver {
+    int device;
+    std::uint64_t launched_ns;  // Launch::begin_ns of the last
+    std::uint64_t at_ns;
+};
+
+using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region, WorkOver>;
 
 // When it began. Of Dropped nobody knows: 0.
 std::uint64_t begin_of(const Event& event);

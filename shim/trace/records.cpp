@@ -196,4 +196,11 @@ void Records::record(const Region& event) {
     put_number(bytes_, event.thread);
 }
 
+void Records::record(const WorkOver& event) {
+    on(event.device);
+    begin(Tag::WorkOver);
+    at(event.at_ns);
+    put_number(bytes_, event.at_ns - event.launched_ns);
+}
+
 }  // namespace lms::trace

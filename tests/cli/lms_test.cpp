@@ -84,7 +84,6 @@ TEST_CASE("lms: usage errors") {
     check_usage_error("run --sim --sim-memory 64X true", "--sim-memory=64X: expected a size");
     check_usage_error("doctor -- true", "no program is run here");
     check_usage_error("settings --jsn", "--jsn");
-    check_usage_error("export --parquet t", "with pyarrow: lms export t --csv | python3 -c '");
     check_usage_error("top none", "PID");
     check_usage_error("top 0", "PID");
 }
@@ -310,6 +309,52 @@ TEST_CASE("lms run: a script that is not executable is Python's by its name, one
     // A module of Python's says which Python.
     CHECK(shell("LMSSHIM_PYTHON=/bin/echo build/lms run --summary=off " + plain).out == plain + "\n");
     CHECK(shell("build/lms run --summary=off " + folder.path("none.py")).status == 127);
+}
+
+// pyarrow is no part of this machine: one that stands in for it writes the table as the CSV that it was made
+// of.
+TEST_CASE(
+    "lms export: Parquet is written by Python's pyarrow, of what --csv tells; without one a line says so") {
+    const Scratch folder;
+    const auto write = [&](const std::string& name, const std::string& text) {
+        fs::create_directories(fs::path(folder.path(name)).parent_path());
+        std::ofstream(folder.path(name)) << text;
+    };
+    write("without/pyarrow.py", "raise ImportError\n");
+    write("with/pyarrow/__init__.py", "class ArrowException(Exception): pass\n");
+    write("with/pyarrow/csv.py",
+          "ParseOptions = ConvertOptions = dict\n"
+          "def read_csv(file, parse_options, convert_options):\n"
+          "    text = file.read()\n"
+          "    names = text.split(b'\\n')[0].decode().split(',')\n"
+          "    assert set(names) == set(convert_options['column_types']), names\n"
+          "    return text\n");
+    write("with/pyarrow/parquet.py",
+          "def write_table(table, where):\n"
+          "    (where if hasattr(where, 'write') else open(where, 'wb')).write(table)\n");
+    const std::string trace = "tests/unit/traces/v3.lmstrace";
+    const std::string csv = shell("build/lms export --csv " + trace).out;
+    REQUIRE(csv.find("\nwork over,") != csv.npos);
+
+    const std::string with = "PYTHONPATH=" + folder.path("with") + " build/lms export --parquet ";
+    CHECK(shell(with + trace).out == csv);
+    const std::string file = folder.path("out.parquet");
+    CHECK(shell(with + trace + " -o " + file).status == 0);
+    CHECK(support::read_file(file) == csv);
+    const Result nowhere = shell(with + trace + " -o /no/folder");
+    CHECK(nowhere.status == 125);
+    CHECK(nowhere.err.find("lms export: ") == 0);
+    const Result none = shell(with + "README.md");
+    CHECK(none.status == 2);
+    CHECK(none.err.find("lms export: README.md: no trace of lmsshim") == 0);
+
+    const Result without =
+        shell("PYTHONPATH=" + folder.path("without") + " build/lms export --parquet " + trace);
+    CHECK(without.status == 125);
+    CHECK(without.out.empty());
+    CHECK(without.err.find("python3 -m pip install pyarrow") != std::string::npos);
+    CHECK(shell("LMSSHIM_PYTHON=/no/python build/lms export --parquet " + trace)
+              .err.find("which /no/python has not") != std::string::npos);
 }
 
 TEST_CASE("lms settings: every variable, its default and its value now") {

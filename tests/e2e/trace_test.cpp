@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/e2e/programs.h"
 #include "tools/lms/analysis.h"
@@ -167,6 +168,20 @@ TEST_CASE("trace file: tells every allocation, launch and move, and when the dev
     }
     CHECK(timed == all.in.copies + all.out.copies);
     CHECK(out == run.stats.at("evictions"));
+    // Work is over after it was launched, in the order of its stream.
+    std::set<std::uint64_t> launched;
+    std::uint64_t over = 0;
+    for (const lms::trace::Event& event : trace->events) {
+        if (const auto* const launch = std::get_if<lms::trace::Launch>(&event))
+            launched.insert(launch->begin_ns);
+        const auto* const work = std::get_if<lms::trace::WorkOver>(&event);
+        if (!work) continue;
+        CHECK(launched.contains(work->launched_ns));
+        CHECK(work->at_ns > work->launched_ns);
+        CHECK(work->launched_ns > over);
+        over = work->launched_ns;
+    }
+    CHECK(over > 0);
 }
 
 TEST_CASE("trace file: whole blocks of a program that was killed, and lms report reads them") {
@@ -241,9 +256,7 @@ TEST_CASE(
         const double optimal = rows[1]["bytes_in"].get<double>() + rows[1]["bytes_out"].get<double>();
         MESSAGE(policy, ": live ", live_in, " in ", live_out, " out, replayed ", replayed_in, " and ",
                 replayed_out, ", optimal ", optimal);
-        // What next-use brings in ahead of inference is chosen by time, which the two do not share.
-        const bool by_time = program[0] == "weights" && policy == "next-use";
-        CHECK(replayed_in == doctest::Approx(live_in).epsilon(by_time ? 0.25 : 0.05));
+        CHECK(replayed_in == doctest::Approx(live_in).epsilon(0.05));
         CHECK(replayed_out == doctest::Approx(live_out).epsilon(0.05));
         CHECK(optimal < replayed);
         CHECK(lms_of({"replay", path, "--fail-above", "100"}).status == 0);

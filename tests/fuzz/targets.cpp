@@ -1,10 +1,19 @@
 #include "tests/fuzz/targets.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+#include <zstd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,12 +22,16 @@
 #include "shim/code/code_image.h"
 #include "shim/code/ptx_layouts.h"
 #include "shim/trace/demangle.h"
+#include "shim/trace/format.h"
+#include "shim/trace/live_folder.h"
 #include "shim/util/output_file.h"
 #include "shim/util/settings.h"
 #include "shim/util/trust.h"
 #include "tools/lms/analysis.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/report_html.h"
+#include "tools/lms/summary.h"
+#include "tools/lms/top_table.h"
 #include "tools/lms/trace_file.h"
 
 namespace fuzz {
@@ -171,6 +184,99 @@ void trace_page(std::string_view input) {
     tool::html_report(trace, all, {}, tool::findings_of(trace, all));
 }
 
+// For what is read by its name.
+const std::filesystem::path& scratch_folder() {
+    struct Folder {
+        Folder() {
+            std::string name = std::filesystem::temp_directory_path() / "lms-fuzz-XXXXXX";
+            must(mkdtemp(name.data()) != nullptr);
+            path = name;
+        }
+        ~Folder() { std::filesystem::remove_all(path); }
+        std::filesystem::path path;
+    };
+    static const Folder folder;
+    return folder.path;
+}
+
+// Two bytes, the lower first; of an input that has ended, 0.
+std::size_t take_number(std::string_view& rest) {
+    std::size_t number = 0;
+    for (std::size_t i = 0; i < std::min<std::size_t>(2, rest.size()); ++i)
+        number |= std::size_t{static_cast<unsigned char>(rest[i])} << (8 * i);
+    rest.remove_prefix(std::min<std::size_t>(2, rest.size()));
+    return number;
+}
+
+// A file of a trace, whose checksums are right.
+std::string sealed(std::string_view description, std::string_view records) {
+    const trace::FileHead head{.bytes = static_cast<std::uint32_t>(description.size()),
+                               .checksum = XXH3_64bits(description.data(), description.size())};
+    std::string packed(ZSTD_compressBound(records.size()), '\0');
+    packed.resize(ZSTD_compress(packed.data(), packed.size(), records.data(), records.size(), 1));
+    const trace::BlockHead block{.packed_bytes = static_cast<std::uint32_t>(packed.size()),
+                                 .plain_bytes = static_cast<std::uint32_t>(records.size()),
+                                 .checksum = XXH3_64bits(packed.data(), packed.size())};
+    std::string file(trace::bytes_of(head));
+    return file.append(description).append(trace::bytes_of(block)).append(packed);
+}
+
+// A trace in several files. Each in the input: its length, then a description, a line's end, and the records
+// of a block.
+void trace_parts(std::string_view input) {
+    constexpr unsigned kMostParts = 8;
+    const std::string path = scratch_folder() / "trace";
+    unsigned parts = 0;
+    for (std::string_view rest = input; !rest.empty() && parts < kMostParts; ++parts) {
+        const std::size_t bytes = take_number(rest);
+        const std::string_view part = rest.substr(0, bytes);
+        rest.remove_prefix(part.size());
+        const std::size_t line = std::min(part.find('\n'), part.size());
+        std::ofstream(trace::name_of_part(path, parts), std::ios::binary)
+            << sealed(part.substr(0, line), part.substr(std::min(line + 1, part.size())));
+    }
+    tool::Trace trace;
+    std::string problem;
+    tool::read_trace_file(path, trace, problem);
+    look_at(trace);
+    for (unsigned part = 0; part < parts; ++part) std::filesystem::remove(trace::name_of_part(path, part));
+}
+
+// The page of a process. The input: how many bytes of it there are, then what differs from one as it should
+// be, each with its place and its length.
+void live_page(std::string_view input) {
+    static const int kFolder = setenv("XDG_RUNTIME_DIR", scratch_folder().c_str(), 1);
+    must(kFolder == 0);
+    trace::OwnPage own;
+    trace::LivePage& page = own.page;
+    page.process = getpid();
+    page.process_started = trace::start_of_process(page.process);
+    page.gpus[0].used = 1;
+    std::string_view rest = input;
+    const std::size_t bytes = std::min(take_number(rest), sizeof own);
+    auto* const whole = reinterpret_cast<char*>(&own);
+    while (!rest.empty()) {
+        const std::size_t at = std::min(take_number(rest), sizeof own);
+        const std::size_t most = std::min(take_number(rest), sizeof own - at);
+        const std::string_view changed = rest.substr(0, most);
+        std::memcpy(whole + at, changed.data(), changed.size());
+        rest.remove_prefix(changed.size());
+    }
+    const trace::LiveFolder folder;
+    const std::string name = trace::name_of(page);
+    const int file = folder.create(name);
+    must(file >= 0 && ftruncate(file, 0) == 0 &&
+         pwrite(file, whole, bytes, 0) == static_cast<ssize_t>(bytes));
+    close(file);
+    const tool::Look look{.at_ns = trace::now_ns(), .pages = folder.pages()};
+    tool::table({}, look);
+    tool::table(look, look);
+    tool::to_json(look);
+    tool::summary(look.pages, "program", look.at_ns);
+    tool::summary_json(look.pages, look.at_ns);
+    folder.remove(name);
+}
+
 constexpr Target kTargets[] = {{"settings", settings},
                                {"paths", paths},
                                {"fat_binary", fat_binary},
@@ -179,7 +285,9 @@ constexpr Target kTargets[] = {{"settings", settings},
                                {"symbol", symbol},
                                {"trace_file", trace_file},
                                {"trace_records", trace_records},
-                               {"trace_page", trace_page}};
+                               {"trace_page", trace_page},
+                               {"trace_parts", trace_parts},
+                               {"live_page", live_page}};
 
 }  // namespace
 

@@ -1,7 +1,8 @@
-"""Trains a network by torch.compile: forward, backward and AdamW, every kernel Triton's. torch_train.py mlp|gpt [graphs]
+"""Trains a network by torch.compile: forward, backward and AdamW, every kernel Triton's. torch_train.py mlp|gpt [graphs] [api]
 
 PyTorch's own kernels come as native code alone, so nothing is computed on the GPU that is not compiled."""
 
+import contextlib
 import hashlib
 import sys
 
@@ -108,12 +109,18 @@ def train(model, batches, device):
     loss_of, update = model.loss, optimizer.step
     if device == "cuda":
         loss_of, update = torch.compile(loss_of, mode=mode), torch.compile(lambda: optimizer.step())
-    for x, y in batches:
-        loss = loss_of(x.to(device), y.to(device))
-        loss.backward(torch.ones(()).to(device))
-        update()
+    named = region if device == "cuda" else contextlib.nullcontext
+    for step, (x, y) in enumerate(batches):
+        with named("forward"):
+            loss = loss_of(x.to(device), y.to(device))
+        with named("backward"):
+            loss.backward(torch.ones(()).to(device))
+        with named("optimizer"):
+            update()
         optimizer.zero_grad(set_to_none=True)
         yield loss.detach().cpu()
+        if device == "cuda":
+            after_step(step, model)
 
 
 def copy_each(targets, sources, non_blocking=False):
@@ -122,6 +129,13 @@ def copy_each(targets, sources, non_blocking=False):
         target.copy_(source, non_blocking)
 
 
+region, after_step = contextlib.nullcontext, lambda step, model: None
+if "api" in sys.argv:
+    import lms
+
+    import torch_api
+
+    region, after_step = lms.region, torch_api.after
 kind = {"mlp": Perceptron, "gpt": Gpt}[sys.argv[1]]
 mode = None
 if "graphs" in sys.argv:

@@ -8,6 +8,7 @@
 #include <set>
 
 using namespace lms::tool;
+namespace trace = lms::trace;
 using Step = ReplayScript::Step;
 
 namespace {
@@ -73,6 +74,15 @@ TEST_CASE("replay: what nothing has written goes out without a copy, unless some
     }
 }
 
+TEST_CASE("replay: new memory that found no room comes in without a copy, once") {
+    const ReplayScript script = script_of(3, 2, {0, 1, 2, 0, 1, 2}, false, false);
+    const Replayed copied = replay(script, {.policy = "lru"});
+    const Replayed cleared = replay(script, {.policy = "lru", .clears = true});
+    CHECK(cleared.fills == copied.fills - 1);
+    CHECK(cleared.bytes_in == copied.bytes_in - kChunk);
+    CHECK(cleared.bytes_out == copied.bytes_out);
+}
+
 TEST_CASE("replay: the order that knows the future puts out what is used again last") {
     constexpr std::uint32_t kBuffers = 9;
     constexpr std::uint64_t kRoom = 4;
@@ -94,4 +104,68 @@ TEST_CASE("replay: the order that knows the future puts out what is used again l
         }
         CHECK(run(script_of(kBuffers, kRoom, works, false, false), kOptimal, false).fills == fills);
     }
+}
+
+namespace {
+
+trace::Launch launch(std::uint64_t stream, std::uint64_t begin_ns, std::uint64_t end_ns,
+                     std::span<const trace::Touched> touched = {}) {
+    return {.device = 0,
+            .kernel = "k",
+            .stream = stream,
+            .touched = touched,
+            .begin_ns = begin_ns,
+            .end_ns = end_ns};
+}
+
+std::vector<Step> works_of(const Trace& trace) {
+    std::vector<Step> works = script_of(trace, 0, {}).steps;
+    std::erase_if(works, [](const Step& step) { return step.kind != Step::Kind::Work; });
+    return works;
+}
+
+}  // namespace
+
+TEST_CASE("replay: how long work ran is what the trace tells of its end") {
+    Trace trace;
+    trace.events = {launch(1, 1000, 1100),          launch(1, 1200, 1300),          launch(2, 1400, 1500),
+                    trace::WorkOver{0, 1000, 5000}, trace::WorkOver{0, 1200, 9000}, launch(1, 9500, 9600)};
+    const std::vector<Step> works = works_of(trace);
+    REQUIRE(works.size() == 4);
+    CHECK(works[0].ran_ns == 0);  // it may have been over at once
+    CHECK(works[1].ran_ns ==
+          3700);  // from when it was submitted: it was not over when the first was seen to be
+    CHECK(works[2].ran_ns == 8000);  // nothing tells
+    CHECK(works[3].ran_ns == 0);
+    CHECK(works[0].stream == works[1].stream);
+    CHECK(works[0].stream != works[2].stream);
+    // How many had ended when the next began.
+    CHECK(works[0].over == 1);
+    CHECK(works[1].over == 1);
+    CHECK(works[2].over == 3);
+}
+
+TEST_CASE("replay: work that waited for what came in did not run meanwhile") {
+    const trace::Piece piece{7, kChunk, false};
+    const trace::Touched touched{7, 3};
+    Trace trace;
+    trace.events = {
+        trace::Residency{0, 0, 0, 1, 1 << 20},
+        trace::Allocation{0, 3, 0x1000, kChunk, 1, {}, {&piece, 1}},
+        launch(1, 100, 200),
+        launch(1, 1000, 1100, {&touched, 1}),
+        trace::Move{0, trace::Direction::In, 3, 7, kChunk, trace::MoveReason::Needed, 1050, 4000, true},
+        trace::WorkOver{0, 100, 4500},
+        trace::WorkOver{0, 1000, 5000}};
+    CHECK(works_of(trace).at(1).ran_ns == 500);
+}
+
+TEST_CASE("replay: what goes ahead of need is chosen among what is idle by then") {
+    // By rounds through more buffers than there is room for each is foretold. What was used last is needed
+    // last, and best goes for what is needed next; while the work runs that uses it, another goes.
+    ReplayScript over = script_of(16, 7, rounds(16, 40), true, false);
+    ReplayScript running = over;
+    for (Step& step : running.steps) step.ran_ns = step.took_ns;
+    const ReplayWith with = {.policy = "next-use", .in_bytes_per_s = 1e15, .retains = true};
+    CHECK(replay(over, with).bytes_in < replay(running, with).bytes_in);
 }

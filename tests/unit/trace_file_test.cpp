@@ -96,6 +96,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     writer.write(Free{3, 7, 10'000});
     writer.write(Free{0, 8, 10'001});
     writer.write(Region{"epoch 3", 4321, 900, 20'000});
+    writer.write(WorkOver{3, 5000, 7500});
     writer.end();
 
     const auto trace = read(scratch.get("trace"));
@@ -106,7 +107,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(about.at("lmsshim") == LMS_VERSION);
     CHECK(about.at("process") == getpid());
     CHECK(about.at("settings").at("LMS_POLICY") == "next-use");
-    REQUIRE(trace->events.size() == 11);
+    REQUIRE(trace->events.size() == 12);
 
     const auto& gpu = std::get<Gpu>(trace->events[0]);
     CHECK(gpu.device == 3);
@@ -173,6 +174,10 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(where.at_ns == 9999);
     CHECK(std::get<Free>(trace->events[8]).device == 3);
     CHECK(std::get<Free>(trace->events[9]).device == 0);
+    const auto& over = std::get<WorkOver>(trace->events[11]);
+    CHECK(over.device == 3);
+    CHECK(over.launched_ns == 5000);
+    CHECK(over.at_ns == 7500);
     CHECK(std::get<Free>(trace->events[9]).allocation == 8);
     CHECK(std::get<Free>(trace->events[9]).at_ns == 10'001);
     const auto& region = std::get<Region>(trace->events[10]);
@@ -241,8 +246,8 @@ TEST_CASE("trace file: what is none is said to be none") {
     CHECK(problem_of("").find("no trace of lmsshim") == 0);
     CHECK(problem_of("[\n]\n").find("no trace of lmsshim") == 0);
     std::string newer = blocks_of(1);
-    newer[8] = 3;
-    CHECK(problem_of(newer) == "has version 3 of the format; this lms reads 1 to 2");
+    newer[8] = 4;
+    CHECK(problem_of(newer) == "has version 4 of the format; this lms reads 1 to 3");
 }
 
 TEST_CASE("trace file: a program that is killed leaves whole blocks of all but its last half second") {
@@ -378,4 +383,23 @@ TEST_CASE("trace file: the trace that is kept of version 2 reads as it did then"
           std::map<Direction, std::uint64_t>{{Direction::In, 11'862'016}, {Direction::Out, 1'441'792}});
     CHECK(only_read > 0);
     CHECK(unseen > 0);
+}
+
+// The same program without a third word, by next-use.
+TEST_CASE("trace file: the trace that is kept of version 3 reads as it did then") {
+    std::ifstream file("tests/unit/traces/v3.lmstrace", std::ios::binary);
+    const auto trace = read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    std::map<std::uint64_t, bool> launches;  // by when they began: whether they are known to be over
+    for (const Event& event : trace->events) {
+        if (const auto* const launch = std::get_if<Launch>(&event)) launches[launch->begin_ns] = false;
+        const auto* const over = std::get_if<WorkOver>(&event);
+        if (!over) continue;
+        REQUIRE(launches.contains(over->launched_ns));
+        CHECK(over->at_ns > over->launched_ns);
+        for (auto& [begin_ns, known] : launches) known |= begin_ns <= over->launched_ns;
+    }
+    CHECK(launches.size() == 64);
+    CHECK(std::ranges::count_if(launches, [](const auto& each) { return each.second; }) == 55);
 }

@@ -1,12 +1,16 @@
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "shim/trace/chrome.h"
 #include "shim/trace/demangle.h"
 #include "shim/trace/names.h"
+#include "tools/lms/child.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/trace_commands.h"
@@ -32,6 +36,44 @@ std::string quoted(std::string_view text) {
     std::string safe = "\"";
     for (const char c : text) safe += c == '"' ? std::string("\"\"") : std::string(1, c);
     return safe + '"';
+}
+
+// A writer of Parquet is all of Arrow: Python's makes it, of what --csv tells. Given to it are this program,
+// the trace and the file, which is empty for stdout.
+constexpr const char* kParquetScript = R"(
+import io, subprocess, sys
+try:
+    from pyarrow import ArrowException, csv, parquet
+except ImportError:
+    sys.exit(3)
+lms, trace, output = sys.argv[1:]
+events = subprocess.run([lms, "export", trace, "--csv"], stdout=subprocess.PIPE)
+if events.returncode != 0:
+    sys.exit(2)
+numbers = ["gpu", "begin_ns", "end_ns", "allocation", "chunk", "bytes"]
+types = {**dict.fromkeys(numbers, "int64"), "event": "string", "what": "string"}
+try:
+    table = csv.read_csv(io.BytesIO(events.stdout), parse_options=csv.ParseOptions(newlines_in_values=True),
+                         convert_options=csv.ConvertOptions(column_types=types))
+    parquet.write_table(table, output or sys.stdout.buffer)
+except (ArrowException, OSError) as error:
+    sys.exit(f"lms export: {error}")
+)";
+
+int export_parquet(const ExportOptions& options) {
+    constexpr int kNoPyarrow = 3;
+    const char* const chosen = std::getenv("LMSSHIM_PYTHON");
+    const std::string python = chosen ? chosen : "python3";
+    const Ended ended =
+        run_and_wait({python, "-c", kParquetScript, std::filesystem::read_symlink("/proc/self/exe"),
+                      options.path, options.output});
+    const int status = WIFEXITED(ended.status) ? WEXITSTATUS(ended.status) : kCannotSetUp;
+    if (ended.problem == 0 && status != kNoPyarrow) return status == 1 ? kCannotSetUp : status;
+    fmt::print(stderr,
+               "lms export: Parquet is written by pyarrow, which {} has not: python3 -m pip install pyarrow, "
+               "or take --csv\n",
+               python);
+    return kCannotSetUp;
 }
 
 // One line an event; what it has no word for is left empty.
@@ -62,6 +104,9 @@ struct CsvLine {
     std::string operator()(const trace::Gpu& e) const {
         return row("gpu", e.device, e.at_ns, e.at_ns, "", "", std::to_string(e.total_bytes), e.name);
     }
+    std::string operator()(const trace::WorkOver& e) const {
+        return row("work over", e.device, e.launched_ns, e.at_ns, "", "", "", "");
+    }
     std::string operator()(const trace::Dropped& e) const {
         return fmt::format("dropped,,,,,,{},\n", e.events);
     }
@@ -80,16 +125,8 @@ struct CsvLine {
 
 }  // namespace
 
-std::string refuse(const ExportOptions& options) {
-    if (!options.parquet) return "";
-    return fmt::format(
-        "no writer for Parquet (which would be all of Arrow); with pyarrow: lms export {} --csv | python3 -c "
-        "'import sys, pyarrow.csv as c, pyarrow.parquet as p; p.write_table(c.read_csv(sys.stdin.buffer), "
-        "\"trace.parquet\")'",
-        options.path);
-}
-
 int export_trace(const ExportOptions& options) {
+    if (options.parquet) return export_parquet(options);
     const auto trace = open_trace(options.path, "export");
     if (!trace) return kUsage;
     std::ranges::stable_sort(trace->events, {}, trace::begin_of);

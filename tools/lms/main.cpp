@@ -112,10 +112,11 @@ struct TraceCommands {
         export_command.add_option("TRACE", export_options.path, "What LMS_TRACE wrote")->required();
         auto* const perfetto = export_command.add_flag("--perfetto", export_options.perfetto,
                                                        "JSON for ui.perfetto.dev (default)");
-        export_command.add_flag("--csv", export_options.csv, "One line an event")->excludes(perfetto);
-        export_command
-            .add_flag("--parquet", export_options.parquet, "Say how that is made of --csv: lms writes none")
-            ->excludes(perfetto);
+        auto* const csv =
+            export_command.add_flag("--csv", export_options.csv, "One line an event")->excludes(perfetto);
+        export_command.add_flag("--parquet", export_options.parquet, "Parquet, by Python's pyarrow")
+            ->excludes(perfetto)
+            ->excludes(csv);
         export_command.add_option("-o,--output", export_options.output, "Where to; default: stdout")
             ->type_name("FILE");
 
@@ -139,7 +140,6 @@ struct TraceCommands {
     // What is wrong with the options, in one line; empty if nothing is.
     std::string refuse() const {
         if (record_command.parsed()) return tool::refuse(record_options);
-        if (export_command.parsed()) return tool::refuse(export_options);
         return tool::refuse(replay_options);
     }
 

@@ -64,8 +64,10 @@ ReplayWith replay_like(const Trace& trace) {
         with.frac = std::strtod(frac.c_str(), nullptr);
     with.threshold_bytes = util::parse_bytes(setting_of(trace, "LMS_THRESHOLD")).value_or(0);
     with.retains = setting_of(trace, "LMS_RETAIN") != "0" && setting_of(trace, "LMS_SAFETY") == "opaque";
+    with.clears = setting_of(trace, "LMS_SAFETY") != "args";
     with.in_bytes_per_s = link_of(trace, trace::Direction::In).value_or(with.in_bytes_per_s);
     with.out_bytes_per_s = link_of(trace, trace::Direction::Out).value_or(with.out_bytes_per_s);
+    with.remap_seconds = remap_of(trace).value_or(0);
     return with;
 }
 

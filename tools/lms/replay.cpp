@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <set>
 #include <utility>
@@ -64,7 +65,8 @@ class Replay {
           residency_(script.granularity, kSpan, script.granularity, *ranking_),
           arena_(script.granularity, kSpan, script.granularity, 0),
           ids_(script.chunks, core::kNoChunk),
-          buffers_(script.buffers.size()) {}
+          buffers_(script.buffers.size()),
+          free_(script.streams) {}
 
     Replayed run() {
         first_use();
@@ -155,7 +157,7 @@ class Replay {
         if (step.writes_unseen) ++soilings_;
         // What is there is kept, and then what has come in.
         for (const ChunkId chunk : chunks) residency_.pin(chunk);
-        double ready = now_;
+        double ready = 0;
         bool in_place = false;
         for (const Touch& touch : script_.touched_by(step)) {
             const ChunkId chunk = ids_[touch.chunk];
@@ -171,31 +173,50 @@ class Replay {
         for (const ChunkId chunk : chunks) residency_.unpin(chunk);
         const double took = static_cast<double>(step.took_ns) / 1e9;
         result_.fitting_seconds += took;
-        now_ = ready + took;
+        double& end = free_[step.stream];
+        end = std::max({end, ready, now_}) + static_cast<double>(step.ran_ns) / 1e9;
+        ends_.push_back(end);
         for (const Touch& touch : script_.touched_by(step)) {
             const ChunkId chunk = ids_[touch.chunk];
             if (chunk == core::kNoChunk) continue;
-            places_[chunk].idle_at = now_;
+            places_[chunk].idle_at = std::max(places_[chunk].idle_at, end);
             if (optimal_) optimal_->will_be_used(chunk, touch.next_work);
         }
-        bring_ahead(ready);
+        // The program went on when so many works were over.
+        const std::size_t over = std::min<std::size_t>(step.over, ends_.size());
+        const double next = std::max(now_ + took, over > 0 ? ends_[over - 1] : 0);
+        bring_ahead(next);
+        now_ = std::max(now_, next);
     }
 
-    // What is foretold comes in beside the work.
-    void bring_ahead(double since) {
-        constexpr int kFills = 2;
+    // What is foretold comes in beside the work, while the program waits.
+    void bring_ahead(double until) {
         std::array<ChunkId, 8> next{};
-        for (int fills = 0; fills < kFills || in_free_ < now_; ++fills) {
+        for (;;) {
+            if (now_ < few_fills_at()) {
+                if (few_fills_at() >= until) return;
+                now_ = few_fills_at();
+            }
             const std::size_t count = residency_.upcoming(next);
             const auto able = std::find_if(next.begin(), next.begin() + count, [&](ChunkId chunk) {
                 return chunk < places_.size() && residency_.chunk(chunk).state == core::State::OnHost;
             });
             if (able == next.begin() + count) return;
-            const double until = std::exchange(now_, since);
-            const bool came = bring_in(*able, false, core::Purpose::Ahead);
-            now_ = until;
-            if (!came) return;
+            if (bring_in(*able, false, core::Purpose::Ahead)) continue;
+            const double then = next_end();
+            if (then >= until) return;
+            now_ = then;
         }
+    }
+
+    // When no more copies in are left to run than the shim has before it chooses what goes.
+    double few_fills_at() const { return fills_[result_.fills % fills_.size()]; }
+
+    // When the next work is over.
+    double next_end() const {
+        double next = std::numeric_limits<double>::infinity();
+        for (std::size_t i = ends_.size(); i-- > 0 && ends_[i] > now_;) next = std::min(next, ends_[i]);
+        return next;
     }
 
     // Makes room, as far as that is needed, and copies.
@@ -205,10 +226,14 @@ class Replay {
         for (const std::uint64_t limit : {start(), budget_bytes_}) {
             while (residency_.device_bytes() + bytes > limit) {
                 const core::VictimRequest wanted{residency_.device_bytes() + bytes - limit, purpose, chunk};
-                const ChunkId victim =
-                    residency_.next_victim(wanted, [&](ChunkId id) { return is_idle(id, purpose); });
-                if (victim == core::kNoChunk) break;
-                room_at = std::max(room_at, put_out(victim));
+                if (purpose == core::Purpose::Room) now_ = std::max(now_, few_fills_at());
+                const ChunkId victim = residency_.next_victim(
+                    wanted, [&](ChunkId id) { return optimal_ || places_[id].idle_at <= now_; });
+                if (victim != core::kNoChunk) {
+                    room_at = std::max(room_at, put_out(victim));
+                } else if (limit < budget_bytes_ || !wait_for_idle(wanted)) {
+                    break;
+                }
             }
             if (residency_.device_bytes() + bytes <= limit) {
                 fill(chunk, overwritten, room_at);
@@ -219,8 +244,14 @@ class Replay {
         return false;
     }
 
-    bool is_idle(ChunkId chunk, core::Purpose purpose) const {
-        return purpose != core::Purpose::Ahead || places_[chunk].idle_at <= now_;
+    // False: nothing comes to be.
+    bool wait_for_idle(core::VictimRequest wanted) {
+        if (wanted.purpose == core::Purpose::Ahead) return false;
+        wanted.purpose = core::Purpose::Wait;
+        const ChunkId busy = residency_.next_victim(wanted, core::Residency::InFlight::Accept);
+        if (busy == core::kNoChunk || places_[busy].idle_at <= now_) return false;
+        now_ = places_[busy].idle_at;
+        return true;
     }
 
     double put_out(ChunkId chunk) {
@@ -229,6 +260,7 @@ class Replay {
         residency_.begin_remap(chunk);
         residency_.out(chunk);
         ++result_.evictions;
+        now_ += with_.remap_seconds;
         if (std::exchange(places_[chunk].clean, 0) == soilings_)
             return std::max({places_[chunk].idle_at, places_[chunk].ready_at, now_});
         out_free_ = std::max({out_free_, places_[chunk].idle_at, places_[chunk].ready_at, now_}) +
@@ -238,10 +270,11 @@ class Replay {
     }
 
     void fill(ChunkId chunk, bool overwritten, double room_at) {
-        const bool copies =
-            residency_.chunk(chunk).state == core::State::OnHost && !(overwritten && places_[chunk].fresh);
+        const bool copies = residency_.chunk(chunk).state == core::State::OnHost &&
+                            !(places_[chunk].fresh && (overwritten || with_.clears));
         const std::uint64_t bytes = residency_.chunk(chunk).bytes;
         residency_.begin_in(chunk);
+        now_ += with_.remap_seconds;
         if (!copies) {
             residency_.mapped_empty(chunk);
             places_[chunk].ready_at = room_at;
@@ -249,9 +282,10 @@ class Replay {
         }
         residency_.begin_fill(chunk);
         residency_.filled(chunk);
-        in_free_ = std::max(in_free_, room_at) + static_cast<double>(bytes) / with_.in_bytes_per_s;
+        in_free_ = std::max({in_free_, room_at, now_}) + static_cast<double>(bytes) / with_.in_bytes_per_s;
         places_[chunk].ready_at = in_free_;
         if (with_.retains) places_[chunk].clean = soilings_;
+        fills_[result_.fills % fills_.size()] = in_free_;
         result_.bytes_in += bytes;
         ++result_.fills;
     }
@@ -267,8 +301,11 @@ class Replay {
     std::vector<Place> places_;                               // by ChunkId
     std::vector<std::uint32_t> first_use_;
     std::uint64_t budget_bytes_ = 0;
-    std::uint64_t soilings_ = 1;  // works that may have written anything, and one
-    double now_ = 0;
+    std::uint64_t soilings_ = 1;     // works that may have written anything, and one
+    double now_ = 0;                 // where the program is
+    std::vector<double> free_;       // by stream, its last work is over
+    std::vector<double> ends_;       // of works
+    std::array<double, 2> fills_{};  // the last so many: when they are there
     double in_free_ = 0;
     double out_free_ = 0;
     Replayed result_;

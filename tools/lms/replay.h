@@ -19,7 +19,9 @@ struct ReplayWith {
     double out_bytes_per_s = 25e9;
     std::optional<double> frac = {};
     std::uint64_t threshold_bytes = 0;
-    bool retains = false;  // what nothing has written goes out without a copy
+    double remap_seconds = 0;  // of the thread that moves a chunk, before and after its copy
+    bool retains = false;      // what nothing has written goes out without a copy
+    bool clears = false;       // new memory that found no room comes in without one
 };
 
 struct Replayed {

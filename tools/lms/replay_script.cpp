@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -59,18 +60,44 @@ class Builder {
         const auto first = static_cast<std::uint32_t>(script_.touches.size());
         for (const trace::Touched& each : event.touched) touch(each, first);
         const auto end = static_cast<std::uint32_t>(script_.touches.size());
-        if (last_work_) {
-            const std::uint64_t whole = event.begin_ns - std::min(event.begin_ns, last_begin_ns_);
-            script_.steps[*last_work_].took_ns = whole - std::min(whole, stalled_ns_);
+        if (!works_.empty()) {
+            Work& last = works_.back();
+            const std::uint64_t whole = event.begin_ns - std::min(event.begin_ns, last.begin_ns);
+            script_.steps[last.step].took_ns = whole - std::min(whole, stalled_ns_);
+            last.next_ns = event.begin_ns;
         }
         stalled_ns_ = 0;
-        last_begin_ns_ = event.begin_ns;
-        last_work_ = script_.steps.size();
+        const auto stream = streams_.emplace(event.stream, streams_.size()).first->second;
+        if (stream == queues_.size()) queues_.emplace_back();
+        queues_[stream].push_back(works_.size());
+        works_.push_back({.step = script_.steps.size(),
+                          .stream = stream,
+                          .begin_ns = event.begin_ns,
+                          .submitted_ns = event.end_ns,
+                          .next_ns = event.end_ns,
+                          .touched = event.touched});
         script_.steps.push_back({.kind = Step::Kind::Work,
                                  .first = first,
                                  .end = end,
                                  .took_ns = event.end_ns - event.begin_ns,
+                                 .stream = stream,
                                  .writes_unseen = event.writes_unseen});
+    }
+
+    // When it was over nobody has seen: after the last look, at which it was not. It is taken to have been
+    // then.
+    void operator()(const trace::WorkOver& event) {
+        const auto found = std::ranges::lower_bound(begun_, event.launched_ns, {}, &Begun::first);
+        if (found == begun_.end() || found->first != event.launched_ns || found->second >= works_.size())
+            return;
+        std::deque<std::size_t>& queue = queues_[works_[found->second].stream];
+        for (; !queue.empty() && queue.front() <= found->second; queue.pop_front())
+            ended(works_[queue.front()], looked_ns_);
+        looked_ns_ = event.at_ns;
+    }
+
+    void operator()(const trace::Move& event) {
+        if (event.direction == trace::Direction::In && event.timed) filled_ns_[event.chunk] = event.end_ns;
     }
 
     // It is told before the launch that waited, and lies within that.
@@ -85,7 +112,52 @@ class Builder {
 
     void take_stalls() { stalled_ns_ += std::exchange(pending_stall_ns_, 0); }
 
+    // Before the events.
+    void expect_works(const Trace& trace, int device) {
+        for (const trace::Event& event : trace.events) {
+            const auto* const launch = std::get_if<trace::Launch>(&event);
+            if (launch && launch->device == device) begun_.emplace_back(launch->begin_ns, begun_.size());
+        }
+        std::ranges::sort(begun_);
+    }
+    // After them.
+    void end() {
+        for (const std::deque<std::size_t>& queue : queues_) {
+            for (const std::size_t work : queue) ended(works_[work], works_[work].next_ns);
+        }
+        std::uint32_t over = 0;
+        for (const Work& work : works_) {
+            while (over < works_.size() && works_[over].over_ns <= work.next_ns) ++over;
+            script_.steps[work.step].over = over;
+        }
+        script_.streams = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(queues_.size()));
+    }
+
   private:
+    using Begun = std::pair<std::uint64_t, std::size_t>;
+    struct Work {
+        std::size_t step;
+        std::uint32_t stream;
+        std::uint64_t begin_ns;
+        std::uint64_t submitted_ns;
+        std::uint64_t next_ns;  // another begins
+        std::span<const trace::Touched> touched;
+        std::uint64_t over_ns = 0;
+    };
+
+    // At that time, if it had begun.
+    void ended(Work& work, std::uint64_t at_ns) {
+        work.over_ns = std::max(work.submitted_ns, at_ns);
+        std::uint64_t& free_ns = free_ns_[work.stream];
+        std::uint64_t since = std::max(work.submitted_ns, free_ns);
+        for (const trace::Touched& each : work.touched) {
+            const auto filled = filled_ns_.find(each.chunk);
+            if (filled != filled_ns_.end()) since = std::max(since, filled->second);
+        }
+        free_ns = std::max(free_ns, work.over_ns);
+        script_.steps[work.step].ran_ns = work.over_ns - std::min(since, work.over_ns);
+    }
+
     void budget(std::uint64_t bytes) {
         budget_ = bytes;
         largest_ = core::largest_chunk(bytes, script_.granularity);
@@ -124,8 +196,13 @@ class Builder {
     std::vector<std::uint64_t> ends_;        // by chunk, in its buffer
     std::vector<std::uint32_t> touched_by_;  // by chunk, one more than its last place in the script's touches
     std::unordered_map<std::uint32_t, std::uint32_t> live_;
-    std::optional<std::size_t> last_work_;
-    std::uint64_t last_begin_ns_ = 0;
+    std::vector<Work> works_;
+    std::vector<Begun> begun_;                                  // when works began, sorted
+    std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // by handle
+    std::vector<std::deque<std::size_t>> queues_;  // by stream, works that are not known to be over
+    std::unordered_map<std::uint32_t, std::uint64_t> free_ns_;    // by stream: the last known to be over was
+    std::unordered_map<std::uint32_t, std::uint64_t> filled_ns_;  // by chunk
+    std::uint64_t looked_ns_ = 0;   // the last time that work was seen to be over
     std::uint64_t stalled_ns_ = 0;  // in the last work
     std::uint64_t pending_stall_ns_ = 0;
 };
@@ -143,6 +220,13 @@ void look_ahead(ReplayScript& script) {
 
 bool is_granularity(std::uint64_t bytes) {
     return std::has_single_bit(bytes) && bytes >= 64 << 10 && bytes <= 1 << 30;
+}
+
+std::optional<double> median(std::vector<double>& values) {
+    if (values.empty()) return {};
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::ranges::nth_element(values, middle);
+    return *middle;
 }
 
 int device_of(const trace::Event& event) {
@@ -181,9 +265,17 @@ std::optional<double> link_of(const Trace& trace, trace::Direction direction) {
         rates.push_back(static_cast<double>(move->bytes) * 1e9 /
                         static_cast<double>(move->end_ns - move->begin_ns));
     }
-    if (rates.empty()) return {};
-    std::ranges::nth_element(rates, rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2));
-    return rates[rates.size() / 2];
+    return median(rates);
+}
+
+std::optional<double> remap_of(const Trace& trace) {
+    std::vector<double> seconds;
+    for (const trace::Event& event : trace.events) {
+        const auto* const move = std::get_if<trace::Move>(&event);
+        if (move && move->direction == trace::Direction::Out && move->bytes == 0)
+            seconds.push_back(static_cast<double>(move->end_ns - move->begin_ns) / 1e9);
+    }
+    return median(seconds);
 }
 
 ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64_t> budget_bytes) {
@@ -196,6 +288,7 @@ ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64
         script.maps_host = gpu->maps_host;
     }
     Builder builder(script, budget_bytes);
+    builder.expect_works(trace, device);
     // A budget is first told after the first allocation that it was for.
     const auto told = std::ranges::find_if(trace.events, [&](const trace::Event& event) {
         const auto* const now = std::get_if<trace::Residency>(&event);
@@ -207,6 +300,7 @@ ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64
         std::visit(builder, event);
         if (std::holds_alternative<trace::Launch>(event)) builder.take_stalls();
     }
+    builder.end();
     look_ahead(script);
     return script;
 }

@@ -31,6 +31,9 @@ struct ReplayScript {
         std::uint32_t first = 0, end = 0;  // of work, in `touches`
         std::uint64_t budget_bytes = 0;    // from here on
         std::uint64_t took_ns = 0;   // of work, until the next began, without what was waited for the shim
+        std::uint64_t ran_ns = 0;    // on the GPU
+        std::uint32_t stream = 0;    // of work
+        std::uint32_t over = 0;      // so many works were over when the next began
         bool writes_unseen = false;  // work may write what it does not name
     };
     static constexpr std::uint32_t kNever = ~std::uint32_t{0};
@@ -41,6 +44,7 @@ struct ReplayScript {
     std::vector<Touch> touches;
     std::vector<Step> steps;
     std::uint32_t chunks = 0;
+    std::uint32_t streams = 1;
 
     std::span<const Touch> touched_by(const Step& step) const {
         return std::span(touches).subspan(step.first, step.end - step.first);
@@ -53,6 +57,9 @@ std::vector<int> devices_of(const Trace& trace);
 std::optional<std::uint64_t> budget_of(const Trace& trace, int device);
 // Bytes a second of the copies that way; nothing if there were none that the device timed.
 std::optional<double> link_of(const Trace& trace, trace::Direction direction);
+
+// Seconds in which a chunk's addresses came to lead elsewhere; nothing if none went without a copy.
+std::optional<double> remap_of(const Trace& trace);
 
 // With that budget, or as it changed while the program ran.
 ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64_t> budget_bytes);

@@ -35,8 +35,6 @@ struct ExportOptions {
     bool parquet = false;
     std::string output;  // empty: stdout
 };
-// What is wrong with the options, in one line; empty if nothing is.
-std::string refuse(const ExportOptions& options);
 int export_trace(const ExportOptions& options);
 
 // Recording in a program that runs.

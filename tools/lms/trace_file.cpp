@@ -134,6 +134,11 @@ bool TraceDecoder::record(Input& in) {
         case Tag::WritesUnseen:
             writes_unseen_ = true;
             return true;
+        case Tag::WorkOver: {
+            const std::uint64_t at = time(in);
+            trace_.events.emplace_back(WorkOver{device_, at - in.number(), at});
+            return true;
+        }
     }
     return false;
 }
