@@ -251,6 +251,12 @@ void add_up_places(Analysis& all) {
 
 }  // namespace
 
+void name_places(std::span<BufferGroup> groups) {
+    std::vector<BufferGroup*> all;
+    for (BufferGroup& group : groups) all.push_back(&group);
+    name_places(all);
+}
+
 void name_alike(Analysis& one, Analysis& other) {
     std::vector<BufferGroup*> groups = groups_of(one);
     std::ranges::copy(groups_of(other), std::back_inserter(groups));
@@ -262,7 +268,7 @@ Analysis analyse(const Trace& trace) {
     Analyst analyst(all);
     for (const trace::Event& event : trace.events) std::visit(analyst, event);
     look_at_regions(trace, all);
-    name_places(groups_of(all));
+    name_places(all.groups);
     std::ranges::stable_sort(all.groups, std::ranges::greater{}, &BufferGroup::moved);
     add_up_places(all);
     return all;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,9 @@ struct Analysis {
     double seconds() const { return static_cast<double>(end_ns - begin_ns) / 1e9; }
     std::uint64_t moved() const { return in.bytes + out.bytes; }
 };
+
+// Gives each that has frames its name.
+void name_places(std::span<BufferGroup> groups);
 
 Analysis analyse(const Trace& trace);
 // Gives the same places the same names in both.
