@@ -7,6 +7,8 @@
 #include <new>
 #include <tuple>
 
+#include "shim/trace/python_frames.h"
+
 namespace lms::trace {
 namespace {
 
@@ -14,10 +16,10 @@ std::uint64_t key(int device, std::uint32_t allocation) {
     return std::uint64_t{static_cast<std::uint32_t>(device)} << 32 | allocation;
 }
 
-// As many whole frames as there is room for.
+// As many whole frames as there is room for: those of Python, if there are any.
 std::string site_text(std::span<const std::string> frames) {
     std::string text;
-    for (const std::string& frame : frames) {
+    for (const std::string& frame : frames.subspan(first_telling(frames))) {
         if (text.size() + frame.size() + 2 > LiveBuffer::kSiteBytes) break;
         if (!text.empty()) text += '\n';
         text += frame;

@@ -115,17 +115,22 @@ TEST_CASE("hot buffers: one that is freed stays until another moves, and its num
     CHECK(table.numbers().back() == LiveBuffers::kCount + 2);
 }
 
-TEST_CASE("hot buffers: of a long call stack there are whole frames, innermost first") {
+TEST_CASE(
+    "hot buffers: of a long call stack there are whole frames, innermost first, and if Python called, its "
+    "own") {
     Table table;
     const std::vector<std::string> deep(16, std::string(60, 'f'));
     table.buffers.allocated(0, 0, kMiB, deep);
     table.buffers.allocated(0, 1, kMiB, std::vector<std::string>(2, std::string(4000, 'g')));
-    table.in(0, 2);
-    table.in(1, 1);
+    std::vector<std::string> called_by_python = deep;
+    called_by_python.emplace_back("File \"train.py\", line 3, in step");
+    table.buffers.allocated(0, 2, kMiB, called_by_python);
+    for (std::uint32_t id = 0; id < 3; ++id) table.in(id, 3 - id);
     const auto seen = table.seen();
-    REQUIRE(seen.size() == 2);
+    REQUIRE(seen.size() == 3);
     CHECK(seen[0].frames == std::vector<std::string>(7, deep[0]));
     CHECK(seen[1].frames.empty());
+    CHECK(seen[2].frames == std::vector<std::string>{called_by_python.back()});
 }
 
 TEST_CASE("hot buffers: seen from another process never half of one and half of another") {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shim/trace/demangle.h"
+#include "shim/trace/python_frames.h"
 
 namespace lms::tool {
 namespace {
@@ -213,21 +214,37 @@ std::vector<BufferGroup*> groups_of(Analysis& all) {
     return groups;
 }
 
-void name_places(const std::vector<BufferGroup*>& groups) {
-    const std::vector<std::string>* some = nullptr;
+// The frames that a group is named by.
+std::span<const std::string> telling(const BufferGroup& group) {
+    return std::span(group.frames).subspan(trace::first_telling(group.frames));
+}
+
+void name_by_frames(const std::vector<BufferGroup*>& groups) {
+    std::span<const std::string> some;
     std::size_t common = ~std::size_t{0};
     bool differ = false;
     for (const BufferGroup* group : groups) {
-        if (group->frames.empty()) continue;
-        if (!some) some = &group->frames;
-        const auto [mine, theirs] = std::ranges::mismatch(group->frames, *some);
-        common = std::min(common, static_cast<std::size_t>(mine - group->frames.begin()));
-        differ |= group->frames != *some;
+        const std::span<const std::string> frames = telling(*group);
+        if (frames.empty()) continue;
+        if (some.empty()) some = frames;
+        const auto [mine, theirs] = std::ranges::mismatch(frames, some);
+        common = std::min(common, static_cast<std::size_t>(mine - frames.begin()));
+        differ |= !std::ranges::equal(frames, some);
     }
     for (BufferGroup* group : groups) {
-        if (group->frames.empty()) continue;
-        group->call_site = group->frames[differ ? std::min(common, group->frames.size() - 1) : 0];
+        const std::span<const std::string> frames = telling(*group);
+        if (!frames.empty()) group->call_site = frames[differ ? std::min(common, frames.size() - 1) : 0];
     }
+}
+
+// Python's frames and others have none in common.
+void name_places(const std::vector<BufferGroup*>& groups) {
+    std::vector<BufferGroup*> of_python, others;
+    for (BufferGroup* group : groups)
+        (!telling(*group).empty() && trace::is_python(telling(*group)[0]) ? of_python : others)
+            .push_back(group);
+    name_by_frames(of_python);
+    name_by_frames(others);
 }
 
 // Stacks that differ further out only.

@@ -7,6 +7,7 @@
 #include "shim/trace/chrome.h"
 #include "shim/trace/demangle.h"
 #include "shim/trace/names.h"
+#include "shim/trace/python_frames.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/trace_commands.h"
@@ -38,7 +39,8 @@ std::string quoted(std::string_view text) {
 struct CsvLine {
     std::string operator()(const trace::Allocation& e) const {
         return row("allocate", e.device, e.at_ns, e.at_ns, std::to_string(e.allocation), "",
-                   std::to_string(e.bytes), e.call_site.empty() ? "" : e.call_site.front());
+                   std::to_string(e.bytes),
+                   e.call_site.empty() ? "" : e.call_site[trace::first_telling(e.call_site)]);
     }
     std::string operator()(const trace::Free& e) const {
         return row("free", e.device, e.at_ns, e.at_ns, std::to_string(e.allocation), "", "", "");
