@@ -104,7 +104,7 @@ void note_move(const State& state, trace::Direction direction, core::ChunkId id,
     trace::hot_buffers().moved(state.device, chunk.allocation, direction, bytes);
     if (trace::Writer* writer = writer_for(state)) {
         const Backing& backing = state.backing[id];
-        std::optional<device::CopyTime> seen;
+        std::optional<device::DeviceTime> seen;
         if (copied) seen = state.port.time_of_copy(in ? backing.device.alias : backing.host.alias);
         writer->write(trace::Move{state.device, direction, chunk.allocation, id, bytes, reason,
                                   seen ? seen->begin_ns : begin_ns, seen ? seen->end_ns : end_ns,
@@ -146,6 +146,18 @@ void note_launch(const State& state, std::string_view kernel, CUstream stream,
     const std::vector<trace::Touched> chunks = touched(state, needs, hold.in_place);
     writer->write(trace::Launch{state.device, kernel, reinterpret_cast<std::uint64_t>(stream), chunks,
                                 begin_ns, trace::now_ns(), hold.opaque || hold.unseen});
+}
+
+void note_kernel_times(State& state) {
+    state.samples.take([&](std::uint64_t piece, const std::string& kernel) {
+        const auto seen = state.port.time_of_work(piece);
+        trace::Writer* const writer = writer_for(state);
+        if (seen && writer) {
+            writer->write(
+                trace::KernelTime{state.device, kernel, seen->begin_ns, seen->end_ns, LaunchSamples::kOneIn});
+        }
+        return seen.has_value();
+    });
 }
 
 }  // namespace lms::engine

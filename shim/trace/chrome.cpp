@@ -89,6 +89,12 @@ class Encoder {
         return text(json);
     }
 
+    std::string operator()(const KernelTime& event) {
+        Json json = slice(event, demangled(std::string(event.kernel)), "kernel", Group::Kernels,
+                          fmt::format("kernels, a sample of one in {}", event.one_in));
+        return names_ + text(json);
+    }
+
     // It is of no GPU; the first one's rows are where it is looked for.
     std::string operator()(const Region& event) {
         const std::string row_name = fmt::format("regions, thread {}", event.thread);
@@ -103,7 +109,7 @@ class Encoder {
 
   private:
     // Rows stand in this order.
-    enum class Group : std::uint32_t { Regions, Allocations, Launches, MovesIn, MovesOut, Stalls };
+    enum class Group : std::uint32_t { Regions, Allocations, Launches, Kernels, MovesIn, MovesOut, Stalls };
 
     Json instant(const char* name, int device, std::uint64_t at_ns) {
         Json json = head("i", name, "allocation", device, at_ns);

@@ -51,6 +51,7 @@ class Records {
     void record(const Residency& event);
     void record(const Dropped& event);
     void record(const Region& event);
+    void record(const KernelTime& event);
 
     std::string bytes_;
     std::uint64_t now_ns_ = 0;

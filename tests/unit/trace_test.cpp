@@ -140,6 +140,14 @@ TEST_CASE("trace codec: each kind of event, every field") {
     CHECK(event["ts"] == 0.001);
     CHECK(event["args"] == json({{"resident", 10}, {"host", 20}}));
 
+    event = encoded(
+        KernelTime{.device = 2, .kernel = "_Z5sgemmIfEvi", .begin_ns = 5000, .end_ns = 6500, .one_in = 16});
+    CHECK(event["ph"] == "X");
+    CHECK(event["pid"] == 2);
+    CHECK(event["name"] == "void sgemm<float>(int)");
+    CHECK(event["cat"] == "kernel");
+    CHECK(event["dur"] == 1.5);
+
     event = encoded(Region{.name = "epoch 3", .thread = 4321, .begin_ns = 5000, .end_ns = 6500});
     CHECK(event["ph"] == "X");
     CHECK(event["name"] == "epoch 3");

@@ -60,6 +60,7 @@ class Analyst {
         }
         if (event.kernel.empty()) return;
         ++all_.launches;
+        ++use_of(event.kernel).launches;
         all_.in_place_launches += std::ranges::any_of(event.touched, &trace::Touched::in_place);
     }
 
@@ -101,6 +102,13 @@ class Analyst {
         all_.gpus[event.device].budget_bytes = event.budget_bytes;
         beyond(event.device);
         seen(event.at_ns, event.at_ns);
+    }
+
+    void operator()(const trace::KernelTime& event) {
+        KernelUse& use = use_of(event.kernel);
+        ++use.samples;
+        use.sampled_ns += event.end_ns - event.begin_ns;
+        seen(event.begin_ns, event.end_ns);
     }
 
     void operator()(const trace::Dropped&) {}
@@ -151,6 +159,13 @@ class Analyst {
             gpu.most_beyond_bytes = std::max(gpu.most_beyond_bytes, now - gpu.budget_bytes);
     }
 
+    // Demangled once.
+    KernelUse& use_of(std::string_view kernel) {
+        const auto [known, is_new] = kernels_.try_emplace(kernel, nullptr);
+        if (is_new) known->second = &all_.kernels[trace::demangled(std::string(kernel))];
+        return *known->second;
+    }
+
     BufferGroup* group_at(int device, std::uint32_t allocation) {
         const auto found = live_.find(key(device, allocation));
         return found == live_.end() ? nullptr : &all_.groups[found->second.group];
@@ -161,6 +176,7 @@ class Analyst {
     std::unordered_map<std::uint64_t, Live> live_;
     std::unordered_map<std::uint64_t, Piece> pieces_;  // by chunk
     std::map<int, std::uint64_t> allocated_;
+    std::unordered_map<std::string_view, KernelUse*> kernels_;  // the trace has the names
 };
 
 // Something that adds up, by when it began.

@@ -64,6 +64,10 @@ struct CsvLine {
     std::string operator()(const trace::Gpu& e) const {
         return row("gpu", e.device, e.at_ns, e.at_ns, "", "", std::to_string(e.total_bytes), e.name);
     }
+    std::string operator()(const trace::KernelTime& e) const {
+        return row("kernel", e.device, e.begin_ns, e.end_ns, "", "", "",
+                   trace::demangled(std::string(e.kernel)));
+    }
     std::string operator()(const trace::Dropped& e) const {
         return fmt::format("dropped,,,,,,{},\n", e.events);
     }
