@@ -33,6 +33,15 @@ Json head(const char* phase, std::string_view name, const char* category, int de
     return {{"ph", phase}, {"name", name}, {"cat", category}, {"pid", device}, {"ts", microseconds(at_ns)}};
 }
 
+// Each once.
+std::vector<std::uint32_t> buffers_of(std::span<const Touched> chunks) {
+    std::vector<std::uint32_t> buffers;
+    for (const Touched& each : chunks) buffers.push_back(each.allocation);
+    std::ranges::sort(buffers);
+    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+    return buffers;
+}
+
 class Encoder {
   public:
     explicit Encoder(Tracks& tracks) : tracks_(tracks) {}
@@ -53,15 +62,11 @@ class Encoder {
     }
 
     std::string operator()(const Launch& event) {
-        std::vector<std::uint32_t> buffers;
-        for (const Touched& each : event.touched) buffers.push_back(each.allocation);
-        std::ranges::sort(buffers);
-        buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
         const bool own = event.kernel.empty();
         Json json = slice(event, own ? "copy or set" : demangled(std::string(event.kernel)),
                           own ? "transfer" : "launch", Group::Launches,
                           fmt::format("launches, stream {:#x}", event.stream));
-        json["args"] = {{"stream", hex(event.stream)}, {"allocations", buffers}};
+        json["args"] = {{"stream", hex(event.stream)}, {"allocations", buffers_of(event.touched)}};
         return names_ + text(json);
     }
 
@@ -79,7 +84,8 @@ class Encoder {
         Json json = slice(event, name_of(event.cause), "stall", Group::Stalls, "stalls");
         json["args"] = {{"cause", name_of(event.cause)},
                         {"kernel", demangled(std::string(event.kernel))},
-                        {"bytes", event.bytes}};
+                        {"bytes", event.bytes},
+                        {"allocations", buffers_of(event.lacked)}};
         return names_ + text(json);
     }
 
