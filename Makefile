@@ -51,7 +51,7 @@ TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
 LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_words.cpp tests/support/fat_binary.cpp \
-             tools/lms/trace_file.cpp tools/lms/replay.cpp tools/lms/replay_script.cpp
+             $(addprefix tools/lms/,$(addsuffix .cpp,trace_file replay replay_script analysis pages program_kind summary top_table))
 LIBS_unit := -llz4
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp

@@ -241,7 +241,7 @@ CUresult DriverPort::unpin(Address host) {
 CUresult DriverPort::copy(Address destination, Address source, std::uint64_t bytes, Direction direction) {
     const InContext in_context(context_);
     const CUstream in = stream(direction);
-    CopyTimes::Pair around;
+    DeviceTimes::Pair around;
     if (times_copies_) around = times_.begin(in);
     const CUresult status = driver().cuMemcpyAsync(destination, source, bytes, in);
     times_.end(around, in, direction, destination);
@@ -258,6 +258,22 @@ void DriverPort::time_copies(bool on) {
     if (!on) return;
     const InContext in_context(context_);
     times_.start(in_);
+}
+
+// Elapsed times are told of events of one context.
+std::uint64_t DriverPort::begin_timing(CUstream stream) {
+    if (!times_copies_) return 0;
+    CUcontext context = nullptr;
+    const CUresult status =
+        is_default(stream) ? driver().cuCtxGetCurrent(&context) : driver().cuStreamGetCtx(stream, &context);
+    if (status != CUDA_SUCCESS || context != context_) return 0;
+    const InContext in_context(context);
+    return times_.begin_work(stream);
+}
+
+void DriverPort::end_timing(std::uint64_t piece, CUstream stream) {
+    const InContext in_context(context_);
+    times_.end_work(piece, stream);
 }
 
 CUresult DriverPort::record(CUstream stream, CUevent& event) {

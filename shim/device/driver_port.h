@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "shim/device/copy_times.h"
+#include "shim/device/device_times.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/move_trial.h"
 #include "shim/device/port.h"
@@ -47,7 +47,11 @@ class DriverPort final : public Port {
     CUresult set(Address destination, std::uint8_t value, std::uint64_t bytes, Direction direction) override;
     CUstream stream(Direction direction) const override { return direction == Direction::In ? in_ : out_; }
     void time_copies(bool on) override;
-    std::optional<CopyTime> time_of_copy(Address destination) override { return times_.take(destination); }
+    std::optional<DeviceTime> time_of_copy(Address destination) override { return times_.take(destination); }
+    std::uint64_t begin_timing(CUstream stream) override;
+    void end_timing(std::uint64_t piece, CUstream stream) override;
+    void drop_timing(std::uint64_t piece) override { times_.drop_work(piece); }
+    std::optional<DeviceTime> time_of_work(std::uint64_t piece) override { return times_.take_work(piece); }
     CUresult record(CUstream stream, CUevent& event) override;
     CUresult record_legacy(CUcontext context, CUevent& event) override;
     CUresult query_stream(CUstream stream) override;
@@ -117,7 +121,7 @@ class DriverPort final : public Port {
     util::Mutex events_lock_{util::LockOrder::Leaf};
     std::unordered_map<CUcontext, Events> events_;
     std::atomic<bool> times_copies_{false};
-    CopyTimes times_;
+    DeviceTimes times_;
     MoveTrial trial_{*this};
 };
 

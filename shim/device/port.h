@@ -44,7 +44,7 @@ struct TrialMemory {
     Address alias;
 };
 
-struct CopyTime {
+struct DeviceTime {
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
 };
@@ -95,7 +95,14 @@ class Port {
     // or no more; when the latest copy to `destination` did, CLOCK_MONOTONIC, if it is over and query() has
     // told so since of anything behind it. Told once. Calls no driver.
     virtual void time_copies([[maybe_unused]] bool on) {}
-    virtual std::optional<CopyTime> time_of_copy([[maybe_unused]] Address destination) { return {}; }
+    virtual std::optional<DeviceTime> time_of_copy([[maybe_unused]] Address destination) { return {}; }
+    // As long as that is noted: the same of a piece of the program's work, which is submitted to `stream`
+    // between begin and end, or dropped. It has a number from then on; 0: it is not timed (its stream is of
+    // another context than the port's, or too many are that are not over).
+    virtual std::uint64_t begin_timing([[maybe_unused]] CUstream stream) { return 0; }
+    virtual void end_timing([[maybe_unused]] std::uint64_t piece, [[maybe_unused]] CUstream stream) {}
+    virtual void drop_timing([[maybe_unused]] std::uint64_t piece) {}
+    virtual std::optional<DeviceTime> time_of_work([[maybe_unused]] std::uint64_t piece) { return {}; }
 
     // Events without timing. record() leaves a fence in `stream` (an app's, of whatever context, or ours);
     // the event is the caller's until recycle(), and a name for the port's calls alone.

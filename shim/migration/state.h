@@ -16,6 +16,7 @@
 #include "shim/device/port.h"
 #include "shim/migration/blocks.h"
 #include "shim/migration/fences.h"
+#include "shim/migration/launch_samples.h"
 #include "shim/migration/pending_frees.h"
 #include "shim/migration/pressure.h"
 #include "shim/migration/recorded_mappings.h"
@@ -171,6 +172,7 @@ struct State {
     std::uint32_t unseen_pending = 0;
     std::uint64_t works = 0;    // ever submitted
     bool traced = false;        // the trace that is written knows what there is; before, it is told nothing
+    LaunchSamples samples;      // for it
     std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
 
     // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "shim/trace/hot_buffers.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 
@@ -100,9 +101,10 @@ void note_move(const State& state, trace::Direction direction, core::ChunkId id,
     trace::add(in ? counters.fills : counters.evictions);
     const std::uint64_t bytes = copied ? chunk.bytes : 0;
     trace::add(in ? counters.bytes_in : counters.bytes_out, bytes);
+    trace::hot_buffers().moved(state.device, chunk.allocation, direction, bytes);
     if (trace::Writer* writer = writer_for(state)) {
         const Backing& backing = state.backing[id];
-        std::optional<device::CopyTime> seen;
+        std::optional<device::DeviceTime> seen;
         if (copied) seen = state.port.time_of_copy(in ? backing.device.alias : backing.host.alias);
         writer->write(trace::Move{state.device, direction, chunk.allocation, id, bytes, reason,
                                   seen ? seen->begin_ns : begin_ns, seen ? seen->end_ns : end_ns,
@@ -125,12 +127,14 @@ void note_stall(const State& state, std::string_view kernel, trace::StallCause c
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site) {
     trace::add(trace::counters().allocations);
     note_allocated(state, state.residency.allocated_bytes());
+    trace::hot_buffers().allocated(state.device, id, state.residency.allocation(id).asked_bytes, call_site);
     tell_allocation(state, id, call_site);
 }
 
 void note_free(const State& state, core::AllocationId id) {
     trace::add(trace::counters().frees);
     note_allocated(state, state.residency.allocated_bytes() - state.residency.allocation(id).bytes);
+    trace::hot_buffers().freed(state.device, id);
     if (trace::Writer* writer = writer_for(state))
         writer->write(trace::Free{state.device, id, trace::now_ns()});
 }
@@ -147,6 +151,18 @@ void note_launch(const State& state, std::string_view kernel, CUstream stream,
     const std::vector<trace::Touched> chunks = touched(state, needs, hold.in_place);
     writer->write(trace::Launch{state.device, kernel, reinterpret_cast<std::uint64_t>(stream), chunks,
                                 begin_ns, trace::now_ns(), hold.opaque || hold.unseen});
+}
+
+void note_kernel_times(State& state) {
+    state.samples.take([&](std::uint64_t piece, const std::string& kernel) {
+        const auto seen = state.port.time_of_work(piece);
+        trace::Writer* const writer = writer_for(state);
+        if (seen && writer) {
+            writer->write(
+                trace::KernelTime{state.device, kernel, seen->begin_ns, seen->end_ns, LaunchSamples::kOneIn});
+        }
+        return seen.has_value();
+    });
 }
 
 }  // namespace lms::engine

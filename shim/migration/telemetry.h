@@ -34,4 +34,7 @@ void note_work_over(const State& state, std::uint64_t launched_ns);
 void note_launch(const State& state, std::string_view kernel, CUstream stream,
                  std::span<const ChunkRequest> needs, const ChunkPins& hold, std::uint64_t begin_ns);
 
+// Of samples that are over.
+void note_kernel_times(State& state);
+
 }  // namespace lms::engine

@@ -34,6 +34,7 @@ struct Work {
     std::pmr::vector<ChunkRequest> needs;
     ChunkPins hold;
     std::uint64_t begin_ns = 0;  // where a trace is written
+    std::uint64_t timing = 0;    // the piece of work as which the device times it; 0: it does not
 };
 
 // Which GPU, and the context of the app's through which the shim works on it at first.
@@ -152,7 +153,7 @@ class Session {
     void host_copies(const Work& work, std::vector<HostCopy>& copies);
     // Between the two, while the work waits for others to move something: it is not about to be submitted,
     // and about to be again, which is answered like acquire().
-    void suspend(const Work& work);
+    void suspend(Work& work);
     CUresult resume(Work& work);
     // While suspended: lets go of what the work holds, where it can be used in host memory as well; resume()
     // holds it again wherever it is then.

@@ -1,6 +1,7 @@
 // Work between its being announced and its being submitted, and what is kept on the device for longer.
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
@@ -33,6 +34,7 @@ CUresult Session::acquire(Work& work) {
     State& state = *state_;
     FencePtr filled;
     CUresult status = CUDA_SUCCESS;
+    bool timed = false;
     if (trace::writer()) work.begin_ns = trace::now_ns();
     work.hold.kernel = work.reach.label;
     {
@@ -54,10 +56,15 @@ CUresult Session::acquire(Work& work) {
         if (status != CUDA_SUCCESS) return status;
         ++state.holders;
         work.hold.fenced = state.earlier.any();
+        timed = state.traced && work.begin_ns > 0 && !work.reach.label.empty() && state.samples.due();
         filled = announce(work, lock);
     }
     status = wait_in_stream(work.reach.stream, filled);
-    if (status != CUDA_SUCCESS) submitted(work);
+    if (status != CUDA_SUCCESS) {
+        submitted(work);
+    } else if (timed) {
+        work.timing = port_->begin_timing(work.reach.stream);
+    }
     return status;
 }
 
@@ -136,7 +143,9 @@ CUresult Session::wait_in_stream(CUstream stream, const FencePtr& fence) {
     return CUDA_SUCCESS;
 }
 
-void Session::suspend(const Work& work) {
+void Session::suspend(Work& work) {
+    // It would tell of what happens meanwhile.
+    if (work.timing != 0) port_->drop_timing(std::exchange(work.timing, 0));
     const SessionLock lock(state_->mutex);
     if (work.hold.opaque) --state_->opaque_pending;
     if (work.hold.unseen) --state_->unseen_pending;
@@ -168,6 +177,7 @@ void Session::submitted(const Work& work) {
     const bool used = !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || hold.unseen ||
                       hold.fenced || state.reached.load() > 0;
     FencePtr fence;
+    if (work.timing != 0) port_->end_timing(work.timing, work.reach.stream);
     if (used) {
         fence = state.fences.record(work.reach.stream);
         // Without a fence nobody could tell when the work ends: wait for it here.
@@ -192,6 +202,8 @@ void Session::submitted(const Work& work) {
     --state.holders;
     if (work.begin_ns > 0)
         note_launch(state, work.reach.label, work.reach.stream, work.needs, hold, work.begin_ns);
+    if (work.timing != 0) state.samples.put(work.timing, work.reach.label);
+    note_kernel_times(state);
     let_go(state, hold);
     // Keeps the list of fences short where nothing moves and nobody else looks.
     if (state.fences.many()) poll_completions(state, lock);

@@ -37,7 +37,7 @@ ResidencyGuard::~ResidencyGuard() {
 }
 
 void ResidencyGuard::suspend() {
-    for (const Held& held : held_) held.session->suspend(held.work);
+    for (Held& held : held_) held.session->suspend(held.work);
 }
 
 void ResidencyGuard::resume() {

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <libunwind.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <iterator>
 #include <string_view>
 
 #include "shim/trace/demangle.h"
+#include "shim/trace/python_frames.h"
 
 namespace lms::trace {
 namespace {
@@ -58,15 +61,22 @@ std::vector<std::string> call_site() noexcept {
 
 std::vector<std::string> call_site(bool (*skip)(const Dl_info& module)) noexcept try {
     std::vector<std::string> frames;
+    const PythonFrames python = python_frames(kMostFrames);
+    Dl_info interpreter{};
+    if (python.interpreter) dladdr(python.interpreter, &interpreter);
     walk([&](std::uintptr_t address) {
         Dl_info info{};
-        if (dladdr(reinterpret_cast<const void*>(address), &info) == 0) {
+        const bool known = dladdr(reinterpret_cast<const void*>(address), &info) != 0;
+        // What called the interpreter is told by its own frames.
+        if (known && python.interpreter && info.dli_fbase == interpreter.dli_fbase) return false;
+        if (!known) {
             frames.push_back(fmt::format("{:#x}", address));
         } else if (!frames.empty() || !skip(info)) {
             frames.push_back(describe(address, info));
         }
         return frames.size() < kMostFrames;
     });
+    std::ranges::copy(python.frames, std::back_inserter(frames));
     return frames;
 } catch (const std::exception&) {
     return {};

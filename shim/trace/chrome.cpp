@@ -33,6 +33,15 @@ Json head(const char* phase, std::string_view name, const char* category, int de
     return {{"ph", phase}, {"name", name}, {"cat", category}, {"pid", device}, {"ts", microseconds(at_ns)}};
 }
 
+// Each once.
+std::vector<std::uint32_t> buffers_of(std::span<const Touched> chunks) {
+    std::vector<std::uint32_t> buffers;
+    for (const Touched& each : chunks) buffers.push_back(each.allocation);
+    std::ranges::sort(buffers);
+    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+    return buffers;
+}
+
 class Encoder {
   public:
     explicit Encoder(Tracks& tracks) : tracks_(tracks) {}
@@ -53,15 +62,11 @@ class Encoder {
     }
 
     std::string operator()(const Launch& event) {
-        std::vector<std::uint32_t> buffers;
-        for (const Touched& each : event.touched) buffers.push_back(each.allocation);
-        std::ranges::sort(buffers);
-        buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
         const bool own = event.kernel.empty();
         Json json = slice(event, own ? "copy or set" : demangled(std::string(event.kernel)),
                           own ? "transfer" : "launch", Group::Launches,
                           fmt::format("launches, stream {:#x}", event.stream));
-        json["args"] = {{"stream", hex(event.stream)}, {"allocations", buffers}};
+        json["args"] = {{"stream", hex(event.stream)}, {"allocations", buffers_of(event.touched)}};
         return names_ + text(json);
     }
 
@@ -79,7 +84,8 @@ class Encoder {
         Json json = slice(event, name_of(event.cause), "stall", Group::Stalls, "stalls");
         json["args"] = {{"cause", name_of(event.cause)},
                         {"kernel", demangled(std::string(event.kernel))},
-                        {"bytes", event.bytes}};
+                        {"bytes", event.bytes},
+                        {"allocations", buffers_of(event.lacked)}};
         return names_ + text(json);
     }
 
@@ -87,6 +93,12 @@ class Encoder {
         Json json = head("C", "managed bytes", "residency", event.device, event.at_ns);
         json["args"] = {{"resident", event.resident_bytes}, {"host", event.host_bytes}};
         return text(json);
+    }
+
+    std::string operator()(const KernelTime& event) {
+        Json json = slice(event, demangled(std::string(event.kernel)), "kernel", Group::Kernels,
+                          fmt::format("kernels, a sample of one in {}", event.one_in));
+        return names_ + text(json);
     }
 
     // It is of no GPU; the first one's rows are where it is looked for.
@@ -104,7 +116,7 @@ class Encoder {
 
   private:
     // Rows stand in this order.
-    enum class Group : std::uint32_t { Regions, Allocations, Launches, MovesIn, MovesOut, Stalls };
+    enum class Group : std::uint32_t { Regions, Allocations, Launches, Kernels, MovesIn, MovesOut, Stalls };
 
     Json instant(const char* name, int device, std::uint64_t at_ns) {
         Json json = head("i", name, "allocation", device, at_ns);

@@ -125,6 +125,15 @@ struct Region {
     std::uint64_t end_ns;
 };
 
+// A kernel ran on the device, as that saw it. A sample: of all launches one in `one_in`, on the average.
+struct KernelTime {
+    int device;
+    std::string_view kernel;
+    std::uint64_t begin_ns;
+    std::uint64_t end_ns;
+    std::uint32_t one_in;
+};
+
 // Events are missing here: they came faster than they could be written.
 struct Dropped {
     std::uint64_t events;
@@ -138,7 +147,8 @@ struct WorkOver {
     std::uint64_t at_ns;
 };
 
-using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region, WorkOver>;
+using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region, WorkOver,
+                           KernelTime>;
 
 // When it began. Of Dropped nobody knows: 0.
 std::uint64_t begin_of(const Event& event);

@@ -35,11 +35,31 @@ int open_below(const char* base) {
     return -1;
 }
 
+// So often at most: a process that was killed in the middle of a change never ends it.
+constexpr int kLooks = 8;
+
+std::uint64_t changes_of(int file) {
+    constexpr std::size_t kAt = offsetof(LivePage, moving) + offsetof(LiveBuffers, changes);
+    std::uint64_t changes = 1;
+    return pread(file, &changes, sizeof changes, kAt) == sizeof changes ? changes : 1;
+}
+
+// The buffers that move most are read together or not at all.
+bool read_whole(int file, LivePage& page) {
+    for (int look = 0; look < kLooks; ++look) {
+        const std::uint64_t before = changes_of(file);
+        if (pread(file, &page, sizeof page, 0) != sizeof page) return false;
+        if (before % 2 == 0 && changes_of(file) == before) return true;
+    }
+    for (LiveBuffer& buffer : page.moving.buffers) buffer.number = 0;
+    return true;
+}
+
 std::unique_ptr<LivePage> read_page(int folder, const char* name) {
     const int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return nullptr;
     auto page = std::make_unique<LivePage>();
-    const bool whole = pread(file, page.get(), sizeof(LivePage), 0) == sizeof(LivePage);
+    const bool whole = read_whole(file, *page);
     ::close(file);
     if (!whole || page->magic != LivePage::kMagic || page->version != LivePage::kVersion) return nullptr;
     page->program[sizeof page->program - 1] = '\0';
@@ -47,6 +67,7 @@ std::unique_ptr<LivePage> read_page(int folder, const char* name) {
     page->stats_path[sizeof page->stats_path - 1] = '\0';
     page->request.policy[sizeof page->request.policy - 1] = '\0';
     page->request.trace_path[sizeof page->request.trace_path - 1] = '\0';
+    for (LiveBuffer& buffer : page->moving.buffers) buffer.call_site[LiveBuffer::kSiteBytes - 1] = '\0';
     return name_of(*page) == name ? std::move(page) : nullptr;
 }
 

@@ -36,9 +36,32 @@ struct LiveRequest {
     char trace_path[1024] = {};          // to begin, absolute, ends in 0; empty: to end
 };
 
+// A buffer that has moved, since it was allocated.
+struct LiveBuffer {
+    static constexpr std::size_t kSiteBytes = 464;
+
+    Counters::Counter number = 0;  // the program's first buffer is 1; 0: none is here
+    Counters::Counter device = 0;  // CUDA ordinal
+    Counters::Counter bytes = 0;   // as asked for
+    Counters::Counter bytes_in = 0;
+    Counters::Counter bytes_out = 0;
+    Counters::Counter freed = 0;  // 1: it is gone
+    // Who allocated it, as far as a trace was written then: frames, innermost first, a line each, as many as
+    // there is room for; ends in 0.
+    char call_site[kSiteBytes] = {};
+};
+
+// The buffers that move most (hot_buffers.h), in no order. Which they are changes while `changes` is odd.
+struct LiveBuffers {
+    static constexpr std::size_t kCount = 16;
+
+    Counters::Counter changes = 0;
+    LiveBuffer buffers[kCount];
+};
+
 struct LivePage {
     static constexpr std::uint64_t kMagic = 0x6576696c20736d6c;  // "lms live"
-    static constexpr std::uint32_t kVersion = 5;                 // another: the rest is laid out otherwise
+    static constexpr std::uint32_t kVersion = 6;                 // another: the rest is laid out otherwise
     static constexpr std::size_t kGpus = 64;                     // by CUDA ordinal
 
     std::uint64_t magic = kMagic;
@@ -57,6 +80,7 @@ struct LivePage {
     Counters counters;
     LiveGpu gpus[kGpus];
     LiveRequest request;
+    LiveBuffers moving;
 };
 
 // This process's own. Its place is fixed, so that counting needs no pointer; publish() puts the shared page

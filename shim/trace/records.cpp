@@ -183,6 +183,15 @@ void Records::record(const Residency& event) {
     put_number(bytes_, event.budget_bytes);
 }
 
+void Records::record(const KernelTime& event) {
+    const std::uint64_t kernel = string(event.kernel);
+    on(event.device);
+    begin(Tag::KernelTime);
+    during(event.begin_ns, event.end_ns);
+    put_number(bytes_, kernel);
+    put_number(bytes_, event.one_in);
+}
+
 void Records::record(const Dropped& event) {
     begin(Tag::Dropped);
     put_number(bytes_, event.events);

@@ -52,6 +52,7 @@ class Records {
     void record(const Dropped& event);
     void record(const Region& event);
     void record(const WorkOver& event);
+    void record(const KernelTime& event);
 
     std::string bytes_;
     std::uint64_t now_ns_ = 0;

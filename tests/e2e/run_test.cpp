@@ -67,6 +67,9 @@ TEST_CASE("lms run: a program that moved memory: how much, and what would have b
     const support::Result run = runs.lms("-- " + runs.app("vector_add") + " 16");
     REQUIRE_MESSAGE(run.status == 0, run.err);
     CHECK_MESSAGE(run.err.find("\nlms: moved ") != std::string::npos, run.err);
+    CHECK_MESSAGE(run.err.find("\nlms: buffers that moved most, by the order of their allocation: ") !=
+                      std::string::npos,
+                  run.err);
     CHECK_MESSAGE(run.err.find(" more nothing would have moved\n") != std::string::npos, run.err);
     CHECK(runs.pages().empty());
 
@@ -76,6 +79,7 @@ TEST_CASE("lms run: a program that moved memory: how much, and what would have b
     const auto told = nlohmann::json::parse(json.err.substr(json.err.find('{')));
     REQUIRE(told["processes"].size() == 1);
     CHECK(told["sum"]["evictions"] > 0);
+    CHECK(told["processes"][0]["buffers"].size() > 1);
     const std::uint64_t lacking = told["processes"][0]["gpus"][0]["most_beyond_bytes"];
     const support::Result enough =
         runs.lms("--reserve 64K -- " + runs.app("vector_add") + " 16", std::to_string((4 << 20) + lacking));
@@ -145,6 +149,18 @@ TEST_CASE("lms top: what a program does while it runs, as a table and as JSON") 
     REQUIRE(json.size() == 1);
     CHECK(json[0]["gpus"][0]["budget_bytes"] < 4 << 20);
     CHECK(json[0]["gpus"][0]["allocated_bytes"] > 4 << 20);
+    // Its buffers are of one size, and all of them move.
+    CHECK_MESSAGE(text.out.find("     PID GPU   BUFFER      SIZE        IN") != std::string::npos, text.out);
+    REQUIRE(json[0]["buffers"].size() > 1);
+    std::uint64_t moved_in = 0;
+    for (const auto& buffer : json[0]["buffers"]) {
+        CHECK(buffer["number"] <= json[0]["allocations"]);
+        CHECK(buffer["bytes"] == json[0]["buffers"][0]["bytes"]);
+        CHECK(buffer["frames"].empty());
+        moved_in += buffer["bytes_in"].get<std::uint64_t>();
+    }
+    CHECK(moved_in > 0);
+    CHECK(moved_in <= json[0]["bytes_in"]);
 }
 
 TEST_CASE("lms top: on a terminal it shows the table until q") {

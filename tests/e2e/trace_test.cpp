@@ -335,6 +335,36 @@ TEST_CASE("trace commands: what is no trace, or no option, is told in one line")
     CHECK(lms_of({"replay", "x", "--link", "fast"}).status == 2);
 }
 
+TEST_CASE("trace file: of a sample of its launches the time on the GPU is told, and reported") {
+    const std::string path = support::scratch_file("trace");
+    // By a clock of the simulated GPU's own, in which every kernel takes so long.
+    const Run run =
+        run_shimmed({"patterns", "--bytes", "600000", "--steps", "400"}, "4M",
+                    {{"LMS_TRACE", path}, {"SIMCUDA_CLOCK", "simulated"}, {"SIMCUDA_KERNEL_US", "1500"}});
+    REQUIRE_MESSAGE(run.status == 0, run.err);
+    const auto trace = read(path);
+    const lms::tool::Analysis all = lms::tool::analyse(*trace);
+    std::uint64_t samples = 0;
+    for (const auto& [name, use] : all.kernels) {
+        samples += use.samples;
+        CHECK(use.launches > 0);
+        // And what the program does in between takes a few microseconds of it.
+        CHECK_MESSAGE(use.sampled_ns >= use.samples * 1'500'000, name);
+        CHECK_MESSAGE(use.sampled_ns < use.samples * 1'600'000, name);
+    }
+    // Two in a row are at most 31 launches apart; those on their way at the end are not told.
+    CHECK(samples + 64 >= all.launches / 31);
+    CHECK(samples > 0);
+    CHECK(samples < all.launches / 4);
+    const auto report = nlohmann::json::parse(lms_of({"report", path, "--json"}).out);
+    CHECK(report["kernels"].size() == all.kernels.size());
+    CHECK(report["kernels"][0]["mean_ns"] >= 1.5e6);
+    CHECK(report["kernels_busy_share"] > 0);
+    const std::string text = lms_of({"report", path}).out;
+    CHECK_MESSAGE(text.find("by a sample of their launches") != std::string::npos, text);
+    CHECK(lms_of({"export", path, "--csv"}).out.find("\nkernel,0,") != std::string::npos);
+}
+
 TEST_CASE("trace file: ranges that a program names by NVTX are regions of it") {
     const std::string path = support::scratch_file("trace");
     const Run run = run_shimmed({"nvtx_ranges"}, "2M",

@@ -97,6 +97,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     writer.write(Free{0, 8, 10'001});
     writer.write(Region{"epoch 3", 4321, 900, 20'000});
     writer.write(WorkOver{3, 5000, 7500});
+    writer.write(KernelTime{3, "_Z5sgemmIfEvi", 5'500, 6'400, 16});
     writer.end();
 
     const auto trace = read(scratch.get("trace"));
@@ -107,7 +108,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(about.at("lmsshim") == LMS_VERSION);
     CHECK(about.at("process") == getpid());
     CHECK(about.at("settings").at("LMS_POLICY") == "next-use");
-    REQUIRE(trace->events.size() == 12);
+    REQUIRE(trace->events.size() == 13);
 
     const auto& gpu = std::get<Gpu>(trace->events[0]);
     CHECK(gpu.device == 3);
@@ -185,6 +186,12 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(region.thread == 4321);
     CHECK(region.begin_ns == 900);
     CHECK(region.end_ns == 20'000);
+    const auto& time = std::get<KernelTime>(trace->events[11]);
+    CHECK(time.device == 3);
+    CHECK(time.kernel == "_Z5sgemmIfEvi");
+    CHECK(time.begin_ns == 5'500);
+    CHECK(time.end_ns == 6'400);
+    CHECK(time.one_in == 16);
 }
 
 TEST_CASE("trace file: a launch of twelve buffers takes less than 30 bytes") {
@@ -246,8 +253,10 @@ TEST_CASE("trace file: what is none is said to be none") {
     CHECK(problem_of("").find("no trace of lmsshim") == 0);
     CHECK(problem_of("[\n]\n").find("no trace of lmsshim") == 0);
     std::string newer = blocks_of(1);
-    newer[8] = 4;
-    CHECK(problem_of(newer) == "has version 4 of the format; this lms reads 1 to 3");
+    newer[8] = static_cast<char>(FileHead::kVersion + 1);
+    const std::string known = std::to_string(FileHead::kVersion);
+    CHECK(problem_of(newer) == "has version " + std::to_string(FileHead::kVersion + 1) +
+                                   " of the format; this lms reads 1 to " + known);
 }
 
 TEST_CASE("trace file: a program that is killed leaves whole blocks of all but its last half second") {
@@ -402,4 +411,25 @@ TEST_CASE("trace file: the trace that is kept of version 3 reads as it did then"
     }
     CHECK(launches.size() == 64);
     CHECK(std::ranges::count_if(launches, [](const auto& each) { return each.second; }) == 55);
+}
+
+// On the simulated GPU, by its own clock: `patterns --bytes 200000 --steps 150`, kernels of 1.5 ms each.
+TEST_CASE("trace file: the trace that is kept of version 4 reads as it did then") {
+    std::ifstream file("tests/unit/traces/v4.lmstrace", std::ios::binary);
+    const auto trace = read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    std::map<std::string, std::vector<std::uint64_t>> took;
+    for (const Event& event : trace->events) {
+        const auto* const time = std::get_if<KernelTime>(&event);
+        if (!time) continue;
+        CHECK(time->one_in == 16);
+        took[demangled(std::string(time->kernel))].push_back(time->end_ns - time->begin_ns);
+    }
+    REQUIRE(took.size() == 2);
+    for (const auto& [kernel, each] : took) {
+        for (const std::uint64_t ns : each) CHECK(ns / 100'000 == 15);
+    }
+    CHECK(took["(anonymous namespace)::fill(unsigned int*, unsigned int, unsigned int)"].size() == 5);
+    CHECK(took["(anonymous namespace)::mix(unsigned int*, unsigned int const*, unsigned int)"].size() == 2);
 }

@@ -127,6 +127,7 @@ std::string text_of(const Event& event) {
         std::string operator()(const Dropped&) const { return "dropped"; }
         std::string operator()(const Region&) const { return "region"; }
         std::string operator()(const WorkOver&) const { return "over"; }
+        std::string operator()(const KernelTime&) const { return "kernel time"; }
     };
     return std::visit(Text(), event) + " " +
            std::to_string(std::holds_alternative<Launch>(event) || std::holds_alternative<Move>(event)

@@ -120,25 +120,36 @@ TEST_CASE("trace codec: each kind of event, every field") {
                                  {"reason", "make room"},
                                  {"timed", false}}));
 
+    const std::vector<Touched> lacked = {{9, 7}, {10, 7}, {11, 3}};
     event = encoded(Stall{.device = 0,
                           .cause = StallCause::CopyOut,
                           .kernel = "_Z5sgemmIfEvi",
                           .bytes = 77,
-                          .lacked = {},
+                          .lacked = lacked,
                           .begin_ns = 10'000,
                           .end_ns = 20'000});
     CHECK(event["ph"] == "X");
     CHECK(event["name"] == "copies to the host");
     CHECK(event["cat"] == "stall");
     CHECK(event["dur"] == 10.0);
-    CHECK(event["args"] ==
-          json({{"cause", "copies to the host"}, {"kernel", "void sgemm<float>(int)"}, {"bytes", 77}}));
+    CHECK(event["args"] == json({{"cause", "copies to the host"},
+                                 {"kernel", "void sgemm<float>(int)"},
+                                 {"bytes", 77},
+                                 {"allocations", {3, 7}}}));
 
     event = encoded(Residency{.device = 2, .resident_bytes = 10, .host_bytes = 20, .at_ns = 1});
     CHECK(event["ph"] == "C");
     CHECK(event["pid"] == 2);
     CHECK(event["ts"] == 0.001);
     CHECK(event["args"] == json({{"resident", 10}, {"host", 20}}));
+
+    event = encoded(
+        KernelTime{.device = 2, .kernel = "_Z5sgemmIfEvi", .begin_ns = 5000, .end_ns = 6500, .one_in = 16});
+    CHECK(event["ph"] == "X");
+    CHECK(event["pid"] == 2);
+    CHECK(event["name"] == "void sgemm<float>(int)");
+    CHECK(event["cat"] == "kernel");
+    CHECK(event["dur"] == 1.5);
 
     event = encoded(Region{.name = "epoch 3", .thread = 4321, .begin_ns = 5000, .end_ns = 6500});
     CHECK(event["ph"] == "X");

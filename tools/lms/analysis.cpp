@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shim/trace/demangle.h"
+#include "shim/trace/python_frames.h"
 
 namespace lms::tool {
 namespace {
@@ -59,6 +60,7 @@ class Analyst {
         }
         if (event.kernel.empty()) return;
         ++all_.launches;
+        ++use_of(event.kernel).launches;
         all_.in_place_launches += std::ranges::any_of(event.touched, &trace::Touched::in_place);
     }
 
@@ -100,6 +102,13 @@ class Analyst {
         all_.gpus[event.device].budget_bytes = event.budget_bytes;
         beyond(event.device);
         seen(event.at_ns, event.at_ns);
+    }
+
+    void operator()(const trace::KernelTime& event) {
+        KernelUse& use = use_of(event.kernel);
+        ++use.samples;
+        use.sampled_ns += event.end_ns - event.begin_ns;
+        seen(event.begin_ns, event.end_ns);
     }
 
     void operator()(const trace::Dropped&) {}
@@ -151,6 +160,13 @@ class Analyst {
             gpu.most_beyond_bytes = std::max(gpu.most_beyond_bytes, now - gpu.budget_bytes);
     }
 
+    // Demangled once.
+    KernelUse& use_of(std::string_view kernel) {
+        const auto [known, is_new] = kernels_.try_emplace(kernel, nullptr);
+        if (is_new) known->second = &all_.kernels[trace::demangled(std::string(kernel))];
+        return *known->second;
+    }
+
     BufferGroup* group_at(int device, std::uint32_t allocation) {
         const auto found = live_.find(key(device, allocation));
         return found == live_.end() ? nullptr : &all_.groups[found->second.group];
@@ -161,6 +177,7 @@ class Analyst {
     std::unordered_map<std::uint64_t, Live> live_;
     std::unordered_map<std::uint64_t, Piece> pieces_;  // by chunk
     std::map<int, std::uint64_t> allocated_;
+    std::unordered_map<std::string_view, KernelUse*> kernels_;  // the trace has the names
 };
 
 // Something that adds up, by when it began.
@@ -214,21 +231,37 @@ std::vector<BufferGroup*> groups_of(Analysis& all) {
     return groups;
 }
 
-void name_places(const std::vector<BufferGroup*>& groups) {
-    const std::vector<std::string>* some = nullptr;
+// The frames that a group is named by.
+std::span<const std::string> telling(const BufferGroup& group) {
+    return std::span(group.frames).subspan(trace::first_telling(group.frames));
+}
+
+void name_by_frames(const std::vector<BufferGroup*>& groups) {
+    std::span<const std::string> some;
     std::size_t common = ~std::size_t{0};
     bool differ = false;
     for (const BufferGroup* group : groups) {
-        if (group->frames.empty()) continue;
-        if (!some) some = &group->frames;
-        const auto [mine, theirs] = std::ranges::mismatch(group->frames, *some);
-        common = std::min(common, static_cast<std::size_t>(mine - group->frames.begin()));
-        differ |= group->frames != *some;
+        const std::span<const std::string> frames = telling(*group);
+        if (frames.empty()) continue;
+        if (some.empty()) some = frames;
+        const auto [mine, theirs] = std::ranges::mismatch(frames, some);
+        common = std::min(common, static_cast<std::size_t>(mine - frames.begin()));
+        differ |= !std::ranges::equal(frames, some);
     }
     for (BufferGroup* group : groups) {
-        if (group->frames.empty()) continue;
-        group->call_site = group->frames[differ ? std::min(common, group->frames.size() - 1) : 0];
+        const std::span<const std::string> frames = telling(*group);
+        if (!frames.empty()) group->call_site = frames[differ ? std::min(common, frames.size() - 1) : 0];
     }
+}
+
+// Python's frames and others have none in common.
+void name_places(const std::vector<BufferGroup*>& groups) {
+    std::vector<BufferGroup*> of_python, others;
+    for (BufferGroup* group : groups)
+        (!telling(*group).empty() && trace::is_python(telling(*group)[0]) ? of_python : others)
+            .push_back(group);
+    name_by_frames(of_python);
+    name_by_frames(others);
 }
 
 // Stacks that differ further out only.
@@ -252,6 +285,12 @@ void add_up_places(Analysis& all) {
 
 }  // namespace
 
+void name_places(std::span<BufferGroup> groups) {
+    std::vector<BufferGroup*> all;
+    for (BufferGroup& group : groups) all.push_back(&group);
+    name_places(all);
+}
+
 void name_alike(Analysis& one, Analysis& other) {
     std::vector<BufferGroup*> groups = groups_of(one);
     std::ranges::copy(groups_of(other), std::back_inserter(groups));
@@ -263,7 +302,7 @@ Analysis analyse(const Trace& trace) {
     Analyst analyst(all);
     for (const trace::Event& event : trace.events) std::visit(analyst, event);
     look_at_regions(trace, all);
-    name_places(groups_of(all));
+    name_places(all.groups);
     std::ranges::stable_sort(all.groups, std::ranges::greater{}, &BufferGroup::moved);
     add_up_places(all);
     return all;

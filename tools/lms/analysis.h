@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ struct BufferGroup {
     int device = 0;
     std::uint64_t bytes = 0;  // of each
     // Innermost first; empty: not known. By name it is the innermost frame that not all buffers have: what
-    // allocates for everybody tells nothing.
+    // allocates for everybody tells nothing. If Python called, of Python's frames.
     std::vector<std::string> frames;
     std::string call_site;
     std::uint32_t number = 0;  // by when it was first seen
@@ -55,6 +56,17 @@ struct ResidentChange {
     std::int64_t bytes;
 };
 
+// A kernel, and what the samples of its time on the device tell.
+struct KernelUse {
+    std::uint64_t launches = 0;
+    std::uint64_t samples = 0;
+    std::uint64_t sampled_ns = 0;
+
+    double mean_ns() const { return static_cast<double>(sampled_ns) / static_cast<double>(samples); }
+    // Of all its launches, taken for like the samples; 0 without any.
+    double ns() const { return samples == 0 ? 0 : mean_ns() * static_cast<double>(launches); }
+};
+
 // What the program has named alike (<lms/lms.h>), and what happened meanwhile, in whichever thread.
 struct RegionUse {
     std::uint64_t times = 0;
@@ -75,6 +87,7 @@ struct Analysis {
     std::uint64_t stall_ns = 0;
     std::array<std::uint64_t, trace::kStallCauses> stall_ns_by_cause{};
     std::map<std::string, std::uint64_t> stall_ns_by_kernel;
+    std::map<std::string, KernelUse> kernels;  // by name
     std::map<int, GpuUse> gpus;
     std::map<std::string, RegionUse> regions;
     std::vector<BufferGroup> groups;  // those that moved most first
@@ -84,6 +97,9 @@ struct Analysis {
     double seconds() const { return static_cast<double>(end_ns - begin_ns) / 1e9; }
     std::uint64_t moved() const { return in.bytes + out.bytes; }
 };
+
+// Gives each that has frames its name.
+void name_places(std::span<BufferGroup> groups);
 
 Analysis analyse(const Trace& trace);
 // Gives the same places the same names in both.

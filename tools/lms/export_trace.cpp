@@ -10,6 +10,7 @@
 #include "shim/trace/chrome.h"
 #include "shim/trace/demangle.h"
 #include "shim/trace/names.h"
+#include "shim/trace/python_frames.h"
 #include "tools/lms/child.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/open_trace.h"
@@ -80,7 +81,8 @@ int export_parquet(const ExportOptions& options) {
 struct CsvLine {
     std::string operator()(const trace::Allocation& e) const {
         return row("allocate", e.device, e.at_ns, e.at_ns, std::to_string(e.allocation), "",
-                   std::to_string(e.bytes), e.call_site.empty() ? "" : e.call_site.front());
+                   std::to_string(e.bytes),
+                   e.call_site.empty() ? "" : e.call_site[trace::first_telling(e.call_site)]);
     }
     std::string operator()(const trace::Free& e) const {
         return row("free", e.device, e.at_ns, e.at_ns, std::to_string(e.allocation), "", "", "");
@@ -106,6 +108,10 @@ struct CsvLine {
     }
     std::string operator()(const trace::WorkOver& e) const {
         return row("work over", e.device, e.launched_ns, e.at_ns, "", "", "", "");
+    }
+    std::string operator()(const trace::KernelTime& e) const {
+        return row("kernel", e.device, e.begin_ns, e.end_ns, "", "", "",
+                   trace::demangled(std::string(e.kernel)));
     }
     std::string operator()(const trace::Dropped& e) const {
         return fmt::format("dropped,,,,,,{},\n", e.events);

@@ -1,9 +1,11 @@
 // The live pages of processes, as the commands pass them on.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shim/trace/live_page.h"
@@ -12,8 +14,26 @@ namespace lms::tool {
 
 using Pages = std::vector<std::unique_ptr<trace::LivePage>>;
 
+// Text of a page for a terminal, which obeys nothing in it.
+std::string printable(std::string_view text);
 // The policy that decides in a process, as it began or as `lms set` changed it.
 std::string policy_of(const trace::LivePage& page);
+// One of the buffers that moved most.
+struct MovingBuffer {
+    std::uint64_t number = 0;  // the program's first is 1
+    std::uint64_t device = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t bytes_in = 0;  // since it was allocated, as the next
+    std::uint64_t bytes_out = 0;
+    bool freed = false;
+    std::vector<std::string> frames =
+        {};  // innermost first; empty: no trace was written when it was allocated
+
+    std::uint64_t moved() const { return bytes_in + bytes_out; }
+};
+// Those of a page, whatever is in it; what moved most first.
+std::vector<MovingBuffer> moving_buffers(const trace::LivePage& page);
+
 // What is told of one process: its number and program, what `lms set` changes, then all of its page.
 nlohmann::ordered_json process_json(const trace::LivePage& page);
 // As text; what of a program's name is not UTF-8 is replaced.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ranges>
+#include <utility>
 
 #include "shim/trace/names.h"
 #include "shim/util/units.h"
@@ -78,6 +80,21 @@ std::string advice(const Analysis& all, const std::vector<Finding>& findings) {
     return findings.front().evidence + " " + findings.front().action;
 }
 
+// Those that took longest first.
+std::vector<std::pair<std::string, KernelUse>> by_time(const Analysis& all) {
+    std::vector<std::pair<std::string, KernelUse>> kernels(all.kernels.begin(), all.kernels.end());
+    std::ranges::stable_sort(kernels, std::ranges::greater{},
+                             [](const auto& one) { return one.second.ns(); });
+    return kernels;
+}
+
+// Of several at once each counts: it may be above 1. None without samples.
+std::optional<double> busy_share(const Analysis& all) {
+    double ns = 0;
+    for (const auto& [name, use] : all.kernels) ns += use.ns();
+    return ns > 0 && all.seconds() > 0 ? std::optional(ns / 1e9 / all.seconds()) : std::nullopt;
+}
+
 Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
              const std::vector<Finding>& findings) {
     Json json;
@@ -107,6 +124,13 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
         one["most_beyond_bytes"] = gpu.budget_bytes > 0 ? Json(gpu.most_beyond_bytes) : Json();
         json["gpus"].push_back(one);
     }
+    json["kernels"] = Json::array();
+    for (const auto& [name, use] : by_time(all)) {
+        Json one{{"name", name}, {"launches", use.launches}, {"samples", use.samples}};
+        one["mean_ns"] = use.samples > 0 ? Json(use.mean_ns()) : Json();
+        json["kernels"].push_back(one);
+    }
+    json["kernels_busy_share"] = busy_share(all) ? Json(*busy_share(all)) : Json();
     json["regions"] = Json::array();
     for (const auto& [name, use] : all.regions) {
         json["regions"].push_back({{"name", name},
@@ -129,6 +153,22 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
                                    {"stall_ns", group.stall_ns}});
     }
     return json;
+}
+
+std::string kernels(const Analysis& all) {
+    const auto busy = busy_share(all);
+    if (!busy) return {};
+    std::string text = fmt::format(
+        "\nkernels: on the GPU for {:.0f} % of the time, by a sample of their launches\n", 100 * *busy);
+    text += fmt::format("\n{:>9} {:>8} {:>10} {:>11} {:>6}  {}\n", "launches", "samples", "mean us", "all ms",
+                        "share", "kernel");
+    const auto named = by_time(all);
+    for (const auto& [name, use] : std::span(named).first(std::min(named.size(), kRows))) {
+        if (use.samples == 0) break;
+        text += fmt::format("{:>9} {:>8} {:>10.1f} {:>11.1f} {:>5.0f}%  {}\n", use.launches, use.samples,
+                            use.mean_ns() / 1e3, use.ns() / 1e6, 100 * use.ns() / 1e9 / all.seconds(), name);
+    }
+    return text;
 }
 
 std::string regions(const Analysis& all) {
@@ -180,7 +220,7 @@ int report(const ReportOptions& options) {
         fmt::print("{}", text_of(json_of(all, sentences, findings)));
     } else {
         for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
-        fmt::print("{}{}", table(all), regions(all));
+        fmt::print("{}{}{}", table(all), kernels(all), regions(all));
     }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "shim/trace/live_folder.h"
 #include "shim/util/units.h"
@@ -34,6 +35,21 @@ std::string moved(const Counters& counters, double seconds) {
         counters.evictions.load(), waited, seconds);
 }
 
+// The few that moved most, by number and size.
+std::string most_moved(const LivePage& page) {
+    constexpr std::size_t kFew = 3;
+    std::vector<MovingBuffer> buffers = moving_buffers(page);
+    if (buffers.empty()) return {};
+    buffers.resize(std::min(buffers.size(), kFew));
+    std::string text;
+    for (const MovingBuffer& each : buffers) {
+        text += fmt::format("{}{} ({}{}; {} in, {} out)", text.empty() ? "" : ", ", each.number,
+                            format_bytes(each.bytes), each.frames.empty() ? "" : ", " + each.frames.front(),
+                            format_bytes(each.bytes_in), format_bytes(each.bytes_out));
+    }
+    return fmt::format("buffers that moved most, by the order of their allocation: {}\n", text);
+}
+
 std::string lacking(std::size_t device, const LiveGpu& gpu) {
     return fmt::format(
         "GPU {}: buffers of {} at once where {} may be filled; with {} more nothing would have moved\n",
@@ -54,6 +70,7 @@ bool has_moved(const LivePage& page) {
 std::vector<std::string> lines_of(const LivePage& page, std::uint64_t now_ns) {
     std::vector<std::string> lines;
     if (has_moved(page)) lines.push_back(moved(page.counters, seconds_of(page, now_ns)));
+    if (std::string buffers = most_moved(page); !buffers.empty()) lines.push_back(std::move(buffers));
     for (std::size_t device = 0; device < LivePage::kGpus; ++device) {
         const LiveGpu& gpu = page.gpus[device];
         if (gpu.used == 0 || gpu.budget_bytes == 0) continue;
@@ -106,7 +123,7 @@ std::string summary(const Pages& pages, const std::string& command, std::uint64_
     std::string text;
     for (const auto& page : pages) {
         const std::string who =
-            pages.size() == 1 ? "" : fmt::format("{} ({}): ", page->program, page->process);
+            pages.size() == 1 ? "" : fmt::format("{} ({}): ", printable(page->program), page->process);
         for (const std::string& line : lines_of(*page, now_ns)) text += fmt::format("lms: {}{}", who, line);
     }
     return text;

@@ -30,27 +30,34 @@ class Screen {
     Screen(const Screen&) = delete;
     Screen& operator=(const Screen&) = delete;
 
-    void show(const std::vector<std::string>& rows, std::size_t processes) {
+    void show(const Look& before, const Look& now) {
         erase();
-        mvaddnstr(0, 0, fmt::format("lms top: {} under the shim; q ends", processes).c_str(), COLS);
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-            if (i == 0) attron(A_REVERSE);
-            mvaddnstr(static_cast<int>(i) + 2, 0, rows[i].c_str(), COLS);
-            if (i == 0) attroff(A_REVERSE);
-        }
+        mvaddnstr(0, 0, fmt::format("lms top: {} under the shim; q ends", now.pages.size()).c_str(), COLS);
+        put(hottest(before, now), put(table(before, now), 2) + 1);
         refresh();
     }
     // After a second, or as soon as a key is pressed.
     bool is_over() { return getch() == 'q'; }
+
+  private:
+    // A table, the first row of which has its headings: the line behind it.
+    static int put(const std::vector<std::string>& rows, int line) {
+        for (std::size_t i = 0; i < rows.size(); ++i, ++line) {
+            if (i == 0) attron(A_REVERSE);
+            mvaddnstr(line, 0, rows[i].c_str(), COLS);
+            if (i == 0) attroff(A_REVERSE);
+        }
+        return line;
+    }
 };
 
 void watch(int process) {
     Screen screen;
     Look before = look_at_processes(process);
-    screen.show(table({}, before), before.pages.size());
+    screen.show({}, before);
     while (!screen.is_over()) {
         Look now = look_at_processes(process);
-        screen.show(table(before, now), now.pages.size());
+        screen.show(before, now);
         before = std::move(now);
     }
 }
@@ -69,7 +76,11 @@ int top(int process, bool as_json) {
         watch(process);
     } else {
         std::this_thread::sleep_for(std::chrono::milliseconds(kSecondMs));
-        for (const std::string& row : table(look, look_at_processes(process))) fmt::print("{}\n", row);
+        const Look now = look_at_processes(process);
+        for (const std::string& row : table(look, now)) fmt::print("{}\n", row);
+        const std::vector<std::string> buffers = hottest(look, now);
+        if (!buffers.empty()) fmt::print("\n");
+        for (const std::string& row : buffers) fmt::print("{}\n", row);
     }
     return 0;
 }

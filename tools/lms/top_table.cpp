@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "shim/trace/events.h"
 #include "shim/trace/live_folder.h"
 #include "shim/util/units.h"
+#include "tools/lms/analysis.h"
 
 namespace lms::tool {
 namespace {
@@ -21,6 +24,13 @@ using util::format_bytes;
 constexpr const char* kRow =
     "{:>8} {:<14.14} {:>3} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9} {:>6} {:>9} {:>8}  {}";
 
+constexpr const char* kBufferRow = "{:>8} {:>3} {:>8} {:>9} {:>9} {:>9} {:>9}  {}";
+constexpr std::size_t kMostBuffers = 16;  // lines
+
+std::string per_second(double bytes) {
+    return format_bytes(static_cast<std::uint64_t>(bytes)) + "/s";
+}
+
 // Of a process between two looks.
 class Rates {
   public:
@@ -30,14 +40,13 @@ class Rates {
           seconds_(static_cast<double>(to_ns - std::min(to_ns, before == nullptr ? now.began_ns : from_ns)) /
                    1e9) {}
 
-    double a_second(Counters::Counter Counters::*counter) const {
-        const std::uint64_t since = before_ == nullptr ? 0 : (before_->counters.*counter).load();
-        const std::uint64_t now = now_.counters.*counter;
+    double a_second(std::uint64_t since, std::uint64_t now) const {
         return seconds_ <= 0 ? 0 : static_cast<double>(now - std::min(since, now)) / seconds_;
     }
-    std::string bytes(Counters::Counter Counters::*counter) const {
-        return format_bytes(static_cast<std::uint64_t>(a_second(counter))) + "/s";
+    double a_second(Counters::Counter Counters::*counter) const {
+        return a_second(before_ == nullptr ? 0 : (before_->counters.*counter).load(), now_.counters.*counter);
     }
+    std::string bytes(Counters::Counter Counters::*counter) const { return per_second(a_second(counter)); }
     // Of all its threads together: may be above 1.
     std::string waited() const { return fmt::format("{:.0f}%", a_second(&Counters::stall_ns) / 1e9 * 100); }
     std::string launches() const { return fmt::format("{:.0f}/s", a_second(&Counters::launches)); }
@@ -56,7 +65,7 @@ const LivePage* same_process(const Look& look, const LivePage& page) {
 }
 
 std::string program_of(const LivePage& page) {
-    return std::filesystem::path(page.program).filename();
+    return printable(std::filesystem::path(page.program).filename().native());
 }
 
 // What `lms set` has asked for; what may be filled is below it where there is no more.
@@ -83,6 +92,34 @@ void add_rows(const LivePage& page, const Rates& rates, std::vector<std::string>
     if (first) row("-", LiveGpu{});
 }
 
+struct BufferRow {
+    std::int32_t process;
+    MovingBuffer buffer;
+    double in;  // bytes a second, as the next
+    double out;
+    std::string site;
+};
+
+void add_rows(const LivePage* before, const LivePage& now, const Rates& rates, std::vector<BufferRow>& rows) {
+    std::vector<MovingBuffer> seen;
+    if (before != nullptr) seen = moving_buffers(*before);
+    std::vector<BufferGroup> named;
+    std::vector<BufferRow> mine;
+    for (MovingBuffer& each : moving_buffers(now)) {
+        if (each.freed) continue;
+        const auto known = std::ranges::find(seen, each.number, &MovingBuffer::number);
+        const MovingBuffer then = known == seen.end() ? MovingBuffer{} : *known;
+        named.push_back({.frames = each.frames});
+        mine.push_back({now.process, std::move(each), 0, 0, {}});
+        BufferRow& row = mine.back();
+        row.in = rates.a_second(then.bytes_in, row.buffer.bytes_in);
+        row.out = rates.a_second(then.bytes_out, row.buffer.bytes_out);
+    }
+    name_places(named);
+    for (std::size_t i = 0; i < mine.size(); ++i) mine[i].site = std::move(named[i].call_site);
+    std::ranges::move(mine, std::back_inserter(rows));
+}
+
 }  // namespace
 
 Look look_at_processes(int process) {
@@ -102,6 +139,28 @@ std::vector<std::string> table(const Look& before, const Look& now) {
                                               "LIMIT", "POLICY")};
     for (const auto& page : now.pages) {
         add_rows(*page, Rates(same_process(before, *page), *page, before.at_ns, now.at_ns), rows);
+    }
+    return rows;
+}
+
+std::vector<std::string> hottest(const Look& before, const Look& now) {
+    std::vector<BufferRow> hot;
+    for (const auto& page : now.pages) {
+        const LivePage* const then = same_process(before, *page);
+        add_rows(then, *page, Rates(then, *page, before.at_ns, now.at_ns), hot);
+    }
+    if (hot.empty()) return {};
+    // One that has moved most by now is not one that moves.
+    std::ranges::stable_sort(hot, std::ranges::greater{}, [](const BufferRow& row) {
+        return std::pair(row.in + row.out, row.buffer.moved());
+    });
+    hot.resize(std::min(hot.size(), kMostBuffers));
+    std::vector<std::string> rows{
+        fmt::format(kBufferRow, "PID", "GPU", "BUFFER", "SIZE", "IN", "OUT", "MOVED", "ALLOCATED AT")};
+    for (const BufferRow& row : hot) {
+        rows.push_back(fmt::format(kBufferRow, row.process, row.buffer.device, row.buffer.number,
+                                   format_bytes(row.buffer.bytes), per_second(row.in), per_second(row.out),
+                                   format_bytes(row.buffer.moved()), row.site.empty() ? "-" : row.site));
     }
     return rows;
 }

@@ -20,6 +20,9 @@ Look look_at_processes(int process);
 // A line for each GPU of each process, below one of headings; what a process did stands in its first. A
 // process that was not in `before` has done since it began what it is seen to have done.
 std::vector<std::string> table(const Look& before, const Look& now);
+// The buffers that moved most between the two looks, a line each, below one of headings; empty: none has ever
+// moved.
+std::vector<std::string> hottest(const Look& before, const Look& now);
 
 // What was seen, as a JSON array with an object for each process.
 std::string to_json(const Look& look);

@@ -131,6 +131,8 @@ bool TraceDecoder::record(Input& in) {
             trace_.events.emplace_back(region);
             return true;
         }
+        case Tag::KernelTime:
+            return kernel_time(in);
         case Tag::WritesUnseen:
             writes_unseen_ = true;
             return true;
@@ -255,6 +257,17 @@ bool TraceDecoder::stall(Input& in) {
     event.kernel = text(in);
     event.bytes = in.number();
     event.lacked = touched(in);
+    trace_.events.emplace_back(event);
+    return true;
+}
+
+bool TraceDecoder::kernel_time(Input& in) {
+    KernelTime event{};
+    event.device = device_;
+    event.begin_ns = time(in);
+    event.end_ns = event.begin_ns + in.number();
+    event.kernel = text(in);
+    event.one_in = static_cast<std::uint32_t>(in.number());
     trace_.events.emplace_back(event);
     return true;
 }

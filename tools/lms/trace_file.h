@@ -51,6 +51,7 @@ class TraceDecoder {
     bool launch(Input& in);
     bool move(Input& in);
     bool stall(Input& in);
+    bool kernel_time(Input& in);
     std::string_view text(Input& in);
     std::uint64_t time(Input& in);
     std::uint32_t chunk(Input& in);

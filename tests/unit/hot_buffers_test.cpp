@@ -1,0 +1,258 @@
+// The buffers that move most, as the live page has them and `lms top` shows them.
+#include "shim/trace/hot_buffers.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "shim/trace/live_folder.h"
+#include "tests/support/child.h"
+#include "tests/support/scratch.h"
+#include "tools/lms/summary.h"
+#include "tools/lms/top_table.h"
+
+using namespace lms::trace;
+using lms::tool::MovingBuffer;
+
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+// A page, and what there is of buffers.
+struct Table {
+    std::unique_ptr<LivePage> page = std::make_unique<LivePage>();
+    HotBuffers buffers{page->moving};
+
+    std::vector<MovingBuffer> seen() const { return lms::tool::moving_buffers(*page); }
+    std::vector<std::uint64_t> numbers() const {
+        std::vector<std::uint64_t> all;
+        for (const MovingBuffer& each : seen()) all.push_back(each.number);
+        return all;
+    }
+    void in(std::uint32_t allocation, std::uint64_t bytes) {
+        buffers.moved(0, allocation, Direction::In, bytes);
+    }
+    void out(std::uint32_t allocation, std::uint64_t bytes) {
+        buffers.moved(0, allocation, Direction::Out, bytes);
+    }
+};
+
+using Numbers = std::vector<std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("hot buffers: what has moved is there with its size, bytes each way and who allocated it") {
+    Table table;
+    const std::vector<std::string> site = {"inner (a.cu:3)", "main (a.cu:9)"};
+    table.buffers.allocated(1, 7, 5 * kMiB, site);
+    table.buffers.allocated(0, 7, 3 * kMiB, {});
+    CHECK(table.seen().empty());
+    table.buffers.moved(1, 7, Direction::In, 5 * kMiB);
+    table.buffers.moved(1, 7, Direction::Out, 2 * kMiB);
+    table.buffers.moved(0, 7, Direction::Out, kMiB);
+    table.buffers.moved(0, 8, Direction::Out, kMiB);  // nobody has allocated it
+    const auto seen = table.seen();
+    REQUIRE(seen.size() == 2);
+    CHECK(seen[0].number == 1);
+    CHECK(seen[0].device == 1);
+    CHECK(seen[0].bytes == 5 * kMiB);
+    CHECK(seen[0].bytes_in == 5 * kMiB);
+    CHECK(seen[0].bytes_out == 2 * kMiB);
+    CHECK(seen[0].frames == site);
+    CHECK(seen[1].number == 2);
+    CHECK(seen[1].device == 0);
+    CHECK(seen[1].frames.empty());
+}
+
+TEST_CASE("hot buffers: of many those that moved most have the places, whenever they did") {
+    Table table;
+    constexpr std::uint32_t kMany = 200;
+    for (std::uint32_t id = 0; id < kMany; ++id) table.buffers.allocated(0, id, kMiB, {});
+    std::vector<std::uint64_t> moved(kMany);
+    std::mt19937 random(1);
+    for (int i = 0; i < 20000; ++i) {
+        // Some more often than others.
+        const auto id = static_cast<std::uint32_t>(std::min(random() % kMany, random() % kMany));
+        const std::uint64_t bytes = random() % kMiB + 1;
+        moved[id] += bytes;
+        random() % 2 ? table.in(id, bytes) : table.out(id, bytes);
+    }
+    std::vector<std::uint64_t> most = moved;
+    std::ranges::sort(most, std::ranges::greater{});
+    std::vector<std::uint64_t> seen;
+    for (const MovingBuffer& each : table.seen()) {
+        CHECK(each.moved() == moved[each.number - 1]);
+        seen.push_back(each.moved());
+    }
+    REQUIRE(seen.size() == LiveBuffers::kCount);
+    // One that has moved comes in when it moves next; who moves all the time is there.
+    CHECK(std::ranges::equal(std::span(seen).first(8), std::span(most).first(8)));
+}
+
+TEST_CASE("hot buffers: one that is freed stays until another moves, and its number is nobody else's") {
+    Table table;
+    for (std::uint32_t id = 0; id < LiveBuffers::kCount; ++id) {
+        table.buffers.allocated(0, id, kMiB, {});
+        table.in(id, (id + 2) * kMiB);
+    }
+    table.buffers.freed(0, 15);
+    CHECK(table.seen()[0].freed);
+    table.buffers.allocated(0, 15, kMiB, {});
+    table.in(15, 1);
+    CHECK(table.numbers().back() == LiveBuffers::kCount + 1);
+    CHECK(std::ranges::none_of(table.seen(), &MovingBuffer::freed));
+    // All live: what has moved less than each has no place.
+    table.buffers.allocated(0, 99, kMiB, {});
+    table.in(99, 1);
+    CHECK(std::ranges::count(table.numbers(), LiveBuffers::kCount + 2) == 0);
+    table.in(99, 1);
+    CHECK(table.numbers().back() == LiveBuffers::kCount + 2);
+}
+
+TEST_CASE(
+    "hot buffers: of a long call stack there are whole frames, innermost first, and if Python called, its "
+    "own") {
+    Table table;
+    const std::vector<std::string> deep(16, std::string(60, 'f'));
+    table.buffers.allocated(0, 0, kMiB, deep);
+    table.buffers.allocated(0, 1, kMiB, std::vector<std::string>(2, std::string(4000, 'g')));
+    std::vector<std::string> called_by_python = deep;
+    called_by_python.emplace_back("File \"train.py\", line 3, in step");
+    table.buffers.allocated(0, 2, kMiB, called_by_python);
+    for (std::uint32_t id = 0; id < 3; ++id) table.in(id, 3 - id);
+    const auto seen = table.seen();
+    REQUIRE(seen.size() == 3);
+    CHECK(seen[0].frames == std::vector<std::string>(7, deep[0]));
+    CHECK(seen[1].frames.empty());
+    CHECK(seen[2].frames == std::vector<std::string>{called_by_python.back()});
+}
+
+TEST_CASE("hot buffers: seen from another process never half of one and half of another") {
+    const Scratch scratch;
+    setenv("XDG_RUNTIME_DIR", scratch.path().c_str(), 1);
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const pid_t child = support::start_child([&] {
+        publish("");
+        // Each pushes out the one before, and is told by every number of its own.
+        for (std::uint32_t id = 1;; ++id) {
+            const std::uint64_t number = id;
+            hot_buffers().allocated(0, id, number,
+                                    std::vector<std::string>(7, std::to_string(1'000'000'000 + number)));
+            hot_buffers().moved(0, id, Direction::Out, number);
+            hot_buffers().freed(0, id);
+            if (id == LiveBuffers::kCount) support::write_report(ends[1], "x");
+        }
+    });
+    char ready;
+    REQUIRE(read(ends[0], &ready, 1) == 1);
+    std::uint64_t seen = 0;
+    for (int look = 0; look < 8000; ++look) {
+        const auto pages = LiveFolder().pages();
+        REQUIRE(pages.size() == 1);
+        for (const MovingBuffer& each : lms::tool::moving_buffers(*pages[0])) {
+            ++seen;
+            REQUIRE(each.bytes == each.number);
+            REQUIRE(each.bytes_out == each.number);
+            REQUIRE(each.frames == std::vector<std::string>(7, std::to_string(1'000'000'000 + each.number)));
+        }
+    }
+    CHECK(seen > 0);
+    kill(child, SIGKILL);
+    support::end_of_child(child);
+    unsetenv("XDG_RUNTIME_DIR");
+    for (const int end : ends) close(end);
+}
+
+TEST_CASE("hot buffers: a page that ends in the middle of a change, or with anything in it, is read") {
+    const Scratch scratch;
+    setenv("XDG_RUNTIME_DIR", scratch.path().c_str(), 1);
+    const auto publish_and_hold = [&] {
+        int ends[2];
+        REQUIRE(pipe(ends) == 0);
+        const pid_t child = support::start_child([&] {
+            publish("");
+            hot_buffers().allocated(0, 1, kMiB, {});
+            hot_buffers().moved(0, 1, Direction::In, kMiB);
+            support::write_report(ends[1], "x");
+            pause();
+        });
+        char ready;
+        REQUIRE(read(ends[0], &ready, 1) == 1);
+        for (const int end : ends) close(end);
+        return child;
+    };
+    const pid_t child = publish_and_hold();
+    auto pages = LiveFolder().pages();
+    REQUIRE(pages.size() == 1);
+    REQUIRE(lms::tool::moving_buffers(*pages[0]).size() == 1);
+    const std::string name = name_of(*pages[0]);
+    const auto put = [&](const LivePage& page) {
+        std::string bytes(sizeof(OwnPage), '\0');
+        std::memcpy(bytes.data(), static_cast<const void*>(&page), sizeof page);
+        scratch.put("lmsshim-" + std::to_string(geteuid()) + "/" + name, bytes);
+    };
+    pages[0]->moving.changes = 7;
+    put(*pages[0]);
+    pages = LiveFolder().pages();
+    REQUIRE(pages.size() == 1);
+    CHECK(lms::tool::moving_buffers(*pages[0]).empty());
+
+    std::mt19937_64 random(2);
+    for (int round = 0; round < 300; ++round) {
+        // All but what makes it this process's page.
+        auto* const begin = reinterpret_cast<char*>(&pages[0]->began_ns);
+        char* const end = reinterpret_cast<char*>(pages[0].get()) + sizeof(LivePage);
+        for (char* at = begin; at != end; ++at) {
+            if (round % 3 != 2 || random() % 50 == 0)
+                *at = static_cast<char>(round % 3 == 0 ? 0xff : random());
+        }
+        pages[0]->moving.changes = 2 * static_cast<std::uint64_t>(round);
+        pages[0]->ended_ns = 0;
+        put(*pages[0]);
+        lms::tool::Look before = lms::tool::look_at_processes(child);
+        const lms::tool::Look now = lms::tool::look_at_processes(child);
+        REQUIRE(now.pages.size() == 1);
+        for (const auto& rows : {table(before, now), hottest({}, now), hottest(before, now)}) {
+            CHECK(rows.size() <= 1 + LivePage::kGpus);
+            for (const std::string& row : rows) CHECK(std::ranges::find(row, '\n') == row.end());
+        }
+        CHECK(to_json(now).starts_with("["));
+        CHECK_FALSE(lms::tool::summary(now.pages, "true", now.at_ns).empty());
+        pages = LiveFolder().pages();
+        REQUIRE(pages.size() == 1);
+    }
+    kill(child, SIGKILL);
+    support::end_of_child(child);
+    unsetenv("XDG_RUNTIME_DIR");
+}
+
+TEST_CASE("lms top: buffers by how fast they move now, by the frame that they do not share") {
+    lms::tool::Look before, now;
+    for (lms::tool::Look* look : {&before, &now}) look->pages.push_back(std::make_unique<LivePage>());
+    before.at_ns = 1'000'000'000;
+    now.at_ns = 3'000'000'000;
+    HotBuffers then(before.pages[0]->moving), later(now.pages[0]->moving);
+    for (HotBuffers* all : {&then, &later}) {
+        all->allocated(0, 1, 4 * kMiB, std::vector<std::string>{"allocate (a.cu:1)", "weights (a.cu:8)"});
+        all->allocated(1, 2, 2 * kMiB, std::vector<std::string>{"allocate (a.cu:1)", "inputs (a.cu:9)"});
+        all->allocated(0, 3, kMiB, {});
+        all->moved(0, 1, Direction::In, 100 * kMiB);
+        all->moved(0, 3, Direction::In, 200 * kMiB);
+    }
+    later.moved(1, 2, Direction::In, 4 * kMiB);
+    later.moved(1, 2, Direction::Out, 2 * kMiB);
+    later.freed(0, 3);
+    const std::vector<std::string> rows = hottest(before, now);
+    REQUIRE(rows.size() == 3);
+    CHECK(rows[0] == "     PID GPU   BUFFER      SIZE        IN       OUT     MOVED  ALLOCATED AT");
+    CHECK(rows[1] == "       0   1        2        2M      2M/s      1M/s        6M  inputs (a.cu:9)");
+    CHECK(rows[2] == "       0   0        1        4M      0B/s      0B/s      100M  weights (a.cu:8)");
+    CHECK(lms::tool::hottest({}, {}).empty());
+}
