@@ -186,7 +186,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(region.thread == 4321);
     CHECK(region.begin_ns == 900);
     CHECK(region.end_ns == 20'000);
-    const auto& time = std::get<KernelTime>(trace->events[11]);
+    const auto& time = std::get<KernelTime>(trace->events[12]);
     CHECK(time.device == 3);
     CHECK(time.kernel == "_Z5sgemmIfEvi");
     CHECK(time.begin_ns == 5'500);
