@@ -77,10 +77,10 @@ LiveBuffer* HotBuffers::place_for(const Buffer& buffer) {
 
 void HotBuffers::show(int device, const Buffer& buffer) {
     LiveBuffer& place = *buffer.place;
-    // Odd whatever it was: it may have been copied in the middle of a change (publish()).
+    // Odd whatever it was: it may have been copied in the middle of a change (publish()). Nothing of what
+    // follows is to be seen before it.
     const std::uint64_t changing = shown_.changes | 1;
-    set(shown_.changes, changing);
-    std::atomic_thread_fence(std::memory_order_release);
+    shown_.changes.exchange(changing, std::memory_order_acq_rel);
     set(place.number, buffer.number);
     set(place.device, static_cast<std::uint64_t>(device));
     set(place.bytes, buffer.bytes);
