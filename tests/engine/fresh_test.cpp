@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "shim/trace/live_page.h"
 #include "tests/engine/scene.h"
@@ -40,7 +41,7 @@ struct Fresh : Scene {
 };
 
 template <typename Body>
-void at_each(std::initializer_list<Safety> levels, bool unmapped_too, Body&& body) {
+void at_each(const std::vector<Safety>& levels, bool unmapped_too, Body&& body) {
     for (const Safety safety : levels) {
         for (const bool maps_host : {true, false}) {
             if (!maps_host && !unmapped_too) continue;
@@ -91,9 +92,8 @@ TEST_CASE("fresh: what work wrote that does not name it is there when other work
     for (const By by : {By::Opaque, By::Unseen, By::Anything}) {
         CAPTURE(static_cast<int>(by));
         // What writes unseen without its being noticed can only be kept where nobody counts on noticing.
-        const auto levels = by == By::Anything
-                                ? std::initializer_list<Safety>{Safety::Args, Safety::Strict}
-                                : std::initializer_list<Safety>{Safety::Opaque, Safety::Strict};
+        const auto levels = by == By::Anything ? std::vector{Safety::Args, Safety::Strict}
+                                               : std::vector{Safety::Opaque, Safety::Strict};
         at_each(levels, false, [&](const RigOptions& options) {
             Fresh scene(options);
             const Bytes contents = noise(7, scene.buffer.bytes);
