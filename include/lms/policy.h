@@ -137,9 +137,8 @@ typedef struct lms_policy {
      * told so, and lru serves. A value that is not understood is `create`'s to refuse. */
     const char* const* keys;
 
-    /* Event: the program has freed the chunk. Nothing names it again, and it is never chosen; what it takes
-     * is given back when its stream has come there, and `removed` follows then. One that was freed at once is
-     * removed alone. */
+    /* Event: the program has freed the chunk. Nothing names it again, and it is never eligible; what it takes
+     * is given back when its stream has come there, and `removed` follows then. */
     void (*freed)(void* state, uint32_t chunk);
 } lms_policy;
 

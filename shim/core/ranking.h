@@ -25,7 +25,7 @@ class Ranking {
     virtual ~Ranking() = default;
 
     virtual void added(ChunkId chunk, std::uint64_t bytes, AllocationId allocation) = 0;
-    virtual void freed(ChunkId chunk) = 0;  // in stream order; removed() follows
+    virtual void freed(ChunkId chunk) = 0;  // by the program; removed() follows
     virtual void removed(ChunkId chunk) = 0;
     virtual void used(ChunkId chunk) = 0;
     virtual void resident(ChunkId chunk) = 0;  // came in

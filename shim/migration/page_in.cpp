@@ -78,6 +78,15 @@ bool opaque_busy(State& state) {
            core::any_unfinished(state.opaque_uses, state.residency.timelines);
 }
 
+bool unseen_busy(State& state) {
+    state.mutex.check_held();
+    return state.unseen_pending > 0 || core::any_unfinished(state.unseen_uses, state.residency.timelines);
+}
+
+std::uint64_t fresh_now(State& state) {
+    return opaque_busy(state) || unseen_busy(state) ? Backing::kUsed : state.soilings;
+}
+
 Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) {
     // Making blocks may have dropped the lock: look again.
     const bool allowed = !opaque_busy(state);

@@ -48,7 +48,13 @@ enum class Outcome {
 // drops the lock around driver calls.
 Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock);
 
-// Whether work that may reach any chunk is unfinished or about to be submitted.
+// Whether work that may reach any chunk is unfinished or about to be submitted; or such as may write one that
+// it does not name, though moves go on beside it.
 bool opaque_busy(State& state);
+bool unseen_busy(State& state);
+
+// Backing::fresh_at of a chunk that gets host memory now. Work that is unfinished may yet be told its
+// address, as through memory that the host writes.
+std::uint64_t fresh_now(State& state);
 
 }  // namespace lms::engine

@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "shim/migration/page_in.h"
+
 namespace lms::engine {
 
 using core::ChunkId;
@@ -17,8 +19,7 @@ bool is_spare(const State& state, ChunkId id) {
 }  // namespace
 
 bool may_be_clean(State& state) {
-    return state.settings.asks_what_is_written() && state.unseen_pending == 0 &&
-           !core::any_unfinished(state.unseen_uses, state.residency.timelines);
+    return state.settings.asks_what_is_written() && !unseen_busy(state);
 }
 
 void retain_copy(State& state, ChunkId id) {

@@ -37,7 +37,7 @@ struct Backing {
         digest;                  // of the host block, as long as nobody may have changed it (guards.h)
     std::uint64_t eviction = 0;  // the latest there was
     // State::soilings when it was given host memory, as long as no work has named it since: its contents
-    // are undefined. kUsed: some has.
+    // are undefined. kUsed: some has, or work was unfinished then that may write what it does not name.
     std::uint64_t fresh_at = kUsed;
 
     static constexpr std::uint64_t kUsed = ~std::uint64_t{0};

@@ -10,6 +10,7 @@
 #include "shim/migration/budget.h"
 #include "shim/migration/guards.h"
 #include "shim/migration/memory_told.h"
+#include "shim/migration/page_in.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/program_pins.h"
 #include "shim/migration/self_check.h"
@@ -280,7 +281,7 @@ CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
         residency.mapped_empty(id);
     } else {
         backing.host = block;
-        backing.fresh_at = state.soilings;
+        backing.fresh_at = fresh_now(state);
         residency.back_by_host(id);
     }
     state.changed.notify_all();

@@ -82,7 +82,7 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     poison(state.settings, *block);
     if (untouched() && state.residency.back_by_host(need.chunk)) {
         state.backing[need.chunk].host = *block;
-        state.backing[need.chunk].fresh_at = state.soilings;
+        state.backing[need.chunk].fresh_at = fresh_now(state);
         note_levels(state);
     } else {
         state.host_blocks.put(*block);

@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "shim/trace/live_page.h"
@@ -16,7 +18,9 @@ std::uint64_t bytes_in() {
 
 // A full GPU, and a buffer that has been allocated and no more. Blocks of both kinds have been used before.
 struct Fresh : Scene {
-    explicit Fresh(const RigOptions& options) : Scene(options) {
+    explicit Fresh(
+        const RigOptions& options, const std::function<void(Scene&)>& before = [](Scene&) {})
+        : Scene(options) {
         make(62);
         const std::size_t gone = make(4);
         make(4);
@@ -27,6 +31,10 @@ struct Fresh : Scene {
         expected.erase(expected.begin() + static_cast<std::ptrdiff_t>(gone));
         make(4);
         rig.drain();
+        // Sees that all is over.
+        std::vector<core::Use> given = rig.session().given();
+        REQUIRE_FALSE(rig.session().unfinished(given));
+        before(*this);
         buffer.bytes = 2 * rig.options().granularity;
         REQUIRE(rig.session().allocate(buffer.bytes, buffer.address) == CUDA_SUCCESS);
     }
@@ -103,6 +111,29 @@ TEST_CASE("fresh: what work wrote that does not name it is there when other work
             job.opaque = by == By::Opaque;
             job.unseen = by == By::Unseen;
             REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+            scene.rig.drain();
+            CHECK(scene.read_fresh() == contents);
+            scene.check();
+        });
+    }
+}
+
+// A kernel that is given addresses while it runs, as through memory of the host's.
+TEST_CASE("fresh: what work wrote that was unfinished when it was allocated is there") {
+    for (const bool opaque : {true, false}) {
+        CAPTURE(opaque);
+        at_each({Safety::Opaque, Safety::Strict}, false, [&](const RigOptions& options) {
+            const Gate told = closed();
+            const auto write = std::make_shared<Kernel>();
+            Fresh scene(options, [&](Scene& before) {
+                Job job{before.rig.stream(), {before.regions.back().address}, {}, opaque, {}};
+                job.unseen = !opaque;
+                job.kernel = both(gate(told), [=](Memory& memory) { return (*write)(memory); });
+                REQUIRE(before.rig.submit(job) == CUDA_SUCCESS);
+            });
+            const Bytes contents = noise(7, scene.buffer.bytes);
+            *write = write_kernel(scene.buffer.address, contents);
+            *told = true;
             scene.rig.drain();
             CHECK(scene.read_fresh() == contents);
             scene.check();
