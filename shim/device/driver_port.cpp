@@ -216,7 +216,13 @@ CUresult DriverPort::admit(Address address, std::uint64_t bytes, Place place) {
 
 CUresult DriverPort::unmap(Address address, std::uint64_t bytes) {
     const InContext in_context(context_);
-    return driver().cuMemUnmap(address, bytes);
+    const CUresult status = driver().cuMemUnmap(address, bytes);
+    if (status == CUDA_SUCCESS && owes_) {
+        const util::Lock lock(owed_lock_);
+        std::erase_if(owed_, [&](const Owed& one) { return one.bytes > 0 && one.address == address; });
+        owes_ = !owed_.empty();
+    }
+    return status;
 }
 
 CUresult DriverPort::discard(Address address, std::uint64_t bytes) {

@@ -49,6 +49,24 @@ DRIVER_TEST("failures: what the driver did not take back it is asked to again",
     EXPECT(port.release(handle) == CUDA_SUCCESS);
 }
 
+DRIVER_TEST("failures: what was taken away in the end is not taken away once more",
+            {{"SIMCUDA_FAIL", "cuMemUnmap:2,cuMemUnmap:3"}}) {
+    Port& port = backend.port();
+    const std::uint64_t unit = port.granularity();
+    Address address = 0;
+    CUmemGenericAllocationHandle handles[3]{};
+    NEED(port.reserve(3 * unit, address) == CUDA_SUCCESS);
+    for (auto& handle : handles) NEED(port.create(unit, Place::Device, handle) == CUDA_SUCCESS);
+    NEED(port.map(address, unit, handles[0], Place::Device) == CUDA_SUCCESS);
+    EXPECT(port.discard(address, unit) == CUDA_ERROR_OUT_OF_MEMORY);
+    // It is tried again here, in vain.
+    EXPECT(port.map(address + unit, unit, handles[1], Place::Device) == CUDA_SUCCESS);
+    EXPECT(port.unmap(address, unit) == CUDA_SUCCESS);
+    EXPECT(port.map(address, unit, handles[0], Place::Device) == CUDA_SUCCESS);
+    EXPECT(port.map(address + 2 * unit, unit, handles[2], Place::Device) == CUDA_SUCCESS);
+    EXPECT(port.unmap(address, unit) == CUDA_SUCCESS);
+}
+
 // The port's own probe asks once.
 DRIVER_TEST("failures: a device is ill only from an error that stays",
             {{"SIMCUDA_FAIL", "cuStreamQuery:2=400,cuStreamQuery:3=719"}}) {

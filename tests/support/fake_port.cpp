@@ -138,6 +138,7 @@ CUresult FakePort::unmap(Address address, std::uint64_t bytes) {
     }
     dawdle(lock);
     const CUresult status = memory_.unmap(address, bytes);
+    if (status == CUDA_SUCCESS) std::erase_if(owed_, [&](const auto& one) { return one.first == address; });
     dawdle(lock);
     return status;
 }
