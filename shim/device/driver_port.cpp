@@ -52,7 +52,9 @@ CUresult DriverPort::probe() {
 // refuse nodes without processors (NVIDIA/nccl#2190).
 template <typename Attribute>
 void DriverPort::probe_host_memory(const Attribute& attribute) {
-    if (!may_probe_host_memory(device_)) return;
+    const ToldApart told = told_apart(device_);
+    remaps_were_seen_to_wait_ = told.remaps_wait;
+    if (!told.may_probe) return;
     if (attribute(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
         probe_host_location({CU_MEM_LOCATION_TYPE_HOST, 0}))
         return;
@@ -419,10 +421,6 @@ CUresult DriverPort::synchronize() {
 CUcontext DriverPort::current_context() {
     CUcontext context = nullptr;
     return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
-}
-
-bool DriverPort::remaps_were_seen_to_wait() const {
-    return device::remaps_were_seen_to_wait(device_);
 }
 
 Trial DriverPort::try_moves(const std::optional<TrialMemory>& memory) {

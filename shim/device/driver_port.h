@@ -60,7 +60,7 @@ class DriverPort final : public Port {
     void recycle(CUevent event) override;
     CUresult wait_in_stream(CUstream stream, CUevent event) override;
     bool tries_moves() const override { return true; }
-    bool remaps_were_seen_to_wait() const override;
+    bool remaps_were_seen_to_wait() const override { return remaps_were_seen_to_wait_; }
     Trial try_moves(const std::optional<TrialMemory>& memory) override;
     void map_no_host_memory() override { maps_host_ = false; }
     CUresult health() override;
@@ -95,6 +95,7 @@ class DriverPort final : public Port {
     CUmemLocation host_location_{CU_MEM_LOCATION_TYPE_INVALID, 0};
     std::atomic<bool> maps_host_{false};
     bool decompress_ = false;
+    bool remaps_were_seen_to_wait_ = false;
     std::atomic<CUstream> in_{nullptr};
     std::atomic<CUstream> out_{nullptr};
     struct Events {

@@ -71,19 +71,11 @@ std::string answer_for(CUdevice device) {
     return answer;
 }
 
-struct Answer {
-    bool may_map;
-    bool remaps_wait;
-};
-util::Mutex known_lock{util::LockOrder::Leaf};
-std::map<CUdevice, Answer>& known() {
-    static auto& known = *new std::map<CUdevice, Answer>;
-    return known;
-}
-
-bool ask(CUdevice device) {
-    const util::Lock lock(known_lock);
-    if (const auto it = known().find(device); it != known().end()) return it->second.may_map;
+ToldApart ask(CUdevice device) {
+    static util::Mutex mutex{util::LockOrder::Leaf};
+    static std::map<CUdevice, ToldApart> known;
+    const util::Lock lock(mutex);
+    if (const auto it = known.find(device); it != known.end()) return it->second;
     const std::string whole = answer_for(device);
     const std::string_view answer = verdict_of(whole);
     const bool died = answer == kDied;
@@ -93,25 +85,20 @@ bool ask(CUdevice device) {
             "evicted memory is unmapped, for host memory behind device addresses cannot be used here: {}; "
             "LMS_HOST_MAPPING=on uses it all the same",
             died ? "the driver ended the process that tried it" : answer);
-    known()[device] = {may, answer.size() < whole.size()};
-    return may;
+    const ToldApart told{may, answer.size() < whole.size()};
+    known[device] = told;
+    return told;
 }
 
 }  // namespace
 
-bool may_probe_host_memory(CUdevice device) noexcept try {
+ToldApart told_apart(CUdevice device) noexcept try {
     // What reaches evicted memory unnamed is to be noticed.
-    if (settings().check) return false;
+    if (settings().check) return {false};
     const HostMapping wanted = settings().host_mapping;
-    return wanted == HostMapping::Auto ? ask(device) : wanted == HostMapping::On;
+    return wanted == HostMapping::Auto ? ask(device) : ToldApart{wanted == HostMapping::On};
 } catch (...) {
-    return true;  // out of host memory: as without a process apart
-}
-
-bool remaps_were_seen_to_wait(CUdevice device) noexcept {
-    const util::Lock lock(known_lock);
-    const auto it = known().find(device);
-    return it != known().end() && it->second.remaps_wait;
+    return {true};  // out of host memory: as without a process apart
 }
 
 }  // namespace lms::device

@@ -10,13 +10,14 @@
 
 namespace lms::device {
 
+struct ToldApart {
+    bool may_probe;            // the driver may be asked
+    bool remaps_wait = false;  // the process apart has found remaps to wait for all work
+};
 // By LMS_HOST_MAPPING. `auto` asks the process apart, or what it answered before for this driver and device;
 // where there is no such program, or it could not try, yes. A no is told to the user, once. No context is
-// needed.
-bool may_probe_host_memory(CUdevice device) noexcept;
-
-// Whether a process apart that was asked for that has found remaps to wait for all work. Asks nobody.
-bool remaps_were_seen_to_wait(CUdevice device) noexcept;
+// needed. May take as long as that process.
+ToldApart told_apart(CUdevice device) noexcept;
 
 // What the process apart writes, one line: the first of these that fits, the second and third with a step's
 // name.

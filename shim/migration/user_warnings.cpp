@@ -151,8 +151,7 @@ void announce_remaps_wait(const State& state) {
     log::warn(
         "GPU {}: this driver changes a mapping only when all work is done, so that moves and kernels do not "
         "overlap, as with LMS_SAFETY=strict; a launch that needs room while a kernel waits for the thread "
-        "that "
-        "launches does not return, but with LMS_SAFETY=strict it does, after a second{}",
+        "that launches does not return, but with LMS_SAFETY=strict it does, after a second{}",
         state.device, state.port.maps_host_memory() ? "" : ", where host memory can be mapped");
 }
 

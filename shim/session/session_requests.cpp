@@ -176,6 +176,8 @@ void Session::follow_trace() {
     note_gpu(*state_);
     const SessionLock lock(state_->mutex);
     state_->traced = traced;
+    // What was under way belongs to no other trace.
+    state_->samples = {};
     if (!traced) return fast_path_gate.reopen();
     // It tells of every launch.
     fast_path_gate.close();

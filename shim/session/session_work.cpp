@@ -200,10 +200,11 @@ void Session::submitted(const Work& work) {
     if (hold.opaque) --state.opaque_pending;
     if (hold.unseen) --state.unseen_pending;
     --state.holders;
-    if (work.begin_ns > 0)
+    if (work.begin_ns > 0) {
         note_launch(state, work.reach.label, work.reach.stream, work.needs, hold, work.begin_ns);
-    if (work.timing != 0) state.samples.put(work.timing, work.reach.label);
-    note_kernel_times(state);
+        if (work.timing != 0) state.samples.put(work.timing, work.reach.label);
+        note_kernel_times(state);
+    }
     let_go(state, hold);
     // Keeps the list of fences short where nothing moves and nobody else looks.
     if (state.fences.many()) poll_completions(state, lock);
