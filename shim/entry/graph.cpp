@@ -49,6 +49,7 @@ CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& cal
             where,
             [&] {
                 engine::WorkingSet reach = engine::reach_of(exec, where);
+                reach.code = exec;
                 if (trace::writer() || settings().check) reach.label = "graph";
                 return reach;
             },

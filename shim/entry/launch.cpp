@@ -24,6 +24,7 @@ WorkingSet look_at(engine::Scratch& scratch, CUfunction function, CUstream strea
                    void** extra) {
     WorkingSet reach(&scratch);
     reach.stream = stream;
+    reach.code = function;
     if (trace::writer() || settings().check) {
         reach.label = engine::name_of(function);
         if (reach.label.empty()) reach.label = "kernel";

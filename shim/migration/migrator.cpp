@@ -35,7 +35,7 @@ constexpr auto kCourtesy = 100ms;
 std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& residency) {
     std::uint64_t sum = 0;
     for (const ChunkRequest& need : needs) {
-        if (!gone(need, residency)) sum += residency.chunk(need.chunk).bytes;
+        if (!gone(need, residency) && !need.aside) sum += residency.chunk(need.chunk).bytes;
     }
     return sum;
 }
@@ -66,27 +66,35 @@ bool Migrator::present(std::span<const ChunkRequest> needs) const {
             case core::State::Evicting:
                 return true;
             case core::State::OnHost:
-                return need.may_stay;
+                return !need.wants_in();
             default:
                 return false;
         }
     });
 }
 
-// Pins what is on the device, or may stay where it is; true when that is all.
+// Pins what is on the device, or may stay where it is; true when that is all. What may move to make room for
+// the rest comes last.
 bool Migrator::hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,
                             std::vector<ChunkRequest>& missing) {
-    Residency& residency = state_.residency;
     hold.pinned.reserve(needs.size());
+    hold_present(needs, false, hold, missing);
+    if (missing.empty()) hold_present(needs, true, hold, missing);
+    return missing.empty();
+}
+
+void Migrator::hold_present(std::span<const ChunkRequest> needs, bool aside, ChunkPins& hold,
+                            std::vector<ChunkRequest>& missing) {
+    Residency& residency = state_.residency;
     for (const ChunkRequest& need : needs) {
-        if (gone(need, residency)) continue;
+        if (need.aside != aside || gone(need, residency)) continue;
         residency.cancel_out(need.chunk);
         const core::State where = residency.chunk(need.chunk).state;
         if (where == core::State::Resident || where == core::State::Filling) {
             residency.pin(need.chunk);
             hold.pinned.push_back(need.chunk);
             state_.backing[need.chunk].fresh_at = Backing::kUsed;
-        } else if (where == core::State::OnHost && need.may_stay) {
+        } else if (where == core::State::OnHost && !need.wants_in()) {
             residency.pin_in_place(need.chunk);
             hold.in_place.push_back(need.chunk);
             state_.backing[need.chunk].fresh_at = Backing::kUsed;
@@ -94,12 +102,11 @@ bool Migrator::hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold
             missing.push_back(need);
         }
     }
-    return missing.empty();
 }
 
 CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
     for (const ChunkRequest& need : needs) {
-        if (!gone(need, state_.residency)) state_.residency.touch(need.chunk);
+        if (!need.aside && !gone(need, state_.residency)) state_.residency.touch(need.chunk);
     }
     std::vector<ChunkRequest> missing;
     // Who has all it needs could go on for ever while another waits for some of it to become idle.

@@ -21,6 +21,15 @@ struct ChunkRequest {
     bool written = true;
     // The work may as well use it where it is in host memory: it waits for the host anyway.
     bool may_stay = false;
+    // The work may reach it, but is not thought to (core/parts.h): it is not brought in, and nobody is told
+    // that it was used. What moves must wait for the work all the same. Only where host memory can be used in
+    // place.
+    bool aside = false;
+    // Which of the work's pointers into large buffers means it, counted from 1; 0: none
+    // (migration/large_buffers.h).
+    std::uint32_t part = 0;
+
+    bool wants_in() const { return !may_stay && !aside; }
 };
 
 // Whether its buffer has been freed, or is about to go: a stale address named it, and holding it would hold

@@ -16,6 +16,7 @@
 #include "shim/device/port.h"
 #include "shim/migration/blocks.h"
 #include "shim/migration/fences.h"
+#include "shim/migration/large_buffers.h"
 #include "shim/migration/launch_samples.h"
 #include "shim/migration/pending_frees.h"
 #include "shim/migration/pressure.h"
@@ -134,6 +135,7 @@ struct State {
     // Physical memory, a tier each. A block that is not free is a chunk's, a pending eviction's, or both's.
     std::uint64_t budget_bytes = 0;  // device memory that blocks may take, as of the last look
     std::uint64_t largest_cut = 0;   // the largest chunk that a buffer was ever cut into
+    LargeBuffers large;
     SoftLimit soft_limit;
     BlockPool device_blocks;
     BlockPool host_blocks;

@@ -29,7 +29,7 @@ std::vector<trace::Touched> touched(const State& state, std::span<const ChunkReq
     std::vector<trace::Touched> chunks;
     chunks.reserve(needs.size());
     for (const ChunkRequest& need : needs) {
-        if (gone(need, state.residency)) continue;
+        if (need.aside || gone(need, state.residency)) continue;
         const bool there = !in_place.empty() && std::ranges::find(in_place, need.chunk) != in_place.end();
         chunks.push_back({need.chunk, state.residency.chunk(need.chunk).allocation, need.overwritten,
                           need.may_stay, there, !need.written});
@@ -93,7 +93,7 @@ void note_levels(const State& state) {
     tell_levels(state);
 }
 
-void note_move(const State& state, trace::Direction direction, core::ChunkId id, trace::MoveReason reason,
+void note_move(State& state, trace::Direction direction, core::ChunkId id, trace::MoveReason reason,
                std::uint64_t begin_ns, std::uint64_t end_ns, bool copied) {
     const core::Chunk& chunk = state.residency.chunk(id);
     trace::Counters& counters = trace::counters();
@@ -102,10 +102,12 @@ void note_move(const State& state, trace::Direction direction, core::ChunkId id,
     const std::uint64_t bytes = copied ? chunk.bytes : 0;
     trace::add(in ? counters.bytes_in : counters.bytes_out, bytes);
     trace::hot_buffers().moved(state.device, chunk.allocation, direction, bytes);
+    const Backing& backing = state.backing[id];
+    std::optional<device::DeviceTime> seen;
+    if (copied && (state.traced || state.large.timed))
+        seen = state.port.time_of_copy(in ? backing.device.alias : backing.host.alias);
+    if (seen) note_copy(state, direction, bytes, *seen);
     if (trace::Writer* writer = writer_for(state)) {
-        const Backing& backing = state.backing[id];
-        std::optional<device::DeviceTime> seen;
-        if (copied) seen = state.port.time_of_copy(in ? backing.device.alias : backing.host.alias);
         writer->write(trace::Move{state.device, direction, chunk.allocation, id, bytes, reason,
                                   seen ? seen->begin_ns : begin_ns, seen ? seen->end_ns : end_ns,
                                   seen.has_value()});

@@ -20,7 +20,7 @@ void note_standing(const State& state);
 // Bytes on the device or the host have changed.
 void note_levels(const State& state);
 // What went as it was, without a copy, is a move of no bytes.
-void note_move(const State& state, trace::Direction direction, core::ChunkId chunk, trace::MoveReason reason,
+void note_move(State& state, trace::Direction direction, core::ChunkId chunk, trace::MoveReason reason,
                std::uint64_t begin_ns, std::uint64_t end_ns, bool copied = true);
 // Of the work of a kernel, if it has one, that lacked so much at first.
 void note_stall(const State& state, std::string_view kernel, trace::StallCause cause,

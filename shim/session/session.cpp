@@ -189,6 +189,7 @@ std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, bool colle
     const auto sizes =
         core::cut(rounded, state.granularity, core::largest_chunk(state.budget_bytes, state.granularity));
     state.largest_cut = std::max(state.largest_cut, std::ranges::max(sizes));
+    state.large.largest_bytes = std::max(state.large.largest_bytes, rounded);
     const core::AllocationId id = state.residency.add(*taken, bytes, sizes);
     state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
     state.owners[id] = nullptr;

@@ -35,6 +35,7 @@ struct Work {
     ChunkPins hold;
     std::uint64_t begin_ns = 0;  // where a trace is written
     std::uint64_t timing = 0;    // the piece of work as which the device times it; 0: it does not
+    TimedWork timed;             // what for, if not for a trace
 };
 
 // Which GPU, and the context of the app's through which the shim works on it at first.

@@ -89,15 +89,42 @@ class Naming {
         needs.reserve(kFew);
     }
 
+    bool has_large() const { return has_large_; }
+
     // What is only read comes after what is not, so that it is known by then.
     void whole_buffer(core::Address address, bool written) {
         const core::Residency& residency = state_.residency;
         const auto id = allocation_near(state_, address);
         // Nothing submitted after a buffer's free uses it; the address was left over.
         if (!id || residency.allocation(*id).dead) return;
-        const std::vector<ChunkId>& chunks = residency.allocation(*id).chunks;
-        if (known(chunks.front())) return;
-        for (const ChunkId chunk : chunks) add(chunk, false, written, false);
+        const core::Allocation& buffer = residency.allocation(*id);
+        const std::uint64_t offset = address - buffer.address;
+        // What is meant by a pointer from outside is not told by where others begin.
+        if (in_parts(buffer) && offset < buffer.bytes) {
+            const std::uint64_t end =
+                state_.large.parts.end_of(buffer.bytes, offset, buffer.bytes, state_.works);
+            ++parts_;
+            return part(buffer, {address, buffer.address + end}, written);
+        }
+        if (!known(buffer.chunks.front())) {
+            for (const ChunkId chunk : buffer.chunks) add(chunk, false, written, false);
+        } else if (in_parts(buffer)) {
+            part(buffer, {buffer.address, buffer.address + buffer.bytes}, written);
+        }
+    }
+
+    // All that begins somewhere, before any of it is named.
+    void begins(core::Address address) {
+        const auto id = state_.residency.allocation_at(address);
+        if (!id || !in_parts(state_.residency.allocation(*id))) return;
+        const core::Allocation& buffer = state_.residency.allocation(*id);
+        state_.large.parts.begins(buffer.bytes, address - buffer.address, state_.works);
+    }
+    // The same of what the program has mapped, whose reservation is divided.
+    void begins_in_view(core::Address address) {
+        const util::SharedLock lock(program_addresses().mutex);
+        if (const auto all = program_addresses().book.reservation_of(address))
+            state_.large.parts.begins(all->begin, address - all->begin, state_.works);
     }
 
     // Whole buffers are named before.
@@ -112,7 +139,7 @@ class Naming {
                 range.address <= chunk.address && chunk.address + chunk.bytes <= range.address + range.bytes;
             if (const State::Named* const before = known(id)) {
                 ChunkRequest& need = needs_[before->index];
-                need.overwritten = false;  // named twice: once it is read
+                need.overwritten = need.aside = false;  // named twice: once it is read
                 need.may_stay &= range.may_stay;
                 need.written |= !range.only_read;
             } else {
@@ -126,8 +153,18 @@ class Naming {
         const util::SharedLock lock(program_addresses().mutex);
         for (const core::Address pointer : pointers) {
             if (state_.arena.contains(pointer)) continue;
-            program_addresses().book.each_of_run(pointer, state_.granularity, [&](const View& view) {
-                if (is_here(view)) whole_buffer(view.home, written);
+            const AddressBook& book = program_addresses().book;
+            const AddressRange run = book.run_at(pointer, state_.granularity);
+            AddressRange meant = run;
+            const auto all = book.reservation_of(pointer);
+            if (all && pointer - run.begin < run.end - run.begin && is_large(state_, run.end - run.begin)) {
+                const std::uint64_t end = state_.large.parts.end_of(all->begin, pointer - all->begin,
+                                                                    run.end - all->begin, state_.works);
+                meant = {pointer, all->begin + end};
+                ++parts_;
+            }
+            book.each_of_run(pointer, state_.granularity, [&](const View& view) {
+                if (is_here(view)) part_of_view(view, meant, written);
             });
         }
     }
@@ -146,18 +183,48 @@ class Naming {
     // What most work names, for which there is room at once.
     static constexpr std::size_t kFew = 8;
 
+    // Whether to bring in only what a pointer is thought to mean: the rest of a buffer that takes more than
+    // its share of the GPU would push out what other work needs.
+    bool in_parts(const core::Allocation& buffer) const {
+        return has_large_ && is_large(state_, buffer.bytes);
+    }
+    // What a pointer means of a buffer. The rest is held where it is, for the pointer may lead there.
+    void part(const core::Allocation& buffer, AddressRange meant, bool written) {
+        if (!known(buffer.chunks.front())) {
+            for (const ChunkId chunk : buffer.chunks) needs_[add(chunk, false, written, false)].aside = true;
+        }
+        std::vector<ChunkId> chunks;
+        state_.residency.chunks_in(meant.begin, meant.end - meant.begin, chunks);
+        for (const ChunkId chunk : chunks) {
+            ChunkRequest& need = needs_[known(chunk)->index];
+            need.aside = false;
+            if (need.part == 0) need.part = parts_;
+        }
+    }
+    void part_of_view(const View& view, AddressRange meant, bool written) {
+        const auto id = state_.residency.allocation_at(view.home);
+        if (!id || state_.residency.allocation(*id).dead) return;
+        const core::Address begin = std::clamp(meant.begin, view.address, view.end());
+        const core::Address end = std::clamp(meant.end, begin, view.end());
+        part(state_.residency.allocation(*id),
+             {view.home + (begin - view.address), view.home + (end - view.address)}, written);
+    }
+
     bool is_here(const View& view) const { return view.is_managed() && view.device == state_.device; }
     const State::Named* known(ChunkId id) const {
         const State::Named& named = state_.named[id];
         return named.naming == state_.namings ? &named : nullptr;
     }
-    void add(ChunkId id, bool overwritten, bool written, bool may_stay) {
+    std::size_t add(ChunkId id, bool overwritten, bool written, bool may_stay) {
         state_.named[id] = {state_.namings, needs_.size()};
         needs_.push_back({id, state_.residency.chunk(id).serial, overwritten, written, may_stay});
+        return needs_.size() - 1;
     }
 
     State& state_;
     std::pmr::vector<ChunkRequest>& needs_;
+    std::uint32_t parts_ = 0;  // pointers into large buffers so far
+    const bool has_large_ = is_large(state_, state_.large.largest_bytes);
 };
 
 }  // namespace
@@ -172,6 +239,20 @@ void Session::find(std::span<const core::Address> addresses, std::span<const cor
                    std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) {
     Naming naming(*state_, needs);
     const bool views = managed_views.load(std::memory_order_relaxed);
+    const auto begins = [&](core::Address address) {
+        if (spans(address)) {
+            if (naming.has_large()) naming.begins(address);
+        } else if (views) {
+            naming.begins_in_view(address);
+        }
+    };
+    if (naming.has_large() || views) {
+        for (const auto& named : {addresses, only_read}) std::ranges::for_each(named, begins);
+        for (const Range& range : ranges) {
+            begins(range.address);
+            begins(range.address + range.bytes);
+        }
+    }
     for (const bool written : {true, false}) {
         const std::span<const core::Address> named = written ? addresses : only_read;
         for (const core::Address address : named) naming.whole_buffer(address, written);

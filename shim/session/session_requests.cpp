@@ -172,7 +172,11 @@ void Session::rank_by(std::unique_ptr<core::Ranking> ranking) {
 void Session::follow_trace() {
     const bool traced = trace::writer() != nullptr;
     if (traced == state_->traced) return;
-    port_->time_copies(traced);
+    const auto timed_anyway = [&] {
+        const SessionLock lock(state_->mutex);
+        return state_->large.timed;
+    };
+    if (!timed_anyway()) port_->time_copies(traced);
     note_gpu(*state_);
     const SessionLock lock(state_->mutex);
     state_->traced = traced;

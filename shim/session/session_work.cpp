@@ -7,6 +7,7 @@
 #include "shim/migration/budget.h"
 #include "shim/migration/eviction.h"
 #include "shim/migration/guards.h"
+#include "shim/migration/large_buffers.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/program_pins.h"
 #include "shim/migration/retained_copies.h"
@@ -23,7 +24,7 @@ namespace {
 void tell_policy(State& state, std::span<const ChunkRequest> needs) {
     state.told.clear();
     for (const ChunkRequest& need : needs) {
-        if (!gone(need, state.residency)) state.told.push_back(need.chunk);
+        if (!need.aside && !gone(need, state.residency)) state.told.push_back(need.chunk);
     }
     state.residency.work(state.told);
 }
@@ -41,6 +42,11 @@ CUresult Session::acquire(Work& work) {
         SessionLock lock(state.mutex);
         find(work.reach.addresses, work.reach.only_read, work.reach.ranges, work.needs);
         if (work.is_nothing()) return CUDA_SUCCESS;
+        work.timed = choose_place(state, work.reach.code, work.needs);
+        if (work.timed.kind != 0 && !state.large.timed) {
+            state.large.timed = true;
+            unlocked(lock, [&] { port_->time_copies(true); });
+        }
         const bool opaque = work.reach.opaque || state.settings.safety == Safety::Strict;
         work.hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
         work.hold.unseen = work.reach.unseen && !work.elsewhere;
@@ -56,7 +62,9 @@ CUresult Session::acquire(Work& work) {
         if (status != CUDA_SUCCESS) return status;
         ++state.holders;
         work.hold.fenced = state.earlier.any();
-        timed = state.traced && work.begin_ns > 0 && !work.reach.label.empty() && state.samples.due();
+        if (work.timed.kind != 0) note_in_place(state, work.needs, work.timed);
+        timed = work.timed.kind != 0 ||
+                (state.traced && work.begin_ns > 0 && !work.reach.label.empty() && state.samples.due());
         filled = announce(work, lock);
     }
     status = wait_in_stream(work.reach.stream, filled);
@@ -202,9 +210,11 @@ void Session::submitted(const Work& work) {
     --state.holders;
     if (work.begin_ns > 0) {
         note_launch(state, work.reach.label, work.reach.stream, work.needs, hold, work.begin_ns);
-        if (work.timing != 0) state.samples.put(work.timing, work.reach.label);
+        if (work.timing != 0 && work.timed.kind == 0) state.samples.put(work.timing, work.reach.label);
         note_kernel_times(state);
     }
+    if (work.timing != 0 && work.timed.kind != 0) note_submitted(state, work.timing, work.timed);
+    if (!state.large.under_way.empty()) note_times(state);
     let_go(state, hold);
     // Keeps the list of fences short where nothing moves and nobody else looks.
     if (state.fences.many()) poll_completions(state, lock);

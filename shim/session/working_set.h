@@ -44,7 +44,8 @@ struct WorkingSet {
     bool opaque = false;                   // reaches what it does not name
     bool unseen = false;                   // may do so, and write there: its code cannot be seen
     CUstream stream = CU_STREAM_LEGACY;    // never null
-    std::string label;                     // the kernel's name, where a trace is written
+    const void* code = nullptr;            // the kernel or graph, as the program names it; null: neither
+    std::string label;                     // its name, where a trace is written
 };
 
 }  // namespace lms::engine

@@ -1,10 +1,10 @@
 // Training that is heavy on weights, cyclic inference, training that is heavy on activations, made anew in
 // each step and in stream order, and launches without a pattern: the launches of such programs, over buffers
-// of their sizes. shapes training|inference|activations|patternless LAYER_MIB LAUNCHES STEPS [SEED]: a
-// layer's weights (of `activations` its outputs) are LAYER_MIB MiB, its kernel is LAUNCHES launches long
-// (each as long as the simulated GPU makes it). Prints milliseconds a step, by the GPU's clock, the least of
-// all but the first (of `patternless` the mean), or, with 0 steps, the MiB of all buffers that there are at
-// once.
+// of their sizes. shapes training|inference|activations|[pooled-]tensors|patternless LAYER_MIB LAUNCHES STEPS
+// [SEED]: a layer's weights (of `activations` its outputs) are LAYER_MIB MiB, its kernel is LAUNCHES launches
+// long (each as long as the simulated GPU makes it). Prints milliseconds a step, by the GPU's clock, the
+// least of all but the first (of `patternless` the mean), or, with 0 steps, the MiB of all buffers that there
+// are at once.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +20,12 @@ namespace {
 __global__ void use(float* written, float* also, float* third, const float* a, const float* b,
                     const float* c) {
     if (threadIdx.x == 32) *written = *also = *third = *a + *b + *c;  // no such thread
+}
+
+__global__ void pass(float* written, const float* read, unsigned count) {
+    const unsigned threads = gridDim.x * blockDim.x;
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += threads)
+        written[i] = read[i] + 1;
 }
 
 struct Program {
@@ -150,6 +156,28 @@ struct Patternless : Program {
     }
 };
 
+// Forward and backward through 200 tensors, each written from the one beside it; every byte is touched.
+// Pooled, they lie in one allocation.
+struct Tensors : Program {
+    static constexpr int kTensors = 200;
+    std::vector<float*> all;
+    unsigned count;
+
+    Tensors(std::size_t size, bool pooled) : count(static_cast<unsigned>(size / sizeof(float))) {
+        if (!pooled) {
+            all = buffers(kTensors, size);
+            return;
+        }
+        float* const pool = buffer(kTensors * size);
+        for (int i = 0; i < kTensors; ++i) all.push_back(pool + i * std::size_t{count});
+    }
+    void step() const {
+        for (int i = 1; i < kTensors; ++i) pass<<<4, 256>>>(all[i], all[i - 1], count);
+        for (int i = kTensors - 1; i > 0; --i) pass<<<4, 256>>>(all[i - 1], all[i], count);
+        CHECK_LAUNCH();
+    }
+};
+
 template <typename Shape>
 int run(Shape shape, int launches, int steps) {
     shape.launches = launches;
@@ -188,6 +216,8 @@ int main(int argc, char** argv) {
     if (shape == "training") return run(Training(layer), launches, steps);
     if (shape == "inference") return run(Inference(layer), launches, steps);
     if (shape == "activations") return run(Activations(layer), launches, steps);
+    if (shape == "tensors" || shape == "pooled-tensors")
+        return run(Tensors(layer, shape != "tensors"), launches, steps);
     if (shape != "patternless") return 2;
     Patternless patternless(layer);
     patternless.random.seed(argc > 5 ? std::atoi(argv[5]) : 1);

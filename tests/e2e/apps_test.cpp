@@ -18,7 +18,7 @@ const std::string kHostMapping[] = {"1", "0"};
 const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "launches", "runtime_calls", "textures"};
 
 // Those that have cases of their own.
-const std::string kOwnCases[] = {"caching",     "hidden_pointers", "host_lists", "ipc",
+const std::string kOwnCases[] = {"caching",     "divided",     "hidden_pointers", "host_lists", "ipc",
                                  "linked_list", "nvtx_ranges",     "patterns",   "weights"};
 
 bool says_once(const Run& run, const std::string& beginning) {

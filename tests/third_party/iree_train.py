@@ -1,11 +1,12 @@
 """Trains a network by IREE's CUDA runtime: iree_step.mlir is one step with momentum, as JAX lowers it."""
 
 import hashlib
+import os
 
 import iree.runtime as iree
 import numpy as np
 
-layers, width, batch, steps = 6, 384, 64, 4
+layers, width, batch, steps = 6, 384, 64, int(os.environ.get("TRAIN_STEPS", 4))
 rng = np.random.default_rng(5)
 device = iree.get_device("cuda")
 config = iree.Config(device=device)

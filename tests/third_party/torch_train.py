@@ -4,6 +4,7 @@ PyTorch's own kernels come as native code alone, so nothing is computed on the G
 
 import contextlib
 import hashlib
+import os
 import sys
 
 import torch
@@ -142,7 +143,7 @@ if "graphs" in sys.argv:
     mode = "reduce-overhead"
     torch._foreach_copy_ = copy_each
 # Of graphs the first step is none, the second records them.
-batches = [kind.batch() for _ in range(4)]
+batches = [kind.batch() for _ in range(int(os.environ.get("TRAIN_STEPS", 4)))]
 model, same = kind(), kind()
 same.load_state_dict(model.state_dict())
 for step, (loss, right) in enumerate(zip(train(model, batches, "cuda"), train(same, batches, "cpu"))):

@@ -43,6 +43,10 @@ bool simulated_time() {
     return knobs().simulated_time;
 }
 
+std::uint64_t latest_time_ns() {
+    return latest_ns;
+}
+
 std::uint64_t now_ns() {
     if (simulated_time()) return clock().ns;
     return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /

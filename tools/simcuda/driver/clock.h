@@ -7,6 +7,8 @@
 namespace simcuda::driver {
 
 bool simulated_time();
+// In simulated time: the latest that any thread has reached.
+std::uint64_t latest_time_ns();
 
 // The calling thread's time. In simulated time each thread of the program has its own, which begins with the
 // latest that any has reached.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/error_name.h"
 #include "tools/simcuda/driver/knobs.h"
@@ -67,6 +68,7 @@ void write_report() {
     }
     report["calls"] = calls;
     report["launches"] = c.launches.load();
+    if (simulated_time()) report["simulated_ns"] = latest_time_ns();
     report["bytes"] = {{"host_to_device", traffic().host_to_device.load()},
                        {"device_to_host", traffic().device_to_host.load()},
                        {"device_to_device", traffic().device_to_device.load()},

@@ -1,0 +1,177 @@
+// Large buffers that the program divides itself: what a pointer means of one is brought in, and whatever it
+// reaches beyond that is not lost.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "tests/engine/scene.h"
+
+namespace lms::fake {
+namespace {
+
+constexpr std::uint64_t kParts = 12;
+constexpr std::uint64_t kGranules = 8;  // of each
+
+// One buffer half as large again as the GPU, divided into parts that all work has named once.
+struct Divided {
+    explicit Divided(const RigOptions& options) : rig(options), stream(rig.stream()) {
+        const std::uint64_t bytes = kGranules * options.granularity;
+        whole.bytes = kParts * bytes;
+        REQUIRE(rig.session().allocate(whole.bytes, whole.address) == CUDA_SUCCESS);
+        for (std::uint64_t i = 0; i < kParts; ++i) {
+            parts.push_back({whole.address + i * bytes, bytes});
+            expected.push_back(noise(i + 1, bytes));
+        }
+        for (int pass = 0; pass < 2; ++pass) {
+            for (std::uint64_t i = 0; i < kParts; ++i)
+                REQUIRE(name(i, write_kernel(parts[i].address, expected[i])) == CUDA_SUCCESS);
+        }
+        rig.drain();
+    }
+
+    CUresult name(
+        std::uint64_t part, Kernel kernel = [](Memory&) { return true; }) {
+        return rig.submit({stream, {parts[part].address}, {}, false, std::move(kernel)});
+    }
+    bool is_there(std::uint64_t part) { return rig.on_device(parts[part]) == parts[part].bytes; }
+
+    void check() {
+        rig.drain();
+        for (std::uint64_t i = 0; i < kParts; ++i) {
+            CAPTURE(i);
+            Bytes bytes;
+            REQUIRE(rig.read(stream, parts[i], bytes) == CUDA_SUCCESS);
+            CHECK(bytes == expected[i]);
+        }
+        CHECK(rig.gpu().violation() == "");
+    }
+
+    Rig rig;
+    CUstream stream;
+    Region whole{};
+    std::vector<Region> parts;
+    std::vector<Bytes> expected;
+};
+
+template <typename Body>
+void at_each(Body&& body) {
+    for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
+        for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+            CAPTURE(static_cast<int>(safety));
+            CAPTURE(seed);
+            body(options_of(safety, seed));
+        }
+    }
+}
+
+TEST_CASE("parts: what begins at a pointer comes in, and leaves what was needed before it where it is") {
+    at_each([](const RigOptions& options) {
+        Divided scene(options);
+        for (const std::uint64_t i : {0, 5, 11, 0, 6}) {
+            CHECK(scene.name(i) == CUDA_SUCCESS);
+            scene.rig.drain();
+            CHECK(scene.is_there(i));
+        }
+        // Of what is not needed so much goes as the others took.
+        for (const std::uint64_t i : {0, 5, 6, 11}) CHECK(scene.is_there(i));
+        scene.check();
+    });
+}
+
+TEST_CASE("parts: several of one buffer are needed at once") {
+    at_each([](const RigOptions& options) {
+        Divided scene(options);
+        for (std::uint64_t i = 0; i < kParts; ++i) {
+            const std::uint64_t other = (i + 7) % kParts;
+            mix(scene.expected[i], {&scene.expected[other]}, i);
+            Job job{scene.stream,
+                    {scene.parts[i].address},
+                    {},
+                    false,
+                    mix_kernel(scene.parts[i], {scene.parts[other]}, i)};
+            job.reads = {scene.parts[other].address};
+            CHECK(scene.rig.submit(job) == CUDA_SUCCESS);
+            scene.rig.drain();
+            CHECK(scene.is_there(i));
+            CHECK(scene.is_there(other));
+        }
+        scene.check();
+    });
+}
+
+// The array goes on past where another pointer began, or the kernel goes back.
+TEST_CASE("parts: what a pointer reaches beyond its part is not lost") {
+    at_each([](const RigOptions& options) {
+        Divided scene(options);
+        const CUstream other = scene.rig.stream();
+        std::minstd_rand random(static_cast<unsigned>(options.seed));
+        for (int round = 0; round < 40; ++round) {
+            const std::uint64_t named = random() % kParts, written = random() % kParts,
+                                needed = random() % kParts;
+            const Gate open = closed();
+            // By its own pointer it is asked for while it is written through the other.
+            CHECK(scene.name(named, both(gate(open), mix_kernel(scene.parts[written], {}, round))) ==
+                  CUDA_SUCCESS);
+            mix(scene.expected[written], {}, round);
+            scene.rig.gpu().at(Call::Query, 20 + random() % 50, [open] { *open = true; });
+            for (const std::uint64_t each : {needed, written}) {
+                Job job{other, {scene.parts[each].address}, {}, false, [](Memory&) { return true; }};
+                CHECK(scene.rig.submit(job) == CUDA_SUCCESS);
+            }
+            *open = true;
+        }
+        scene.check();
+    });
+}
+
+TEST_CASE("parts: a pointer to where nothing began means the rest of its buffer") {
+    RigOptions options = options_of(Safety::Opaque);
+    Rig rig(options);
+    const CUstream stream = rig.stream();
+    Region buffer{0, 40 * options.granularity};
+    Region others{0, 60 * options.granularity};
+    REQUIRE(rig.session().allocate(buffer.bytes, buffer.address) == CUDA_SUCCESS);
+    REQUIRE(rig.session().allocate(others.bytes, others.address) == CUDA_SUCCESS);
+    const auto name = [&](Address address) {
+        Bytes bytes;
+        rig.read(stream, others, bytes);
+        REQUIRE(rig.on_device(buffer) < buffer.bytes);
+        CHECK(rig.submit({stream, {address}, {}, false, [](Memory&) { return true; }}) == CUDA_SUCCESS);
+        rig.drain();
+    };
+    const Address middle = buffer.address + 20 * options.granularity;
+    name(buffer.address);
+    CHECK(rig.on_device(buffer) == buffer.bytes);
+    name(middle);
+    CHECK(rig.on_device({middle, 20 * options.granularity}) == 20 * options.granularity);
+    // From there on it has two parts.
+    name(buffer.address);
+    CHECK(rig.on_device({buffer.address, 20 * options.granularity}) == 20 * options.granularity);
+    CHECK(rig.on_device(buffer) < buffer.bytes);
+    // One outside tells nothing of them.
+    name(buffer.address - 1);
+    CHECK(rig.on_device(buffer) == buffer.bytes);
+}
+
+TEST_CASE("parts: where host memory cannot be mapped, all of a buffer comes in") {
+    RigOptions options = options_of(Safety::Opaque, 1, false);
+    Rig rig(options);
+    const CUstream stream = rig.stream();
+    Region buffer{0, 40 * options.granularity};
+    Region others{0, 60 * options.granularity};
+    REQUIRE(rig.session().allocate(buffer.bytes, buffer.address) == CUDA_SUCCESS);
+    REQUIRE(rig.session().allocate(others.bytes, others.address) == CUDA_SUCCESS);
+    for (const Address address : {buffer.address + buffer.bytes / 2, buffer.address}) {
+        Bytes bytes;
+        rig.read(stream, others, bytes);
+        REQUIRE(rig.on_device(buffer) < buffer.bytes);
+        CHECK(rig.submit({stream, {address}, {}, false, [](Memory&) { return true; }}) == CUDA_SUCCESS);
+        rig.drain();
+        CHECK(rig.on_device(buffer) == buffer.bytes);
+    }
+}
+
+}  // namespace
+}  // namespace lms::fake
