@@ -31,11 +31,11 @@ ROWS = (
 SEEDS = 20
 
 
-def shape(program, launches, steps, environment, seed=1, shimmed=True):
+def shape(program, launches, steps, environment, seed=1, shimmed=True, layer=LAYER_MIB):
     """What tests/bench/shapes.cu prints."""
     settings = {"LMS_RESERVE": "0", "SIMCUDA_CLOCK": "simulated", "SIMCUDA_H2D_GBPS": "1", "SIMCUDA_D2H_GBPS": "1",
                 **({"LD_PRELOAD": SHIM} if shimmed else {}), **environment}
-    command = [os.path.join(BUILD, "bench", "shapes"), program, str(LAYER_MIB), str(launches), str(steps), str(seed)]
+    command = [os.path.join(BUILD, "bench", "shapes"), program, str(layer), str(launches), str(steps), str(seed)]
     run = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, check=True)
     return float(run.stdout)
 
@@ -74,6 +74,16 @@ def against_bound(row, scratch):
         print(f"  {what + f', {over}x':<58} {bound:12.2f} {now:12.2f} {now / bound:8.3f} {lru / bound:8.3f}", flush=True)
 
 
+def divided():
+    """One allocation that holds all tensors, against one each."""
+    memory = f"{200 * 1024 // 3}K"
+    for us in (100, 500, TRAINED):
+        environment = {"SIMCUDA_KERNEL_US": str(us), "SIMCUDA_MEMORY": memory}
+        apart, pooled = (shape(program, 1, 8, environment, layer=1) for program in ("tensors", "pooled-tensors"))
+        print(f"  {f'200 tensors, {us} us a kernel, 3x: apart, in one allocation':<58} {apart:12.2f} {pooled:12.2f} {pooled / apart:8.3f}",
+              flush=True)
+
+
 def without_pattern():
     environment = {"SIMCUDA_KERNEL_US": str(TRAINED), "SIMCUDA_MEMORY": memory_of("patternless", 2)}
     ratios = []
@@ -89,6 +99,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="foresight-") as scratch:
         for row in ROWS:
             against_bound(row, scratch)
+    divided()
     without_pattern()
 
 
