@@ -80,6 +80,19 @@ TEST_CASE("parts: what begins at a pointer comes in, and leaves what was needed 
     });
 }
 
+TEST_CASE("parts: what has not been needed for longest goes first, whatever could have been reached since") {
+    at_each([](const RigOptions& options) {
+        Divided scene(options);
+        for (const std::uint64_t i : {11, 10, 9, 8, 7, 6, 5, 4, 0}) {
+            CHECK(scene.name(i) == CUDA_SUCCESS);
+            scene.rig.drain();
+        }
+        CHECK(scene.is_there(4));
+        CHECK_FALSE(scene.is_there(11));
+        scene.check();
+    });
+}
+
 TEST_CASE("parts: several of one buffer are needed at once") {
     at_each([](const RigOptions& options) {
         Divided scene(options);
