@@ -20,6 +20,13 @@
 
 namespace lms::policy {
 
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+// A made-up input is short: so it comes round too, and costs no megabytes to begin with.
+inline constexpr unsigned kHistoryBits = 7;
+#else
+inline constexpr unsigned kHistoryBits = 15;
+#endif
+
 class Repetition {
   public:
     using Position = std::uint64_t;  // of an event, from 1
@@ -90,9 +97,9 @@ class Repetition {
     }
 
   private:
-    static constexpr std::size_t kEvents = 1 << 15;
-    static constexpr std::size_t kUses = 1 << 18;
-    static constexpr std::size_t kPlaces = 1 << 15;
+    static constexpr std::size_t kEvents = std::size_t{1} << kHistoryBits;
+    static constexpr std::size_t kUses = 8 * kEvents;
+    static constexpr std::size_t kPlaces = kEvents;
     // Lengths of the contexts that are looked for: the long one is rarely mistaken, the short one soon found.
     static constexpr std::size_t kLong = 12;
     static constexpr std::size_t kShort = 3;

@@ -4,7 +4,7 @@ LINK_fuzz := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) $(addprefix tools/lms
 LIBS_fuzz := -lzstd -llz4
 FUZZ := $(BUILD)/fuzz/fuzz
 FUZZ_CXX ?= clang++
-FUZZ_FLAGS := -O1 -g1 -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined
+FUZZ_FLAGS := -O1 -g1 -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 FUZZ_OBJ := $(patsubst %.cpp,$(BUILD)/obj/fuzz/%.o,$(LINK_fuzz) tests/fuzz/targets.cpp tests/fuzz/fuzz.cpp)
 $(BUILD)/obj/fuzz/%.o: %.cpp
 	@mkdir -p $(@D)
@@ -19,5 +19,5 @@ FUZZ_RUNS ?= 1000000
 fuzz: $(FUZZ) ## test: a million made-up inputs to each reader of files, code and settings, with clang (FUZZ_RUNS=, FUZZ_TARGETS=)
 	@set -e; for target in $(FUZZ_TARGETS); do \
 	  mkdir -p $(BUILD)/fuzz/corpus/$$target; echo "fuzz: $$target"; \
-	  FUZZ_TARGET=$$target $(FUZZ) -runs=$(FUZZ_RUNS) -max_len=4096 -timeout=60 -malloc_limit_mb=256 -rss_limit_mb=2048 -seed=1 \
+	  FUZZ_TARGET=$$target $(FUZZ) -runs=$(FUZZ_RUNS) -max_len=4096 -timeout=60 -entropic=0 -malloc_limit_mb=256 -rss_limit_mb=2048 -seed=1 \
 	    -print_final_stats=1 -verbosity=0 -artifact_prefix=$(BUILD)/fuzz/$$target- $(BUILD)/fuzz/corpus/$$target tests/fuzz/corpus/$$target; done

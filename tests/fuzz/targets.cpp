@@ -184,11 +184,14 @@ void trace_page(std::string_view input) {
     tool::html_report(trace, all, {}, tool::findings_of(trace, all));
 }
 
-// For what is read by its name.
+// For what is read by its name; in memory where there is such a place.
 const std::filesystem::path& scratch_folder() {
     struct Folder {
         Folder() {
-            std::string name = std::filesystem::temp_directory_path() / "lms-fuzz-XXXXXX";
+            const std::filesystem::path memory = "/dev/shm";
+            std::string name =
+                (access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path()) /
+                "lms-fuzz-XXXXXX";
             must(mkdtemp(name.data()) != nullptr);
             path = name;
         }
