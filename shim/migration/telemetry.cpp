@@ -133,6 +133,13 @@ void note_allocation(const State& state, core::AllocationId id, std::span<const 
     tell_allocation(state, id, call_site);
 }
 
+void note_stream_free(const State& state, core::AllocationId id, CUstream stream) {
+    if (trace::Writer* const writer = writer_for(state)) {
+        writer->write(
+            trace::StreamFree{state.device, id, reinterpret_cast<std::uint64_t>(stream), trace::now_ns()});
+    }
+}
+
 void note_free(const State& state, core::AllocationId id) {
     trace::add(trace::counters().frees);
     note_allocated(state, state.residency.allocated_bytes() - state.residency.allocation(id).bytes);

@@ -26,6 +26,8 @@ void note_move(State& state, trace::Direction direction, core::ChunkId chunk, tr
 void note_stall(const State& state, std::string_view kernel, trace::StallCause cause,
                 std::span<const ChunkRequest> lacked, std::uint64_t begin_ns, std::uint64_t end_ns);
 void note_allocation(const State& state, core::AllocationId id, std::span<const std::string> call_site);
+// In the order of that stream; its memory is given back later.
+void note_stream_free(const State& state, core::AllocationId id, CUstream stream);
 // It is about to be removed.
 void note_free(const State& state, core::AllocationId id);
 // What was launched then is over, and what its stream was given before.

@@ -333,6 +333,7 @@ CUresult Session::free_on(CUstream stream, core::Address address) {
     }
     state.residency.kill(*id);
     end_pins_of(state, *id);
+    note_stream_free(state, *id, stream);
     const StreamKey key = fence->stream();
     state.pending_frees.add(
         {*id, state.fences.add(std::move(fence)), key, state.residency.allocation(*id).bytes});

@@ -61,6 +61,12 @@ class Encoder {
         return names_ + text(json);
     }
 
+    std::string operator()(const StreamFree& event) {
+        Json json = instant("free in stream order", event.device, event.at_ns);
+        json["args"] = {{"allocation", event.allocation}, {"stream", hex(event.stream)}};
+        return names_ + text(json);
+    }
+
     std::string operator()(const Launch& event) {
         const bool own = event.kernel.empty();
         Json json = slice(event, own ? "copy or set" : demangled(std::string(event.kernel)),

@@ -45,6 +45,15 @@ struct Free {
     std::uint64_t at_ns;
 };
 
+// The program has freed it in the order of a stream: nothing names it again, and nothing of it is copied.
+// Free follows when its memory is given back, or is a new buffer's, which then has its number.
+struct StreamFree {
+    int device;
+    std::uint32_t allocation;
+    std::uint64_t stream;  // the app's handle
+    std::uint64_t at_ns;
+};
+
 // A chunk that work names.
 struct Touched {
     std::uint32_t chunk;
@@ -148,7 +157,7 @@ struct WorkOver {
 };
 
 using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region, WorkOver,
-                           KernelTime>;
+                           KernelTime, StreamFree>;
 
 // When it began. Of Dropped nobody knows: 0.
 std::uint64_t begin_of(const Event& event);

@@ -139,6 +139,15 @@ void Records::record(const Free& event) {
     put_number(bytes_, event.allocation);
 }
 
+void Records::record(const StreamFree& event) {
+    const std::uint64_t in = stream(event.stream);
+    on(event.device);
+    begin(Tag::StreamFree);
+    at(event.at_ns);
+    put_number(bytes_, event.allocation);
+    put_number(bytes_, in);
+}
+
 void Records::record(const Launch& event) {
     const std::uint64_t kernel = string(event.kernel);
     const std::uint64_t in = stream(event.stream);

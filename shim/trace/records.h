@@ -53,6 +53,7 @@ class Records {
     void record(const Region& event);
     void record(const WorkOver& event);
     void record(const KernelTime& event);
+    void record(const StreamFree& event);
 
     std::string bytes_;
     std::uint64_t now_ns_ = 0;

@@ -1,5 +1,7 @@
 #include "shim/trace/standing.h"
 
+#include <algorithm>
+
 namespace lms::trace {
 
 void Standing::note(const Event& event) {
@@ -9,7 +11,9 @@ void Standing::note(const Event& event) {
 std::size_t Standing::events() const {
     std::size_t count = 0;
     for (const auto& [number, device] : devices_)
-        count += (device.gpu ? 1 : 0) + device.buffers.size() + (device.levels ? 1 : 0);
+        count += (device.gpu ? 1 : 0) + device.buffers.size() + (device.levels ? 1 : 0) +
+                 static_cast<std::size_t>(std::ranges::count_if(
+                     device.buffers, [](const auto& each) { return each.second.freed.has_value(); }));
     return count;
 }
 
@@ -22,8 +26,10 @@ void Standing::note_one(const Gpu& event) {
 void Standing::note_one(const Allocation& event) {
     Device& device = devices_[event.device];
     Buffer& buffer = device.buffers[event.allocation];
-    buffer = {
-        event, {event.call_site.begin(), event.call_site.end()}, {event.pieces.begin(), event.pieces.end()}};
+    buffer = {event,
+              {event.call_site.begin(), event.call_site.end()},
+              {event.pieces.begin(), event.pieces.end()},
+              {}};
     for (Piece& piece : buffer.pieces) device.pieces[piece.chunk] = &piece;
 }
 
@@ -33,6 +39,12 @@ void Standing::note_one(const Free& event) {
     if (found == device.buffers.end()) return;
     for (const Piece& piece : found->second.pieces) device.pieces.erase(piece.chunk);
     device.buffers.erase(found);
+}
+
+void Standing::note_one(const StreamFree& event) {
+    Device& device = devices_[event.device];
+    const auto found = device.buffers.find(event.allocation);
+    if (found != device.buffers.end()) found->second.freed = event;
 }
 
 // What comes in without a copy, for it is overwritten, is told by its use alone.

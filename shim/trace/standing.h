@@ -31,6 +31,7 @@ class Standing {
         Allocation event;
         std::vector<std::string> call_site;
         std::vector<Piece> pieces;
+        std::optional<StreamFree> freed;
     };
     struct Device {
         std::optional<Gpu> gpu;
@@ -43,6 +44,7 @@ class Standing {
     void note_one(const Gpu& event);
     void note_one(const Allocation& event);
     void note_one(const Free& event);
+    void note_one(const StreamFree& event);
     void note_one(const Launch& event);
     void note_one(const Move& event);
     void note_one(const Residency& event) { devices_[event.device].levels = event; }
@@ -68,6 +70,10 @@ void Standing::tell(std::uint64_t now_ns, Tell tell) const {
             event.pieces = buffer.pieces;
             event.at_ns = now_ns;
             tell(Event(event));
+            if (!buffer.freed) continue;
+            StreamFree freed = *buffer.freed;
+            freed.at_ns = now_ns;
+            tell(Event(freed));
         }
         if (device.levels) {
             Residency levels = *device.levels;

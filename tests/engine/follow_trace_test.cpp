@@ -117,6 +117,37 @@ TEST_CASE("trace: while one is written all work is looked at, then none again wh
     scene.check();
 }
 
+TEST_CASE("trace: a free in stream order is told as the program makes it, and again when its memory goes") {
+    Scene scene(options_of(Safety::Opaque));
+    const std::size_t one = scene.make(16);
+    scene.rig.drain();
+    Recording recording(scene.rig.session());
+    const Gate open = std::make_shared<std::atomic<bool>>(false);
+    REQUIRE(scene.rig.submit(scene.late_write(scene.stream, one, open, true)) == CUDA_SUCCESS);
+    REQUIRE(scene.rig.session().free_on(scene.stream, scene.regions[one].address) == CUDA_SUCCESS);
+    scene.regions.clear();
+    scene.expected.clear();
+    *open = true;
+    scene.rig.drain();
+    scene.make(16);  // for which the frees that were reached are looked at
+    const auto trace = recording.end();
+    std::vector<std::string> told;
+    std::uint64_t launched_in = 0;
+    for (const trace::Event& event : trace->events) {
+        if (const auto* launch = std::get_if<trace::Launch>(&event); launch && told.empty()) {
+            told.push_back("launch");
+            launched_in = launch->stream;
+        }
+        if (const auto* freed = std::get_if<trace::StreamFree>(&event)) {
+            told.push_back("stream free");
+            CHECK(freed->stream == launched_in);
+        }
+        if (std::holds_alternative<trace::Free>(event)) told.push_back("free");
+    }
+    CHECK(told == std::vector<std::string>{"launch", "stream free", "free"});
+    scene.check();
+}
+
 TEST_CASE("trace: a session ends while one is written, and another begins") {
     std::optional<Scene> scene(options_of(Safety::Opaque));
     Recording recording(scene->rig.session());

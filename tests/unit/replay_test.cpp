@@ -160,6 +160,57 @@ TEST_CASE("replay: work that waited for what came in did not run meanwhile") {
     CHECK(works_of(trace).at(1).ran_ns == 500);
 }
 
+TEST_CASE("replay: what is freed in stream order makes room when its stream is there, and is not copied") {
+    // A buffer that fills the GPU is used by work that runs for long, and freed behind it; the next is made
+    // at once.
+    const trace::Piece first{7, kChunk, true}, second{8, kChunk, false};
+    const trace::Touched uses_first{7, 3}, uses_second{8, 4};
+    const auto replayed = [&](bool in_order) {
+        Trace trace;
+        trace.events = {trace::Gpu{0, "", 1 << 20, kChunk, true, 1}, trace::Residency{0, 0, 0, 1, kChunk},
+                        trace::Allocation{0, 3, 0x10000, kChunk, 1, {}, {&first, 1}},
+                        launch(1, 100, 200, {&uses_first, 1})};
+        if (in_order) trace.events.push_back(trace::StreamFree{0, 3, 1, 300});
+        trace.events.insert(trace.events.end(),
+                            {trace::Allocation{0, 4, 0x20000, kChunk, 400, {}, {&second, 1}},
+                             launch(2, 500, 9000, {&uses_second, 1}), trace::WorkOver{0, 100, 6000},
+                             trace::Free{0, 3, 7000}});
+        return replay(script_of(trace, 0, {}), {.policy = "lru", .clears = true});
+    };
+    const Replayed dead = replayed(true), alive = replayed(false);
+    CHECK(alive.bytes_out == kChunk);
+    CHECK(dead.bytes_out == 0);
+    CHECK(dead.evictions == 0);
+    CHECK(dead.in_place == 0);
+}
+
+TEST_CASE("replay: what takes the memory of a dead buffer has it where it is, at once") {
+    const trace::Piece piece{7, kChunk, true};
+    const trace::Touched uses{7, 3};
+    const auto replayed = [&](std::uint64_t address, const std::string& policy) {
+        Trace trace;
+        trace.events = {trace::Gpu{0, "", 1 << 20, kChunk, true, 1},
+                        trace::Residency{0, 0, 0, 1, kChunk},
+                        trace::Allocation{0, 3, 0x10000, kChunk, 1, {}, {&piece, 1}},
+                        launch(1, 10, 20),
+                        launch(1, 100, 200, {&uses, 1}),
+                        trace::StreamFree{0, 3, 1, 300},
+                        trace::Free{0, 3, 400},
+                        trace::Allocation{0, 3, address, kChunk, 400, {}, {&piece, 1}},
+                        launch(1, 500, 600, {&uses, 1}),
+                        trace::WorkOver{0, 10, 5000},
+                        trace::WorkOver{0, 100, 6000}};
+        return replay(script_of(trace, 0, {}), {.policy = policy});
+    };
+    for (const char* policy : {"lru", "next-use", kOptimal}) {
+        CAPTURE(policy);
+        CHECK(replayed(0x10000, policy).fills == 0);
+        CHECK(replayed(0x10000, policy).evictions == 0);
+        // Another's has to wait for the memory, and is in host memory until then.
+        CHECK(replayed(0x20000, policy).fills == 1);
+    }
+}
+
 TEST_CASE("replay: what goes ahead of need is chosen among what is idle by then") {
     // By rounds through more buffers than there is room for each is foretold. What was used last is needed
     // last, and best goes for what is needed next; while the work runs that uses it, another goes.

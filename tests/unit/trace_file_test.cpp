@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -98,6 +99,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     writer.write(Region{"epoch 3", 4321, 900, 20'000});
     writer.write(WorkOver{3, 5000, 7500});
     writer.write(KernelTime{3, "_Z5sgemmIfEvi", 5'500, 6'400, 16});
+    writer.write(StreamFree{3, 9, 0xffff'ffff'ffff'fff1, 10'002});
     writer.end();
 
     const auto trace = read(scratch.get("trace"));
@@ -108,7 +110,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(about.at("lmsshim") == LMS_VERSION);
     CHECK(about.at("process") == getpid());
     CHECK(about.at("settings").at("LMS_POLICY") == "next-use");
-    REQUIRE(trace->events.size() == 13);
+    REQUIRE(trace->events.size() == 14);
 
     const auto& gpu = std::get<Gpu>(trace->events[0]);
     CHECK(gpu.device == 3);
@@ -192,6 +194,11 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(time.begin_ns == 5'500);
     CHECK(time.end_ns == 6'400);
     CHECK(time.one_in == 16);
+    const auto& freed = std::get<StreamFree>(trace->events[13]);
+    CHECK(freed.device == 3);
+    CHECK(freed.allocation == 9);
+    CHECK(freed.stream == 0xffff'ffff'ffff'fff1);
+    CHECK(freed.at_ns == 10'002);
 }
 
 TEST_CASE("trace file: a launch of twelve buffers takes less than 30 bytes") {
@@ -432,4 +439,34 @@ TEST_CASE("trace file: the trace that is kept of version 4 reads as it did then"
     }
     CHECK(took["(anonymous namespace)::fill(unsigned int*, unsigned int, unsigned int)"].size() == 5);
     CHECK(took["(anonymous namespace)::mix(unsigned int*, unsigned int const*, unsigned int)"].size() == 2);
+}
+
+// On the simulated GPU: `malloc_async 8` in 6 MiB, kernels of half a millisecond.
+TEST_CASE("trace file: the trace that is kept of version 5 reads as it did then") {
+    std::ifstream file("tests/unit/traces/v5.lmstrace", std::ios::binary);
+    const auto trace = read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    std::set<std::uint32_t> live, dead;
+    std::set<std::uint64_t> streams;
+    std::size_t frees = 0, given_back = 0;
+    for (const Event& event : trace->events) {
+        if (const auto* const made = std::get_if<Allocation>(&event))
+            CHECK(live.insert(made->allocation).second);
+        if (const auto* const freed = std::get_if<StreamFree>(&event)) {
+            CHECK(live.contains(freed->allocation));
+            CHECK(dead.insert(freed->allocation).second);
+            streams.insert(freed->stream);
+            ++frees;
+        }
+        const auto* const free = std::get_if<Free>(&event);
+        if (!free) continue;
+        CHECK(dead.erase(free->allocation) == 1);
+        live.erase(free->allocation);
+        ++given_back;
+    }
+    CHECK(frees == 29);
+    CHECK(given_back == 25);
+    CHECK(live == dead);
+    CHECK(streams.size() == 1);
 }

@@ -46,6 +46,7 @@ void tell_a_run(std::vector<BlockWriter*> writers, unsigned seed) {
     struct Buffer {
         int device;
         std::uint32_t number;
+        bool freed = false;  // in stream order
     };
     std::vector<Buffer> live;
     const auto tell = [&](const Event& event) {
@@ -78,7 +79,10 @@ void tell_a_run(std::vector<BlockWriter*> writers, unsigned seed) {
         const std::size_t at = chance() % live.size();
         const Buffer buffer = live[at];
         const std::uint32_t chunk = buffer.number * 2 + chance() % 2;
-        if (what == 1) {
+        if (what == 1 && chance() % 2 == 0 && !buffer.freed) {
+            tell(StreamFree{buffer.device, buffer.number, 0x7, now});
+            live[at].freed = true;
+        } else if (what == 1) {
             tell(Free{buffer.device, buffer.number, now});
             live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
         } else if (what < 5) {
@@ -110,6 +114,10 @@ std::string text_of(const Event& event) {
         }
         std::string operator()(const Free& e) const {
             return "free " + std::to_string(e.device) + " " + std::to_string(e.allocation);
+        }
+        std::string operator()(const StreamFree& e) const {
+            return "stream free " + std::to_string(e.device) + " " + std::to_string(e.allocation) + " " +
+                   std::to_string(e.stream);
         }
         std::string operator()(const Launch& e) const {
             return "launch " + std::string(e.kernel) + " " + std::to_string(e.stream) + " " +
@@ -146,6 +154,7 @@ std::vector<std::string> texts_of(std::span<const Event> events) {
 std::vector<std::string> standing_after(std::span<const Event> events) {
     struct State {
         std::string gpu, levels;
+        std::map<std::uint32_t, std::string> freed;  // in stream order
         std::map<std::uint32_t, std::pair<Allocation, std::map<std::uint32_t, Piece>>> buffers;
     };
     std::map<int, State> all;
@@ -157,7 +166,12 @@ std::vector<std::string> standing_after(std::span<const Event> events) {
     for (const Event& event : events) {
         if (const auto* gpu = std::get_if<Gpu>(&event)) all[gpu->device].gpu = text_of(event);
         if (const auto* levels = std::get_if<Residency>(&event)) all[levels->device].levels = text_of(event);
-        if (const auto* free = std::get_if<Free>(&event)) all[free->device].buffers.erase(free->allocation);
+        if (const auto* freed = std::get_if<StreamFree>(&event))
+            all[freed->device].freed[freed->allocation] = text_of(event);
+        if (const auto* free = std::get_if<Free>(&event)) {
+            all[free->device].buffers.erase(free->allocation);
+            all[free->device].freed.erase(free->allocation);
+        }
         if (const auto* move = std::get_if<Move>(&event))
             moved(move->device, move->chunk, move->direction == Direction::In);
         if (const auto* launch = std::get_if<Launch>(&event)) {
@@ -179,6 +193,7 @@ std::vector<std::string> standing_after(std::span<const Event> events) {
             for (const auto& [chunk, piece] : buffer.second) pieces.push_back(piece);
             buffer.first.pieces = pieces;
             texts.push_back(text_of(buffer.first));
+            if (state.freed.contains(number)) texts.push_back(state.freed[number]);
         }
         texts.push_back(state.levels);
     }

@@ -87,6 +87,13 @@ TEST_CASE("trace codec: each kind of event, every field") {
     CHECK(event["ts"] == 2.0);
     CHECK(event["args"]["allocation"] == 7);
 
+    event = encoded(StreamFree{.device = 0, .allocation = 7, .stream = 0xab, .at_ns = 2000});
+    CHECK(event["ph"] == "i");
+    CHECK(event["name"] == "free in stream order");
+    CHECK(event["cat"] == "allocation");
+    CHECK(event["ts"] == 2.0);
+    CHECK(event["args"] == json({{"allocation", 7}, {"stream", "0xab"}}));
+
     const std::vector<Touched> touched = {{9, 7}, {3, 4}, {8, 7}};
     event = encoded(Launch{.device = 0,
                            .kernel = "_Z5sgemmIfEvi",

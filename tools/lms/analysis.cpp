@@ -113,6 +113,7 @@ class Analyst {
 
     void operator()(const trace::Dropped&) {}
     void operator()(const trace::WorkOver&) {}
+    void operator()(const trace::StreamFree&) {}
 
     void operator()(const trace::Region& event) { seen(event.begin_ns, event.end_ns); }
 

@@ -87,6 +87,9 @@ struct CsvLine {
     std::string operator()(const trace::Free& e) const {
         return row("free", e.device, e.at_ns, e.at_ns, std::to_string(e.allocation), "", "", "");
     }
+    std::string operator()(const trace::StreamFree& e) const {
+        return row("stream free", e.device, e.at_ns, e.at_ns, std::to_string(e.allocation), "", "", "");
+    }
     std::string operator()(const trace::Launch& e) const {
         return row(e.kernel.empty() ? "transfer" : "launch", e.device, e.begin_ns, e.end_ns, "", "", "",
                    trace::demangled(std::string(e.kernel)));

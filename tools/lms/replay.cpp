@@ -26,8 +26,8 @@ class Optimal final : public core::Ranking {
         next_.resize(std::max<std::size_t>(next_.size(), chunk + 1), ReplayScript::kNever);
         next_[chunk] = ReplayScript::kNever;
     }
-    void freed(ChunkId) override {}
-    void removed(ChunkId) override {}
+    void freed(ChunkId chunk) override { gone(chunk); }
+    void removed(ChunkId chunk) override { gone(chunk); }
     void used(ChunkId) override {}
     void resident(ChunkId chunk) override { resident_.insert({next_[chunk], chunk}); }
     void evicted(ChunkId chunk) override { gone(chunk); }
@@ -48,9 +48,10 @@ class Optimal final : public core::Ranking {
         there.value().first = work;
         resident_.insert(std::move(there));
     }
-    void gone(ChunkId chunk) { resident_.erase({next_[chunk], chunk}); }
 
   private:
+    void gone(ChunkId chunk) { resident_.erase({next_[chunk], chunk}); }
+
     std::vector<std::uint32_t> next_;                                       // by chunk
     std::set<std::pair<std::uint32_t, ChunkId>, std::greater<>> resident_;  // what is used last first
 };
@@ -73,6 +74,8 @@ class Replay {
         for (const Step& step : script_.steps) {
             if (step.kind == Step::Kind::Allocate) allocate(step.buffer);
             if (step.kind == Step::Kind::Free) free(step.buffer);
+            if (step.kind == Step::Kind::StreamFree) stream_free(step);
+            if (step.kind == Step::Kind::Revive) revive(step);
             if (step.kind == Step::Kind::Work) work(step);
             if (step.kind == Step::Kind::Budget) budget_bytes_ = step.budget_bytes;
         }
@@ -88,6 +91,11 @@ class Replay {
         double idle_at = 0;  // the last work that used it is over
         double ready_at = 0;
         std::uint64_t clean = 0;  // while nothing has written it: soilings_ when it came in
+    };
+
+    struct Dead {
+        std::uint32_t buffer;  // of the script
+        double reached_at;     // by its stream
     };
 
     std::unique_ptr<core::Ranking> make_ranking(const ReplayWith& with) {
@@ -110,6 +118,7 @@ class Replay {
     std::uint64_t start() { return std::min(residency_.eviction_start(budget_bytes_), budget_bytes_); }
 
     void allocate(std::uint32_t number) {
+        give_back_dead();
         const ReplayScript::Buffer& buffer = script_.buffers[number];
         std::uint64_t bytes = 0;
         for (const std::uint64_t chunk : buffer.chunk_bytes) bytes += chunk;
@@ -134,10 +143,53 @@ class Replay {
         }
     }
 
+    // What is dead goes when its stream is there.
     void free(std::uint32_t number) {
-        if (!buffers_[number]) return;
+        if (!buffers_[number] || residency_.allocation(*buffers_[number]).dead) return;
+        give_back(number);
+    }
+
+    void stream_free(const Step& step) {
+        if (!buffers_[step.buffer]) return;
+        residency_.kill(*buffers_[step.buffer]);
+        dead_.push_back({step.buffer, free_[step.stream]});
+    }
+
+    // It has the chunks of the one before as they are, if these are there still.
+    void revive(const Step& step) {
+        const auto before = std::ranges::find(dead_, step.before, &Dead::buffer);
+        if (before == dead_.end()) return allocate(step.buffer);
+        dead_.erase(before);
+        const ReplayScript::Buffer& buffer = script_.buffers[step.buffer];
+        const core::AllocationId id = *std::exchange(buffers_[step.before], {});
+        buffers_[step.buffer] = id;
+        residency_.revive(id, buffer.asked_bytes);
+        for (std::uint32_t i = 0; i < buffer.chunk_bytes.size(); ++i) {
+            const ChunkId chunk =
+                std::exchange(ids_[script_.buffers[step.before].first_chunk + i], core::kNoChunk);
+            ids_[buffer.first_chunk + i] = chunk;
+            if (optimal_) optimal_->will_be_used(chunk, first_use_[buffer.first_chunk + i]);
+        }
+    }
+
+    // What is dead, and whose stream is there. Whether there was some.
+    bool give_back_dead() {
+        return std::erase_if(dead_, [this](const Dead& dead) {
+                   if (dead.reached_at > now_) return false;
+                   give_back(dead.buffer);
+                   return true;
+               }) > 0;
+    }
+
+    // When the next of what is dead can be given back.
+    double dead_reached_at() const {
+        double soonest = std::numeric_limits<double>::infinity();
+        for (const Dead& dead : dead_) soonest = std::min(soonest, dead.reached_at);
+        return soonest;
+    }
+
+    void give_back(std::uint32_t number) {
         const core::Allocation buffer = residency_.allocation(*buffers_[number]);
-        if (optimal_) std::ranges::for_each(buffer.chunks, [&](ChunkId chunk) { optimal_->gone(chunk); });
         residency_.remove(*buffers_[number]);
         arena_.give_back(buffer.address, buffer.bytes);
         for (std::size_t i = 0; i < buffer.chunks.size(); ++i)
@@ -225,17 +277,22 @@ class Replay {
         double room_at = now_;
         for (const std::uint64_t limit : {start(), budget_bytes_}) {
             while (residency_.device_bytes() + bytes > limit) {
+                if (give_back_dead()) continue;
                 const core::VictimRequest wanted{residency_.device_bytes() + bytes - limit, purpose, chunk};
                 if (purpose == core::Purpose::Room) now_ = std::max(now_, few_fills_at());
                 const ChunkId victim = residency_.next_victim(
                     wanted, [&](ChunkId id) { return optimal_ || places_[id].idle_at <= now_; });
-                if (victim != core::kNoChunk) {
+                if (purpose == core::Purpose::Room && victim != core::kNoChunk &&
+                    dead_reached_at() < copied_out_at(victim)) {
+                    now_ = std::max(now_, dead_reached_at());
+                } else if (victim != core::kNoChunk) {
                     room_at = std::max(room_at, put_out(victim));
                 } else if (limit < budget_bytes_ || !wait_for_idle(wanted)) {
                     break;
                 }
             }
             if (residency_.device_bytes() + bytes <= limit) {
+                if (purpose == core::Purpose::Room) looked_ahead_at_ = now_;
                 fill(chunk, overwritten, room_at);
                 return true;
             }
@@ -244,29 +301,44 @@ class Replay {
         return false;
     }
 
-    // False: nothing comes to be.
+    // For what the policy says, else for what is dead. False: nothing comes to be.
     bool wait_for_idle(core::VictimRequest wanted) {
         if (wanted.purpose == core::Purpose::Ahead) return false;
         wanted.purpose = core::Purpose::Wait;
         const ChunkId busy = residency_.next_victim(wanted, core::Residency::InFlight::Accept);
-        if (busy == core::kNoChunk || places_[busy].idle_at <= now_) return false;
-        now_ = places_[busy].idle_at;
+        const bool waits = busy != core::kNoChunk && places_[busy].idle_at > now_;
+        const double until = waits ? places_[busy].idle_at : dead_reached_at();
+        if (until == std::numeric_limits<double>::infinity()) return false;
+        now_ = until;
         return true;
     }
 
+    bool needs_no_copy(ChunkId chunk) const { return places_[chunk].clean == soilings_; }
+
+    // When it would be in host memory, if it went now. What goes next is copied while the last came in.
+    double copied_out_at(ChunkId chunk) const {
+        const Place& place = places_[chunk];
+        const double idle_at = std::max(place.idle_at, place.ready_at);
+        const double mapped_at = now_ + with_.remap_seconds;
+        if (needs_no_copy(chunk)) return std::max(idle_at, mapped_at);
+        return std::max(mapped_at,
+                        std::max({out_free_, idle_at, std::min(now_, looked_ahead_at_)}) +
+                            static_cast<double>(residency_.chunk(chunk).bytes) / with_.out_bytes_per_s);
+    }
+
     double put_out(ChunkId chunk) {
-        const std::uint64_t bytes = residency_.chunk(chunk).bytes;
+        const bool copies = !needs_no_copy(chunk);
+        const double gone_at = copied_out_at(chunk);
         residency_.begin_out(chunk);
         residency_.begin_remap(chunk);
         residency_.out(chunk);
         ++result_.evictions;
         now_ += with_.remap_seconds;
-        if (std::exchange(places_[chunk].clean, 0) == soilings_)
-            return std::max({places_[chunk].idle_at, places_[chunk].ready_at, now_});
-        out_free_ = std::max({out_free_, places_[chunk].idle_at, places_[chunk].ready_at, now_}) +
-                    static_cast<double>(bytes) / with_.out_bytes_per_s;
-        result_.bytes_out += bytes;
-        return out_free_;
+        places_[chunk].clean = 0;
+        if (!copies) return gone_at;
+        out_free_ = gone_at;
+        result_.bytes_out += residency_.chunk(chunk).bytes;
+        return gone_at;
     }
 
     void fill(ChunkId chunk, bool overwritten, double room_at) {
@@ -298,6 +370,7 @@ class Replay {
     core::Arena arena_;
     std::vector<ChunkId> ids_;                                // by chunk of the script, while it is there
     std::vector<std::optional<core::AllocationId>> buffers_;  // by buffer of the script
+    std::vector<Dead> dead_;                                  // in the order in which they were freed
     std::vector<Place> places_;                               // by ChunkId
     std::vector<std::uint32_t> first_use_;
     std::uint64_t budget_bytes_ = 0;
@@ -308,6 +381,7 @@ class Replay {
     std::array<double, 2> fills_{};  // the last so many: when they are there
     double in_free_ = 0;
     double out_free_ = 0;
+    double looked_ahead_at_ = 0;  // what goes next was chosen
     Replayed result_;
 };
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "shim/core/chunking.h"
@@ -46,7 +47,13 @@ class Builder {
         for (const std::uint64_t bytes : script_.buffers.back().chunk_bytes) ends_.push_back(end += bytes);
         touched_by_.resize(ends_.size());
         script_.chunks = static_cast<std::uint32_t>(ends_.size());
-        script_.steps.push_back({.kind = Step::Kind::Allocate, .buffer = number});
+        const Step* const last = script_.steps.empty() ? nullptr : &script_.steps.back();
+        if (last && last->kind == Step::Kind::Free && taken_over(last->buffer, event, number)) {
+            script_.steps.back() = {.kind = Step::Kind::Revive, .buffer = number, .before = last->buffer};
+        } else {
+            script_.steps.push_back({.kind = Step::Kind::Allocate, .buffer = number});
+        }
+        addresses_.push_back(event.address);
     }
 
     void operator()(const trace::Free& event) {
@@ -54,6 +61,14 @@ class Builder {
         if (found == live_.end()) return;
         script_.steps.push_back({.kind = Step::Kind::Free, .buffer = found->second});
         live_.erase(found);
+    }
+
+    void operator()(const trace::StreamFree& event) {
+        const auto found = live_.find(event.allocation);
+        if (found == live_.end()) return;
+        dead_.insert(found->second);
+        script_.steps.push_back(
+            {.kind = Step::Kind::StreamFree, .buffer = found->second, .stream = stream_of(event.stream)});
     }
 
     void operator()(const trace::Launch& event) {
@@ -67,8 +82,7 @@ class Builder {
             last.next_ns = event.begin_ns;
         }
         stalled_ns_ = 0;
-        const auto stream = streams_.emplace(event.stream, streams_.size()).first->second;
-        if (stream == queues_.size()) queues_.emplace_back();
+        const std::uint32_t stream = stream_of(event.stream);
         queues_[stream].push_back(works_.size());
         works_.push_back({.step = script_.steps.size(),
                           .stream = stream,
@@ -145,6 +159,18 @@ class Builder {
         std::uint64_t over_ns = 0;
     };
 
+    std::uint32_t stream_of(std::uint64_t handle) {
+        const auto stream = streams_.emplace(handle, streams_.size()).first->second;
+        if (stream == queues_.size()) queues_.emplace_back();
+        return stream;
+    }
+
+    // Whether a buffer that comes as another is given back is what the same stream was given in its place.
+    bool taken_over(std::uint32_t before, const trace::Allocation& event, std::uint32_t number) const {
+        return dead_.contains(before) && addresses_[before] == event.address &&
+               script_.buffers[before].chunk_bytes == script_.buffers[number].chunk_bytes;
+    }
+
     // At that time, if it had begun.
     void ended(Work& work, std::uint64_t at_ns) {
         work.over_ns = std::max(work.submitted_ns, at_ns);
@@ -196,6 +222,8 @@ class Builder {
     std::vector<std::uint64_t> ends_;        // by chunk, in its buffer
     std::vector<std::uint32_t> touched_by_;  // by chunk, one more than its last place in the script's touches
     std::unordered_map<std::uint32_t, std::uint32_t> live_;
+    std::vector<std::uint64_t> addresses_;    // by buffer
+    std::unordered_set<std::uint32_t> dead_;  // buffers freed in stream order
     std::vector<Work> works_;
     std::vector<Begun> begun_;                                  // when works began, sorted
     std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // by handle

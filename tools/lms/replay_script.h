@@ -26,13 +26,15 @@ struct ReplayScript {
         std::uint32_t next_work;  // that touches it; kNever
     };
     struct Step {
-        enum class Kind : std::uint8_t { Allocate, Free, Work, Budget } kind;
+        // StreamFree: it goes when its stream has come there, or when another is given its memory: Revive.
+        enum class Kind : std::uint8_t { Allocate, Free, StreamFree, Revive, Work, Budget } kind;
         std::uint32_t buffer = 0;          // that comes or goes
+        std::uint32_t before = 0;          // of Revive: whose memory it is given
         std::uint32_t first = 0, end = 0;  // of work, in `touches`
         std::uint64_t budget_bytes = 0;    // from here on
         std::uint64_t took_ns = 0;   // of work, until the next began, without what was waited for the shim
         std::uint64_t ran_ns = 0;    // on the GPU
-        std::uint32_t stream = 0;    // of work
+        std::uint32_t stream = 0;    // of work, or of a StreamFree
         std::uint32_t over = 0;      // so many works were over when the next began
         bool writes_unseen = false;  // work may write what it does not name
     };

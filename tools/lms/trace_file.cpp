@@ -105,6 +105,12 @@ bool TraceDecoder::record(Input& in) {
             trace_.events.emplace_back(Free{device_, static_cast<std::uint32_t>(in.number()), at});
             return true;
         }
+        case Tag::StreamFree: {
+            const std::uint64_t at = time(in);
+            const auto allocation = static_cast<std::uint32_t>(in.number());
+            trace_.events.emplace_back(StreamFree{device_, allocation, stream(in), at});
+            return true;
+        }
         case Tag::Launch:
             return launch(in);
         case Tag::Move:
@@ -166,6 +172,11 @@ std::string_view TraceDecoder::text(Input& in) {
     return found == numbered_.strings.end() ? std::string_view() : found->second;
 }
 
+std::uint64_t TraceDecoder::stream(Input& in) {
+    const auto found = numbered_.streams.find(in.number());
+    return found == numbered_.streams.end() ? 0 : found->second;
+}
+
 std::uint64_t TraceDecoder::time(Input& in) {
     return time_ns_ += static_cast<std::uint64_t>(unzigzag(in.number()));
 }
@@ -224,8 +235,7 @@ bool TraceDecoder::launch(Input& in) {
     event.begin_ns = time(in);
     event.end_ns = event.begin_ns + in.number();
     event.kernel = text(in);
-    const auto stream = numbered_.streams.find(in.number());
-    event.stream = stream == numbered_.streams.end() ? 0 : stream->second;
+    event.stream = stream(in);
     event.touched = touched(in);
     event.writes_unseen = std::exchange(writes_unseen_, false);
     trace_.events.emplace_back(event);
@@ -352,7 +362,7 @@ Place place_of(const std::string& about) {
 
 bool tells_what_stands(const Event& event) {
     return std::holds_alternative<Gpu>(event) || std::holds_alternative<Allocation>(event) ||
-           std::holds_alternative<Residency>(event);
+           std::holds_alternative<StreamFree>(event) || std::holds_alternative<Residency>(event);
 }
 
 // Adds the file that goes on where another has ended: false, and nothing is added, if it does not.

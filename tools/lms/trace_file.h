@@ -53,6 +53,7 @@ class TraceDecoder {
     bool stall(Input& in);
     bool kernel_time(Input& in);
     std::string_view text(Input& in);
+    std::uint64_t stream(Input& in);
     std::uint64_t time(Input& in);
     std::uint32_t chunk(Input& in);
     std::span<const trace::Touched> touched(Input& in);
