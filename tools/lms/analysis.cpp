@@ -12,6 +12,12 @@
 namespace lms::tool {
 namespace {
 
+// No more than all of it, whatever a damaged trace tells.
+std::uint64_t share_of(std::uint64_t ns, std::uint64_t part, std::uint64_t whole) {
+    if (part >= whole) return ns;
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(ns) * part / whole);
+}
+
 class Analyst {
   public:
     explicit Analyst(Analysis& all) : all_(all) {}
@@ -91,9 +97,7 @@ class Analyst {
             BufferGroup* const group = group_at(event.device, each.allocation);
             const auto piece = pieces_.find(key(event.device, each.chunk));
             if (!group || piece == pieces_.end() || event.bytes == 0) continue;
-            group->stall_ns += static_cast<std::uint64_t>(static_cast<double>(ns) *
-                                                          static_cast<double>(piece->second.bytes) /
-                                                          static_cast<double>(event.bytes));
+            group->stall_ns += share_of(ns, piece->second.bytes, event.bytes);
         }
         seen(event.begin_ns, event.end_ns);
     }
