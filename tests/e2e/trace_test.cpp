@@ -365,6 +365,16 @@ TEST_CASE("trace file: of a sample of its launches the time on the GPU is told, 
     const std::string text = lms_of({"report", path}).out;
     CHECK_MESSAGE(text.find("by a sample of their launches") != std::string::npos, text);
     CHECK(lms_of({"export", path, "--csv"}).out.find("\nkernel,0,") != std::string::npos);
+    const std::string page = support::scratch_file("page.html");
+    REQUIRE(lms_of({"report", path, "--html", page}).status == 0);
+    const std::string html = support::read_file(page);
+    const std::size_t table = html.find("<h2>Kernels</h2>");
+    REQUIRE(table != html.npos);
+    for (const auto& kernel : report["kernels"]) {
+        if (kernel["samples"] == 0) continue;
+        CHECK_MESSAGE(html.find(kernel["name"].get<std::string>(), table) != html.npos, html);
+    }
+    CHECK(html.find("of the time in which kernels ran") != html.npos);
 }
 
 TEST_CASE("trace file: ranges that a program names by NVTX are regions of it") {

@@ -313,4 +313,17 @@ Analysis analyse(const Trace& trace) {
     return all;
 }
 
+std::vector<std::pair<std::string, KernelUse>> kernels_by_time(const Analysis& all) {
+    std::vector<std::pair<std::string, KernelUse>> kernels(all.kernels.begin(), all.kernels.end());
+    std::ranges::stable_sort(kernels, std::ranges::greater{},
+                             [](const auto& one) { return one.second.ns(); });
+    return kernels;
+}
+
+std::optional<double> busy_share(const Analysis& all) {
+    double ns = 0;
+    for (const auto& [name, use] : all.kernels) ns += use.ns();
+    return ns > 0 && all.seconds() > 0 ? std::optional(ns / 1e9 / all.seconds()) : std::nullopt;
+}
+
 }  // namespace lms::tool

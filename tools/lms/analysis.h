@@ -4,8 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/lms/trace_file.h"
@@ -102,6 +104,10 @@ struct Analysis {
 void name_places(std::span<BufferGroup> groups);
 
 Analysis analyse(const Trace& trace);
+// Those that took longest first.
+std::vector<std::pair<std::string, KernelUse>> kernels_by_time(const Analysis& all);
+// How much of the run kernels took. Of several at once each counts: it may be above 1. None without samples.
+std::optional<double> busy_share(const Analysis& all);
 // Gives the same places the same names in both.
 void name_alike(Analysis& one, Analysis& other);
 

@@ -80,21 +80,6 @@ std::string advice(const Analysis& all, const std::vector<Finding>& findings) {
     return findings.front().evidence + " " + findings.front().action;
 }
 
-// Those that took longest first.
-std::vector<std::pair<std::string, KernelUse>> by_time(const Analysis& all) {
-    std::vector<std::pair<std::string, KernelUse>> kernels(all.kernels.begin(), all.kernels.end());
-    std::ranges::stable_sort(kernels, std::ranges::greater{},
-                             [](const auto& one) { return one.second.ns(); });
-    return kernels;
-}
-
-// Of several at once each counts: it may be above 1. None without samples.
-std::optional<double> busy_share(const Analysis& all) {
-    double ns = 0;
-    for (const auto& [name, use] : all.kernels) ns += use.ns();
-    return ns > 0 && all.seconds() > 0 ? std::optional(ns / 1e9 / all.seconds()) : std::nullopt;
-}
-
 Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
              const std::vector<Finding>& findings) {
     Json json;
@@ -125,7 +110,7 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
         json["gpus"].push_back(one);
     }
     json["kernels"] = Json::array();
-    for (const auto& [name, use] : by_time(all)) {
+    for (const auto& [name, use] : kernels_by_time(all)) {
         Json one{{"name", name}, {"launches", use.launches}, {"samples", use.samples}};
         one["mean_ns"] = use.samples > 0 ? Json(use.mean_ns()) : Json();
         json["kernels"].push_back(one);
@@ -162,7 +147,7 @@ std::string kernels(const Analysis& all) {
         "\nkernels: on the GPU for {:.0f} % of the time, by a sample of their launches\n", 100 * *busy);
     text += fmt::format("\n{:>9} {:>8} {:>10} {:>11} {:>6}  {}\n", "launches", "samples", "mean us", "all ms",
                         "share", "kernel");
-    const auto named = by_time(all);
+    const auto named = kernels_by_time(all);
     for (const auto& [name, use] : std::span(named).first(std::min(named.size(), kRows))) {
         if (use.samples == 0) break;
         text += fmt::format("{:>9} {:>8} {:>10.1f} {:>11.1f} {:>5.0f}%  {}\n", use.launches, use.samples,

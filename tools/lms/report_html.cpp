@@ -16,9 +16,14 @@ namespace {
 
 using util::format_bytes;
 
-constexpr std::size_t kColumns = 400;      // points in time
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+constexpr std::size_t kColumns = 20;  // most of what a made-up page costs is to print them
+#else
+constexpr std::size_t kColumns = 400;  // points in time
+#endif
 constexpr std::size_t kSizes = 7;          // of GPUs, in the replay
 constexpr std::size_t kPlaces = 6;         // with a colour of their own
+constexpr std::size_t kKernels = 30;       // in their table
 constexpr std::size_t kSlices = 60;        // launches that are drawn one by one
 constexpr std::size_t kMostSlices = 2000;  // of a row, however much moved meanwhile
 
@@ -136,6 +141,63 @@ std::string links(const Trace& trace, const Analysis& all) {
     return svg_of(chart);
 }
 
+// When something was copied: stretches of time that do not overlap, in order.
+std::vector<std::pair<std::uint64_t, std::uint64_t>> copying(const Trace& trace) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> all, merged;
+    for (const trace::Event& event : trace.events) {
+        if (const auto* const move = std::get_if<trace::Move>(&event); move && move->timed)
+            all.emplace_back(move->begin_ns, move->end_ns);
+    }
+    std::ranges::sort(all);
+    for (const auto& each : all) {
+        if (merged.empty() || each.first > merged.back().second) {
+            merged.push_back(each);
+        } else {
+            merged.back().second = std::max(merged.back().second, each.second);
+        }
+    }
+    return merged;
+}
+
+// How much of the time in which the kernels of the sample ran the shim copied beside them.
+std::string overlap(const Trace& trace) {
+    const auto copies = copying(trace);
+    double ran_ns = 0, beside_ns = 0;
+    for (const trace::Event& event : trace.events) {
+        const auto* const kernel = std::get_if<trace::KernelTime>(&event);
+        if (!kernel) continue;
+        ran_ns += static_cast<double>(kernel->end_ns - kernel->begin_ns);
+        auto copy = std::ranges::lower_bound(copies, kernel->begin_ns, {},
+                                             &std::pair<std::uint64_t, std::uint64_t>::second);
+        for (; copy != copies.end() && copy->first < kernel->end_ns; ++copy) {
+            beside_ns += static_cast<double>(std::min(copy->second, kernel->end_ns) -
+                                             std::max(copy->first, kernel->begin_ns));
+        }
+    }
+    if (ran_ns <= 0) return "<p>No launch was timed on the GPU.</p>\n";
+    return fmt::format(
+        "<p>The shim copied during {:.0f} % of the time in which kernels ran, by a sample.</p>\n",
+        100 * beside_ns / ran_ns);
+}
+
+std::string kernels(const Analysis& all) {
+    const std::optional<double> busy = busy_share(all);
+    if (!busy) return "<p>no data</p>\n";
+    std::string text = fmt::format(
+        "<p>On the GPU for {:.0f} % of the time, by a sample of their launches.</p>\n"
+        "<table><tr><th>launches</th><th>of them timed</th><th>us, "
+        "mean</th><th>share</th><th>kernel</th></tr>",
+        100 * *busy);
+    const auto named = kernels_by_time(all);
+    for (const auto& [name, use] : std::span(named).first(std::min(named.size(), kKernels))) {
+        if (use.samples == 0) break;
+        text += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.0f} %</td><td>{}</td></tr>",
+                            use.launches, use.samples, use.mean_ns() / 1e3, use.ns() / 1e7 / all.seconds(),
+                            escaped(name));
+    }
+    return text + "</table>\n";
+}
+
 // Some launches, and what moved and who waited meanwhile.
 std::string moves_and_kernels(const Trace& trace) {
     std::vector<const trace::Launch*> launches;
@@ -159,8 +221,11 @@ std::string moves_and_kernels(const Trace& trace) {
     const std::uint64_t begin_ns = launches[first]->begin_ns;
     const std::uint64_t end_ns =
         std::max(launches[std::min(first + kSlices, launches.size()) - 1]->end_ns, begin_ns + 1);
-    std::vector<Row> rows = {
-        {"launches", "--2", {}}, {"waiting", "--3", {}}, {"to GPU", "--0", {}}, {"to host", "--1", {}}};
+    std::vector<Row> rows = {{"launches", "--2", {}},
+                             {"kernels", "--4", {}},
+                             {"waiting", "--3", {}},
+                             {"to GPU", "--0", {}},
+                             {"to host", "--1", {}}};
     const auto draw = [&](std::size_t row, std::uint64_t from_ns, std::uint64_t until_ns,
                           const std::string& name) {
         const auto at = [&](std::uint64_t ns) {
@@ -176,15 +241,18 @@ std::string moves_and_kernels(const Trace& trace) {
         if (const auto* const launch = std::get_if<trace::Launch>(&event))
             draw(0, launch->begin_ns, launch->end_ns,
                  launch->kernel.empty() ? "copy or set" : trace::demangled(std::string(launch->kernel)));
+        if (const auto* const kernel = std::get_if<trace::KernelTime>(&event))
+            draw(1, kernel->begin_ns, kernel->end_ns, trace::demangled(std::string(kernel->kernel)));
         if (const auto* const stall = std::get_if<trace::Stall>(&event))
-            draw(1, stall->begin_ns, stall->end_ns, std::string(name_of(stall->cause)));
+            draw(2, stall->begin_ns, stall->end_ns, std::string(name_of(stall->cause)));
         if (const auto* const move = std::get_if<trace::Move>(&event); move && move->timed)
-            draw(move->direction == trace::Direction::In ? 2 : 3, move->begin_ns, move->end_ns,
+            draw(move->direction == trace::Direction::In ? 3 : 4, move->begin_ns, move->end_ns,
                  format_bytes(move->bytes));
     }
     return fmt::format(
-               "<p class=\"l\">{} launches somewhere in the run, each from its call to its return: {} of "
-               "it.</p>\n",
+               "<p class=\"l\">{} launches somewhere in the run, each from its call to its return, and "
+               "kernels "
+               "of the sample, as they ran on the GPU: {} of it.</p>\n",
                std::min(kSlices, launches.size()),
                label_of(Unit::Seconds, static_cast<double>(end_ns - begin_ns) / 1e9)) +
            svg_of(rows);
@@ -300,7 +368,8 @@ std::string html_report(const Trace& trace, const Analysis& all, const std::vect
         text += residency(trace, all, device);
     }
     text += "<h2>How busy the links were</h2>\n" + links(trace, all);
-    text += "<h2>Moves beside kernels</h2>\n" + moves_and_kernels(trace);
+    text += "<h2>Moves beside kernels</h2>\n" + overlap(trace) + moves_and_kernels(trace);
+    text += "<h2>Kernels</h2>\n" + kernels(all);
     text += "<h2>What threads waited for</h2>\n" + stalls(all);
     text += "<h2>Bytes moved, by the GPU's size (replayed)</h2>\n" + sizes(trace, all);
     text += "<h2>Bytes moved, by call stack</h2>\n" + flames(all);
