@@ -51,6 +51,11 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text, std::uint64_t pl
     return bytes;
 }
 
+std::uint64_t whole_bytes(double bytes) {
+    if (!(bytes > 0)) return 0;
+    return bytes < 0x1p64 ? static_cast<std::uint64_t>(bytes) : ~std::uint64_t{0};
+}
+
 std::string format_bytes(std::uint64_t bytes) {
     for (const Unit& unit : kUnits) {
         if (bytes < unit.bytes) continue;

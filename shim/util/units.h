@@ -18,6 +18,9 @@ inline constexpr std::uint64_t kTiB = 1024 * kGiB;
 // anything else or does not fit.
 std::optional<std::uint64_t> parse_bytes(std::string_view text, std::uint64_t plain_unit = 1);
 
+// The nearest number of bytes; 0 of what is no number.
+std::uint64_t whole_bytes(double bytes);
+
 // A short form that parse_bytes reads: "64M", "1.5G", "1000B"; cut to two decimals of its unit.
 std::string format_bytes(std::uint64_t bytes);
 

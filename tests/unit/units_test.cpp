@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 using lms::util::format_bytes;
 using lms::util::parse_bytes;
+using lms::util::whole_bytes;
 
 TEST_CASE("sizes: suffixes are powers of 1,024, in any case") {
     CHECK(parse_bytes("0") == 0);
@@ -56,4 +59,13 @@ TEST_CASE("sizes: printed short, and read back") {
     for (const std::uint64_t bytes : {0ull, 1ull, 1023ull, 1ull << 10, 3ull << 19, 7ull << 30, 5ull << 39}) {
         CHECK(parse_bytes(format_bytes(bytes)) == bytes);
     }
+}
+
+TEST_CASE("sizes: of any number, what a damaged file may tell, there are bytes") {
+    CHECK(whole_bytes(3.9) == 3);
+    CHECK(whole_bytes(0x1p63) == std::uint64_t{1} << 63);
+    CHECK(whole_bytes(0x1p64) == ~std::uint64_t{0});
+    CHECK(whole_bytes(std::numeric_limits<double>::infinity()) == ~std::uint64_t{0});
+    CHECK(whole_bytes(-1) == 0);
+    CHECK(whole_bytes(std::numeric_limits<double>::quiet_NaN()) == 0);
 }

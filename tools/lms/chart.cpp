@@ -147,7 +147,7 @@ class Flames {
 std::string label_of(Unit unit, double value) {
     switch (unit) {
         case Unit::Bytes:
-            return util::format_bytes(static_cast<std::uint64_t>(value));
+            return util::format_bytes(util::whole_bytes(value));
         case Unit::Seconds:
             return value == 0 || value >= 1 ? fmt::format("{:.3g} s", value)
                                             : fmt::format("{:.3g} ms", value * 1e3);

@@ -28,7 +28,7 @@ constexpr const char* kBufferRow = "{:>8} {:>3} {:>8} {:>9} {:>9} {:>9} {:>9}  {
 constexpr std::size_t kMostBuffers = 16;  // lines
 
 std::string per_second(double bytes) {
-    return format_bytes(static_cast<std::uint64_t>(bytes)) + "/s";
+    return format_bytes(util::whole_bytes(bytes)) + "/s";
 }
 
 // Of a process between two looks.
