@@ -259,6 +259,7 @@ TEST_CASE("lms run: installed, it finds the shim in ../lib/lmsshim; without one 
     result = shell(lms + " doctor");
     CHECK(result.status == 1);
     CHECK(result.out.starts_with("shim: not found: neither beside"));
+    CHECK_MESSAGE(result.out.find("\nto do: build it, or install") != std::string::npos, result.out);
 
     fs::create_directories(prefix.path("lib/lmsshim"));
     fs::copy_file("build/liblmsshim.so", prefix.path("lib/lmsshim/liblmsshim.so"));
@@ -389,6 +390,7 @@ TEST_CASE("lms doctor: the simulated GPU is found, described, and fit for the sh
     };
     const auto json = examine("SIMCUDA_MEMORY=96M SIMCUDA_DEVICES=2");
     CHECK(json["well"] == true);
+    CHECK(json["to_do"].empty());
     CHECK(json["shim"]["path"] == shim());
     CHECK(json["shim"]["problem"] == "");
     CHECK(json["driver"]["path"] == fs::canonical("build/sim/libcuda.so.1").string());
@@ -435,6 +437,13 @@ TEST_CASE("lms doctor: a driver that is not one, or is not there") {
     Result result = shell("LMS_DRIVER=/no/driver.so build/lms doctor");
     CHECK(result.status == 1);
     CHECK(result.out.find("driver: not found: /no/driver.so") != std::string::npos);
+    CHECK_MESSAGE(
+        result.out.find("\nto do: install NVIDIA's driver, or have LMS_DRIVER name its libcuda.so.1; "
+                        "without a GPU: lms run --sim\n") != std::string::npos,
+        result.out);
+    result = shell("SIMCUDA_DEVICES=0 build/lms doctor --sim");
+    CHECK(result.status == 1);
+    CHECK_MESSAGE(result.out.find("\nto do: ") != std::string::npos, result.out);
     result = shell("LMS_DRIVER=libm.so.6 build/lms doctor");
     CHECK(result.status == 1);
     CHECK(result.out.find("libm.so.6: it has no cuInit\n") != std::string::npos);

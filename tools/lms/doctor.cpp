@@ -93,6 +93,38 @@ Driver inspect(bool simulated) {
     return inspect_driver(folder / "libcuda.so.1");
 }
 
+// One line for each problem.
+std::vector<std::string> remedies(const Findings& findings) {
+    std::vector<std::string> all;
+    if (findings.shim.path.empty()) {
+        all.emplace_back("build it, or install lmsshim whole: make install PREFIX=...");
+    } else if (!findings.shim.problem.empty()) {
+        all.emplace_back("install what the shim misses: make setup");
+    }
+    const Driver& driver = findings.driver;
+    if (driver.problem == kNoSimulatedGpu) return all;  // that tells
+    if (driver.path.empty()) {
+        all.emplace_back(
+            "install NVIDIA's driver, or have LMS_DRIVER name its libcuda.so.1; without a GPU: lms run "
+            "--sim");
+    } else if (driver.gpus.empty()) {
+        all.emplace_back(
+            "see whether nvidia-smi lists a GPU, and what CUDA_VISIBLE_DEVICES and LMS_DRIVER are; a "
+            "container "
+            "has only those that it was given");
+    }
+    for (std::size_t i = 0; i < driver.gpus.size(); ++i) {
+        if (!driver.gpus[i].virtual_memory)
+            all.push_back(
+                fmt::format("GPU {} lets no program map memory, so nothing can move there: take another, or "
+                            "a newer driver",
+                            i));
+        if (driver.gpus[i].verdict.starts_with("nothing moves"))
+            all.push_back(fmt::format("GPU {} lost what was moved: take another driver, and report this", i));
+    }
+    return all;
+}
+
 const char* yes_or_no(bool yes) {
     return yes ? "yes" : "no";
 }
@@ -115,6 +147,7 @@ void print_text(const Findings& findings) {
     }
     if (!driver.path.empty() && driver.gpus.empty()) fmt::print("GPU: none\n");
     fmt::print("host memory the shim may pin: {}\n", util::format_bytes(findings.host_limit_bytes));
+    for (const std::string& remedy : remedies(findings)) fmt::print("to do: {}\n", remedy);
     fmt::print("{}\n", findings.well() ? "all is well" : "programs will run as without the shim");
 }
 
@@ -135,6 +168,7 @@ void print_json(const Findings& findings) {
           {"problem", findings.driver.problem},
           {"version", findings.driver.version}}},
         {"gpus", gpus},
+        {"to_do", remedies(findings)},
         {"host_limit_bytes", findings.host_limit_bytes}};
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
