@@ -29,7 +29,8 @@ std::vector<trace::Touched> touched(const State& state, std::span<const ChunkReq
     std::vector<trace::Touched> chunks;
     chunks.reserve(needs.size());
     for (const ChunkRequest& need : needs) {
-        if (need.aside || gone(need, state.residency)) continue;
+        // What is meant and left in place is used there.
+        if ((need.aside && need.part == 0) || gone(need, state.residency)) continue;
         const bool there = !in_place.empty() && std::ranges::find(in_place, need.chunk) != in_place.end();
         chunks.push_back({need.chunk, state.residency.chunk(need.chunk).allocation, need.overwritten,
                           need.may_stay, there, !need.written});
