@@ -31,6 +31,8 @@ enum class Perverse : unsigned {
                         // last, a kernel or not, and events behind it tell of it alone
     OneQueue,           // one-queue: all work waits for all that any stream was given before
     HostCopiesEarly,    // host-copies-early: copies from host memory to host memory wait for nothing
+    HostWritesLost,     // host-writes-lost: what kernels store at addresses that lead to host memory is lost
+    HostAtomicsLost,    // host-atomics-lost: and what their atomic operations make of it
 };
 
 struct Knobs {
