@@ -23,6 +23,7 @@ struct Driver {
     bool moves = true;  // else the GPU stays as large as it is
     // A process apart alone finds out what it does, for that has a kernel, and may die.
     bool apart = false;
+    double memory = 1;  // of what others are given: how much more
 };
 const Driver kDrivers[] = {
     {"host-create-crashes", "host-create-crashes", true, true},
@@ -37,6 +38,9 @@ const Driver kDrivers[] = {
     {"host-copies-early"},
     {"host-writes-lost", "host-writes-lost", true, true},
     {"host-atomics-lost", "host-atomics-lost", true, true},
+    {"one-bus-address"},
+    {"less-than-free", "less-than-free", true, false, 4. / 3},
+    {"less-accessible", "less-accessible", true, false, 4. / 3},
     {"several",
      "host-sets-lost,copies-queue,unmap-drains,access-not-ready,launches-overlap,one-queue,host-copies-"
      "early"},
@@ -86,7 +90,8 @@ void check(const App& app, const Driver& driver, Environment environment, const 
     environment["SIMCUDA_CACHE"] = kernel_cache();
     for (const double share : {0.5, 0.25}) {
         CAPTURE(share);
-        const Run run = run_shimmed({app.name, std::to_string(app.mib)}, memory_of(app, share), environment);
+        const Run run = run_shimmed({app.name, std::to_string(app.mib)},
+                                    memory_of(app, share * driver.memory), environment);
         if (!driver.moves && is_out_of_memory(run)) continue;
         CHECK_MESSAGE(run.status == 0, run.err);
         CHECK(run.out == reference);

@@ -168,6 +168,10 @@ constexpr Case kCases[] = {
     {"host-copies-early", "", ""},
     {"host-writes-lost", kNoKernels, nullptr},
     {"host-atomics-lost", kNoKernels, nullptr},
+    {"one-bus-address", "", ""},
+    {"one-bus-address,host-create-crashes", kDies, nullptr},
+    {"less-than-free", "", ""},
+    {"less-accessible", "", ""},
     {"copies-queue,unmap-drains,access-not-ready,host-sets-lost", "not in place", "a set in place"},
     {"all", kDies, nullptr},
 };

@@ -317,6 +317,36 @@ SIM_TEST("vmm: so it is in simulated time",
     EXPECT((written_in_place() == Words{1, 1, 1, 1}));
 }
 
+SIM_TEST("vmm: with the knob, a quarter of the memory is free and not to be had",
+         {{"SIMCUDA_PERVERSE", "less-than-free"}, {"SIMCUDA_MEMORY", "64M"}}) {
+    const Gpu gpu;
+    create(44u << 20);
+    EXPECT(free_bytes() >= 19u << 20);
+    CUmemGenericAllocationHandle handle = 0;
+    const CUmemAllocationProp properties = on_device();
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, 6u << 20, &properties, 0);
+    CUdeviceptr address = 0;
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc, &address, 6u << 20);
+    create(2u << 20);
+    create(6u << 20, on_host());
+}
+
+SIM_TEST("vmm: with the knob, a quarter of the memory can be made and not be given access to",
+         {{"SIMCUDA_PERVERSE", "less-accessible"}, {"SIMCUDA_MEMORY", "64M"}}) {
+    const Gpu gpu;
+    const CUdeviceptr address = reserve(80u << 20);
+    const auto first = create(32u << 20);
+    map(address, 32u << 20, first);
+    const auto second = create(20u << 20);
+    const CUmemAccessDesc access = device_access();
+    OK(cuMemMap, address + (32u << 20), 20u << 20, 0, second, 0);
+    FAILS(CUDA_ERROR_NOT_READY, cuMemSetAccess, address + (32u << 20), 20u << 20, &access, 1);
+    FAILS(CUDA_ERROR_NOT_READY, cuMemSetAccess, address + (32u << 20), 20u << 20, &access, 1);
+    // What was accessible stays so, elsewhere too.
+    OK(cuMemUnmap, address + (32u << 20), 20u << 20);
+    map(address + (32u << 20), 32u << 20, first);
+}
+
 SIM_TEST("vmm: handles and mappings can be limited", {{"SIMCUDA_HANDLES", "2"}, {"SIMCUDA_MAPPINGS", "1"}}) {
     const Gpu gpu;
     const auto one = create(kGranule), two = create(kGranule);
