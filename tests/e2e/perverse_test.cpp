@@ -38,6 +38,7 @@ const Driver kDrivers[] = {
     {"host-copies-early"},
     {"host-writes-lost", "host-writes-lost", true, true},
     {"host-atomics-lost", "host-atomics-lost", true, true},
+    {"copies-block"},
     {"one-bus-address"},
     {"less-than-free", "less-than-free", true, false, 4. / 3},
     {"less-accessible", "less-accessible", true, false, 4. / 3},

@@ -168,6 +168,7 @@ constexpr Case kCases[] = {
     {"host-copies-early", "", ""},
     {"host-writes-lost", kNoKernels, nullptr},
     {"host-atomics-lost", kNoKernels, nullptr},
+    {"copies-block", "", ""},
     {"one-bus-address", "", ""},
     {"one-bus-address,host-create-crashes", kDies, nullptr},
     {"less-than-free", "", ""},
