@@ -225,16 +225,6 @@ SIM_TEST("answers: settings that there are not", {{"SIMCUDA_DEVICES", "2"}}) {
     EXPECT(std::string(id) == "0000:01:00.0");
 }
 
-SIM_TEST("answers: with the knob, devices have one address, and none is found by it",
-         {{"SIMCUDA_PERVERSE", "one-bus-address"}, {"SIMCUDA_DEVICES", "2"}}) {
-    const Gpu gpu;
-    char ids[2][16] = {};
-    for (int device : {0, 1}) OK(cuDeviceGetPCIBusId, ids[device], 16, device);
-    EXPECT(std::string(ids[0]) == ids[1]);
-    CUdevice found = 0;
-    FAILS(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetByPCIBusId, &found, ids[0]);
-}
-
 SIM_TEST("answers: empty names", {}) {
     const Gpu gpu;
     const Kernels kernels;
