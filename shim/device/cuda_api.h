@@ -48,6 +48,9 @@ inline bool is_sticky(CUresult status) {
         case CUDA_ERROR_LAUNCH_FAILED:
         case CUDA_ERROR_EXTERNAL_DEVICE:
         case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+        // Of a server that runs several programs on the GPU as one, and is gone or has ended this one.
+        case CUDA_ERROR_MPS_RPC_FAILURE:
+        case CUDA_ERROR_MPS_CLIENT_TERMINATED:
             return true;
         default:
             return false;

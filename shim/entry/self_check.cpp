@@ -1,6 +1,7 @@
 // lms_self_check: the trial of a GPU in a process that does nothing else (`lms self-check`), for the shim in
 // other processes and for `lms doctor`.
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "shim/device/driver_port.h"
@@ -26,13 +27,26 @@ CUfunction load_kernel() {
     return kernel;
 }
 
+// Slices of one GPU may share its address: what holds for one holds for all.
+CUresult find_gpu(const char* bus_id, CUdevice& gpu) {
+    int count = 0;
+    if (const CUresult status = driver().cuDeviceGetCount(&count); status != CUDA_SUCCESS) return status;
+    for (int i = 0; i < count; ++i) {
+        char bus[32] = {};
+        if (driver().cuDeviceGet(&gpu, i) == CUDA_SUCCESS &&
+            driver().cuDeviceGetPCIBusId(bus, sizeof bus, gpu) == CUDA_SUCCESS &&
+            std::strcmp(bus, bus_id) == 0)
+            return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+}
+
 std::string check(const char* bus_id) {
     CUdevice gpu = 0;
     CUcontext context = nullptr;
     CUresult status = driver().cuInit(0);
     if (status != CUDA_SUCCESS) return not_tried("cuInit", status);
-    if (status = driver().cuDeviceGetByPCIBusId(&gpu, bus_id); status != CUDA_SUCCESS)
-        return not_tried("no such GPU", status);
+    if (status = find_gpu(bus_id, gpu); status != CUDA_SUCCESS) return not_tried("no such GPU", status);
     status = driver().cuDevicePrimaryCtxRetain(&context, gpu);
     if (status == CUDA_SUCCESS) status = driver().cuCtxSetCurrent(context);
     if (status != CUDA_SUCCESS) return not_tried("no context", status);

@@ -15,9 +15,11 @@ std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64
         if (pool.free_bytes() < excess) return std::nullopt;
         pool.trim(excess, lock);
     }
+    // Others may have taken what the budget promised; what lies free in other sizes makes room.
     Block block;
-    if (pool.create(bytes, block, lock) == CUDA_SUCCESS) return block;
-    // Others have taken what the budget promised.
+    do {
+        if (pool.create(bytes, block, lock) == CUDA_SUCCESS) return block;
+    } while (pool.trim(bytes, lock) > 0);
     refresh_budget(state, lock);
     return std::nullopt;
 }

@@ -3,6 +3,14 @@
 #include <cstdlib>
 
 namespace lms::engine {
+namespace {
+
+// Drivers refuse within microseconds; but under WSL access to memory of which there is enough was seen not to
+// become ready, which is tried for a second (device/port).
+constexpr auto kSlow = std::chrono::milliseconds(100);
+constexpr int kTimesAsLong = 20;  // until it is asked again: little of the time goes into that
+
+}  // namespace
 
 std::optional<Block> BlockPool::take(std::uint64_t bytes) {
     const auto it = free_.find(bytes);
@@ -23,6 +31,7 @@ void BlockPool::put(const Block& block) {
 }
 
 CUresult BlockPool::create(std::uint64_t bytes, Block& block, SessionLock& lock) {
+    if (bytes >= refused_bytes_ && Clock::now() < refused_until_) return CUDA_ERROR_OUT_OF_MEMORY;
     Block made{place_, pinned(), false, 0, 0, bytes};
     if (!pinned()) {
         const auto alias = aliases_.take(bytes);
@@ -30,14 +39,22 @@ CUresult BlockPool::create(std::uint64_t bytes, Block& block, SessionLock& lock)
         made.alias = *alias;
     }
     held_bytes_ += bytes;
+    const Clock::time_point begin = Clock::now();
     const CUresult status = unlocked(lock, [&] { return make(made); });
     if (status == CUDA_SUCCESS) {
         block = made;
         return status;
     }
+    note_refusal(bytes, Clock::now() - begin);
     held_bytes_ -= bytes;
     if (!pinned()) aliases_.give_back(made.alias, bytes);
     return status;
+}
+
+void BlockPool::note_refusal(std::uint64_t bytes, Clock::duration took) {
+    if (took < kSlow) return;
+    refused_bytes_ = bytes;
+    refused_until_ = Clock::now() + kTimesAsLong * took;
 }
 
 CUresult BlockPool::make(Block& block) {
@@ -74,6 +91,7 @@ std::uint64_t BlockPool::trim(std::uint64_t bytes, SessionLock& lock) {
         if (!pinned()) aliases_.give_back(block.alias, block.bytes);
     }
     held_bytes_ -= given;
+    if (given > 0) refused_until_ = {};
     return given;
 }
 

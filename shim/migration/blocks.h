@@ -2,6 +2,7 @@
 // the next.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -40,7 +41,8 @@ class BlockPool {
     void put(const Block& block);
 
     // Makes a new block; drops `lock`, the session's, around the driver calls. Whether it may be made is the
-    // caller's to decide first: from here on it counts as held.
+    // caller's to decide first: from here on it counts as held. What the driver took long to refuse it is not
+    // asked for again at once.
     CUresult create(std::uint64_t bytes, Block& block, SessionLock& lock);
     // Gives free blocks back to the driver until at least `bytes` are, or none is left; returns how many
     // bytes were. Drops `lock` around the driver calls. What the driver does not take back stays held for
@@ -57,7 +59,9 @@ class BlockPool {
     std::uint64_t free_bytes() const { return free_bytes_; }  // of those, in no use
 
   private:
+    using Clock = std::chrono::steady_clock;
     CUresult make(Block& block);
+    void note_refusal(std::uint64_t bytes, Clock::duration took);
     bool pinned() const { return place_ == device::Place::Host && !port_.maps_host_memory(); }
 
     device::Port& port_;
@@ -66,6 +70,9 @@ class BlockPool {
     std::map<std::uint64_t, std::vector<Block>> free_;  // by size
     std::uint64_t held_bytes_ = 0;
     std::uint64_t free_bytes_ = 0;
+    // As many bytes, or more, the driver is not asked for before then.
+    std::uint64_t refused_bytes_ = 0;
+    Clock::time_point refused_until_{};
 };
 
 }  // namespace lms::engine

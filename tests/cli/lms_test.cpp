@@ -411,6 +411,10 @@ TEST_CASE("lms doctor: the simulated GPU is found, described, and fit for the sh
     CHECK(tried("SIMCUDA_HOST_VMM=0")["gpus"][0]["moves"] == "not mapped");
     CHECK(tried("SIMCUDA_PERVERSE=host-create-crashes")["gpus"][0]["moves"] == "died");
     CHECK(tried("SIMCUDA_PERVERSE=host-sets-lost")["gpus"][0]["moves"] == "not in place: a set in place");
+    CHECK(tried("SIMCUDA_PERVERSE=host-writes-lost")["gpus"][0]["moves"] ==
+          "not in place: a kernel in place");
+    CHECK(tried("SIMCUDA_PERVERSE=host-atomics-lost")["gpus"][0]["moves"] ==
+          "not in place: a kernel in place");
     CHECK(tried("SIMCUDA_PERVERSE=unmap-drains")["gpus"][0]["moves"] == "in place; remaps wait for all work");
     CHECK(tried("SIMCUDA_PERVERSE=moves-lose")["well"] == false);
 }

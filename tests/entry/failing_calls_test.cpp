@@ -75,6 +75,7 @@ TEST_CASE("failing calls: whatever fails at a context's end, its memory comes ba
 }
 
 BODY(failing_for_good) {
+    const auto error = static_cast<CUresult>(std::atoi(std::getenv("FAILS_WITH")));
     const Gpu gpu;
     std::vector<CUdeviceptr> buffers(12);
     CUresult result = CUDA_SUCCESS;
@@ -82,10 +83,10 @@ BODY(failing_for_good) {
         if (result == CUDA_SUCCESS) result = CU(cuMemAlloc_v2)(&buffer, kBuffer);
         if (result == CUDA_SUCCESS) result = CU(cuMemsetD8_v2)(buffer, 1, kBuffer);
     }
-    EXPECT(result == CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT(result == error);
     CUdeviceptr none = 0;
-    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc_v2, &none, kBuffer);
-    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
+    FAILS(error, cuMemAlloc_v2, &none, kBuffer);
+    FAILS(error, cuCtxSynchronize);
     OK(cuDevicePrimaryCtxReset_v2, gpu.device);
     const Gpu anew;
     const Buffer a(kBuffer, 1);
@@ -97,9 +98,15 @@ BODY(failing_for_good) {
 TEST_CASE(
     "failing calls: a context that has failed for good says so, with a line about what moved, until there is "
     "another") {
-    const std::string err =
-        run_both("failing_for_good", Driver::Simulated, {{"SIMCUDA_FAIL", "cuMemcpyAsync:9=700"}});
-    CHECK(err.find("GPU 0: its context has failed (error 700), and all calls say so; ") != std::string::npos);
+    // Of its own, of an MPS server that is gone, and of one that has ended this client.
+    for (const std::string error : {"700", "806", "810"}) {
+        CAPTURE(error);
+        const std::string err =
+            run_both("failing_for_good", Driver::Simulated,
+                     {{"SIMCUDA_FAIL", "cuMemcpyAsync:9=" + error}, {"FAILS_WITH", error}});
+        CHECK(err.find("GPU 0: its context has failed (error " + error + "), and all calls say so; ") !=
+              std::string::npos);
+    }
 }
 
 BODY(fills_the_gpu) {

@@ -1,4 +1,4 @@
-"""Trains a network by torch.compile: forward, backward and AdamW, every kernel Triton's. torch_train.py mlp|gpt [graphs] [api]
+"""Trains a network by torch.compile: forward, backward and AdamW, every kernel Triton's. torch_train.py mlp|gpt [graphs] [apart] [api]
 
 PyTorch's own kernels come as native code alone, so nothing is computed on the GPU that is not compiled."""
 
@@ -96,8 +96,8 @@ class Gpt(nn.Module):
 
 
 def optimizer_of(model):
-    """AdamW with its state made on the CPU."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    """AdamW with its state made on the CPU; each parameter updated by itself, or all by one kernel."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach="apart" not in sys.argv)
     for p in model.parameters():
         zeros = [torch.zeros(p.shape).to(p.device) for _ in range(2)]
         optimizer.state[p] = {"step": torch.tensor(0.0), "exp_avg": zeros[0], "exp_avg_sq": zeros[1]}

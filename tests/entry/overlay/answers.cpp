@@ -57,6 +57,15 @@ CUresult cuStreamDestroy(CUstream stream) {
     return SIM(cuStreamDestroy_v2)(stream);
 }
 
+// ---- a table of functions without names
+
+CUresult cuGetExportTable(const void** table, const CUuuid*) {
+    static const overlay::ExportTable own{sizeof own, SIM(cuMemAlloc_v2), SIM(cuMemFree_v2),
+                                          SIM(cuLaunchKernel)};
+    *table = &own;
+    return CUDA_SUCCESS;
+}
+
 // ---- green contexts: contexts beside the primary one, which is retained for each
 
 static class Greens {

@@ -29,6 +29,14 @@ inline CUresult answer_as_asked() {
     return free_bytes() < kWanted ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
+// What cuGetExportTable gives for any table: ways past everybody who stands before the driver.
+struct ExportTable {
+    std::size_t bytes;
+    decltype(&::cuMemAlloc_v2) allocate;
+    decltype(&::cuMemFree_v2) free;
+    decltype(&::cuLaunchKernel) launch;
+};
+
 constexpr const char* kRecordSymbol = "overlay_record";
 
 }  // namespace overlay

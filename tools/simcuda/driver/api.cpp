@@ -28,6 +28,8 @@ bool is_sticky(CUresult error) {
         case CUDA_ERROR_INVALID_ADDRESS_SPACE:
         case CUDA_ERROR_INVALID_PC:
         case CUDA_ERROR_LAUNCH_FAILED:
+        case CUDA_ERROR_MPS_RPC_FAILURE:
+        case CUDA_ERROR_MPS_CLIENT_TERMINATED:
             return true;
         default:
             return false;

@@ -247,7 +247,8 @@ CUresult copy_async(Context& context, Stream& stream, CopyOp copy) {
     }
     if (done_early(copy)) return CUDA_SUCCESS;
     const bool host_to_host = !on_device(copy.from) && !on_device(copy.to);
-    const bool blocks = host_to_host || copy.to.place == Place::Pageable;
+    const bool stages = is(Perverse::CopiesBlock) && on_device(copy.from) != on_device(copy.to);
+    const bool blocks = host_to_host || stages || copy.to.place == Place::Pageable;
     if (copy.from.place == Place::Pageable && !blocks) stage_host_source(copy);
     const WorkPtr work = submit(stream, std::move(copy));
     return blocks ? wait(context, work) : CUDA_SUCCESS;

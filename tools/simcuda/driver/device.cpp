@@ -16,6 +16,7 @@
 #include "tools/simcuda/driver/scheduler.h"
 #include "tools/simcuda/exec/tally.h"
 #include "tools/simcuda/ptx/count.h"
+#include "tools/simcuda/ptx/lost_writes.h"
 
 namespace simcuda::driver {
 namespace {
@@ -46,7 +47,7 @@ exec::HostRanges host_located() {
     for (const RegionPtr& region : memory_map().overlapping(0, UINT64_MAX)) {
         if (!region->on_host()) continue;
         const std::uint64_t begin = region->address - kDeviceToHost;
-        ranges.push_back({begin, begin + region->bytes});
+        ranges.push_back({begin, begin + region->bytes, region->kind == Region::Kind::Mapping});
     }
     std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
     return ranges;
@@ -69,9 +70,12 @@ void initialise() {
     ::pthread_atfork(nullptr, nullptr, in_child);
     address_space();
     host_pool();
-    if (simulated_time()) {
-        exec::set_host_ranges(host_located);
-        ptx::count_work();
+    const bool loses = is(Perverse::HostWritesLost) || is(Perverse::HostAtomicsLost);
+    if (simulated_time() || loses) exec::set_host_ranges(host_located);
+    if (simulated_time()) ptx::count_work();
+    if (loses) {
+        exec::lose_host_writes(is(Perverse::HostWritesLost), is(Perverse::HostAtomicsLost));
+        ptx::lose_writes();
     }
     auto* storage = static_cast<Device*>(
         ::operator new (sizeof(Device) * knobs().devices, std::align_val_t{alignof(Device)}));

@@ -31,6 +31,16 @@ enum class Perverse : unsigned {
                         // last, a kernel or not, and events behind it tell of it alone
     OneQueue,           // one-queue: all work waits for all that any stream was given before
     HostCopiesEarly,    // host-copies-early: copies from host memory to host memory wait for nothing
+    HostWritesLost,     // host-writes-lost: what kernels store at addresses that lead to host memory is lost
+    HostAtomicsLost,    // host-atomics-lost: and what their atomic operations make of it
+    CopiesBlock,        // copies-block: those between host and device return when they are done, as where
+                        // they are staged (confidential computing)
+    OneBusAddress,      // one-bus-address: all devices have the first one's, and none is found by it, as
+                        // slices of one GPU (MIG) may
+    LessThanFree,    // less-than-free: a quarter of what is called free is not to be had, as under a limit of
+                     // an MPS server's
+    LessAccessible,  // less-accessible: so much can be made, but access to it is "not ready" for good, as was
+                     // seen under WSL
 };
 
 struct Knobs {

@@ -9,6 +9,7 @@
 
 #include "tools/simcuda/driver/address_space.h"
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/knobs.h"
 
 namespace simcuda::driver {
 namespace {
@@ -33,6 +34,11 @@ PhysicalPool::PhysicalPool(Kind kind, std::uint64_t capacity)
     holes_.emplace(0, capacity_);
 }
 
+std::uint64_t PhysicalPool::room() const {
+    const std::uint64_t all = kind_ == Kind::Device && is(Perverse::LessThanFree) ? usable() : capacity_;
+    return all > used_ ? all - used_ : 0;
+}
+
 void PhysicalPool::take(std::uint64_t bytes) {
     used_ += bytes;
     peak_ = std::max(peak_, used_);
@@ -44,7 +50,7 @@ std::vector<Extent> PhysicalPool::allocate(std::uint64_t bytes) {
     std::uint32_t count = 0;
     {
         std::lock_guard lock(mutex_);
-        if (bytes == 0 || bytes > capacity_ - used_) return extents;
+        if (bytes == 0 || bytes > room()) return extents;
         // In one piece where there is such a hole, else from the holes in order: a GPU's pages need not touch
         // either.
         auto hole =
@@ -94,7 +100,7 @@ void PhysicalPool::free(const std::vector<Extent>& extents) {
 
 bool PhysicalPool::charge(std::uint64_t bytes) {
     std::lock_guard lock(mutex_);
-    if (bytes > capacity_ - used_) return false;
+    if (bytes > room()) return false;
     take(bytes);
     return true;
 }

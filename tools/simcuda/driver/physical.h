@@ -42,6 +42,8 @@ class PhysicalPool {
     void refund(std::uint64_t bytes);
 
     std::uint64_t capacity() const { return capacity_; }
+    // Of a perverse driver: as far as memory can be used.
+    std::uint64_t usable() const { return capacity_ / 4 * 3; }
     std::uint64_t used() const;
     std::uint64_t peak() const;
     int file() const { return file_; }
@@ -50,6 +52,7 @@ class PhysicalPool {
     std::byte* view(std::uint64_t offset) const { return base_ + offset; }
 
   private:
+    std::uint64_t room() const;
     void take(std::uint64_t bytes);
 
     const Kind kind_;

@@ -106,6 +106,14 @@ void apply(const Physical& physical, std::uint64_t address, CUmemAccess_flags be
     }
 }
 
+// Memory that was accessible once stays so, wherever it is mapped.
+bool can_be_accessed(const Region& region) {
+    if (!is(Perverse::LessAccessible) || region.device == nullptr) return true;
+    const PhysicalPool& pool = region.device->memory;
+    region.allocation->was_accessible |= pool.used() <= pool.usable();
+    return region.allocation->was_accessible;
+}
+
 void check_description(const CUmemAccessDesc& description, const std::vector<RegionPtr>& regions) {
     require(description.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
                 description.flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
@@ -325,6 +333,7 @@ void set_access(CUdeviceptr address, std::uint64_t bytes, std::span<const CUmemA
     if (knobs().not_ready != 0 && ++state().set_access_calls % knobs().not_ready == 0) {
         throw Failure{CUDA_ERROR_NOT_READY};
     }
+    for (const RegionPtr& region : regions) require(can_be_accessed(*region), CUDA_ERROR_NOT_READY);
     for (const RegionPtr& before : regions) {
         auto after = std::make_shared<Region>(*before);
         for (const CUmemAccessDesc& description : descriptions) {

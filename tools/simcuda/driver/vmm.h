@@ -23,6 +23,7 @@ struct VmmAllocation {
     CUmemGenericAllocationHandle handle = 0;
     unsigned handle_references =
         0;  // by cuMemCreate and cuMemRetainAllocationHandle; guarded by vmm.cpp's mutex
+    bool was_accessible = false;  // the same
 
     VmmAllocation();
     ~VmmAllocation();  // counts handles alive

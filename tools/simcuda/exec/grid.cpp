@@ -100,7 +100,7 @@ class LaunchedGrid final : public Grid {
     std::atomic<std::uint32_t> running_{0};  // workers inside run()
     std::atomic<bool> failed_{false};
     std::atomic<std::uint64_t> deadline_ns_{0};
-    const HostRanges host_ranges_ = ptx::counts_work() ? host_ranges() : HostRanges{};
+    const HostRanges host_ranges_ = host_ranges();
     const sc_tally tally_ = empty_tally(host_ranges_);  // that blocks begin with
     mutable std::mutex mutex_;
     sc_tally total_tally_{};  // of blocks that have ended

@@ -1,4 +1,5 @@
-// What a kernel has done, where its code counts that (ptx/count.h).
+// What a kernel has done, where its code counts that (ptx/count.h), and where it lands in memory of the
+// host's, where its code asks (ptx/lost_writes.h).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@ struct sc_tally {
     u64 host_begin;
     u64 host_span;
     void (*touch_host)(struct sc_tally*, u64 address, u32 bytes, u32 write);
+    u64 (*landing)(const struct sc_tally*, u64 address, u32 atomic);
     const void* host_ranges;
 };
 )
@@ -26,12 +28,17 @@ struct sc_tally {
 // Where kernels reach memory that is the host's: host addresses.
 struct HostRange {
     std::uint64_t begin, end;
+    bool mapped;  // by virtual memory management, behind addresses that may lead to a device's too
 };
 using HostRanges = std::vector<HostRange>;  // in order
 
-// Who knows where it lies when a kernel starts; unset: none is counted apart.
+// Who knows where it lies when a kernel starts; unset: none is told apart.
 void set_host_ranges(HostRanges (*find)());
 HostRanges host_ranges();
+
+// From now on what kernels write to mapped memory of the host's goes nowhere; what they read of it is as it
+// was.
+void lose_host_writes(bool stores, bool atomics);
 
 // A count that has found nothing yet. The ranges must outlive it.
 sc_tally empty_tally(const HostRanges& ranges);

@@ -1,6 +1,7 @@
 // Loads, stores, atomics, moves, and conversions between address spaces.
 #include "tools/simcuda/address.h"
 #include "tools/simcuda/ptx/emit_line.h"
+#include "tools/simcuda/ptx/lost_writes.h"
 
 namespace simcuda::ptx {
 namespace {
@@ -42,6 +43,11 @@ Space FunctionEmitter::space_of(const Instruction& instruction) {
             return Space::Param;
     }
     return instruction.opcode == "ldu" ? Space::Global : Space::Generic;
+}
+
+std::string FunctionEmitter::landing(Space space, const std::string& address, bool atomic) {
+    if (!writes_may_be_lost() || (space != Space::Global && space != Space::Generic)) return address;
+    return fmt::format("sc_landing(t, {}, {:d})", address, atomic);
 }
 
 // A strong vector is one access of 8 or 16 bytes, as on the device: programs publish a value and its flag by
@@ -113,8 +119,9 @@ void FunctionEmitter::emit_store(const Instruction& instruction) {
         refuse(instruction);
     Space space = space_of(instruction);
     const Type type = instruction.type();
-    const std::string address = host_address(instruction.operands[0], space);
-    emit_touch(space, address, std::to_string(bytes_of(type) * count), true);
+    const std::string aim = host_address(instruction.operands[0], space);
+    emit_touch(space, aim, std::to_string(bytes_of(type) * count), true);
+    const std::string address = landing(space, aim, false);
     const bool strong = is_strong(instruction) && space != Space::Local && space != Space::Param;
     if (strong && space == Space::Shared && instruction.has("volatile")) {
         line("    {};", wait_to_converge());
@@ -159,8 +166,9 @@ void FunctionEmitter::emit_atomic(const Instruction& instruction) {
                                                  : 0;
     if (!contains(allowed, type)) refuse(instruction);
     Space space = space_of(instruction);
-    const std::string address = host_address(instruction.operands[first], space);
-    emit_touch(space, address, std::to_string(bytes_of(type)), true);
+    const std::string aim = host_address(instruction.operands[first], space);
+    emit_touch(space, aim, std::to_string(bytes_of(type)), true);
+    const std::string address = landing(space, aim, true);
     std::string call = fmt::format("sc_{}_{}_{}({}, {}", space == Space::Shared ? "own" : "atom", operation,
                                    name_of(type), address, read(instruction.operands[first + 1], type));
     if (compares) call += ", " + read(instruction.operands[first + 2], type);

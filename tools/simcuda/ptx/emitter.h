@@ -123,6 +123,8 @@ class FunctionEmitter {
     Space space_of(const Instruction& instruction);
     void emit_strong_vector(const Instruction& instruction, const std::string& address, unsigned count,
                             bool load);
+    // The address that a write to `address` goes to.
+    static std::string landing(Space space, const std::string& address, bool atomic);
 
     // emit_control.cpp
     void emit_branch(const Instruction& instruction);

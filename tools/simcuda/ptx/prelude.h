@@ -10,6 +10,7 @@ extern const char kPreludeHalves[];
 extern const char kPreludeMemory[];
 extern const char kPreludeSmallFloats[];
 extern const char kPreludeCounting[];  // only where work is counted
+extern const char kPreludeLosing[];    // only where writes may be lost
 extern const char kPreludeMatrices[];  // only where such instructions are
 
 }  // namespace simcuda::ptx

@@ -10,6 +10,7 @@
 #include "tools/simcuda/exec/abi.h"
 #include "tools/simcuda/exec/tally.h"
 #include "tools/simcuda/ptx/count.h"
+#include "tools/simcuda/ptx/lost_writes.h"
 #include "tools/simcuda/ptx/prelude.h"
 
 namespace simcuda::ptx {
@@ -164,7 +165,9 @@ std::string unit_text(const Module&, const EmittedFunctions& emitted, const Reac
     for (const char* part : {kPreludeIntegers, kPreludeFloats, kPreludeConversions, kPreludeHalves,
                              kPreludeMemory, kPreludeSmallFloats, reach.has_matrices ? kPreludeMatrices : ""})
         text += part;
-    if (counts_work()) (text += exec::kTallyText) += kPreludeCounting;
+    if (counts_work() || writes_may_be_lost()) text += exec::kTallyText;
+    if (counts_work()) text += kPreludeCounting;
+    if (writes_may_be_lost()) text += kPreludeLosing;
     const SharedLayout layout = lay_out(reach);
     for (std::size_t i = 0; i < reach.shared.size(); ++i)
         text += fmt::format("enum {{ {} = {} }};\n", reach.shared[i]->c_name, layout.offsets[i]);

@@ -6,6 +6,7 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/identity.h"
+#include "tools/simcuda/driver/knobs.h"
 
 namespace simcuda::driver {
 namespace {
@@ -107,7 +108,8 @@ SIMCUDA_API cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
 
 SIMCUDA_API cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
     return call(Entry::cuDeviceGetPCIBusId, [&] {
-        const std::string full = pci_id(checked_device(device).ordinal);
+        const int ordinal = checked_device(device).ordinal;
+        const std::string full = pci_id(is(Perverse::OneBusAddress) ? 0 : ordinal);
         require(length > static_cast<int>(full.size()), CUDA_ERROR_INVALID_VALUE);
         return copy_text(full, id, length);
     });
@@ -116,6 +118,7 @@ SIMCUDA_API cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
 SIMCUDA_API cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
     return call(Entry::cuDeviceGetByPCIBusId, [&] {
         require(device != nullptr && id != nullptr, CUDA_ERROR_INVALID_VALUE);
+        require(!is(Perverse::OneBusAddress), CUDA_ERROR_INVALID_DEVICE);
         for (const Device& candidate : devices()) {
             const std::string full =
                 pci_id(candidate.ordinal);  // "domain:bus:device.function", the domain optional
