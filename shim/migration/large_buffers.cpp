@@ -36,11 +36,19 @@ TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> n
     std::uint64_t wanted = 0;
     std::uint64_t lacks = 0;  // parts, a bit each: what is read often may be one of them
     bool parted = false;
+    std::uint64_t named = 0;
     for (const ChunkRequest& need : needs) {
+        if (gone(need, state.residency)) continue;
         parted |= need.aside;
-        if (!need.wants_in() || gone(need, state.residency)) continue;
-        wanted += state.residency.chunk(need.chunk).bytes;
+        const std::uint64_t bytes = state.residency.chunk(need.chunk).bytes;
+        named += bytes;
+        if (!need.wants_in()) continue;
+        wanted += bytes;
         if (need.part > 0 && is_missing(state, need)) lacks |= std::uint64_t{1} << (need.part % 64);
+    }
+    if (parted && named <= state.budget_bytes) {
+        for (ChunkRequest& need : needs) need.aside = false;
+        return {};
     }
     if (!parted || lacks == 0 || !code) return {};
     // What goes for its sake crosses the link, too.

@@ -39,9 +39,9 @@ struct LargeBuffers {
 // More than a quarter of what may be on the GPU, where what is missing can be used in place.
 bool is_large(const State& state, std::uint64_t bytes);
 
-// Of the large buffers among `needs`, whose other parts are aside already: sets aside too what is not there
-// and had better be used in place. `code` stands for what runs. What is to be timed of it, once finish() has
-// told where it ended up.
+// Of the large buffers among `needs` all but the parts that are meant is aside. If all fits at once none is,
+// for parts are guessed; else sets aside too what is not there and had better be used in place. `code` stands
+// for what runs. What is to be timed of it, once note_in_place() has told where it ended up.
 TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> needs);
 void note_in_place(const State& state, std::span<const ChunkRequest> needs, TimedWork& work);
 

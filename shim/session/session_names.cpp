@@ -248,10 +248,6 @@ void Session::find(std::span<const core::Address> addresses, std::span<const cor
     };
     if (naming.has_large() || views) {
         for (const auto& named : {addresses, only_read}) std::ranges::for_each(named, begins);
-        for (const Range& range : ranges) {
-            begins(range.address);
-            begins(range.address + range.bytes);
-        }
     }
     for (const bool written : {true, false}) {
         const std::span<const core::Address> named = written ? addresses : only_read;

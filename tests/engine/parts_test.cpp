@@ -139,33 +139,55 @@ TEST_CASE("parts: what a pointer reaches beyond its part is not lost") {
     });
 }
 
-TEST_CASE("parts: a pointer to where nothing began means the rest of its buffer") {
-    RigOptions options = options_of(Safety::Opaque);
-    Rig rig(options);
-    const CUstream stream = rig.stream();
-    Region buffer{0, 40 * options.granularity};
-    Region others{0, 60 * options.granularity};
-    REQUIRE(rig.session().allocate(buffer.bytes, buffer.address) == CUDA_SUCCESS);
-    REQUIRE(rig.session().allocate(others.bytes, others.address) == CUDA_SUCCESS);
-    const auto name = [&](Address address) {
+// Two buffers that do not fit at once, one of which is divided where work needs no more than its beginning.
+struct Two {
+    explicit Two(const RigOptions& options) : rig(options), stream(rig.stream()) {
+        for (Region* region : {&buffer, &other})
+            REQUIRE(rig.session().allocate(region->bytes, region->address) == CUDA_SUCCESS);
+        granule = options.granularity;
+        CHECK(submit({other.address, other.address + 8 * granule}) == CUDA_SUCCESS);
+    }
+    CUresult submit(std::vector<Address> names) {
+        return rig.submit({stream, std::move(names), {}, false, [](Memory&) { return true; }});
+    }
+    // Granules of [begin, end) that are there, once work has named `address`.
+    std::uint64_t there(Address address, std::uint64_t begin, std::uint64_t end) {
         Bytes bytes;
-        rig.read(stream, others, bytes);
-        REQUIRE(rig.on_device(buffer) < buffer.bytes);
-        CHECK(rig.submit({stream, {address}, {}, false, [](Memory&) { return true; }}) == CUDA_SUCCESS);
+        rig.read(stream, other, bytes);
+        REQUIRE(rig.on_device(buffer) < 10 * granule);
+        CHECK(submit({address, other.address}) == CUDA_SUCCESS);
         rig.drain();
-    };
-    const Address middle = buffer.address + 20 * options.granularity;
-    name(buffer.address);
-    CHECK(rig.on_device(buffer) == buffer.bytes);
-    name(middle);
-    CHECK(rig.on_device({middle, 20 * options.granularity}) == 20 * options.granularity);
+        return rig.on_device({buffer.address + begin * granule, (end - begin) * granule}) / granule;
+    }
+
+    Rig rig;
+    CUstream stream;
+    std::uint64_t granule = 64;
+    Region buffer{0, 40 * 64};
+    Region other{0, 60 * 64};
+};
+
+TEST_CASE("parts: a pointer to where nothing began means the rest of its buffer") {
+    Two scene(options_of(Safety::Opaque));
+    const Address begin = scene.buffer.address, middle = begin + 20 * scene.granule;
+    CHECK(scene.there(begin, 0, 40) == 40);
+    CHECK(scene.there(middle, 20, 40) == 20);
     // From there on it has two parts.
-    name(buffer.address);
-    CHECK(rig.on_device({buffer.address, 20 * options.granularity}) == 20 * options.granularity);
-    CHECK(rig.on_device(buffer) < buffer.bytes);
+    CHECK(scene.there(begin, 0, 20) == 20);
+    CHECK(scene.there(begin, 20, 40) < 20);
     // One outside tells nothing of them.
-    name(buffer.address - 1);
-    CHECK(rig.on_device(buffer) == buffer.bytes);
+    CHECK(scene.there(begin - 1, 0, 40) == 40);
+}
+
+TEST_CASE("parts: where all that work names fits at once, all of it comes in") {
+    Two scene(options_of(Safety::Opaque));
+    const Address begin = scene.buffer.address, middle = begin + 20 * scene.granule;
+    CHECK(scene.there(middle, 20, 40) == 20);
+    Bytes bytes;
+    scene.rig.read(scene.stream, scene.other, bytes);
+    CHECK(scene.submit({begin}) == CUDA_SUCCESS);
+    scene.rig.drain();
+    CHECK(scene.rig.on_device(scene.buffer) == scene.buffer.bytes);
 }
 
 TEST_CASE("parts: where host memory cannot be mapped, all of a buffer comes in") {
