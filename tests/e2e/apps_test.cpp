@@ -19,7 +19,7 @@ const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "launches",
 
 // Those that have cases of their own.
 const std::string kOwnCases[] = {"caching",     "divided",     "hidden_pointers", "host_lists", "ipc",
-                                 "linked_list", "nvtx_ranges",     "patterns",   "weights"};
+                                 "linked_list", "nvtx_ranges", "patterns",        "weights"};
 
 bool says_once(const Run& run, const std::string& beginning) {
     const std::size_t first = run.err.find(beginning);
