@@ -7,7 +7,7 @@ namespace {
 
 // Drivers refuse within microseconds; but under WSL access to memory of which there is enough was seen not to
 // become ready, which is tried for a second (device/port).
-constexpr auto kSlow = std::chrono::milliseconds(100);
+constexpr auto kSlow = std::chrono::milliseconds(500);
 constexpr int kTimesAsLong = 20;  // until it is asked again: little of the time goes into that
 
 }  // namespace

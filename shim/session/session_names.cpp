@@ -103,13 +103,12 @@ class Naming {
         if (in_parts(buffer) && offset < buffer.bytes) {
             const std::uint64_t end =
                 state_.large.parts.end_of(buffer.bytes, offset, buffer.bytes, state_.works);
-            ++parts_;
-            return part(buffer, {address, buffer.address + end}, written);
+            return part(buffer, {address, buffer.address + end}, written, ++parts_);
         }
         if (!known(buffer.chunks.front())) {
             for (const ChunkId chunk : buffer.chunks) add(chunk, false, written, false);
         } else if (in_parts(buffer)) {
-            part(buffer, {buffer.address, buffer.address + buffer.bytes}, written);
+            part(buffer, {buffer.address, buffer.address + buffer.bytes}, written, 0);
         }
     }
 
@@ -156,15 +155,16 @@ class Naming {
             const AddressBook& book = program_addresses().book;
             const AddressRange run = book.run_at(pointer, state_.granularity);
             AddressRange meant = run;
+            std::uint32_t ordinal = 0;
             const auto all = book.reservation_of(pointer);
             if (all && pointer - run.begin < run.end - run.begin && is_large(state_, run.end - run.begin)) {
                 const std::uint64_t end = state_.large.parts.end_of(all->begin, pointer - all->begin,
                                                                     run.end - all->begin, state_.works);
                 meant = {pointer, all->begin + end};
-                ++parts_;
+                ordinal = ++parts_;
             }
             book.each_of_run(pointer, state_.granularity, [&](const View& view) {
-                if (is_here(view)) part_of_view(view, meant, written);
+                if (is_here(view)) part_of_view(view, meant, written, ordinal);
             });
         }
     }
@@ -189,7 +189,8 @@ class Naming {
         return has_large_ && is_large(state_, buffer.bytes);
     }
     // What a pointer means of a buffer. The rest is held where it is, for the pointer may lead there.
-    void part(const core::Allocation& buffer, AddressRange meant, bool written) {
+    // `ordinal`: ChunkRequest::part.
+    void part(const core::Allocation& buffer, AddressRange meant, bool written, std::uint32_t ordinal) {
         if (!known(buffer.chunks.front())) {
             for (const ChunkId chunk : buffer.chunks) needs_[add(chunk, false, written, false)].aside = true;
         }
@@ -198,16 +199,16 @@ class Naming {
         for (const ChunkId chunk : chunks) {
             ChunkRequest& need = needs_[known(chunk)->index];
             need.aside = false;
-            if (need.part == 0) need.part = parts_;
+            if (need.part == 0) need.part = ordinal;
         }
     }
-    void part_of_view(const View& view, AddressRange meant, bool written) {
+    void part_of_view(const View& view, AddressRange meant, bool written, std::uint32_t ordinal) {
         const auto id = state_.residency.allocation_at(view.home);
         if (!id || state_.residency.allocation(*id).dead) return;
         const core::Address begin = std::clamp(meant.begin, view.address, view.end());
         const core::Address end = std::clamp(meant.end, begin, view.end());
         part(state_.residency.allocation(*id),
-             {view.home + (begin - view.address), view.home + (end - view.address)}, written);
+             {view.home + (begin - view.address), view.home + (end - view.address)}, written, ordinal);
     }
 
     bool is_here(const View& view) const { return view.is_managed() && view.device == state_.device; }
