@@ -152,18 +152,17 @@ class Naming {
         const util::SharedLock lock(program_addresses().mutex);
         for (const core::Address pointer : pointers) {
             if (state_.arena.contains(pointer)) continue;
-            const AddressBook& book = program_addresses().book;
-            const AddressRange run = book.run_at(pointer, state_.granularity);
+            const AddressRange run = program_addresses().book.run_at(pointer, state_.granularity);
             AddressRange meant = run;
             std::uint32_t ordinal = 0;
-            const auto all = book.reservation_of(pointer);
+            const auto all = program_addresses().book.reservation_of(pointer);
             if (all && pointer - run.begin < run.end - run.begin && is_large(state_, run.end - run.begin)) {
                 const std::uint64_t end = state_.large.parts.end_of(all->begin, pointer - all->begin,
                                                                     run.end - all->begin, state_.works);
                 meant = {pointer, all->begin + end};
                 ordinal = ++parts_;
             }
-            book.each_of_run(pointer, state_.granularity, [&](const View& view) {
+            program_addresses().book.each_of_run(pointer, state_.granularity, [&](const View& view) {
                 if (is_here(view)) part_of_view(view, meant, written, ordinal);
             });
         }

@@ -177,6 +177,7 @@ TEST_CASE("parts: a pointer to where nothing began means the rest of its buffer"
     CHECK(scene.there(begin, 20, 40) < 20);
     // One outside tells nothing of them.
     CHECK(scene.there(begin - 1, 0, 40) == 40);
+    CHECK(scene.there(begin + 40 * scene.granule, 0, 40) == 40);
 }
 
 TEST_CASE("parts: where all that work names fits at once, all of it comes in") {
