@@ -18,8 +18,8 @@ class InPlaceCosts {
     // Work of that kind lacks some memory; moving a byte of it takes so long, the way out of what makes room
     // included.
     Choice choose(std::uint64_t kind, double move_ns_per_byte);
-    // It took `ns` on the GPU with `in_place_bytes` in place. Least of all counts: others may have run beside
-    // it.
+    // It took `ns` on the GPU with `in_place_bytes` in place. Of those with none the least counts, for others
+    // may have run beside it; of the rest the latest.
     void ran(std::uint64_t kind, std::uint64_t in_place_bytes, std::uint64_t ns);
 
   private:

@@ -32,25 +32,25 @@ bool is_large(const State& state, std::uint64_t bytes) {
 }
 
 TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> needs) {
+    // Most work: nothing more is looked at.
+    if (std::ranges::none_of(needs, &ChunkRequest::aside)) return {};
     LargeBuffers& large = state.large;
     std::uint64_t wanted = 0;
     std::uint64_t lacks = 0;  // parts, a bit each: what is read often may be one of them
-    bool parted = false;
     std::uint64_t named = 0;
     for (const ChunkRequest& need : needs) {
         if (gone(need, state.residency)) continue;
-        parted |= need.aside;
         const std::uint64_t bytes = state.residency.chunk(need.chunk).bytes;
         named += bytes;
         if (!need.wants_in()) continue;
         wanted += bytes;
         if (need.part > 0 && is_missing(state, need)) lacks |= std::uint64_t{1} << (need.part % 64);
     }
-    if (parted && named <= state.budget_bytes) {
+    if (named <= state.budget_bytes) {
         for (ChunkRequest& need : needs) need.aside = false;
         return {};
     }
-    if (!parted || lacks == 0 || !code) return {};
+    if (lacks == 0 || !code) return {};
     // What goes for its sake crosses the link, too.
     const double move_ns_per_byte = large.ns_per_byte[0] + large.ns_per_byte[1];
     TimedWork work{kind_of(code, wanted, lacks)};
