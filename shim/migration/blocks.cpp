@@ -31,7 +31,8 @@ void BlockPool::put(const Block& block) {
 }
 
 CUresult BlockPool::create(std::uint64_t bytes, Block& block, SessionLock& lock) {
-    if (bytes >= refused_bytes_ && Clock::now() < refused_until_) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (held_bytes_ + bytes >= refused_at_bytes_ && Clock::now() < refused_until_)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     Block made{place_, pinned(), false, 0, 0, bytes};
     if (!pinned()) {
         const auto alias = aliases_.take(bytes);
@@ -45,15 +46,15 @@ CUresult BlockPool::create(std::uint64_t bytes, Block& block, SessionLock& lock)
         block = made;
         return status;
     }
-    note_refusal(bytes, Clock::now() - begin);
+    note_refusal(Clock::now() - begin);
     held_bytes_ -= bytes;
     if (!pinned()) aliases_.give_back(made.alias, bytes);
     return status;
 }
 
-void BlockPool::note_refusal(std::uint64_t bytes, Clock::duration took) {
+void BlockPool::note_refusal(Clock::duration took) {
     if (took < kSlow) return;
-    refused_bytes_ = bytes;
+    refused_at_bytes_ = held_bytes_;
     refused_until_ = Clock::now() + kTimesAsLong * took;
 }
 
@@ -91,7 +92,6 @@ std::uint64_t BlockPool::trim(std::uint64_t bytes, SessionLock& lock) {
         if (!pinned()) aliases_.give_back(block.alias, block.bytes);
     }
     held_bytes_ -= given;
-    if (given > 0) refused_until_ = {};
     return given;
 }
 

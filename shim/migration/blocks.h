@@ -61,7 +61,7 @@ class BlockPool {
   private:
     using Clock = std::chrono::steady_clock;
     CUresult make(Block& block);
-    void note_refusal(std::uint64_t bytes, Clock::duration took);
+    void note_refusal(Clock::duration took);
     bool pinned() const { return place_ == device::Place::Host && !port_.maps_host_memory(); }
 
     device::Port& port_;
@@ -70,8 +70,9 @@ class BlockPool {
     std::map<std::uint64_t, std::vector<Block>> free_;  // by size
     std::uint64_t held_bytes_ = 0;
     std::uint64_t free_bytes_ = 0;
-    // As many bytes, or more, the driver is not asked for before then.
-    std::uint64_t refused_bytes_ = 0;
+    // For what comes to hold as many, or more, the driver is not asked before then: given back, they make
+    // room for as much as they were and no more.
+    std::uint64_t refused_at_bytes_ = 0;
     Clock::time_point refused_until_{};
 };
 

@@ -249,12 +249,12 @@ std::vector<std::string> unknown_variables(const char* const* environment) {
         const std::string_view entry = *environment;
         const std::string_view name = entry.substr(0, entry.find('='));
         if (!name.starts_with(kPrefix)) continue;
+        if (std::ranges::find(kTable, name, &Setting::variable) != std::end(kTable)) continue;
         const std::string upper = upper_case(name);
         const auto distance = [&upper](const Setting& setting) {
             return edit_distance(upper, setting.variable);
         };
         const auto nearest = std::ranges::min_element(kTable, {}, distance);
-        if (nearest->variable == name) continue;
         // One that shares less than half of its letters is not what was meant.
         const bool near = 2 * distance(*nearest) <= name.size() - kPrefix.size();
         problems.push_back(fmt::format(
