@@ -143,14 +143,18 @@ class Replay {
         }
     }
 
+    // Or else a damaged trace frees it again.
+    bool is_live(std::uint32_t number) const {
+        return buffers_[number] && !residency_.allocation(*buffers_[number]).dead;
+    }
+
     // What is dead goes when its stream is there.
     void free(std::uint32_t number) {
-        if (!buffers_[number] || residency_.allocation(*buffers_[number]).dead) return;
-        give_back(number);
+        if (is_live(number)) give_back(number);
     }
 
     void stream_free(const Step& step) {
-        if (!buffers_[step.buffer]) return;
+        if (!is_live(step.buffer)) return;
         residency_.kill(*buffers_[step.buffer]);
         dead_.push_back({step.buffer, free_[step.stream]});
     }

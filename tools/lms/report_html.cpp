@@ -49,7 +49,7 @@ double span_of(const Analysis& all) {
 
 // Part of the run that is over then, 0 to 1.
 double part(const Analysis& all, std::uint64_t at_ns) {
-    return static_cast<double>(at_ns - std::min(at_ns, all.begin_ns)) / span_of(all);
+    return std::min(static_cast<double>(at_ns - std::min(at_ns, all.begin_ns)) / span_of(all), 1.0);
 }
 
 std::size_t column(const Analysis& all, std::uint64_t at_ns) {
