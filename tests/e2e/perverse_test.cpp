@@ -89,6 +89,7 @@ void check(const App& app, const Driver& driver, Environment environment, const 
     environment["SIMCUDA_PERVERSE"] = driver.perverse;
     environment["XDG_CACHE_HOME"] = scratch.path(driver.name);
     environment["SIMCUDA_CACHE"] = kernel_cache();
+    std::uint64_t evictions = 0;
     for (const double share : {0.5, 0.25}) {
         CAPTURE(share);
         const Run run = run_shimmed({app.name, std::to_string(app.mib)},
@@ -96,9 +97,11 @@ void check(const App& app, const Driver& driver, Environment environment, const 
         if (!driver.moves && is_out_of_memory(run)) continue;
         CHECK_MESSAGE(run.status == 0, run.err);
         CHECK(run.out == reference);
-        if (driver.moves) CHECK(run.stats.at("evictions") > 0);
+        evictions += run.stats.at("evictions");
         if (app.name != "callbacks") CHECK(run.violations == 0);
     }
+    // At a half threads whose turns do not overlap may fit.
+    if (driver.moves) CHECK(evictions > 0);
 }
 
 void check_app(const App& app, const std::vector<Driver>& drivers) {

@@ -5,8 +5,8 @@
 
 What may be changed and how is universalmutator's (PyPI): operators, conditions, constants, statements left out. Of what that
 gives for the sources of FOLDERS, drawn by the seed, those that do not compile or compile to the same code are passed over.
-All tests of TESTS run at once; the first that fails has noticed. What is left has to be read: it may change nothing that
-anybody could see.
+The tests of a stage of STAGES run at once; the first that fails has noticed. What is left has to be read: it may change
+nothing that anybody could see.
 """
 
 import argparse
@@ -24,7 +24,11 @@ import time
 import mutants
 
 FOLDERS = ("shim/app", "shim/core", "shim/migration", "shim/reach", "shim/session", "policy")
-TESTS = ("unit", "contract", "engine", "entry")
+# What runs in seconds first; of whole programs what `make test` runs too.
+STAGES = (
+    {name: [f"build/tests/{name}"] for name in ("unit", "contract", "engine", "entry")},
+    {"e2e": ["build/tests/e2e"], "random": ["sh", "tests/random/check.sh"]},
+)
 RULES = ("universal.rules", "c_like.rules", "cpp.rules")
 # What tells and what is only shown: a fault there loses nothing.
 PASSED_OVER = (r"log::", r"^\s*//", r"^#", r"^\s*(static_)?assert\(", r"trace::", r"telemetry")
@@ -58,10 +62,10 @@ def make(*targets):
     return subprocess.run(["make", "-j2", *targets], cwd=mutants.COPY, capture_output=True, check=False).returncode == 0
 
 
-def noticed_by(seconds):
-    """The test that fails, or does not end; None where all pass."""
-    running = {name: subprocess.Popen([f"build/tests/{name}"], cwd=mutants.COPY, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.DEVNULL, start_new_session=True) for name in TESTS}
+def noticed_by(tests, seconds):
+    """The one of these that fails, or does not end; None where all pass."""
+    running = {name: subprocess.Popen(command, cwd=mutants.COPY, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL, start_new_session=True) for name, command in tests.items()}
     deadline, found = time.monotonic() + seconds, None
     while running and found is None:
         time.sleep(0.2)
@@ -90,9 +94,9 @@ def try_one(file, number, line, seconds):
     try:
         if not make(target) or code_of(built) == before:
             return None
-        if not make("build/liblmsshim.so", *(f"build/tests/{name}" for name in TESTS)):
+        if not make("build/liblmsshim.so", *(command[0] for tests in STAGES for command in tests.values() if len(command) == 1)):
             return None
-        return noticed_by(seconds) or "nobody"
+        return next(filter(None, (noticed_by(tests, seconds) for tests in STAGES)), "nobody")
     finally:
         with open(path, "w", encoding="utf-8") as out:
             out.write("".join(lines))
@@ -104,7 +108,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--json")
-    parser.add_argument("--seconds", type=int, default=900, help="that the tests of one fault may take")
+    parser.add_argument("--seconds", type=int, default=900, help="that the tests of one stage may take")
     options = parser.parse_args()
     os.makedirs(os.path.join(mutants.COPY, "build"), exist_ok=True)
     mutants.copy_tree()

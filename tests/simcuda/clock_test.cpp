@@ -170,6 +170,22 @@ CLOCK_TEST("clock: work that waits for the program holds up none that was submit
     OK(cuStreamSynchronize, rig.streams[0]);
 }
 
+CLOCK_TEST("clock: time does not pass for who asks about what waits for the program itself", kSlow) {
+    Rig rig;
+    void* word = nullptr;
+    OK(cuMemHostAlloc, &word, 4, 0);
+    *static_cast<std::uint32_t*>(word) = 0;
+    const CUevent begin = Rig::record(rig.streams[0]);
+    OK(cuStreamWaitValue32, rig.streams[0], reinterpret_cast<CUdeviceptr>(word), 1, CU_STREAM_WAIT_VALUE_EQ);
+    const CUevent end = Rig::record(rig.streams[0]);
+    for (int i = 0; i < 50; ++i) FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, rig.streams[0]);
+    __atomic_store_n(static_cast<std::uint32_t*>(word), 1, __ATOMIC_RELEASE);
+    OK(cuStreamSynchronize, rig.streams[0]);
+    EXPECT(about(Rig::between(begin, end), 0));
+    rig.kernel(rig.streams[0]);
+    EXPECT(about(Rig::between(end, Rig::record(rig.streams[0])), 5));
+}
+
 // A kernel that waits for the host looks like a long one.
 CLOCK_TEST("clock: a kernel that waits for the program holds up others no longer than for a while", kSlow) {
     Rig rig;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <list>
 #include <set>
 
@@ -122,7 +121,7 @@ void stop_awaiting_timing() {
 
 std::uint64_t next_end_after(std::uint64_t ns) {
     const auto it = ends().upper_bound(ns);
-    return it == ends().end() ? std::numeric_limits<std::uint64_t>::max() : *it;
+    return it == ends().end() ? kNoEnd : *it;
 }
 
 }  // namespace simcuda::driver

@@ -37,7 +37,7 @@ bool settle_timing();
 // What has been waited for long enough is taken to wait for the program.
 void stop_awaiting_timing();
 
-// When the first work after `ns` ends, of what is timed; the largest number if there is none.
+// When the first work after `ns` ends, of what is timed; kNoEnd (clock.h) if there is none.
 std::uint64_t next_end_after(std::uint64_t ns);
 
 }  // namespace simcuda::driver
