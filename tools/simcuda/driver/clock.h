@@ -25,9 +25,9 @@ void begin_call();                     // what any call of the driver takes
 void wait_until_ns(std::uint64_t ns);  // the thread has waited for what ends then
 
 // A question about `what` was answered with "not yet"; the next work of any to end does so at `next_ns`, or
-// kNoEnd: what there is waits for the program. Who asks the same again, having submitted nothing meanwhile, gets
-// there in steps that double; they begin anew once something was answered with "yes" that had not been, for then
-// there may be something to do.
+// kNoEnd: what there is waits for the program. Who asks the same again, having submitted nothing meanwhile,
+// gets there in steps that double; they begin anew once something was answered with "yes" that had not been,
+// for then there may be something to do.
 void asked_too_early(const void* what, std::uint64_t next_ns);
 void answered(const void* what);
 void submitted();
