@@ -38,6 +38,7 @@ class NextUse {
         chunks_[chunk.chunk] = {};
         repetition_.added(chunk.chunk, chunk.bytes);
         chunks_[chunk.chunk].last = repetition_.now();
+        is_away(chunk.chunk);
     }
     // Its role is free for what is made in its place, which may be before its memory is given back.
     void freed(std::uint32_t chunk) { removed(chunk); }
@@ -62,8 +63,7 @@ class NextUse {
         if (!recent_.contains(chunk)) return;
         recent_.remove(chunk);
         drop(chunk);
-        const Position next = repetition_.next_use(chunk);
-        if (next != Repetition::kNever) there_until_ = std::min(there_until_, next - 1);
+        is_away(chunk);
     }
 
     std::uint32_t next_victim(const lms_policy_request& request) {
@@ -128,6 +128,11 @@ class NextUse {
     Position not_before(Position next) const {
         const Position ahead = next - std::min(next, repetition_.now());
         return ahead <= kSoon || next >= kFar ? next : repetition_.now() + kPatience * ahead;
+    }
+
+    void is_away(std::uint32_t chunk) {
+        const Position next = repetition_.next_use(chunk);
+        if (next != Repetition::kNever) there_until_ = std::min(there_until_, next - 1);
     }
 
     void outdate(std::uint32_t chunk) {

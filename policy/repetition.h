@@ -50,6 +50,7 @@ class Repetition {
     void removed(std::uint32_t chunk) {
         const std::uint32_t role = role_of(chunk);
         if (role == kNoRole) return;
+        died_aged_ |= is_aged(chunks_[chunk]);
         roles_[role].chunk = LMS_NO_CHUNK;
         chunks_[chunk] = {};
         recycle(role);
@@ -105,8 +106,8 @@ class Repetition {
     static constexpr std::size_t kShort = 3;
     // What one event counts for among those that trust rests on.
     static constexpr double kWeight = 1.0 / 32;
-    // The events a chunk must have lived for to be known by itself: more than an iteration has. How many that
-    // are is found by trying.
+    // The events a chunk must have lived for to be known by itself: more than what an iteration makes for
+    // itself lives. How many that are is found by trying.
     static constexpr Position kLeastAge = 64, kMostAge = 1 << 14;
     static constexpr double kSettled = 0.9;
     static constexpr std::uint32_t kNoRole = ~std::uint32_t{0};
@@ -143,8 +144,9 @@ class Repetition {
     std::uint64_t look_of(std::uint32_t chunk) const {
         if (chunk >= chunks_.size()) return 0;
         const Chunk& one = chunks_[chunk];
-        return end_ - one.born > age_ ? mix(one.born, chunk) : one.bytes;
+        return is_aged(one) ? mix(one.born, chunk) : one.bytes;
     }
+    bool is_aged(const Chunk& chunk) const { return end_ - chunk.born > age_; }
     Event& event(Position at) { return events_[at % kEvents]; }
     const Event& event(Position at) const { return events_[at % kEvents]; }
 
@@ -217,6 +219,7 @@ class Repetition {
     void follow(std::uint64_t token) {
         const bool came_true = match_ != 0 && event(match_ + 1).token == token;
         trust_ += ((came_true ? 1.0 : 0.0) - trust_) * kWeight;
+        true_since_ += came_true;
         const Position by_long = look_up(long_places_, kLong);
         const Position by_short = look_up(short_places_, kShort);
         if (came_true) {
@@ -238,12 +241,16 @@ class Repetition {
         return found;
     }
 
-    // Tries another age when the one that was tried has not made the program foreseeable.
+    // Tries another age when the one that was tried has not made the program foreseeable, and chunks were
+    // known by themselves that did not stay.
     void settle_age() {
-        if (trust_ > kSettled) age_since_ = now();
-        if (now() - age_since_ < 4 * age_) return;
-        age_ = age_ < kMostAge ? 2 * age_ : kLeastAge;
+        const Position tried = now() - age_since_;
+        if (tried < 4 * age_) return;
+        const bool settled = static_cast<double>(true_since_) > kSettled * static_cast<double>(tried);
+        if (!settled && died_aged_) age_ = age_ < kMostAge ? 2 * age_ : kLeastAge;
         age_since_ = now();
+        true_since_ = 0;
+        died_aged_ = false;
     }
 
     // By position, in a circle; empty before the first work.
@@ -259,6 +266,8 @@ class Repetition {
     double trust_ = 0;
     std::uint64_t epoch_ = 0;
     Position age_ = kLeastAge, age_since_ = 0;
+    Position true_since_ = 0;  // events since then that were foretold
+    bool died_aged_ = false;   // since then a chunk was removed that was known by itself
 };
 
 }  // namespace lms::policy

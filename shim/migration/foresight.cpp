@@ -13,13 +13,20 @@ namespace lms::engine {
 
 using core::ChunkId;
 
+namespace {
+
+constexpr int kMostStepsAhead = 64;  // of one submission or wait
+
+}  // namespace
+
 bool Migrator::bring_ahead(SessionLock& lock) {
     if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
     std::array<ChunkId, 8> next{};
     if (state_.residency.upcoming(next) == 0) return false;
     const MigrationTurn turn(*this, lock);
     bool more = true;
-    while (more) {
+    // A policy that takes back what it has just asked for is not to keep the thread.
+    for (int steps = 0; more && steps < kMostStepsAhead; ++steps) {
         poll_completions(state_, lock);
         if (!may_remap_now()) return false;
         if (opaque_busy(state_) || queue_.size() > 1 || state_.filling.size() >= kFewFills) return true;

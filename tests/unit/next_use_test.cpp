@@ -305,6 +305,39 @@ TEST_CASE("next-use: what is made in place of what was freed is foretold, before
     CHECK(foretold == missed);
 }
 
+TEST_CASE("next-use: what is made anew is foretold before what comes later, though all before that was there") {
+    Cache cache("next-use", 12);
+    std::array<ChunkId, 4> next{};
+    for (unsigned i = 0; i < 8; ++i) cache.run({Step::Make, {i}});
+    for (unsigned made = 8; made < 50; ++made) {
+        for (unsigned i = 0; i < 8; ++i) {
+            if (i == 4) cache.run({Step::Make, {made}});
+            if (made == 49 && i == 4) break;
+            cache.host().upcoming(next);
+            cache.run({Step::Work, i < 4 ? std::vector{i} : std::vector{i, made}});
+        }
+        if (made < 49) cache.run({Step::Drop, {made}});
+    }
+    cache.host().evicted(cache.chunk(7));
+    REQUIRE(cache.host().upcoming(next) >= 2);
+    CHECK(next[0] == cache.chunk(49));
+    CHECK(next[1] == cache.chunk(7));
+}
+
+// What lives for a whole iteration, but no longer, is known by its size in all of it.
+TEST_CASE("next-use: what iterations make for themselves is foretold, however long they are") {
+    constexpr unsigned kBuffers = 110;
+    Steps steps = cycle(kBuffers, 0);
+    std::size_t half = 0;
+    for (unsigned made = kBuffers; made < kBuffers + 40; ++made) {
+        if (made == kBuffers + 20) half = steps.size();
+        steps.push_back({Step::Make, {made}});
+        for (unsigned i = 0; i < 2 * kBuffers; ++i) steps.push_back({Step::Work, {i % kBuffers, made}});
+        steps.push_back({Step::Drop, {made}});
+    }
+    CHECK(10 * misses("next-use", steps, 60, half) <= 11 * least_misses(steps, 60, half));
+}
+
 TEST_CASE("next-use: nothing goes ahead of need for what is not known to be needed") {
     const unsigned kBuffers = 20;
     Cache cache("next-use", 12);
