@@ -305,7 +305,8 @@ TEST_CASE("next-use: what is made in place of what was freed is foretold, before
     CHECK(foretold == missed);
 }
 
-TEST_CASE("next-use: what is made anew is foretold before what comes later, though all before that was there") {
+TEST_CASE(
+    "next-use: what is made anew is foretold before what comes later, though all before that was there") {
     Cache cache("next-use", 12);
     std::array<ChunkId, 4> next{};
     for (unsigned i = 0; i < 8; ++i) cache.run({Step::Make, {i}});
