@@ -83,6 +83,27 @@ TEST_CASE("replay: new memory that found no room comes in without a copy, once")
     CHECK(cleared.bytes_out == copied.bytes_out);
 }
 
+TEST_CASE("replay: how long it takes if all fits is the time of that replay, the GPU's work included") {
+    const auto with_kernels = [](std::uint64_t room) {
+        ReplayScript script = script_of(3, room, rounds(3, 20), false, false);
+        std::uint32_t works = 0;
+        for (Step& step : script.steps) {
+            if (step.kind != Step::Kind::Work) continue;
+            step.ran_ns = 500'000;
+            step.over = works++;  // the program waits for the work before
+        }
+        return script;
+    };
+    const Replayed fits = run(with_kernels(3), "lru", false);
+    CHECK(fits.bytes() == 0);
+    CHECK(fits.seconds >= 59 * 500e-6);
+    CHECK(fits.fitting_seconds == fits.seconds);
+    const Replayed small = replay(with_kernels(2), {.policy = "lru", .in_bytes_per_s = 1e8});
+    CHECK(small.bytes() > 0);
+    CHECK(small.seconds > small.fitting_seconds);
+    CHECK(small.fitting_seconds == fits.seconds);
+}
+
 TEST_CASE("replay: the order that knows the future puts out what is used again last") {
     constexpr std::uint32_t kBuffers = 9;
     constexpr std::uint64_t kRoom = 4;
