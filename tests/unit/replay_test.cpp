@@ -166,6 +166,21 @@ TEST_CASE("replay: how long work ran is what the trace tells of its end") {
     CHECK(works[2].over == 3);
 }
 
+TEST_CASE("replay: the link is as fast as the device copied, else as the trace tells of what was before") {
+    const auto in = [](const Trace& trace) { return link_of(trace, trace::Direction::In); };
+    Trace trace;
+    CHECK_FALSE(in(trace));
+    trace.events = {trace::LinkSpeeds{0, 0, 7, 1}};
+    CHECK_FALSE(in(trace));
+    trace.events = {trace::LinkSpeeds{0, 500, 7, 1}, trace::LinkSpeeds{0, 600, 7, 2}};
+    CHECK(in(trace) == 600);
+    CHECK(link_of(trace, trace::Direction::Out) == 7);
+    trace.events.emplace_back(
+        trace::Move{0, trace::Direction::In, 1, 1, 50, trace::MoveReason::Needed, 0, 1'000'000'000, true});
+    CHECK(in(trace) == 50);
+    CHECK(link_of(trace, trace::Direction::Out) == 7);
+}
+
 TEST_CASE("replay: work that waited for what came in did not run meanwhile") {
     const trace::Piece piece{7, kChunk, false};
     const trace::Touched touched{7, 3};
