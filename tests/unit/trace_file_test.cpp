@@ -489,3 +489,29 @@ TEST_CASE("trace file: the trace that is kept of version 5 reads as it did then"
     CHECK(live == dead);
     CHECK(streams.size() == 1);
 }
+
+// On the simulated GPU, by its own clock, over links of 2 and 1 GB/s: `vector_add 4` in 2 MiB.
+TEST_CASE("trace file: the trace that is kept of version 6 reads as it did then") {
+    std::ifstream file("tests/unit/traces/v6.lmstrace", std::ios::binary);
+    const auto trace = read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    std::map<CopyWay, std::uint64_t> asked, timed;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> speeds;
+    for (const Event& event : trace->events) {
+        if (const auto* const launch = std::get_if<Launch>(&event))
+            asked[launch->copied.way] += launch->copied.bytes;
+        if (const auto* const copy = std::get_if<CopyTime>(&event)) {
+            timed[copy->copied.way] += copy->copied.bytes;
+            CHECK(copy->end_ns > copy->begin_ns);
+        }
+        if (const auto* const told = std::get_if<LinkSpeeds>(&event))
+            speeds.emplace_back(told->in_bytes_per_s, told->out_bytes_per_s);
+    }
+    CHECK(asked == std::map<CopyWay, std::uint64_t>{
+                       {CopyWay::Unknown, 0}, {CopyWay::ToGpu, 2'097'152}, {CopyWay::ToHost, 1'048'576}});
+    CHECK(timed ==
+          std::map<CopyWay, std::uint64_t>{{CopyWay::ToGpu, 1'505'280}, {CopyWay::ToHost, 1'048'576}});
+    CHECK(speeds == std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, 970'386'164},
+                                                                         {1'884'897'466, 970'386'164}});
+}
