@@ -57,9 +57,8 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
     Copy first;
     Copy second;
     if (lms::engine::capturing(stream) || !too_large({source, destination}) || !halve(*copy, first, second)) {
-        return over({source, destination}, stream, pass, [&] {
-            return told_of(destination.address, source.address, bytes_of(source_of(*copy)));
-        });
+        return over({source, destination}, stream, pass,
+                    [&] { return told_of(destination.address, source.address, bytes_of(source_of(*copy))); });
     }
     status = copy_parts(real, &first, stream, rest...);
     return status == CUDA_SUCCESS ? copy_parts(real, &second, stream, rest...) : status;

@@ -1,5 +1,5 @@
-// Which work is timed on the device while a trace is written: few of the launches, and of the program's copies
-// those that take their time, for each costs two events.
+// Which work is timed on the device while a trace is written: few of the launches, and of the program's
+// copies those that take their time, for each costs two events.
 #pragma once
 
 #include <cstdint>

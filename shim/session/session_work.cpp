@@ -29,7 +29,8 @@ void tell_policy(State& state, std::span<const ChunkRequest> needs) {
     state.residency.work(state.told);
 }
 
-// For the trace. A copy from host memory to host memory, where evicted memory is used in place, loads no link.
+// For the trace. A copy from host memory to host memory, where evicted memory is used in place, loads no
+// link.
 bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) {
     if (!reach.label.empty()) return state.samples.due();
     return hold.in_place.empty() && LaunchSamples::due(reach.copied);
@@ -69,7 +70,8 @@ CUresult Session::acquire(Work& work) {
         ++state.holders;
         work.hold.fenced = state.earlier.any();
         if (work.timed.kind != 0) note_in_place(state, work.needs, work.timed);
-        timed = work.timed.kind != 0 || (state.traced && work.begin_ns > 0 && is_timed(state, work.reach, work.hold));
+        timed = work.timed.kind != 0 ||
+                (state.traced && work.begin_ns > 0 && is_timed(state, work.reach, work.hold));
         filled = announce(work, lock);
     }
     status = wait_in_stream(work.reach.stream, filled);
@@ -222,8 +224,8 @@ void Session::submitted(const Work& work) {
     if (work.timing != 0 && work.timed.kind != 0) note_submitted(state, work.timing, work.timed);
     if (!state.large.under_way.empty()) note_times(state);
     let_go(state, hold);
-    // Keeps the list of fences short where nothing moves and nobody else looks. A copy that the host waited for
-    // may be the last that it does.
+    // Keeps the list of fences short where nothing moves and nobody else looks. A copy that the host waited
+    // for may be the last that it does.
     const bool timed_copy = work.timing != 0 && work.reach.copied.way != trace::CopyWay::Unknown;
     if (timed_copy || state.fences.many()) poll_completions(state, lock);
     if (!hold.pinned.empty()) migrator_->bring_ahead(lock);

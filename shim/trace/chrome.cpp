@@ -113,8 +113,7 @@ class Encoder {
 
     std::string operator()(const CopyTime& event) {
         const std::string_view way = name_of(event.copied.way);
-        Json json =
-            slice(event, way, "copy", Group::Copies, fmt::format("the program's copies {}", way));
+        Json json = slice(event, way, "copy", Group::Copies, fmt::format("the program's copies {}", way));
         json["args"] = {{"way", way}, {"bytes", event.copied.bytes}};
         return names_ + text(json);
     }

@@ -1,6 +1,6 @@
-// What a trace has told that holds still: GPUs, buffers with what of them is on the GPU, levels, speeds. A file that
-// goes on where another has ended begins with it, and so is readable without that. Sessions know it too, but
-// who begins a file holds the writer's lock, beneath theirs.
+// What a trace has told that holds still: GPUs, buffers with what of them is on the GPU, levels, speeds. A
+// file that goes on where another has ended begins with it, and so is readable without that. Sessions know it
+// too, but who begins a file holds the writer's lock, beneath theirs.
 #pragma once
 
 #include <map>
