@@ -61,6 +61,8 @@ void tell_speeds(const State& state) {
     trace::Writer* const writer = writer_for(state);
     const std::uint64_t in = state.speeds.bytes_per_s(trace::Direction::In);
     const std::uint64_t out = state.speeds.bytes_per_s(trace::Direction::Out);
+    trace::set(trace::live_gpu(state.device).in_bytes_per_s, in);
+    trace::set(trace::live_gpu(state.device).out_bytes_per_s, out);
     if (writer && in + out > 0) writer->write(trace::LinkSpeeds{state.device, in, out, trace::now_ns()});
 }
 
