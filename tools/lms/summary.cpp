@@ -33,7 +33,8 @@ std::string speed(std::uint64_t bytes, double seconds = 1) {
 std::string moved(const Counters& counters, double seconds) {
     const double waited = static_cast<double>(counters.stall_ns) / 1e9;
     return fmt::format(
-        "moved {} to the GPU in {} copies ({}) and {} to the host in {} ({}); its threads waited {:.1f} s of "
+        "moved {} to the GPU in {} copies ({}) and {} to the host in {} evictions ({}); its threads waited "
+        "{:.1f} s of "
         "{:.1f} s for that\n",
         format_bytes(counters.bytes_in), counters.fills.load(), speed(counters.bytes_in, seconds),
         format_bytes(counters.bytes_out), counters.evictions.load(), speed(counters.bytes_out, seconds),
