@@ -51,14 +51,14 @@ TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
 LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_words.cpp tests/support/fat_binary.cpp \
-             $(addprefix tools/lms/,$(addsuffix .cpp,trace_file replay replay_script analysis pages program_kind summary top_table))
+             $(addprefix tools/lms/,$(addsuffix .cpp,trace_file trace_decoder replay replay_script analysis pages program_kind summary top_table))
 LIBS_unit := -llz4
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/% shim/session/session.cpp shim/session/session_%,$(SHIM_SRC)) \
-               tests/support/fake_port.cpp tests/support/fake_memory.cpp tools/lms/trace_file.cpp
+               tests/support/fake_port.cpp tests/support/fake_memory.cpp tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp
 LINK_cli := tests/support/process.cpp
-LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SRC)) tools/lms/trace_file.cpp tools/lms/analysis.cpp
+LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SRC)) tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp tools/lms/analysis.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -llz4
 

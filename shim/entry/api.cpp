@@ -133,7 +133,9 @@ int levels(int device, lms_levels* levels) {
                          .peak_allocated_bytes = gpu.peak_allocated_bytes,
                          .most_beyond_bytes = gpu.most_beyond_bytes,
                          .resident_bytes = gpu.resident_bytes,
-                         .host_bytes = gpu.host_bytes});
+                         .host_bytes = gpu.host_bytes,
+                         .in_bytes_per_s = gpu.in_bytes_per_s,
+                         .out_bytes_per_s = gpu.out_bytes_per_s});
 }
 
 int snapshot(lms_buffer* buffers, std::size_t buffer_size, std::size_t* count) {

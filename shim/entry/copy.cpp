@@ -18,14 +18,6 @@ core::Address address_of(const void* pointer) {
     return reinterpret_cast<core::Address>(pointer);
 }
 
-bool is_host_memory(core::Address address) {
-    if (is_managed(address)) return false;
-    unsigned int type = 0;
-    const CUresult status = driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
-    // Pageable memory is not known to the driver.
-    return status == CUDA_ERROR_INVALID_VALUE || (status == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
-}
-
 // Tells the pointer tables of it.
 template <typename Copy>
 void note_box(const Copy& copy) {
@@ -65,7 +57,8 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
     Copy first;
     Copy second;
     if (lms::engine::capturing(stream) || !too_large({source, destination}) || !halve(*copy, first, second)) {
-        return over({source, destination}, stream, pass);
+        return over({source, destination}, stream, pass,
+                    [&] { return told_of(destination.address, source.address, bytes_of(source_of(*copy))); });
     }
     status = copy_parts(real, &first, stream, rest...);
     return status == CUDA_SUCCESS ? copy_parts(real, &second, stream, rest...) : status;

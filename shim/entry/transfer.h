@@ -12,6 +12,7 @@
 #include "shim/reach/pointer_tables.h"
 #include "shim/session/program_memory.h"
 #include "shim/session/submit.h"
+#include "shim/trace/writer.h"
 
 namespace lms::entry {
 
@@ -76,6 +77,26 @@ CUresult recorded(const std::vector<engine::Range>& ranges, Call&& call) {
     return status;
 }
 
+inline bool is_host_memory(core::Address address) {
+    if (is_managed(address)) return false;
+    unsigned int type = 0;
+    const CUresult status =
+        device::driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+    // Pageable memory is not known to the driver.
+    return status == CUDA_ERROR_INVALID_VALUE || (status == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
+}
+
+// What a trace tells of a copy; without one nothing is asked. Of two GPUs' memory each would tell it.
+inline trace::Copied told_of(core::Address destination, core::Address source, std::uint64_t bytes) {
+    if (!trace::writer() || destination == 0 || source == 0) return {};
+    if (is_managed(destination) && is_managed(source)) {
+        const bool same = engine::session_at(destination) == engine::session_at(source);
+        return {same ? trace::CopyWay::OnGpu : trace::CopyWay::Unknown, bytes};
+    }
+    if (is_host_memory(source)) return {trace::CopyWay::ToGpu, bytes};
+    return {is_host_memory(destination) ? trace::CopyWay::ToHost : trace::CopyWay::OnGpu, bytes};
+}
+
 // linear() where something may have to move.
 template <typename Copy, typename MayStay>
 [[gnu::noinline]] CUresult linear_after_look(core::Address destination, core::Address source,
@@ -103,6 +124,7 @@ template <typename Copy, typename MayStay>
                     reach.ranges = {
                         {.address = source + offset, .bytes = n, .may_stay = stay, .only_read = true},
                         {.address = destination + offset, .bytes = n, .overwritten = true, .may_stay = stay}};
+                    reach.copied = told_of(destination, source, n);
                     return reach;
                 },
                 [&](engine::HostCopies copies = {}) {
@@ -146,9 +168,11 @@ inline bool too_large(const std::vector<engine::Range>& ranges) {
     });
 }
 
-// Submits work over `ranges`, which must all be there at once.
-template <typename Call>
-CUresult over(const std::vector<engine::Range>& ranges, CUstream stream, Call&& call) {
+// Submits work over `ranges`, which must all be there at once. `copied()`: what a trace tells of it.
+template <typename Call, typename Copied = trace::Copied (*)()>
+CUresult over(
+    const std::vector<engine::Range>& ranges, CUstream stream, Call&& call,
+    Copied copied = [] { return trace::Copied{}; }) {
     return guarded([&]() -> CUresult {
         if (!any_managed(ranges)) return engine::call_with_oom_retry(call);
         if (engine::capturing(stream)) return recorded(ranges, call);
@@ -158,6 +182,7 @@ CUresult over(const std::vector<engine::Range>& ranges, CUstream stream, Call&& 
                 engine::WorkingSet reach;
                 reach.stream = stream;
                 reach.ranges = ranges;
+                reach.copied = copied();
                 return reach;
             },
             call);

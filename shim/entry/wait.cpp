@@ -16,6 +16,7 @@
 #include "shim/session/submit.h"
 #include "shim/session/tool_requests.h"
 #include "shim/trace/stats.h"
+#include "shim/trace/writer.h"
 
 namespace lms::entry {
 namespace {
@@ -53,6 +54,18 @@ void meanwhile(Given given, IsOver is_over) {
         }
         std::this_thread::sleep_for(kPause);
     }
+}
+
+// Whatever came of it. Nothing is asked where that would end a capture.
+CUresult waited(CUresult status) {
+    if (!trace::writer()) return status;
+    guarded([] {
+        const engine::CapturesHeldOff held_off;
+        if (!held_off || engine::capturing_anywhere()) return CUDA_SUCCESS;
+        for (engine::Session* session : engine::sessions()) session->waited();
+        return CUDA_SUCCESS;
+    });
+    return status;
 }
 
 void meanwhile(Given given) {
@@ -99,7 +112,7 @@ CUresult wait_for_stream(CUstream handle, bool per_thread, Wait wait) {
         meanwhile(given_to(engine::resolve_stream(handle, per_thread)));
         return CUDA_SUCCESS;
     });
-    return wait(handle);
+    return waited(wait(handle));
 }
 
 template <typename Wait>
@@ -109,7 +122,7 @@ CUresult wait_for_context(CUcontext context, Wait&& wait) {
         if (context) meanwhile(given_to(context));
         return CUDA_SUCCESS;
     });
-    return wait();
+    return waited(wait());
 }
 
 // What GPUs are given from here on comes after what the event stands for, so being recorded again and again
@@ -124,7 +137,7 @@ CUresult wait_for_event(CUevent event) {
         return CUDA_SUCCESS;
     });
     // Recorded again since, it would be waited for anew.
-    return status == CUDA_SUCCESS ? status : driver().cuEventSynchronize(event);
+    return waited(status == CUDA_SUCCESS ? status : driver().cuEventSynchronize(event));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Which launches are timed on the device while a trace is written: few, for each costs two events.
+// Which work is timed on the device while a trace is written: few of the launches, and of the program's
+// copies those that take their time, for each costs two events.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "shim/trace/events.h"
+
 namespace lms::engine {
 
 // Not thread-safe. By chance, for programs repeat themselves: of those that do so every so many launches,
@@ -14,7 +17,17 @@ namespace lms::engine {
 class LaunchSamples {
   public:
     static constexpr std::uint32_t kOneIn = 16;  // on the average
+    static constexpr std::uint64_t kLeastCopy = 64 << 10;
 
+    // What a piece of work is: a launch, or without a kernel a copy.
+    struct Told {
+        std::string kernel;
+        trace::Copied copied;
+    };
+
+    static bool due(const trace::Copied& copied) {
+        return copied.way != trace::CopyWay::Unknown && copied.bytes >= kLeastCopy;
+    }
     // Whether the launch at hand is one.
     bool due() {
         if (--until_ > 0) return false;
@@ -22,9 +35,9 @@ class LaunchSamples {
         return true;
     }
     // It was submitted, as that piece of work (device::Port).
-    void put(std::uint64_t piece, std::string kernel) {
+    void put(std::uint64_t piece, Told work) {
         if (under_way_.size() == kMost) under_way_.pop_front();  // of those the time is never told
-        under_way_.emplace_back(piece, std::move(kernel));
+        under_way_.emplace_back(piece, std::move(work));
     }
     // Gives them to `told`, first come first, until that returns false.
     template <typename Told>
@@ -38,7 +51,7 @@ class LaunchSamples {
 
     std::uint32_t until_ = 1;
     std::minstd_rand random_;
-    std::deque<std::pair<std::uint64_t, std::string>> under_way_;
+    std::deque<std::pair<std::uint64_t, Told>> under_way_;
 };
 
 }  // namespace lms::engine

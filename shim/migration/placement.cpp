@@ -185,6 +185,7 @@ void poll_completions(State& state, SessionLock& lock) {
                   trace::now_ns());
         return true;
     });
+    note_work_times(state);
 }
 
 void free_completed(State& state, SessionLock& lock) {

@@ -18,6 +18,7 @@
 #include "shim/migration/fences.h"
 #include "shim/migration/large_buffers.h"
 #include "shim/migration/launch_samples.h"
+#include "shim/migration/link_speeds.h"
 #include "shim/migration/pending_frees.h"
 #include "shim/migration/pressure.h"
 #include "shim/migration/recorded_mappings.h"
@@ -175,6 +176,7 @@ struct State {
     std::uint64_t works = 0;    // ever submitted
     bool traced = false;        // the trace that is written knows what there is; before, it is told nothing
     LaunchSamples samples;      // for it
+    LinkSpeeds speeds;          // as the device was seen to copy
     std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
 
     // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one

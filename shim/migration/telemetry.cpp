@@ -57,6 +57,15 @@ void tell_allocation(const State& state, core::AllocationId id, std::span<const 
                                     call_site, pieces});
 }
 
+void tell_speeds(const State& state) {
+    trace::Writer* const writer = writer_for(state);
+    const std::uint64_t in = state.speeds.bytes_per_s(trace::Direction::In);
+    const std::uint64_t out = state.speeds.bytes_per_s(trace::Direction::Out);
+    trace::set(trace::live_gpu(state.device).in_bytes_per_s, in);
+    trace::set(trace::live_gpu(state.device).out_bytes_per_s, out);
+    if (writer && in + out > 0) writer->write(trace::LinkSpeeds{state.device, in, out, trace::now_ns()});
+}
+
 void tell_levels(const State& state) {
     if (trace::Writer* const writer = writer_for(state)) {
         writer->write(trace::Residency{state.device, state.residency.device_bytes(),
@@ -79,6 +88,7 @@ void note_gpu(const State& state) {
 void note_standing(const State& state) {
     for (const core::AllocationId id : state.residency.allocations()) tell_allocation(state, id, {});
     if (state.budget_bytes > 0) tell_levels(state);
+    tell_speeds(state);
 }
 
 void note_levels(const State& state) {
@@ -113,6 +123,7 @@ void note_move(State& state, trace::Direction direction, core::ChunkId id, trace
                                   seen ? seen->begin_ns : begin_ns, seen ? seen->end_ns : end_ns,
                                   seen.has_value()});
     }
+    if (seen && state.speeds.copied(direction, bytes, seen->end_ns - seen->begin_ns)) tell_speeds(state);
 }
 
 void note_stall(const State& state, std::string_view kernel, trace::StallCause cause,
@@ -154,24 +165,27 @@ void note_work_over(const State& state, std::uint64_t launched_ns) {
         writer->write(trace::WorkOver{state.device, launched_ns, trace::now_ns()});
 }
 
-void note_launch(const State& state, std::string_view kernel, CUstream stream,
+void note_launch(const State& state, std::string_view kernel, trace::Copied copied, CUstream stream,
                  std::span<const ChunkRequest> needs, const ChunkPins& hold, std::uint64_t begin_ns) {
     trace::Writer* writer = writer_for(state);
     if (!writer || (kernel.empty() && needs.empty())) return;
     const std::vector<trace::Touched> chunks = touched(state, needs, hold.in_place);
     writer->write(trace::Launch{state.device, kernel, reinterpret_cast<std::uint64_t>(stream), chunks,
-                                begin_ns, trace::now_ns(), hold.opaque || hold.unseen});
+                                begin_ns, trace::now_ns(), hold.opaque || hold.unseen, copied});
 }
 
-void note_kernel_times(State& state) {
-    state.samples.take([&](std::uint64_t piece, const std::string& kernel) {
+void note_work_times(State& state) {
+    state.samples.take([&](std::uint64_t piece, const LaunchSamples::Told& work) {
         const auto seen = state.port.time_of_work(piece);
         trace::Writer* const writer = writer_for(state);
-        if (seen && writer) {
-            writer->write(
-                trace::KernelTime{state.device, kernel, seen->begin_ns, seen->end_ns, LaunchSamples::kOneIn});
+        if (!seen || !writer) return seen.has_value();
+        if (work.kernel.empty()) {
+            writer->write(trace::CopyTime{state.device, work.copied, seen->begin_ns, seen->end_ns});
+        } else {
+            writer->write(trace::KernelTime{state.device, work.kernel, seen->begin_ns, seen->end_ns,
+                                            LaunchSamples::kOneIn});
         }
-        return seen.has_value();
+        return true;
     });
 }
 

@@ -33,10 +33,10 @@ void note_free(const State& state, core::AllocationId id);
 // What was launched then is over, and what its stream was given before.
 void note_work_over(const State& state, std::uint64_t launched_ns);
 // Of work that is submitted, of a kernel or, without one, a copy or set. The time is from `begin_ns` to now.
-void note_launch(const State& state, std::string_view kernel, CUstream stream,
+void note_launch(const State& state, std::string_view kernel, trace::Copied copied, CUstream stream,
                  std::span<const ChunkRequest> needs, const ChunkPins& hold, std::uint64_t begin_ns);
 
-// Of samples that are over.
-void note_kernel_times(State& state);
+// Of launches in the sample, and of copies, that are over.
+void note_work_times(State& state);
 
 }  // namespace lms::engine

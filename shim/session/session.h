@@ -196,6 +196,8 @@ class Session {
     std::vector<core::Use> given(CUstream stream);
     std::vector<core::Use> given();
     bool unfinished(std::vector<core::Use>& given);
+    // The program has waited for some of that: the trace is told what is over.
+    void waited();
     // Finds out what others have taken of the GPU since the last look.
     void look_at_budget();
 

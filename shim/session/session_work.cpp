@@ -29,6 +29,13 @@ void tell_policy(State& state, std::span<const ChunkRequest> needs) {
     state.residency.work(state.told);
 }
 
+// For the trace. A copy from host memory to host memory, where evicted memory is used in place, loads no
+// link.
+bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) {
+    if (!reach.label.empty()) return state.samples.due();
+    return hold.in_place.empty() && LaunchSamples::due(reach.copied);
+}
+
 }  // namespace
 
 CUresult Session::acquire(Work& work) {
@@ -64,7 +71,7 @@ CUresult Session::acquire(Work& work) {
         work.hold.fenced = state.earlier.any();
         if (work.timed.kind != 0) note_in_place(state, work.needs, work.timed);
         timed = work.timed.kind != 0 ||
-                (state.traced && work.begin_ns > 0 && !work.reach.label.empty() && state.samples.due());
+                (state.traced && work.begin_ns > 0 && is_timed(state, work.reach, work.hold));
         filled = announce(work, lock);
     }
     status = wait_in_stream(work.reach.stream, filled);
@@ -209,15 +216,18 @@ void Session::submitted(const Work& work) {
     if (hold.unseen) --state.unseen_pending;
     --state.holders;
     if (work.begin_ns > 0) {
-        note_launch(state, work.reach.label, work.reach.stream, work.needs, hold, work.begin_ns);
-        if (work.timing != 0 && work.timed.kind == 0) state.samples.put(work.timing, work.reach.label);
-        note_kernel_times(state);
+        const WorkingSet& reach = work.reach;
+        note_launch(state, reach.label, reach.copied, reach.stream, work.needs, hold, work.begin_ns);
+        if (work.timing != 0 && work.timed.kind == 0)
+            state.samples.put(work.timing, {reach.label, reach.copied});
     }
     if (work.timing != 0 && work.timed.kind != 0) note_submitted(state, work.timing, work.timed);
     if (!state.large.under_way.empty()) note_times(state);
     let_go(state, hold);
-    // Keeps the list of fences short where nothing moves and nobody else looks.
-    if (state.fences.many()) poll_completions(state, lock);
+    // Keeps the list of fences short where nothing moves and nobody else looks. A copy that the host waited
+    // for may be the last that it does.
+    const bool timed_copy = work.timing != 0 && work.reach.copied.way != trace::CopyWay::Unknown;
+    if (timed_copy || state.fences.many()) poll_completions(state, lock);
     if (!hold.pinned.empty()) migrator_->bring_ahead(lock);
 }
 
@@ -238,6 +248,11 @@ std::vector<core::Use> Session::given() {
     if (!state_->under_pressure.load()) return {};
     const SessionLock lock(state_->mutex);
     return state_->fences.latest_of_program();
+}
+
+void Session::waited() {
+    SessionLock lock(state_->mutex);
+    if (state_->traced) poll_completions(*state_, lock);
 }
 
 bool Session::unfinished(std::vector<core::Use>& given) {

@@ -8,6 +8,7 @@
 
 #include "shim/core/chunk.h"
 #include "shim/device/cuda_api.h"
+#include "shim/trace/events.h"
 
 namespace lms::engine {
 
@@ -46,6 +47,7 @@ struct WorkingSet {
     CUstream stream = CU_STREAM_LEGACY;    // never null
     const void* code = nullptr;            // the kernel or graph, as the program names it; null: neither
     std::string label;                     // its name, where a trace is written
+    trace::Copied copied;                  // by a copy, there too
 };
 
 }  // namespace lms::engine

@@ -73,6 +73,10 @@ class Encoder {
                           own ? "transfer" : "launch", Group::Launches,
                           fmt::format("launches, stream {:#x}", event.stream));
         json["args"] = {{"stream", hex(event.stream)}, {"allocations", buffers_of(event.touched)}};
+        if (event.copied.way != CopyWay::Unknown) {
+            json["args"]["way"] = name_of(event.copied.way);
+            json["args"]["bytes"] = event.copied.bytes;
+        }
         return names_ + text(json);
     }
 
@@ -107,6 +111,21 @@ class Encoder {
         return names_ + text(json);
     }
 
+    std::string operator()(const CopyTime& event) {
+        const std::string_view way = name_of(event.copied.way);
+        Json json = slice(event, way, "copy", Group::Copies, fmt::format("the program's copies {}", way));
+        json["args"] = {{"way", way}, {"bytes", event.copied.bytes}};
+        return names_ + text(json);
+    }
+
+    std::string operator()(const LinkSpeeds& event) {
+        Json json = head("C", "link speed", "link", event.device, event.at_ns);
+        json["args"] = Json::object();
+        if (event.in_bytes_per_s > 0) json["args"]["in"] = event.in_bytes_per_s;
+        if (event.out_bytes_per_s > 0) json["args"]["out"] = event.out_bytes_per_s;
+        return text(json);
+    }
+
     // It is of no GPU; the first one's rows are where it is looked for.
     std::string operator()(const Region& event) {
         const std::string row_name = fmt::format("regions, thread {}", event.thread);
@@ -122,7 +141,16 @@ class Encoder {
 
   private:
     // Rows stand in this order.
-    enum class Group : std::uint32_t { Regions, Allocations, Launches, Kernels, MovesIn, MovesOut, Stalls };
+    enum class Group : std::uint32_t {
+        Regions,
+        Allocations,
+        Launches,
+        Kernels,
+        Copies,
+        MovesIn,
+        MovesOut,
+        Stalls
+    };
 
     Json instant(const char* name, int device, std::uint64_t at_ns) {
         Json json = head("i", name, "allocation", device, at_ns);

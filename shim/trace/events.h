@@ -64,6 +64,19 @@ struct Touched {
     bool only_read = false;    // nothing of it is written
 };
 
+// From where to where a copy of the program's goes.
+enum class CopyWay : std::uint8_t {
+    Unknown,  // or it is none
+    ToGpu,
+    ToHost,
+    OnGpu,  // from device memory to device memory
+};
+inline constexpr std::size_t kCopyWays = 4;
+struct Copied {
+    CopyWay way = CopyWay::Unknown;
+    std::uint64_t bytes = 0;
+};
+
 // Work is submitted: a launch, or a copy or set of the program's own. From the app's call to the return of
 // the driver's.
 struct Launch {
@@ -74,6 +87,7 @@ struct Launch {
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
     bool writes_unseen = false;  // what it does not name, perhaps
+    Copied copied = {};          // by it
 };
 
 enum class Direction : std::uint8_t { In, Out };
@@ -143,6 +157,22 @@ struct KernelTime {
     std::uint32_t one_in;
 };
 
+// A copy of the program's own ran on the device, as that saw it.
+struct CopyTime {
+    int device;
+    Copied copied;
+    std::uint64_t begin_ns;
+    std::uint64_t end_ns;
+};
+
+// How fast the shim's copies are seen to go from here on, until it is told again. 0: none was seen that way.
+struct LinkSpeeds {
+    int device;
+    std::uint64_t in_bytes_per_s;
+    std::uint64_t out_bytes_per_s;
+    std::uint64_t at_ns;
+};
+
 // Events are missing here: they came faster than they could be written.
 struct Dropped {
     std::uint64_t events;
@@ -157,7 +187,7 @@ struct WorkOver {
 };
 
 using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region, WorkOver,
-                           KernelTime, StreamFree>;
+                           KernelTime, StreamFree, LinkSpeeds, CopyTime>;
 
 // When it began. Of Dropped nobody knows: 0.
 std::uint64_t begin_of(const Event& event);

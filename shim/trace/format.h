@@ -12,7 +12,7 @@ namespace lms::trace {
 // A file's beginning, and a block's. All numbers are little-endian; checksums are XXH3 of what follows.
 struct FileHead {
     static constexpr std::array<char, 8> kMagic = {'l', 'm', 's', 't', 'r', 'a', 'c', 'e'};
-    static constexpr std::uint32_t kVersion = 5;  // earlier ones are read, too
+    static constexpr std::uint32_t kVersion = 6;  // earlier ones are read, too
 
     std::array<char, 8> magic = kMagic;
     std::uint32_t version = kVersion;
@@ -51,6 +51,9 @@ enum class Tag : std::uint8_t {
     WorkOver = 15,
     KernelTime = 16,
     StreamFree = 17,
+    LinkSpeeds = 18,
+    Copy = 19,
+    CopyTime = 20,
 };
 
 // Of Touched and Move, as they are written.

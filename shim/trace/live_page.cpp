@@ -34,6 +34,12 @@ constexpr std::pair<const char*, Counters::Counter LiveGpu::*> kLevels[] = {
     {"host_bytes", &LiveGpu::host_bytes},
 };
 
+// Null where they are not known.
+constexpr std::pair<const char*, Counters::Counter LiveGpu::*> kSpeeds[] = {
+    {"in_bytes_per_s", &LiveGpu::in_bytes_per_s},
+    {"out_bytes_per_s", &LiveGpu::out_bytes_per_s},
+};
+
 // The process whose page is shared; a child of fork has another number.
 std::atomic<pid_t> sharing_process = 0;
 
@@ -90,6 +96,10 @@ nlohmann::ordered_json to_json(const LivePage& page) {
         if (gpu.used == 0) continue;
         nlohmann::ordered_json levels{{"gpu", device}};
         for (const auto& [name, level] : kLevels) levels[name] = (gpu.*level).load();
+        for (const auto& [name, speed] : kSpeeds) {
+            const std::uint64_t known = (gpu.*speed).load();
+            levels[name] = known > 0 ? nlohmann::ordered_json(known) : nlohmann::ordered_json();
+        }
         json["gpus"].push_back(levels);
     }
     return json;

@@ -19,6 +19,9 @@ struct LiveGpu {
     Counters::Counter most_beyond_bytes = 0;     // by how much they were beyond the budget at most
     Counters::Counter resident_bytes = 0;
     Counters::Counter host_bytes = 0;
+    // How fast the device was last seen to copy; 0: nobody looked, for that takes a trace or large buffers.
+    Counters::Counter in_bytes_per_s = 0;
+    Counters::Counter out_bytes_per_s = 0;
 };
 
 // What a tool asks of the process (`lms set`): how things are to be from now on. The process acts upon what
@@ -61,7 +64,7 @@ struct LiveBuffers {
 
 struct LivePage {
     static constexpr std::uint64_t kMagic = 0x6576696c20736d6c;  // "lms live"
-    static constexpr std::uint32_t kVersion = 6;                 // another: the rest is laid out otherwise
+    static constexpr std::uint32_t kVersion = 7;                 // another: the rest is laid out otherwise
     static constexpr std::size_t kGpus = 64;                     // by CUDA ordinal
 
     std::uint64_t magic = kMagic;

@@ -15,6 +15,20 @@ constexpr std::string_view name_of(MoveReason reason) {
     return reason == MoveReason::Needed ? "needed" : "make room";
 }
 
+constexpr std::string_view name_of(CopyWay way) {
+    switch (way) {
+        case CopyWay::Unknown:
+            return "";
+        case CopyWay::ToGpu:
+            return "to the GPU";
+        case CopyWay::ToHost:
+            return "to the host";
+        case CopyWay::OnGpu:
+            return "on the GPU";
+    }
+    return "?";
+}
+
 constexpr std::string_view name_of(StallCause cause) {
     switch (cause) {
         case StallCause::Turn:

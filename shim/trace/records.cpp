@@ -64,6 +64,11 @@ void Records::chunk(std::uint32_t id) {
     last_.chunk = id;
 }
 
+void Records::copied(const Copied& copy) {
+    put_number(bytes_, static_cast<std::uint64_t>(copy.way));
+    put_number(bytes_, copy.bytes);
+}
+
 // Flags are rare: they are there for all chunks or for none.
 void Records::touched(std::span<const Touched> chunks) {
     const bool flagged = std::ranges::any_of(chunks, flags_of);
@@ -153,6 +158,10 @@ void Records::record(const Launch& event) {
     const std::uint64_t in = stream(event.stream);
     on(event.device);
     if (event.writes_unseen) begin(Tag::WritesUnseen);
+    if (event.copied.way != CopyWay::Unknown) {
+        begin(Tag::Copy);
+        copied(event.copied);
+    }
     begin(Tag::Launch);
     during(event.begin_ns, event.end_ns);
     put_number(bytes_, kernel);
@@ -199,6 +208,21 @@ void Records::record(const KernelTime& event) {
     during(event.begin_ns, event.end_ns);
     put_number(bytes_, kernel);
     put_number(bytes_, event.one_in);
+}
+
+void Records::record(const CopyTime& event) {
+    on(event.device);
+    begin(Tag::CopyTime);
+    during(event.begin_ns, event.end_ns);
+    copied(event.copied);
+}
+
+void Records::record(const LinkSpeeds& event) {
+    on(event.device);
+    begin(Tag::LinkSpeeds);
+    at(event.at_ns);
+    put_number(bytes_, event.in_bytes_per_s);
+    put_number(bytes_, event.out_bytes_per_s);
 }
 
 void Records::record(const Dropped& event) {

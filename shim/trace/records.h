@@ -37,6 +37,7 @@ class Records {
     void at(std::uint64_t time_ns);
     void during(std::uint64_t begin_ns, std::uint64_t end_ns);
     void chunk(std::uint32_t id);
+    void copied(const Copied& copy);
     void touched(std::span<const Touched> chunks);
     std::uint64_t string(std::string_view text);
     std::uint64_t site(std::span<const std::string> frames);
@@ -54,6 +55,8 @@ class Records {
     void record(const WorkOver& event);
     void record(const KernelTime& event);
     void record(const StreamFree& event);
+    void record(const LinkSpeeds& event);
+    void record(const CopyTime& event);
 
     std::string bytes_;
     std::uint64_t now_ns_ = 0;

@@ -1,6 +1,6 @@
-// What a trace has told that holds still: GPUs, buffers with what of them is on the GPU, levels. A file that
-// goes on where another has ended begins with it, and so is readable without that. Sessions know it too, but
-// who begins a file holds the writer's lock, beneath theirs.
+// What a trace has told that holds still: GPUs, buffers with what of them is on the GPU, levels, speeds. A
+// file that goes on where another has ended begins with it, and so is readable without that. Sessions know it
+// too, but who begins a file holds the writer's lock, beneath theirs.
 #pragma once
 
 #include <map>
@@ -37,6 +37,7 @@ class Standing {
         std::optional<Gpu> gpu;
         std::string name;
         std::optional<Residency> levels;
+        std::optional<LinkSpeeds> speeds;
         std::map<std::uint32_t, Buffer> buffers;
         std::unordered_map<std::uint32_t, Piece*> pieces;  // by chunk
     };
@@ -48,6 +49,7 @@ class Standing {
     void note_one(const Launch& event);
     void note_one(const Move& event);
     void note_one(const Residency& event) { devices_[event.device].levels = event; }
+    void note_one(const LinkSpeeds& event) { devices_[event.device].speeds = event; }
     template <typename Other>
     void note_one(const Other&) {}
     void is_resident(int device, std::uint32_t chunk, bool now);
@@ -79,6 +81,11 @@ void Standing::tell(std::uint64_t now_ns, Tell tell) const {
             Residency levels = *device.levels;
             levels.at_ns = now_ns;
             tell(Event(levels));
+        }
+        if (device.speeds) {
+            LinkSpeeds speeds = *device.speeds;
+            speeds.at_ns = now_ns;
+            tell(Event(speeds));
         }
     }
 }

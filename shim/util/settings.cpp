@@ -100,7 +100,7 @@ constexpr Setting kTable[] = {
          return true;
      },
      [](const Settings& s) { return show_size(s.threshold_bytes); }},
-    {"LMS_FRAC", "frac", "SHARE", "1 with lru, 0.9 with lms",
+    {"LMS_FRAC", "frac", "SHARE", "1, or 0.9 with lms",
      "Share of the GPU budget below which nothing is evicted; 0 evicts from the start",
      "a number from 0 to 1", [](std::string_view text, Settings& s) { return parse_share(text, s.frac); },
      [](const Settings& s) { return show_share(s.frac); }},

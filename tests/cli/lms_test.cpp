@@ -47,8 +47,10 @@ TEST_CASE("lms: help and version") {
         CHECK(help.out.find(command) != std::string::npos);
     for (const char* status : {"Exit status: 0 done; 1 ", " 2 ", " 125 ", " 126 ", " 127 "})
         CHECK(help.out.find(status) != std::string::npos);
+    CHECK(shell("build/lms help").out == help.out);
     const Result run_help = shell("build/lms run --help");
     CHECK(run_help.status == 0);
+    CHECK(shell("build/lms help run").out == run_help.out);
     CHECK(run_help.out.find("Usage: lms run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n") != std::string::npos);
     for (const char* option :
          {"--sim ", "--sim-memory", "--threshold", "--frac", "--limit", "--reserve", "--host-limit",

@@ -73,11 +73,19 @@ TEST_CASE("lms run: a program that moved memory: how much, and what would have b
     CHECK_MESSAGE(run.err.find(" more nothing would have moved\n") != std::string::npos, run.err);
     CHECK(runs.pages().empty());
 
+    // How fast the link is takes somebody who looks, as for a trace does.
+    CHECK(run.err.find("while it copied") == std::string::npos);
+    const support::Result traced = runs.lms("--trace " + support::scratch_file("speeds.lmstrace") + " -- " +
+                                            runs.app("vector_add") + " 16");
+    REQUIRE_MESSAGE(traced.status == 0, traced.err);
+    CHECK_MESSAGE(traced.err.find("\nlms: GPU 0: while it copied, ") != std::string::npos, traced.err);
+
     // With what it says is lacking, on a GPU that much larger, nothing moves.
     const support::Result json =
         runs.lms("--summary=json --reserve 64K -- " + runs.app("vector_add") + " 16");
     const auto told = nlohmann::json::parse(json.err.substr(json.err.find('{')));
     REQUIRE(told["processes"].size() == 1);
+    CHECK(told["processes"][0]["gpus"][0]["in_bytes_per_s"].is_null());
     CHECK(told["sum"]["evictions"] > 0);
     CHECK(told["processes"][0]["buffers"].size() > 1);
     const std::uint64_t lacking = told["processes"][0]["gpus"][0]["most_beyond_bytes"];

@@ -377,6 +377,67 @@ TEST_CASE("trace file: of a sample of its launches the time on the GPU is told, 
     CHECK(html.find("of the time in which kernels ran") != html.npos);
 }
 
+TEST_CASE(
+    "trace file: what the program itself copies is told, when the device did it, and how fast the links "
+    "are") {
+    const std::string path = support::scratch_file("trace");
+    // By a clock of the simulated GPU's own, and links of so many bytes a nanosecond.
+    constexpr double kIn = 2, kOut = 1;
+    const Run run = run_shimmed({"vector_add", "16"}, "4M",
+                                {{"LMS_TRACE", path},
+                                 {"SIMCUDA_CLOCK", "simulated"},
+                                 {"SIMCUDA_H2D_GBPS", "2"},
+                                 {"SIMCUDA_D2H_GBPS", "1"}});
+    REQUIRE_MESSAGE(run.status == 0, run.err);
+    const auto trace = read(path);
+    const lms::tool::Analysis all = lms::tool::analyse(*trace);
+    // Two arrays come and one goes. What is copied over a link is timed.
+    using lms::trace::CopyWay;
+    const auto& to_gpu = all.own_copies[static_cast<std::size_t>(CopyWay::ToGpu)];
+    const auto& to_host = all.own_copies[static_cast<std::size_t>(CopyWay::ToHost)];
+    CHECK(to_gpu.bytes == 2 * to_host.bytes);
+    CHECK(to_host.bytes > 4 << 20);
+    std::map<CopyWay, std::uint64_t> over_links;
+    for (const lms::trace::Event& event : trace->events) {
+        const auto* const launch = std::get_if<lms::trace::Launch>(&event);
+        if (launch && std::ranges::none_of(launch->touched, &lms::trace::Touched::in_place))
+            over_links[launch->copied.way] += launch->copied.bytes;
+    }
+    CHECK(over_links[CopyWay::ToHost] > 0);
+    CHECK(to_gpu.timed_bytes == over_links[CopyWay::ToGpu]);
+    CHECK(to_host.timed_bytes == over_links[CopyWay::ToHost]);
+    const auto ns_per_byte = [](const lms::tool::LinkUse& use) {
+        return static_cast<double>(use.timed_ns) / static_cast<double>(use.timed_bytes);
+    };
+    CHECK(ns_per_byte(to_gpu) >= 1 / kIn);
+    CHECK(ns_per_byte(to_host) >= 1 / kOut);
+    std::uint64_t in = 0, out = 0;
+    for (const lms::trace::Event& event : trace->events) {
+        if (const auto* const copy = std::get_if<lms::trace::CopyTime>(&event)) {
+            CHECK(copy->begin_ns >= all.begin_ns);
+            CHECK(copy->end_ns <= all.end_ns);
+        }
+        const auto* const speeds = std::get_if<lms::trace::LinkSpeeds>(&event);
+        if (!speeds) continue;
+        in = speeds->in_bytes_per_s;
+        out = speeds->out_bytes_per_s;
+    }
+    CHECK(static_cast<double>(in) == doctest::Approx(kIn * 1e9).epsilon(0.2));
+    CHECK(static_cast<double>(out) == doctest::Approx(kOut * 1e9).epsilon(0.2));
+
+    const auto report = nlohmann::json::parse(lms_of({"report", path, "--json"}).out);
+    CHECK(report["own_copies"]["to_host"]["bytes"] == to_host.bytes);
+    CHECK(report["own_copies"]["on_gpu"]["bytes_per_s"].is_null());
+    CHECK(report["modelled_slowdown"] >= 1.0);
+    const std::string text = lms_of({"report", path}).out;
+    CHECK_MESSAGE(text.find("the program's own copies: to the GPU ") != text.npos, text);
+    const std::string csv = lms_of({"export", path, "--csv"}).out;
+    for (const char* kind : {"\ncopy,0,", "\nlink in,0,", "\nlink out,0,"}) CHECK(csv.find(kind) != csv.npos);
+    const std::string page = support::scratch_file("page.html");
+    REQUIRE(lms_of({"report", path, "--html", page}).status == 0);
+    CHECK(support::read_file(page).find("to the host, the program's own copies") != std::string::npos);
+}
+
 TEST_CASE("trace file: ranges that a program names by NVTX are regions of it") {
     const std::string path = support::scratch_file("trace");
     const Run run = run_shimmed({"nvtx_ranges"}, "2M",

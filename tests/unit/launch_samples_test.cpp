@@ -33,12 +33,12 @@ TEST_CASE("launch samples: one in so many on the average, and of a program's rou
 
 TEST_CASE("launch samples: they are told in order, and of too many the oldest never") {
     LaunchSamples samples;
-    for (std::uint64_t piece = 1; piece <= 300; ++piece) samples.put(piece, std::to_string(piece));
+    for (std::uint64_t piece = 1; piece <= 300; ++piece) samples.put(piece, {std::to_string(piece), {}});
     std::vector<std::uint64_t> told;
     const auto up_to = [&](std::uint64_t last) {
-        return [&, last](std::uint64_t piece, const std::string& kernel) {
+        return [&, last](std::uint64_t piece, const LaunchSamples::Told& work) {
             if (piece > last) return false;
-            CHECK(kernel == std::to_string(piece));
+            CHECK(work.kernel == std::to_string(piece));
             told.push_back(piece);
             return true;
         };

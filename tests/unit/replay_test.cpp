@@ -83,6 +83,27 @@ TEST_CASE("replay: new memory that found no room comes in without a copy, once")
     CHECK(cleared.bytes_out == copied.bytes_out);
 }
 
+TEST_CASE("replay: how long it takes if all fits is the time of that replay, the GPU's work included") {
+    const auto with_kernels = [](std::uint64_t room) {
+        ReplayScript script = script_of(3, room, rounds(3, 20), false, false);
+        std::uint32_t works = 0;
+        for (Step& step : script.steps) {
+            if (step.kind != Step::Kind::Work) continue;
+            step.ran_ns = 500'000;
+            step.over = works++;  // the program waits for the work before
+        }
+        return script;
+    };
+    const Replayed fits = run(with_kernels(3), "lru", false);
+    CHECK(fits.bytes() == 0);
+    CHECK(fits.seconds >= 59 * 500e-6);
+    CHECK(fits.fitting_seconds == fits.seconds);
+    const Replayed small = replay(with_kernels(2), {.policy = "lru", .in_bytes_per_s = 1e8});
+    CHECK(small.bytes() > 0);
+    CHECK(small.seconds > small.fitting_seconds);
+    CHECK(small.fitting_seconds == fits.seconds);
+}
+
 TEST_CASE("replay: the order that knows the future puts out what is used again last") {
     constexpr std::uint32_t kBuffers = 9;
     constexpr std::uint64_t kRoom = 4;
@@ -143,6 +164,21 @@ TEST_CASE("replay: how long work ran is what the trace tells of its end") {
     CHECK(works[0].over == 1);
     CHECK(works[1].over == 1);
     CHECK(works[2].over == 3);
+}
+
+TEST_CASE("replay: the link is as fast as the device copied, else as the trace tells of what was before") {
+    const auto in = [](const Trace& trace) { return link_of(trace, trace::Direction::In); };
+    Trace trace;
+    CHECK_FALSE(in(trace));
+    trace.events = {trace::LinkSpeeds{0, 0, 7, 1}};
+    CHECK_FALSE(in(trace));
+    trace.events = {trace::LinkSpeeds{0, 500, 7, 1}, trace::LinkSpeeds{0, 600, 7, 2}};
+    CHECK(in(trace) == 600);
+    CHECK(link_of(trace, trace::Direction::Out) == 7);
+    trace.events.emplace_back(
+        trace::Move{0, trace::Direction::In, 1, 1, 50, trace::MoveReason::Needed, 0, 1'000'000'000, true});
+    CHECK(in(trace) == 50);
+    CHECK(link_of(trace, trace::Direction::Out) == 7);
 }
 
 TEST_CASE("replay: work that waited for what came in did not run meanwhile") {

@@ -151,7 +151,7 @@ TEST_CASE("settings: a bad value gives one line and the default") {
         check_same(parsed.settings, Settings{});
     }
     CHECK(parse({{"LMS_FRAC", "2"}}).problems[0] ==
-          "LMS_FRAC=2: expected a number from 0 to 1; using the default, 1 with lru, 0.9 with lms");
+          "LMS_FRAC=2: expected a number from 0 to 1; using the default, 1, or 0.9 with lms");
 }
 
 TEST_CASE("settings: what is shown reads back as the same") {

@@ -100,6 +100,9 @@ TEST_CASE("trace file: each kind of event, every field") {
     writer.write(WorkOver{3, 5000, 7500});
     writer.write(KernelTime{3, "_Z5sgemmIfEvi", 5'500, 6'400, 16});
     writer.write(StreamFree{3, 9, 0xffff'ffff'ffff'fff1, 10'002});
+    writer.write(LinkSpeeds{3, 25'000'000'000, 0, 10'003});
+    writer.write(Launch{3, "", 0, plain, 10'100, 10'200, false, {CopyWay::ToHost, 3 << 20}});
+    writer.write(CopyTime{3, {CopyWay::OnGpu, 5ull << 30}, 10'150, 10'180});
     writer.end();
 
     const auto trace = read(scratch.get("trace"));
@@ -110,7 +113,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(about.at("lmsshim") == LMS_VERSION);
     CHECK(about.at("process") == getpid());
     CHECK(about.at("settings").at("LMS_POLICY") == "next-use");
-    REQUIRE(trace->events.size() == 14);
+    REQUIRE(trace->events.size() == 17);
 
     const auto& gpu = std::get<Gpu>(trace->events[0]);
     CHECK(gpu.device == 3);
@@ -145,6 +148,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(transfer.kernel.empty());
     CHECK(transfer.begin_ns == 4000);
     CHECK(transfer.end_ns == 4000);
+    CHECK(transfer.copied.way == CopyWay::Unknown);
     CHECK_FALSE(transfer.writes_unseen);
     REQUIRE(transfer.touched.size() == 1);
     check_same(transfer.touched[0], plain[0]);
@@ -199,6 +203,21 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(freed.allocation == 9);
     CHECK(freed.stream == 0xffff'ffff'ffff'fff1);
     CHECK(freed.at_ns == 10'002);
+    const auto& speeds = std::get<LinkSpeeds>(trace->events[14]);
+    CHECK(speeds.device == 3);
+    CHECK(speeds.in_bytes_per_s == 25'000'000'000);
+    CHECK(speeds.out_bytes_per_s == 0);
+    CHECK(speeds.at_ns == 10'003);
+    const auto& copy = std::get<Launch>(trace->events[15]);
+    CHECK(copy.begin_ns == 10'100);
+    CHECK(copy.copied.way == CopyWay::ToHost);
+    CHECK(copy.copied.bytes == 3 << 20);
+    const auto& copied = std::get<CopyTime>(trace->events[16]);
+    CHECK(copied.device == 3);
+    CHECK(copied.copied.way == CopyWay::OnGpu);
+    CHECK(copied.copied.bytes == 5ull << 30);
+    CHECK(copied.begin_ns == 10'150);
+    CHECK(copied.end_ns == 10'180);
 }
 
 TEST_CASE("trace file: a launch of twelve buffers takes less than 30 bytes") {
@@ -469,4 +488,30 @@ TEST_CASE("trace file: the trace that is kept of version 5 reads as it did then"
     CHECK(given_back == 25);
     CHECK(live == dead);
     CHECK(streams.size() == 1);
+}
+
+// On the simulated GPU, by its own clock, over links of 2 and 1 GB/s: `vector_add 4` in 2 MiB.
+TEST_CASE("trace file: the trace that is kept of version 6 reads as it did then") {
+    std::ifstream file("tests/unit/traces/v6.lmstrace", std::ios::binary);
+    const auto trace = read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    std::map<CopyWay, std::uint64_t> asked, timed;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> speeds;
+    for (const Event& event : trace->events) {
+        if (const auto* const launch = std::get_if<Launch>(&event))
+            asked[launch->copied.way] += launch->copied.bytes;
+        if (const auto* const copy = std::get_if<CopyTime>(&event)) {
+            timed[copy->copied.way] += copy->copied.bytes;
+            CHECK(copy->end_ns > copy->begin_ns);
+        }
+        if (const auto* const told = std::get_if<LinkSpeeds>(&event))
+            speeds.emplace_back(told->in_bytes_per_s, told->out_bytes_per_s);
+    }
+    CHECK(asked == std::map<CopyWay, std::uint64_t>{
+                       {CopyWay::Unknown, 0}, {CopyWay::ToGpu, 2'097'152}, {CopyWay::ToHost, 1'048'576}});
+    CHECK(timed ==
+          std::map<CopyWay, std::uint64_t>{{CopyWay::ToGpu, 1'505'280}, {CopyWay::ToHost, 1'048'576}});
+    CHECK(speeds == std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, 970'386'164},
+                                                                         {1'884'897'466, 970'386'164}});
 }

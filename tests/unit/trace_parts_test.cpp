@@ -91,6 +91,7 @@ void tell_a_run(std::vector<BlockWriter*> writers, unsigned seed) {
                       MoveReason::Needed, now, now + 10, true});
         } else if (what == 5) {
             tell(Residency{buffer.device, chance() % 1000, 7, now, 1 << 19});
+            if (chance() % 2 == 0) tell(LinkSpeeds{buffer.device, chance() % 1000, 3, now});
         } else {
             const Touched touched[] = {{chunk, buffer.number, what == 6, false, what == 7, false}};
             tell(Launch{buffer.device, "kernel", 0x7, touched, now, now + 5});
@@ -136,6 +137,11 @@ std::string text_of(const Event& event) {
         std::string operator()(const Region&) const { return "region"; }
         std::string operator()(const WorkOver&) const { return "over"; }
         std::string operator()(const KernelTime&) const { return "kernel time"; }
+        std::string operator()(const CopyTime&) const { return "copy time"; }
+        std::string operator()(const LinkSpeeds& e) const {
+            return "speeds " + std::to_string(e.device) + " " + std::to_string(e.in_bytes_per_s) + " " +
+                   std::to_string(e.out_bytes_per_s);
+        }
     };
     return std::visit(Text(), event) + " " +
            std::to_string(std::holds_alternative<Launch>(event) || std::holds_alternative<Move>(event)
@@ -153,7 +159,7 @@ std::vector<std::string> texts_of(std::span<const Event> events) {
 // each.
 std::vector<std::string> standing_after(std::span<const Event> events) {
     struct State {
-        std::string gpu, levels;
+        std::string gpu, levels, speeds;
         std::map<std::uint32_t, std::string> freed;  // in stream order
         std::map<std::uint32_t, std::pair<Allocation, std::map<std::uint32_t, Piece>>> buffers;
     };
@@ -166,6 +172,7 @@ std::vector<std::string> standing_after(std::span<const Event> events) {
     for (const Event& event : events) {
         if (const auto* gpu = std::get_if<Gpu>(&event)) all[gpu->device].gpu = text_of(event);
         if (const auto* levels = std::get_if<Residency>(&event)) all[levels->device].levels = text_of(event);
+        if (const auto* speeds = std::get_if<LinkSpeeds>(&event)) all[speeds->device].speeds = text_of(event);
         if (const auto* freed = std::get_if<StreamFree>(&event))
             all[freed->device].freed[freed->allocation] = text_of(event);
         if (const auto* free = std::get_if<Free>(&event)) {
@@ -196,6 +203,7 @@ std::vector<std::string> standing_after(std::span<const Event> events) {
             if (state.freed.contains(number)) texts.push_back(state.freed[number]);
         }
         texts.push_back(state.levels);
+        if (!state.speeds.empty()) texts.push_back(state.speeds);
     }
     return texts;
 }

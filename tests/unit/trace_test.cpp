@@ -112,6 +112,16 @@ TEST_CASE("trace codec: each kind of event, every field") {
         Launch{.device = 0, .kernel = "", .stream = 0, .touched = touched, .begin_ns = 5000, .end_ns = 6500});
     CHECK(event["name"] == "copy or set");
     CHECK(event["cat"] == "transfer");
+    CHECK_FALSE(event["args"].contains("bytes"));
+    event = encoded(Launch{.device = 0,
+                           .kernel = "",
+                           .stream = 0,
+                           .touched = touched,
+                           .begin_ns = 5000,
+                           .end_ns = 6500,
+                           .copied = {CopyWay::ToHost, 77}});
+    CHECK(event["args"]["way"] == "to the host");
+    CHECK(event["args"]["bytes"] == 77);
 
     event = encoded(move_of(1000, 3001, Direction::Out));
     CHECK(event["ph"] == "X");
@@ -157,6 +167,21 @@ TEST_CASE("trace codec: each kind of event, every field") {
     CHECK(event["name"] == "void sgemm<float>(int)");
     CHECK(event["cat"] == "kernel");
     CHECK(event["dur"] == 1.5);
+
+    event = encoded(CopyTime{.device = 2, .copied = {CopyWay::ToGpu, 77}, .begin_ns = 5000, .end_ns = 6500});
+    CHECK(event["ph"] == "X");
+    CHECK(event["pid"] == 2);
+    CHECK(event["name"] == "to the GPU");
+    CHECK(event["cat"] == "copy");
+    CHECK(event["dur"] == 1.5);
+    CHECK(event["args"] == json({{"way", "to the GPU"}, {"bytes", 77}}));
+
+    // What is not known is not told as 0.
+    event = encoded(LinkSpeeds{.device = 2, .in_bytes_per_s = 25, .out_bytes_per_s = 0, .at_ns = 1000});
+    CHECK(event["ph"] == "C");
+    CHECK(event["pid"] == 2);
+    CHECK(event["ts"] == 1.0);
+    CHECK(event["args"] == json({{"in", 25}}));
 
     event = encoded(Region{.name = "epoch 3", .thread = 4321, .begin_ns = 5000, .end_ns = 6500});
     CHECK(event["ph"] == "X");

@@ -64,6 +64,11 @@ class Analyst {
             if (!each.in_place && !each.may_stay)
                 is_resident(key(event.device, each.chunk), true, event.end_ns);
         }
+        if (event.copied.way != trace::CopyWay::Unknown) {
+            LinkUse& own = own_copies(event.copied.way);
+            ++own.copies;
+            own.bytes += event.copied.bytes;
+        }
         if (event.kernel.empty()) return;
         ++all_.launches;
         ++use_of(event.kernel).launches;
@@ -115,6 +120,14 @@ class Analyst {
         seen(event.begin_ns, event.end_ns);
     }
 
+    void operator()(const trace::CopyTime& event) {
+        LinkUse& own = own_copies(event.copied.way);
+        own.timed_bytes += event.copied.bytes;
+        own.timed_ns += event.end_ns - event.begin_ns;
+        seen(event.begin_ns, event.end_ns);
+    }
+
+    void operator()(const trace::LinkSpeeds&) {}
     void operator()(const trace::Dropped&) {}
     void operator()(const trace::WorkOver&) {}
     void operator()(const trace::StreamFree&) {}
@@ -132,6 +145,8 @@ class Analyst {
         std::size_t group;
         bool resident;
     };
+
+    LinkUse& own_copies(trace::CopyWay way) { return all_.own_copies[static_cast<std::size_t>(way)]; }
 
     static std::uint64_t key(int device, std::uint32_t number) {
         return static_cast<std::uint64_t>(device) << 32 | number;

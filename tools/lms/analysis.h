@@ -49,6 +49,12 @@ struct LinkUse {
     std::uint64_t bytes = 0;
     std::uint64_t timed_bytes = 0;  // of them, those whose time the device told
     std::uint64_t timed_ns = 0;
+
+    // As the device saw it; nothing where it saw none.
+    std::optional<double> bytes_per_s() const {
+        if (timed_ns == 0) return {};
+        return static_cast<double>(timed_bytes) * 1e9 / static_cast<double>(timed_ns);
+    }
 };
 
 // So many bytes of a group's buffers came to the GPU, or went.
@@ -85,6 +91,7 @@ struct Analysis {
     std::uint64_t in_place_launches = 0;
     LinkUse in;
     LinkUse out;
+    std::array<LinkUse, trace::kCopyWays> own_copies;  // the program's, by trace::CopyWay
     std::uint64_t stalls = 0;
     std::uint64_t stall_ns = 0;
     std::array<std::uint64_t, trace::kStallCauses> stall_ns_by_cause{};

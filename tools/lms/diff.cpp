@@ -30,6 +30,13 @@ std::string milliseconds(std::uint64_t ns) {
     return fmt::format("{:.1f} ms", static_cast<double>(ns) / 1e6);
 }
 
+std::string speed(std::uint64_t bytes_per_s) {
+    return bytes_per_s == 0 ? "no data" : fmt::format("{:.2f} GB/s", static_cast<double>(bytes_per_s) / 1e9);
+}
+std::uint64_t speed_of(const LinkUse& link) {
+    return static_cast<std::uint64_t>(link.bytes_per_s().value_or(0));
+}
+
 constexpr Figure kFigures[] = {
     {"time", [](const Analysis& all) { return all.end_ns - all.begin_ns; }, milliseconds},
     {"waited", [](const Analysis& all) { return all.stall_ns; }, milliseconds},
@@ -37,6 +44,8 @@ constexpr Figure kFigures[] = {
     {"launches in place", [](const Analysis& all) { return all.in_place_launches; }, plain},
     {"to the GPU", [](const Analysis& all) { return all.in.bytes; }, format_bytes},
     {"to the host", [](const Analysis& all) { return all.out.bytes; }, format_bytes},
+    {"speed to the GPU", [](const Analysis& all) { return speed_of(all.in); }, speed},
+    {"speed to the host", [](const Analysis& all) { return speed_of(all.out); }, speed},
 };
 
 std::string change(std::uint64_t before, std::uint64_t after) {

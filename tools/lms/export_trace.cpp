@@ -91,7 +91,11 @@ struct CsvLine {
         return row("stream free", e.device, e.at_ns, e.at_ns, std::to_string(e.allocation), "", "", "");
     }
     std::string operator()(const trace::Launch& e) const {
-        return row(e.kernel.empty() ? "transfer" : "launch", e.device, e.begin_ns, e.end_ns, "", "", "",
+        if (e.kernel.empty())
+            return row("transfer", e.device, e.begin_ns, e.end_ns, "", "",
+                       e.copied.way == trace::CopyWay::Unknown ? "" : std::to_string(e.copied.bytes),
+                       name_of(e.copied.way));
+        return row("launch", e.device, e.begin_ns, e.end_ns, "", "", "",
                    trace::demangled(std::string(e.kernel)));
     }
     std::string operator()(const trace::Move& e) const {
@@ -115,6 +119,19 @@ struct CsvLine {
     std::string operator()(const trace::KernelTime& e) const {
         return row("kernel", e.device, e.begin_ns, e.end_ns, "", "", "",
                    trace::demangled(std::string(e.kernel)));
+    }
+    std::string operator()(const trace::CopyTime& e) const {
+        return row("copy", e.device, e.begin_ns, e.end_ns, "", "", std::to_string(e.copied.bytes),
+                   name_of(e.copied.way));
+    }
+    // Bytes a second.
+    std::string operator()(const trace::LinkSpeeds& e) const {
+        std::string rows;
+        for (const auto& [name, speed] :
+             {std::pair{"link in", e.in_bytes_per_s}, std::pair{"link out", e.out_bytes_per_s}}) {
+            if (speed > 0) rows += row(name, e.device, e.at_ns, e.at_ns, "", "", std::to_string(speed), "");
+        }
+        return rows;
     }
     std::string operator()(const trace::Dropped& e) const {
         return fmt::format("dropped,,,,,,{},\n", e.events);

@@ -36,11 +36,11 @@ void policy(const Trace& trace, std::vector<Finding>& found) {
 void costly_buffers(const Analysis& all, std::vector<Finding>& found) {
     if (all.places.empty()) return;
     const BufferGroup& most = all.places.front();
-    found.push_back(
-        {fmt::format("{} buffers of {} from {} made {:.0f} % of all moves.", most.buffers,
-                     format_bytes(most.bytes), most.call_site.empty() ? "an unknown place" : most.call_site,
-                     percent(most.moved(), all.moved())),
-         "Begin there: fewer or smaller buffers, or that much more GPU memory, help most."});
+    found.push_back({fmt::format("{} buffer{} of {} from {} made {:.0f} % of all moves.", most.buffers,
+                                 most.buffers == 1 ? "" : "s", format_bytes(most.bytes),
+                                 most.call_site.empty() ? "an unknown place" : most.call_site,
+                                 percent(most.moved(), all.moved())),
+                     "Begin there: fewer or smaller buffers, or that much more GPU memory, help most."});
 }
 
 void memory(const Analysis& all, std::vector<Finding>& found) {

@@ -176,7 +176,15 @@ std::vector<std::string> program_of(const CLI::App& command, const std::vector<s
     return program;
 }
 
+// "help" and "help COMMAND" are other words for "--help" and "COMMAND --help".
+void take_help(std::vector<std::string>& words) {
+    if (words.empty() || words[0] != "help") return;
+    words.erase(words.begin());
+    words.emplace_back("--help");
+}
+
 int main(std::vector<std::string> words) {
+    take_help(words);
     // The program's own arguments must reach it as they are, so the parser never sees what follows the first
     // "--".
     const auto separator = std::ranges::find(words, "--");

@@ -11,6 +11,7 @@
 #include "policy/host.h"
 #include "shim/core/arena.h"
 #include "shim/core/residency.h"
+#include "tools/lms/pace.h"
 
 namespace lms::tool {
 namespace {
@@ -67,7 +68,8 @@ class Replay {
           arena_(script.granularity, kSpan, script.granularity, 0),
           ids_(script.chunks, core::kNoChunk),
           buffers_(script.buffers.size()),
-          free_(script.streams) {}
+          pace_(script.streams),
+          fitting_(script.streams) {}
 
     Replayed run() {
         first_use();
@@ -79,7 +81,8 @@ class Replay {
             if (step.kind == Step::Kind::Work) work(step);
             if (step.kind == Step::Kind::Budget) budget_bytes_ = step.budget_bytes;
         }
-        result_.seconds = now_;
+        result_.seconds = pace_.now;
+        result_.fitting_seconds = fitting_.now;
         return result_;
     }
 
@@ -156,7 +159,7 @@ class Replay {
     void stream_free(const Step& step) {
         if (!is_live(step.buffer)) return;
         residency_.kill(*buffers_[step.buffer]);
-        dead_.push_back({step.buffer, free_[step.stream]});
+        dead_.push_back({step.buffer, pace_.free[step.stream]});
     }
 
     // It has the chunks of the one before as they are, if these are there still.
@@ -179,7 +182,7 @@ class Replay {
     // What is dead, and whose stream is there. Whether there was some.
     bool give_back_dead() {
         return std::erase_if(dead_, [this](const Dead& dead) {
-                   if (dead.reached_at > now_) return false;
+                   if (dead.reached_at > pace_.now) return false;
                    give_back(dead.buffer);
                    return true;
                }) > 0;
@@ -227,31 +230,27 @@ class Replay {
         }
         result_.in_place += in_place;
         for (const ChunkId chunk : chunks) residency_.unpin(chunk);
-        const double took = static_cast<double>(step.took_ns) / 1e9;
-        result_.fitting_seconds += took;
-        double& end = free_[step.stream];
-        end = std::max({end, ready, now_}) + static_cast<double>(step.ran_ns) / 1e9;
-        ends_.push_back(end);
+        const double end = pace_.submit(step, ready);
+        fitting_.submit(step, 0);
+        fitting_.now = fitting_.next(step);
         for (const Touch& touch : script_.touched_by(step)) {
             const ChunkId chunk = ids_[touch.chunk];
             if (chunk == core::kNoChunk) continue;
             places_[chunk].idle_at = std::max(places_[chunk].idle_at, end);
             if (optimal_) optimal_->will_be_used(chunk, touch.next_work);
         }
-        // The program went on when so many works were over.
-        const std::size_t over = std::min<std::size_t>(step.over, ends_.size());
-        const double next = std::max(now_ + took, over > 0 ? ends_[over - 1] : 0);
+        const double next = pace_.next(step);
         bring_ahead(next);
-        now_ = std::max(now_, next);
+        pace_.now = std::max(pace_.now, next);
     }
 
     // What is foretold comes in beside the work, while the program waits.
     void bring_ahead(double until) {
         std::array<ChunkId, 8> next{};
         for (;;) {
-            if (now_ < few_fills_at()) {
+            if (pace_.now < few_fills_at()) {
                 if (few_fills_at() >= until) return;
-                now_ = few_fills_at();
+                pace_.now = few_fills_at();
             }
             const std::size_t count = residency_.upcoming(next);
             const auto able = std::find_if(next.begin(), next.begin() + count, [&](ChunkId chunk) {
@@ -261,7 +260,7 @@ class Replay {
             if (bring_in(*able, false, core::Purpose::Ahead)) continue;
             const double then = next_end();
             if (then >= until) return;
-            now_ = then;
+            pace_.now = then;
         }
     }
 
@@ -271,24 +270,25 @@ class Replay {
     // When the next work is over.
     double next_end() const {
         double next = std::numeric_limits<double>::infinity();
-        for (std::size_t i = ends_.size(); i-- > 0 && ends_[i] > now_;) next = std::min(next, ends_[i]);
+        for (std::size_t i = pace_.ends.size(); i-- > 0 && pace_.ends[i] > pace_.now;)
+            next = std::min(next, pace_.ends[i]);
         return next;
     }
 
     // Makes room, as far as that is needed, and copies.
     bool bring_in(ChunkId chunk, bool overwritten, core::Purpose purpose) {
         const std::uint64_t bytes = residency_.chunk(chunk).bytes;
-        double room_at = now_;
+        double room_at = pace_.now;
         for (const std::uint64_t limit : {start(), budget_bytes_}) {
             while (residency_.device_bytes() + bytes > limit) {
                 if (give_back_dead()) continue;
                 const core::VictimRequest wanted{residency_.device_bytes() + bytes - limit, purpose, chunk};
-                if (purpose == core::Purpose::Room) now_ = std::max(now_, few_fills_at());
+                if (purpose == core::Purpose::Room) pace_.now = std::max(pace_.now, few_fills_at());
                 const ChunkId victim = residency_.next_victim(
-                    wanted, [&](ChunkId id) { return optimal_ || places_[id].idle_at <= now_; });
+                    wanted, [&](ChunkId id) { return optimal_ || places_[id].idle_at <= pace_.now; });
                 if (purpose == core::Purpose::Room && victim != core::kNoChunk &&
                     dead_reached_at() < copied_out_at(victim)) {
-                    now_ = std::max(now_, dead_reached_at());
+                    pace_.now = std::max(pace_.now, dead_reached_at());
                 } else if (victim != core::kNoChunk) {
                     room_at = std::max(room_at, put_out(victim));
                 } else if (limit < budget_bytes_ || !wait_for_idle(wanted)) {
@@ -296,7 +296,7 @@ class Replay {
                 }
             }
             if (residency_.device_bytes() + bytes <= limit) {
-                if (purpose == core::Purpose::Room) looked_ahead_at_ = now_;
+                if (purpose == core::Purpose::Room) looked_ahead_at_ = pace_.now;
                 fill(chunk, overwritten, room_at);
                 return true;
             }
@@ -310,10 +310,10 @@ class Replay {
         if (wanted.purpose == core::Purpose::Ahead) return false;
         wanted.purpose = core::Purpose::Wait;
         const ChunkId busy = residency_.next_victim(wanted, core::Residency::InFlight::Accept);
-        const bool waits = busy != core::kNoChunk && places_[busy].idle_at > now_;
+        const bool waits = busy != core::kNoChunk && places_[busy].idle_at > pace_.now;
         const double until = waits ? places_[busy].idle_at : dead_reached_at();
         if (until == std::numeric_limits<double>::infinity()) return false;
-        now_ = until;
+        pace_.now = until;
         return true;
     }
 
@@ -323,10 +323,10 @@ class Replay {
     double copied_out_at(ChunkId chunk) const {
         const Place& place = places_[chunk];
         const double idle_at = std::max(place.idle_at, place.ready_at);
-        const double mapped_at = now_ + with_.remap_seconds;
+        const double mapped_at = pace_.now + with_.remap_seconds;
         if (needs_no_copy(chunk)) return std::max(idle_at, mapped_at);
         return std::max(mapped_at,
-                        std::max({out_free_, idle_at, std::min(now_, looked_ahead_at_)}) +
+                        std::max({out_free_, idle_at, std::min(pace_.now, looked_ahead_at_)}) +
                             static_cast<double>(residency_.chunk(chunk).bytes) / with_.out_bytes_per_s);
     }
 
@@ -337,7 +337,7 @@ class Replay {
         residency_.begin_remap(chunk);
         residency_.out(chunk);
         ++result_.evictions;
-        now_ += with_.remap_seconds;
+        pace_.now += with_.remap_seconds;
         places_[chunk].clean = 0;
         if (!copies) return gone_at;
         out_free_ = gone_at;
@@ -350,7 +350,7 @@ class Replay {
                             !(places_[chunk].fresh && (overwritten || with_.clears));
         const std::uint64_t bytes = residency_.chunk(chunk).bytes;
         residency_.begin_in(chunk);
-        now_ += with_.remap_seconds;
+        pace_.now += with_.remap_seconds;
         if (!copies) {
             residency_.mapped_empty(chunk);
             places_[chunk].ready_at = room_at;
@@ -358,7 +358,8 @@ class Replay {
         }
         residency_.begin_fill(chunk);
         residency_.filled(chunk);
-        in_free_ = std::max({in_free_, room_at, now_}) + static_cast<double>(bytes) / with_.in_bytes_per_s;
+        in_free_ =
+            std::max({in_free_, room_at, pace_.now}) + static_cast<double>(bytes) / with_.in_bytes_per_s;
         places_[chunk].ready_at = in_free_;
         if (with_.retains) places_[chunk].clean = soilings_;
         fills_[result_.fills % fills_.size()] = in_free_;
@@ -378,10 +379,9 @@ class Replay {
     std::vector<Place> places_;                               // by ChunkId
     std::vector<std::uint32_t> first_use_;
     std::uint64_t budget_bytes_ = 0;
-    std::uint64_t soilings_ = 1;     // works that may have written anything, and one
-    double now_ = 0;                 // where the program is
-    std::vector<double> free_;       // by stream, its last work is over
-    std::vector<double> ends_;       // of works
+    std::uint64_t soilings_ = 1;  // works that may have written anything, and one
+    Pace pace_;
+    Pace fitting_;                   // if nothing had to move
     std::array<double, 2> fills_{};  // the last so many: when they are there
     double in_free_ = 0;
     double out_free_ = 0;

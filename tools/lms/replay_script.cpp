@@ -287,13 +287,20 @@ std::optional<std::uint64_t> budget_of(const Trace& trace, int device) {
 
 std::optional<double> link_of(const Trace& trace, trace::Direction direction) {
     std::vector<double> rates;
+    std::optional<double> told;
     for (const trace::Event& event : trace.events) {
+        if (const auto* const speeds = std::get_if<trace::LinkSpeeds>(&event)) {
+            const bool in = direction == trace::Direction::In;
+            const std::uint64_t speed = in ? speeds->in_bytes_per_s : speeds->out_bytes_per_s;
+            if (speed > 0) told = static_cast<double>(speed);
+        }
         const auto* const move = std::get_if<trace::Move>(&event);
         if (!move || !move->timed || move->direction != direction || move->end_ns <= move->begin_ns) continue;
         rates.push_back(static_cast<double>(move->bytes) * 1e9 /
                         static_cast<double>(move->end_ns - move->begin_ns));
     }
-    return median(rates);
+    const auto seen = median(rates);
+    return seen ? seen : told;
 }
 
 std::optional<double> remap_of(const Trace& trace) {

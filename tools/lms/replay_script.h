@@ -57,7 +57,8 @@ struct ReplayScript {
 std::vector<int> devices_of(const Trace& trace);
 // The memory that managed buffers could fill when it was last told; nothing if it never was.
 std::optional<std::uint64_t> budget_of(const Trace& trace, int device);
-// Bytes a second of the copies that way; nothing if there were none that the device timed.
+// Bytes a second of the shim's copies that way, where the device timed some; else what the trace tells of
+// those before it; else nothing.
 std::optional<double> link_of(const Trace& trace, trace::Direction direction);
 
 // Seconds in which a chunk's addresses came to lead elsewhere; nothing if none went without a copy.

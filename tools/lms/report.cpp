@@ -20,6 +20,7 @@
 namespace lms::tool {
 namespace {
 
+using trace::CopyWay;
 using util::format_bytes;
 using Json = nlohmann::ordered_json;
 
@@ -30,17 +31,20 @@ double share(std::uint64_t part, double seconds) {
     return seconds > 0 ? static_cast<double>(part) / 1e9 / seconds : 0;
 }
 
-std::optional<double> rate(const LinkUse& link) {
-    if (link.timed_ns == 0) return {};
-    return static_cast<double>(link.timed_bytes) / (static_cast<double>(link.timed_ns) / 1e9);
-}
-
 std::string rate_text(const LinkUse& link) {
-    const auto speed = rate(link);
+    const auto speed = link.bytes_per_s();
     return speed ? fmt::format("{:.2f} GB/s", *speed / 1e9) : std::string(kNoData);
 }
 
-std::string limiting(const Analysis& all) {
+// How long it took, in the time that it would have taken had all fitted; none where nothing tells.
+std::optional<double> modelled_slowdown(const Trace& trace, const Analysis& all) {
+    if (all.moved() == 0) return {};
+    const ReplayWith with = replay_like(trace);
+    const Replayed run = replay_all(trace, {with.policy}, with, {}).front();
+    return run.fitting_seconds > 0 ? std::optional(run.seconds / run.fitting_seconds) : std::nullopt;
+}
+
+std::string limiting(const Analysis& all, std::optional<double> slowdown) {
     if (all.end_ns == 0) return "No data: nothing that happened is in the trace.";
     if (all.moved() == 0 && all.in_place_launches == 0)
         return fmt::format("Nothing limited this run of {:.2f} s: nothing was moved.", all.seconds());
@@ -48,10 +52,13 @@ std::string limiting(const Analysis& all) {
                                           format_bytes(all.in.bytes), format_bytes(all.out.bytes));
     if (all.stall_ns == 0) return fmt::format("{}, and no thread waited for that.", moved);
     const auto longest = std::ranges::max_element(all.stall_ns_by_cause) - all.stall_ns_by_cause.begin();
-    return fmt::format(
-        "{}; threads waited {:.2f} s for that ({:.0f} % of the run's {:.2f} s), mostly for: {}.", moved,
-        static_cast<double>(all.stall_ns) / 1e9, 100 * share(all.stall_ns, all.seconds()), all.seconds(),
-        name_of(static_cast<trace::StallCause>(longest)));
+    const std::string text =
+        fmt::format("{}; threads waited {:.2f} s for that ({:.0f} % of the run's {:.2f} s), mostly for: {}.",
+                    moved, static_cast<double>(all.stall_ns) / 1e9, 100 * share(all.stall_ns, all.seconds()),
+                    all.seconds(), name_of(static_cast<trace::StallCause>(longest)));
+    // Kernels may have run meanwhile.
+    if (!slowdown) return text;
+    return fmt::format("{} Replayed, that is {:.2f} times as long as with room for all.", text, *slowdown);
 }
 
 std::string lacking(const Analysis& all) {
@@ -80,8 +87,14 @@ std::string advice(const Analysis& all, const std::vector<Finding>& findings) {
     return findings.front().evidence + " " + findings.front().action;
 }
 
+void add_link(Json& json, const LinkUse& link) {
+    json = {{"copies", link.copies}, {"bytes", link.bytes}};
+    json["bytes_per_s"] = link.bytes_per_s() ? Json(*link.bytes_per_s()) : Json();
+    json["busy_ns"] = link.timed_ns > 0 ? Json(link.timed_ns) : Json();
+}
+
 Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
-             const std::vector<Finding>& findings) {
+             const std::vector<Finding>& findings, std::optional<double> slowdown) {
     Json json;
     json["sentences"] = sentences;
     json["findings"] = Json::array();
@@ -90,11 +103,12 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
     json["seconds"] = all.seconds();
     json["launches"] = all.launches;
     json["in_place_launches"] = all.in_place_launches;
-    for (const auto& [name, link] : {std::pair{"to_gpu", &all.in}, {"to_host", &all.out}}) {
-        json[name] = {{"copies", link->copies}, {"bytes", link->bytes}};
-        json[name]["bytes_per_s"] = rate(*link) ? Json(*rate(*link)) : Json();
-        json[name]["busy_ns"] = link->timed_ns > 0 ? Json(link->timed_ns) : Json();
-    }
+    json["modelled_slowdown"] = slowdown ? Json(*slowdown) : Json();
+    add_link(json["to_gpu"], all.in);
+    add_link(json["to_host"], all.out);
+    for (const auto& [name, way] :
+         {std::pair{"to_gpu", CopyWay::ToGpu}, {"to_host", CopyWay::ToHost}, {"on_gpu", CopyWay::OnGpu}})
+        add_link(json["own_copies"][name], all.own_copies[static_cast<std::size_t>(way)]);
     json["stalls"] = {{"count", all.stalls}, {"ns", all.stall_ns}};
     for (std::size_t i = 0; i < trace::kStallCauses; ++i) {
         json["stalls"]["by_cause"][std::string(name_of(static_cast<trace::StallCause>(i)))] =
@@ -168,10 +182,22 @@ std::string regions(const Analysis& all) {
     return text;
 }
 
+std::string own_copies(const Analysis& all) {
+    std::string text;
+    for (const CopyWay way : {CopyWay::ToGpu, CopyWay::ToHost, CopyWay::OnGpu}) {
+        const LinkUse& use = all.own_copies[static_cast<std::size_t>(way)];
+        if (use.copies == 0) continue;
+        text += fmt::format("{}{} {} in {} at {}", text.empty() ? "the program's own copies: " : ", ",
+                            name_of(way), format_bytes(use.bytes), use.copies, rate_text(use));
+    }
+    return text.empty() ? text : text + "\n";
+}
+
 std::string table(const Analysis& all) {
     std::string text = fmt::format("\nlinks: to the GPU {} in {} copies at {}, to the host {} in {} at {}\n",
                                    format_bytes(all.in.bytes), all.in.copies, rate_text(all.in),
                                    format_bytes(all.out.bytes), all.out.copies, rate_text(all.out));
+    text += own_copies(all);
     text += fmt::format("\n{:>9} {:>8} {:>10} {:>10} {:>6} {:>9}  {}\n", "size", "buffers", "to GPU",
                         "to host", "trips", "stall ms", "allocated at");
     for (const BufferGroup& group :
@@ -192,7 +218,8 @@ int report(const ReportOptions& options) {
     if (!trace) return kUsage;
     const Analysis all = analyse(*trace);
     const std::vector<Finding> findings = findings_of(*trace, all);
-    const std::vector<std::string> sentences = {limiting(all), lacking(all), advice(all, findings)};
+    const std::optional<double> slowdown = modelled_slowdown(*trace, all);
+    const std::vector<std::string> sentences = {limiting(all, slowdown), lacking(all), advice(all, findings)};
     if (!options.html.empty()) {
         std::ofstream file(options.html);
         file << html_report(*trace, all, sentences, findings);
@@ -202,7 +229,7 @@ int report(const ReportOptions& options) {
         }
     }
     if (options.as_json) {
-        fmt::print("{}", text_of(json_of(all, sentences, findings)));
+        fmt::print("{}", text_of(json_of(all, sentences, findings, slowdown)));
     } else {
         for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
         fmt::print("{}{}{}", table(all), kernels(all), regions(all));

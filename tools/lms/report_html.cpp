@@ -130,14 +130,26 @@ class Shares {
     std::vector<double> busy_;
 };
 
+// The program's own copies have lines of their own, where there are any.
 std::string links(const Trace& trace, const Analysis& all) {
+    using trace::CopyWay;
     std::array<Shares, 2> busy = {Shares(all), Shares(all)};
+    std::array<Shares, trace::kCopyWays> own = {Shares(all), Shares(all), Shares(all), Shares(all)};
     for (const trace::Event& event : trace.events) {
         if (const auto* const move = std::get_if<trace::Move>(&event); move && move->timed)
             busy[static_cast<std::size_t>(move->direction)].add(move->begin_ns, move->end_ns);
+        if (const auto* const copy = std::get_if<trace::CopyTime>(&event))
+            own[static_cast<std::size_t>(copy->copied.way)].add(copy->begin_ns, copy->end_ns);
     }
     Chart chart = over_time(all, Unit::Share);
     chart.lines = {{"to the GPU", busy[0].values(), "--0"}, {"to the host", busy[1].values(), "--1"}};
+    std::size_t colours = 2;
+    for (const CopyWay way : {CopyWay::ToGpu, CopyWay::ToHost}) {
+        const auto at = static_cast<std::size_t>(way);
+        if (all.own_copies[at].timed_ns == 0) continue;
+        chart.lines.push_back(
+            {fmt::format("{}, the program's own copies", name_of(way)), own[at].values(), colour(colours++)});
+    }
     return svg_of(chart);
 }
 
@@ -221,11 +233,8 @@ std::string moves_and_kernels(const Trace& trace) {
     const std::uint64_t begin_ns = launches[first]->begin_ns;
     const std::uint64_t end_ns =
         std::max(launches[std::min(first + kSlices, launches.size()) - 1]->end_ns, begin_ns + 1);
-    std::vector<Row> rows = {{"launches", "--2", {}},
-                             {"kernels", "--4", {}},
-                             {"waiting", "--3", {}},
-                             {"to GPU", "--0", {}},
-                             {"to host", "--1", {}}};
+    std::vector<Row> rows = {{"launches", "--2", {}}, {"kernels", "--4", {}}, {"waiting", "--3", {}},
+                             {"to GPU", "--0", {}},   {"to host", "--1", {}}, {"own copies", "--5", {}}};
     const auto draw = [&](std::size_t row, std::uint64_t from_ns, std::uint64_t until_ns,
                           const std::string& name) {
         const auto at = [&](std::uint64_t ns) {
@@ -248,7 +257,11 @@ std::string moves_and_kernels(const Trace& trace) {
         if (const auto* const move = std::get_if<trace::Move>(&event); move && move->timed)
             draw(move->direction == trace::Direction::In ? 3 : 4, move->begin_ns, move->end_ns,
                  format_bytes(move->bytes));
+        if (const auto* const copy = std::get_if<trace::CopyTime>(&event))
+            draw(5, copy->begin_ns, copy->end_ns,
+                 fmt::format("{} {}", format_bytes(copy->copied.bytes), name_of(copy->copied.way)));
     }
+    if (rows.back().slices.empty()) rows.pop_back();
     return fmt::format(
                "<p class=\"l\">{} launches somewhere in the run, each from its call to its return, and "
                "kernels "

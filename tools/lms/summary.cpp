@@ -25,14 +25,27 @@ double seconds_of(const LivePage& page, std::uint64_t now_ns) {
     return static_cast<double>(end - std::min(end, page.began_ns)) / 1e9;
 }
 
+// Of what is copied in so many seconds, or in one.
+std::string speed(std::uint64_t bytes, double seconds = 1) {
+    return fmt::format("{:.2f} GB/s", static_cast<double>(bytes) / 1e9 / std::max(seconds, 1e-9));
+}
+
 std::string moved(const Counters& counters, double seconds) {
     const double waited = static_cast<double>(counters.stall_ns) / 1e9;
     return fmt::format(
-        "moved {} to the GPU in {} copies and {} to the host in {}; its threads waited {:.1f} s of {:.1f} s "
-        "for "
-        "that\n",
-        format_bytes(counters.bytes_in), counters.fills.load(), format_bytes(counters.bytes_out),
-        counters.evictions.load(), waited, seconds);
+        "moved {} to the GPU in {} copies ({}) and {} to the host in {} evictions ({}); its threads waited "
+        "{:.1f} s of "
+        "{:.1f} s for that\n",
+        format_bytes(counters.bytes_in), counters.fills.load(), speed(counters.bytes_in, seconds),
+        format_bytes(counters.bytes_out), counters.evictions.load(), speed(counters.bytes_out, seconds),
+        waited, seconds);
+}
+
+// What the link can; empty where nobody looked.
+std::string link(std::size_t device, const LiveGpu& gpu) {
+    if (gpu.in_bytes_per_s == 0 || gpu.out_bytes_per_s == 0) return {};
+    return fmt::format("GPU {}: while it copied, {} to the GPU and {} to the host\n", device,
+                       speed(gpu.in_bytes_per_s), speed(gpu.out_bytes_per_s));
 }
 
 // The few that moved most, by number and size.
@@ -74,6 +87,7 @@ std::vector<std::string> lines_of(const LivePage& page, std::uint64_t now_ns) {
     for (std::size_t device = 0; device < LivePage::kGpus; ++device) {
         const LiveGpu& gpu = page.gpus[device];
         if (gpu.used == 0 || gpu.budget_bytes == 0) continue;
+        if (std::string speeds = link(device, gpu); !speeds.empty()) lines.push_back(std::move(speeds));
         if (gpu.most_beyond_bytes != 0)
             lines.push_back(lacking(device, gpu));
         else if (!has_moved(page))

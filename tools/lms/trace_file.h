@@ -52,6 +52,9 @@ class TraceDecoder {
     bool move(Input& in);
     bool stall(Input& in);
     bool kernel_time(Input& in);
+    bool link_speeds(Input& in);
+    bool copy_time(Input& in);
+    trace::Copied copied(Input& in);
     std::string_view text(Input& in);
     std::uint64_t stream(Input& in);
     std::uint64_t time(Input& in);
@@ -67,7 +70,9 @@ class TraceDecoder {
     int device_ = 0;
     std::uint64_t time_ns_ = 0;
     std::uint32_t chunk_ = 0;
-    bool writes_unseen_ = false;  // the launch that follows
+    // Of the launch that follows.
+    bool writes_unseen_ = false;
+    trace::Copied copied_;
 };
 
 // Of the bytes of a file. `problem` is one line where they are no trace, and empty else.

@@ -22,6 +22,7 @@ _COUNTERS = (
     "self_checks_remaps_wait",
 )
 _LEVELS = ("budget_bytes", "allocated_bytes", "peak_allocated_bytes", "most_beyond_bytes", "resident_bytes", "host_bytes")
+_SPEEDS = ("in_bytes_per_s", "out_bytes_per_s")  # 0: not known
 _MOST_GPUS = 64
 
 
@@ -31,7 +32,7 @@ def _struct(name: str, fields: Tuple[str, ...]) -> Any:
 
 
 _Counters = _struct("_Counters", _COUNTERS)
-_Levels = _struct("_Levels", _LEVELS)
+_Levels = _struct("_Levels", _LEVELS + _SPEEDS)
 
 
 class _Buffer(ctypes.Structure):
@@ -169,7 +170,8 @@ def stats() -> Dict[str, Any]:
     for gpu in range(_MOST_GPUS):
         levels = _Levels(ctypes.sizeof(_Levels))
         if _answer(_api.levels(gpu, ctypes.byref(levels)), "stats"):
-            all_of_it["gpus"].append({"gpu": gpu, **{name: getattr(levels, name) for name in _LEVELS}})
+            all_of_it["gpus"].append({"gpu": gpu, **{name: getattr(levels, name) for name in _LEVELS},
+                                      **{name: getattr(levels, name) or None for name in _SPEEDS}})
     return all_of_it
 
 

@@ -1,0 +1,29 @@
+// How fast copies are seen to go.
+#include "shim/migration/link_speeds.h"
+
+#include <doctest/doctest.h>
+
+using lms::engine::LinkSpeeds;
+using lms::trace::Direction;
+
+TEST_CASE("link speeds: the first copy tells, then what so many together differ by") {
+    LinkSpeeds speeds;
+    CHECK(speeds.bytes_per_s(Direction::In) == 0);
+    CHECK_FALSE(speeds.copied(Direction::In, 0, 5));
+    CHECK_FALSE(speeds.copied(Direction::In, 5, 0));
+    CHECK(speeds.copied(Direction::In, 2'000, 1'000));
+    CHECK(speeds.bytes_per_s(Direction::In) == 2'000'000'000);
+    CHECK(speeds.bytes_per_s(Direction::Out) == 0);
+    // A slow one among them, and a link that is a little slower, are no news.
+    int told = speeds.copied(Direction::In, 2'000, 10'000);
+    for (int i = 0; i < 1000; ++i) told += speeds.copied(Direction::In, 1'900, 1'000);
+    CHECK(told == 0);
+    CHECK(speeds.bytes_per_s(Direction::In) == 2'000'000'000);
+    for (int i = 0; i < 1000; ++i) told += speeds.copied(Direction::In, 1'000, 1'000);
+    CHECK(told >= 1);
+    CHECK(told <= 2);
+    CHECK(speeds.bytes_per_s(Direction::In) >= 1'000'000'000);
+    CHECK(speeds.bytes_per_s(Direction::In) < 1'250'000'000);
+    CHECK(speeds.copied(Direction::Out, 500, 1'000));
+    CHECK(speeds.bytes_per_s(Direction::Out) == 500'000'000);
+}
