@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a step of training takes on half of the memory that it needs, against the least that it could: as
+"""What a step of training takes on half of the memory that its buffers need, against the least that it could: as
 tests/bench/foresight.py, whose bound it is, of programs that nobody here wrote. foresight.py [NAME ...]
 
 Each kernel takes the same time, so that all of a step take about half as long as what the best order moves in it.
@@ -43,6 +43,14 @@ def run(recipe, variant, steps, environment):
             return json.load(file)
 
 
+def buffers_of(recipe, variant, environment):
+    """The bytes of the buffers that would move, at once."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as stats:
+        run(recipe, variant, STEPS[0], {**environment, "LMS_STATS": stats.name})
+        with open(stats.name, encoding="utf-8") as file:
+            return json.load(file)["peak_resident_bytes"]
+
+
 def more_a_step(recipe, variant, environment, of):
     """Of what each step adds: the first ones are those that show what the program repeats."""
     short, long = (of(run(recipe, variant, steps, environment), steps) for steps in STEPS)
@@ -55,14 +63,16 @@ def step_ms(recipe, variant, environment):
 
 def main():
     names = sys.argv[1:]
-    print(f"  {'a step of training on half of its memory, ms':<40} {'in memory':>10} {'bound':>8} {'time':>8} {'/ bound':>8} {'lru':>8}")
+    print(f"  {'a step of training, half of its buffers fit, ms':<40} {'in memory':>10} {'bound':>8} {'time':>8} {'/ bound':>8} {'lru':>8}")
     for recipe, variant, us in ROWS:
         if names and recipe not in names:
             continue
         whole = {"SIMCUDA_KERNEL_US": str(us), "SIMCUDA_MEMORY": "1G"}
+        shimmed = {"LD_PRELOAD": os.path.join(BUILD, "liblmsshim.so")}
         peak = run(recipe, variant, STEPS[0], whole)["devices"][0]["peak"]
         in_memory = step_ms(recipe, variant, whole)
-        half = {**whole, "SIMCUDA_MEMORY": str(peak // 2), "LD_PRELOAD": os.path.join(BUILD, "liblmsshim.so")}
+        # What never moves is there besides: JAX's code is as much as its buffers, which are small here.
+        half = {**whole, **shimmed, "SIMCUDA_MEMORY": str(peak - buffers_of(recipe, variant, {**whole, **shimmed}) // 2)}
         times = [step_ms(recipe, variant, {**half, "LMS_POLICY": policy}) for policy in ("next-use", "lru")]
         moved = []
         with tempfile.TemporaryDirectory(prefix="foresight-") as scratch:
