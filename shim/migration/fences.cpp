@@ -99,6 +99,20 @@ FencePtr Fences::fence_of(const core::Use& use) const {
     return pending[waited].fence;
 }
 
+// In order of entry; 0: finished.
+std::uint64_t Fences::number_of(const core::Use& use) const {
+    const auto& pending = lines_[use.timeline].pending;
+    if (timelines_.finished(use) || pending.empty()) return 0;
+    const std::uint64_t first = pending.front().position;
+    return pending[use.position > first ? use.position - first : 0].number;
+}
+
+bool Fences::entered_before(const core::Use& use, std::span<const core::Use> others) const {
+    const std::uint64_t number = number_of(use);
+    return std::any_of(others.begin(), others.end(),
+                       [&](const core::Use& other) { return number < number_of(other); });
+}
+
 std::vector<core::Use> Fences::latest() const {
     std::vector<core::Use> uses;
     for (core::TimelineId id = 0; id < lines_.size(); ++id) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -72,8 +73,12 @@ class Fences {
     std::vector<std::uint64_t> take_over() { return std::exchange(over_, {}); }
     // The stream is gone; another may get the same key, and nothing orders its work after this one's.
     void forget(StreamKey stream);
-    // The first fence whose passing means that `use` is finished; null when it is.
+    // The fence whose passing means that `use` is finished; null when it is. Where threads recorded in the
+    // stream at once no single one does, and this is the first of those that may: who waits looks again.
     FencePtr fence_of(const core::Use& use) const;
+    // Whether the fence of `use` was entered before the last of those of `others`: whose stream is likely to be
+    // there sooner. Finished ones come first.
+    bool entered_before(const core::Use& use, std::span<const core::Use> others) const;
     // What is finished when all that were entered so far have passed.
     std::vector<core::Use> latest() const;
     // Of these, the program's: moves wait for nothing, and nobody who waits for the program waits for them.
@@ -110,6 +115,7 @@ class Fences {
     core::TimelineId timeline_for_another();
     // Of each thread that has ended nobody says that its stream is gone.
     void forget_gone();
+    std::uint64_t number_of(const core::Use& use) const;
     static std::uint64_t note_passed(Line& line, std::uint64_t position, std::uint64_t known);
     void pass(core::TimelineId timeline, std::uint64_t position);
 

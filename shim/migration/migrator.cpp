@@ -321,12 +321,17 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
     ChunkId busy =
         residency.next_victim(wanted, [&](ChunkId id) { return !is_stalled(residency.chunk(id).uses); });
     if (busy == core::kNoChunk) busy = residency.next_victim(wanted, Residency::InFlight::Accept);
+    // Whose end was submitted first.
+    if (!state_.pending_frees.empty()) {
+        const core::Use free = state_.pending_frees.oldest().free;
+        if (busy == core::kNoChunk || state_.fences.entered_before(free, residency.chunk(busy).uses))
+            return await({free}, lock);
+    }
     if (busy != core::kNoChunk) return await(residency.chunk(busy).uses, lock);
     if (!state_.filling.empty()) {
         wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
         return Step::Waited;
     }
-    if (!state_.pending_frees.empty()) return await({state_.pending_frees.oldest().free}, lock);
     if (state_.holders > 0) {
         wait_for_change(lock);
         return Step::Waited;

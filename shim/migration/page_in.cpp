@@ -1,5 +1,7 @@
 #include "shim/migration/page_in.h"
 
+#include <utility>
+
 #include "shim/migration/guards.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/retained_copies.h"
@@ -23,6 +25,7 @@ struct Job {
     bool written;                         // by the work that it comes in for
     std::optional<std::uint64_t> digest;  // of what is in `host`
     bool done = false;
+    core::Use end{};  // of what fills it
 };
 
 bool is_fresh(const State& state, ChunkId id) {
@@ -52,19 +55,17 @@ bool fill(State& state, const Job& job) {
     return false;
 }
 
-// Makes the addresses lead to the blocks and enqueues the copies; the fence behind these, if there are any
-// and the driver did not refuse it. Without the lock.
-FencePtr enqueue(State& state, std::span<Job> jobs) {
+// Makes the addresses lead to the block and enqueues the copy; the fence behind that, if there is one and the
+// driver did not refuse it. Without the lock.
+FencePtr enqueue(State& state, Job& job) {
     device::Port& port = state.port;
-    bool enqueued = false;
-    for (Job& job : jobs) {
-        job.done = remap(port, job.remaps) == CUDA_SUCCESS;
-        if (!job.done || !job.fills) continue;
-        job.done = fill(state, job);
-        if (!job.done) undo(port, job.remaps);
-        enqueued |= job.done;
+    job.done = remap(port, job.remaps) == CUDA_SUCCESS;
+    if (!job.done || !job.fills) return nullptr;
+    job.done = fill(state, job);
+    if (!job.done) {
+        undo(port, job.remaps);
+        return nullptr;
     }
-    if (!enqueued) return nullptr;
     FencePtr fence = state.fences.record(port.stream(device::Direction::In));
     if (!fence) port.synchronize();
     return fence;
@@ -117,10 +118,13 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
     const bool cleanly = may_be_clean(state);
     const std::uint64_t soilings = state.soilings;
     const auto since = trace::now_ns();
-    const FencePtr fence = unlocked(lock, [&] { return enqueue(state, jobs); });
+    // One fence each: while the last are copied, more can be made to go (Migrator::kFewFills). Each is entered
+    // before the next is recorded, so that the last stands for all.
+    for (Job& job : jobs) {
+        if (FencePtr fence = unlocked(lock, [&] { return enqueue(state, job); }))
+            job.end = state.fences.add(std::move(fence));
+    }
     state.remapping -= static_cast<std::uint32_t>(jobs.size());
-    core::Use use{};
-    if (fence) use = state.fences.add(fence);
     bool moved = false;
     for (const Job& job : jobs) {
         if (!job.done) {
@@ -139,7 +143,7 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
             state.residency.begin_fill(job.id);
             if (!job.copies) backing.host = {};
             if (clean) retain_copy(state, job.id);
-            backing.fill = use;
+            backing.fill = job.end;
             backing.fill_since_ns = since;
             state.filling.push_back(job.id);
         } else {
