@@ -70,7 +70,7 @@ constexpr lms_policy table_of(const char* name) {
         },
         .eviction_start =
             [](void* state, const lms_policy_pressure* pressure) {
-                return static_cast<const Policy*>(state)->eviction_start(*pressure);
+                return static_cast<Policy*>(state)->eviction_start(*pressure);
             },
         .added =
             [](void* state, const lms_policy_chunk* chunk) {

@@ -28,14 +28,16 @@ class NextUse {
 
     bool is_managed(std::uint64_t bytes) const { return bytes >= threshold_bytes_; }
 
-    std::uint64_t eviction_start(const lms_policy_pressure& pressure) const {
-        return frac_ >= 0 ? share_of(pressure.budget_bytes, frac_) : pressure.budget_bytes;
+    std::uint64_t eviction_start(const lms_policy_pressure& pressure) {
+        limit_bytes_ = frac_ >= 0 ? share_of(pressure.budget_bytes, frac_) : pressure.budget_bytes;
+        return limit_bytes_;
     }
 
     void added(const lms_policy_chunk& chunk) {
-        recent_.reserve(chunk.chunk);
         if (chunk.chunk >= chunks_.size()) chunks_.resize(std::size_t{chunk.chunk} + 1);
+        recent_.reserve(chunk.chunk);
         chunks_[chunk.chunk] = {};
+        chunks_[chunk.chunk].bytes = chunk.bytes;
         repetition_.added(chunk.chunk, chunk.bytes);
         chunks_[chunk.chunk].last = repetition_.now();
         is_away(chunk.chunk);
@@ -56,11 +58,15 @@ class NextUse {
     }
     void used(const lms_policy_use& use) { recent_.move_to_back(use.chunk); }
     void resident(std::uint32_t chunk) {
+        if (recent_.contains(chunk)) return;
         recent_.push_back(chunk);
+        if (!recent_.contains(chunk)) return;
+        resident_bytes_ += chunks_[chunk].bytes;
         outdate(chunk);
     }
     void evicted(std::uint32_t chunk) {
         if (!recent_.contains(chunk)) return;
+        resident_bytes_ -= chunks_[chunk].bytes;
         recent_.remove(chunk);
         drop(chunk);
         is_away(chunk);
@@ -84,12 +90,15 @@ class NextUse {
         if (epoch_there_ != repetition_.epoch()) there_until_ = 0;
         epoch_there_ = repetition_.epoch();
         std::uint32_t count = 0;
+        std::uint64_t room = limit_bytes_ - std::min(limit_bytes_, resident_bytes_);
         Position seen = std::max(there_until_, repetition_.now());
-        const Position end = seen + kHorizon;
+        const Position end = repetition_.now() + kHorizon;
         repetition_.foretold(seen, [&](std::uint32_t chunk, Position at) {
             if (at > end) return false;
             if (count == 0) seen = at - 1;
             if (recent_.contains(chunk) || std::find(out, out + count, chunk) != out + count) return true;
+            if (is_for_others(room, at, chunks_[chunk].bytes)) return false;
+            room -= std::min(room, chunks_[chunk].bytes);
             out[count++] = chunk;
             return count < most;
         });
@@ -99,7 +108,7 @@ class NextUse {
 
   private:
     using Position = Repetition::Position;
-    // Events that one call looks ahead at.
+    // Events that are looked ahead at.
     static constexpr Position kHorizon = 256;
     // Events within which a chunk comes in whatever goes for it, if that is needed later; before that what
     // goes must be needed so many times later.
@@ -111,6 +120,7 @@ class NextUse {
         Position last = 0;  // event that named it
         Position key = 0;   // in order_; 0: it is not there
         bool outdated = false;
+        std::uint64_t bytes = 0;
     };
 
     // When a chunk is thought to be needed next. Of one that nothing is foretold of: an iteration after its
@@ -121,6 +131,13 @@ class NextUse {
         if (chunk >= chunks_.size()) return kFar;
         const Position again = chunks_[chunk].last + repetition_.lag();
         return again > repetition_.now() ? again : 2 * kFar - chunks_[chunk].last;
+    }
+
+    // Whether of `room`, which is free, the program is foretold to take so much before `at` that `bytes` will
+    // be too many: what came in there would only go again. Where nothing is free, what is needed later goes
+    // for it.
+    bool is_for_others(std::uint64_t room, Position at, std::uint64_t bytes) const {
+        return room >= bytes && room - bytes < repetition_.growth(at);
     }
 
     // When what goes for the sake of a chunk that is needed at `next` must not be needed yet. What is swapped
@@ -164,6 +181,7 @@ class NextUse {
 
     std::uint64_t threshold_bytes_;
     double frac_;
+    std::uint64_t limit_bytes_ = 0, resident_bytes_ = 0;
     Repetition repetition_;
     ChunkList recent_;  // on the device, least recently used first
     std::vector<Chunk> chunks_;

@@ -51,6 +51,7 @@ class Repetition {
         const std::uint32_t role = role_of(chunk);
         if (role == kNoRole) return;
         died_aged_ |= is_aged(chunks_[chunk]);
+        if (chunks_[chunk].worked) bytes_in_use_ -= chunks_[chunk].bytes;
         roles_[role].chunk = LMS_NO_CHUNK;
         chunks_[chunk] = {};
         recycle(role);
@@ -62,8 +63,13 @@ class Repetition {
         for (const std::uint32_t chunk : chunks) token += mix(kWork, look_of(chunk));
         begin_event(token);
         for (const std::uint32_t chunk : chunks) {
-            if (const std::uint32_t role = role_of(chunk); role != kNoRole) name(role);
+            const std::uint32_t role = role_of(chunk);
+            if (role == kNoRole) continue;
+            name(role);
+            if (!chunks_[chunk].worked) bytes_in_use_ += chunks_[chunk].bytes;
+            chunks_[chunk].worked = true;
         }
+        event(now()).bytes_in_use = bytes_in_use_;
     }
 
     // Whether, of late, more than `share` of what was foretold came true.
@@ -97,6 +103,16 @@ class Repetition {
         }
     }
 
+    // How many bytes more than now are foretold to be in use before the event `at`, at most: of chunks that
+    // work has named since they were made.
+    std::uint64_t growth(Position at) const {
+        const std::uint64_t now_bytes = event(match_).bytes_in_use;
+        std::uint64_t most = now_bytes;
+        for (Position past = match_ + 1; past < at - lag(); ++past)
+            most = std::max(most, event(past).bytes_in_use);
+        return most - now_bytes;
+    }
+
   private:
     static constexpr std::size_t kEvents = std::size_t{1} << kHistoryBits;
     static constexpr std::size_t kUses = 8 * kEvents;
@@ -117,11 +133,13 @@ class Repetition {
         std::uint32_t role = kNoRole;
         Position born = 0;
         std::uint64_t bytes = 0;
+        bool worked = false;  // some work has named it
     };
     struct Event {
         std::uint64_t token = 0;
         std::uint64_t first = 0;  // of its uses, and how many
         std::uint32_t count = 0;
+        std::uint64_t bytes_in_use = 0;
     };
     struct Role {
         std::uint32_t chunk = LMS_NO_CHUNK;  // what has it now
@@ -159,7 +177,7 @@ class Repetition {
 
     void begin_event(std::uint64_t token) {
         while (end_ - begin_ >= kEvents) forget_oldest();
-        event(end_) = {token, uses_end_, 0};
+        event(end_) = {token, uses_end_, 0, bytes_in_use_};
         ++end_;
         follow(token);
         settle_age();
@@ -262,7 +280,8 @@ class Repetition {
     std::vector<Chunk> chunks_;
     Position begin_ = 1, end_ = 1;  // of the history
     std::uint64_t uses_end_ = 0;
-    Position match_ = 0;  // the event of the past that the latest is taken for; 0: none
+    std::uint64_t bytes_in_use_ = 0;  // of chunks that work has named
+    Position match_ = 0;              // the event of the past that the latest is taken for; 0: none
     double trust_ = 0;
     std::uint64_t epoch_ = 0;
     Position age_ = kLeastAge, age_since_ = 0;

@@ -122,6 +122,10 @@ class Cache {
             work(step.buffers);
         }
     }
+    void evict(unsigned buffer) {
+        there_.erase(chunk(buffer));
+        host_->evicted(chunk(buffer));
+    }
     std::size_t misses() const { return misses_; }
 
   private:
@@ -337,6 +341,39 @@ TEST_CASE("next-use: what iterations make for themselves is foretold, however lo
         steps.push_back({Step::Drop, {made}});
     }
     CHECK(10 * misses("next-use", steps, 60, half) <= 11 * least_misses(steps, 60, half));
+}
+
+// A round makes something, which is there for its first half; its second half reads what others do not.
+TEST_CASE("next-use: what is free is kept for what will be made, until that is gone") {
+    constexpr unsigned kRounds = 60;
+    Cache cache("next-use", 4);
+    const auto brought = [&](std::uint64_t limit_chunks) {
+        std::array<ChunkId, 4> next{};
+        cache.host().eviction_start(limit_chunks * 4096, 0);
+        return cache.host().upcoming(next) == 0 ? kNoChunk : next[0];
+    };
+    for (unsigned i = 0; i < 2; ++i) cache.run({Step::Make, {i}});
+    for (unsigned made = 2;; ++made) {
+        const bool last = made == kRounds;
+        cache.run({Step::Work, {0}});
+        if (last) {
+            cache.evict(1);
+            CHECK(brought(2) == kNoChunk);
+            // Room for both, or for neither: then something goes for it.
+            CHECK(brought(3) == cache.chunk(1));
+            CHECK(brought(1) == cache.chunk(1));
+        }
+        cache.run({Step::Make, {made}});
+        if (last) CHECK(brought(2) == cache.chunk(made));
+        cache.run({Step::Work, {0, made}});
+        cache.run({Step::Work, {0}});
+        if (last) CHECK(brought(3) == cache.chunk(1));
+        cache.run({Step::Drop, {made}});
+        if (last) CHECK(brought(2) == cache.chunk(1));
+        if (last) break;
+        cache.run({Step::Work, {1}});
+        cache.run({Step::Work, {1}});
+    }
 }
 
 TEST_CASE("next-use: nothing goes ahead of need for what is not known to be needed") {
