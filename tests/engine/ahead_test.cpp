@@ -1,6 +1,10 @@
 // What is copied out before its room is needed: it may be claimed back, freed, or in the way.
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
 #include <thread>
 
 #include "tests/engine/scene.h"
@@ -75,6 +79,62 @@ TEST_CASE("ahead: what is copied out ahead of need is copied again once much wor
             CHECK(scene.place(scene.cold) == Place::Host);
             scene.check();
         }
+    }
+}
+
+// Asks for whatever is not there, and lets go for it of whatever is.
+class Undecided final : public core::Ranking {
+  public:
+    explicit Undecided(std::size_t& asked) : asked_(asked) {}
+
+    void added(core::ChunkId chunk, std::uint64_t, core::AllocationId) override { there_[chunk] = false; }
+    void freed(core::ChunkId) override {}
+    void removed(core::ChunkId chunk) override { there_.erase(chunk); }
+    void used(core::ChunkId) override {}
+    void resident(core::ChunkId chunk) override { there_[chunk] = true; }
+    void evicted(core::ChunkId chunk) override { there_[chunk] = false; }
+    void work(std::span<const core::ChunkId>) override {}
+    core::ChunkId next_victim(const core::VictimRequest&,
+                              const std::function<bool(core::ChunkId)>& eligible) override {
+        for (const auto& [chunk, there] : there_) {
+            if (there && eligible(chunk)) return chunk;
+        }
+        return core::kNoChunk;
+    }
+    std::size_t upcoming(std::span<core::ChunkId> out) override {
+        // A thread that is kept by it is let go at last.
+        if (++asked_ > kTooOften) return 0;
+        std::size_t count = 0;
+        for (const auto& [chunk, there] : there_) {
+            if (!there && count < out.size()) out[count++] = chunk;
+        }
+        return count;
+    }
+    std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t) override { return budget_bytes; }
+
+    static constexpr std::size_t kTooOften = 10'000;
+
+  private:
+    std::map<core::ChunkId, bool> there_;
+    std::size_t& asked_;
+};
+
+TEST_CASE("ahead: a policy that takes back what it has asked for does not keep the thread") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Scene scene(options_of(Safety::Opaque, 1, maps_host));
+        for (int i = 0; i < 16; ++i) scene.make(8);
+        scene.rig.drain();
+        std::size_t asked = 0;
+        scene.rig.session().rank_by(std::make_unique<Undecided>(asked));
+        for (int i = 0; i < 16; ++i) {
+            asked = 0;
+            REQUIRE(scene.need(0, scene.stream) == CUDA_SUCCESS);
+            scene.rig.session().bring_ahead();
+            CHECK(asked > 0);
+            CHECK(asked < Undecided::kTooOften / 10);
+        }
+        scene.check();
     }
 }
 
