@@ -76,8 +76,8 @@ class Fences {
     // The fence whose passing means that `use` is finished; null when it is. Where threads recorded in the
     // stream at once no single one does, and this is the first of those that may: who waits looks again.
     FencePtr fence_of(const core::Use& use) const;
-    // Whether the fence of `use` was entered before the last of those of `others`: whose stream is likely to be
-    // there sooner. Finished ones come first.
+    // Whether the fence of `use` was entered before the last of those of `others`: whose stream is likely to
+    // be there sooner. Finished ones come first.
     bool entered_before(const core::Use& use, std::span<const core::Use> others) const;
     // What is finished when all that were entered so far have passed.
     std::vector<core::Use> latest() const;

@@ -118,8 +118,8 @@ Outcome page_in(State& state, std::span<const PageIn> fills, SessionLock& lock) 
     const bool cleanly = may_be_clean(state);
     const std::uint64_t soilings = state.soilings;
     const auto since = trace::now_ns();
-    // One fence each: while the last are copied, more can be made to go (Migrator::kFewFills). Each is entered
-    // before the next is recorded, so that the last stands for all.
+    // One fence each: while the last are copied, more can be made to go (Migrator::kFewFills). Each is
+    // entered before the next is recorded, so that the last stands for all.
     for (Job& job : jobs) {
         if (FencePtr fence = unlocked(lock, [&] { return enqueue(state, job); }))
             job.end = state.fences.add(std::move(fence));
