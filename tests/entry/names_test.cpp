@@ -43,6 +43,25 @@ FAMILY_TEST("names: a table holds a pointer to just before the lowest buffer") {
     OK(cuCtxSynchronize);
 }
 
+FAMILY_TEST("names: a table that was freed holds nothing, whatever its memory is next") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    const Buffer out(kBuffer, 9);
+    CUdeviceptr table = 0, next = 0;
+    OK(cuMemAlloc_v2, &table, kBuffer);
+    const CUdeviceptr pointer = a.at();
+    OK(cuMemcpyHtoD_v2, table, &pointer, sizeof pointer);
+    OK(cuMemFree_v2, table);
+    OK(cuMemAlloc_v2, &next, kBuffer);
+    EXPECT(next == table);
+    crowd.evict(a);
+    EXPECT(launch("add", kWords, nullptr, out.at(), next, 0u, kWords) == CUDA_SUCCESS);
+    EXPECT(!a.resident());
+    OK(cuCtxSynchronize);
+    OK(cuMemFree_v2, next);
+}
+
 FAMILY_TEST("names: a pointer at any byte of a packed struct") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
