@@ -321,17 +321,18 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
     ChunkId busy =
         residency.next_victim(wanted, [&](ChunkId id) { return !is_stalled(residency.chunk(id).uses); });
     if (busy == core::kNoChunk) busy = residency.next_victim(wanted, Residency::InFlight::Accept);
-    // Whose end was submitted first.
-    if (!state_.pending_frees.empty()) {
-        const core::Use free = state_.pending_frees.oldest().free;
-        if (busy == core::kNoChunk || state_.fences.entered_before(free, residency.chunk(busy).uses))
-            return await({free}, lock);
-    }
+    std::vector<core::Use> free;
+    if (!state_.pending_frees.empty()) free = {state_.pending_frees.oldest().free};
+    // What was submitted first, unless it stands still.
+    if (busy != core::kNoChunk && !free.empty() && !is_stalled(free) &&
+        state_.fences.entered_before(free.front(), residency.chunk(busy).uses))
+        return await(free, lock);
     if (busy != core::kNoChunk) return await(residency.chunk(busy).uses, lock);
     if (!state_.filling.empty()) {
         wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
         return Step::Waited;
     }
+    if (!free.empty()) return await(free, lock);
     if (state_.holders > 0) {
         wait_for_change(lock);
         return Step::Waited;

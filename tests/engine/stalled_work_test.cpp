@@ -103,5 +103,38 @@ TEST_CASE("stalled work: beside work that never ends, other work is still waited
     scene.check();
 }
 
+TEST_CASE("stalled work: beside a free in a stream that stands still, other work is still waited for") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t second = scene.make(30);
+    const std::size_t away = scene.make(30);
+    const std::size_t freed = scene.make(30);
+    REQUIRE(scene.need(second, scene.stream) == CUDA_SUCCESS);
+    REQUIRE(scene.need(freed, scene.stream) == CUDA_SUCCESS);
+    scene.rig.drain();
+    REQUIRE(scene.place(away) == Place::Host);
+    const Gate endless = closed();
+    const Gate long_one = closed();
+    const CUstream still = scene.rig.stream();
+    const CUstream other = scene.rig.stream();
+    REQUIRE(scene.rig.submit(scene.late_write(still, freed, endless, true)) == CUDA_SUCCESS);
+    REQUIRE(scene.rig.session().free_on(still, scene.regions[freed].address) == CUDA_SUCCESS);
+    scene.regions.pop_back();
+    scene.expected.pop_back();
+    REQUIRE(scene.rig.submit(scene.late_write(other, second, long_one, true)) == CUDA_SUCCESS);
+    scene.changed(second);
+    CHECK(scene.need(away, scene.stream) == CUDA_SUCCESS);
+    CHECK(scene.place(away) == Place::Host);
+    *long_one = true;
+    scene.rig.gpu().finish(scene.rig.gpu().mark(other));
+    const Gate gate_ = closed();
+    REQUIRE(scene.rig.submit(scene.late_write(other, second, gate_, true)) == CUDA_SUCCESS);
+    scene.changed(second);
+    scene.open_after_a_while(gate_);
+    CHECK(scene.need(away, scene.stream) == CUDA_SUCCESS);
+    CHECK(scene.place(away) == Place::Device);
+    *endless = true;
+    scene.check();
+}
+
 }  // namespace
 }  // namespace lms::fake
