@@ -356,9 +356,15 @@ CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& even
     return status;
 }
 
+CUresult DriverPort::record_again(CUstream stream, CUevent event) {
+    const InContext in_context(reinterpret_cast<Event*>(event)->context);
+    if (in_context.status() != CUDA_SUCCESS) return in_context.status();
+    const CUevent handle = handle_of(event);
+    return handle ? driver().cuEventRecord(handle, stream) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 // Null: its context is gone, and with it the work it stood for.
 CUevent DriverPort::handle_of(CUevent event) {
-    const util::Lock lock(events_lock_);
     return reinterpret_cast<Event*>(event)->handle;
 }
 

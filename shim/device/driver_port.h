@@ -53,6 +53,7 @@ class DriverPort final : public Port {
     void drop_timing(std::uint64_t piece) override { times_.drop_work(piece); }
     std::optional<DeviceTime> time_of_work(std::uint64_t piece) override { return times_.take_work(piece); }
     CUresult record(CUstream stream, CUevent& event) override;
+    CUresult record_again(CUstream stream, CUevent event) override;
     CUresult record_legacy(CUcontext context, CUevent& event) override;
     CUresult query_stream(CUstream stream) override;
     CUresult query_legacy(CUcontext context) override;
@@ -72,7 +73,7 @@ class DriverPort final : public Port {
   private:
     // What a CUevent of this port's stands for. An event can be recorded in streams of its context only.
     struct Event {
-        CUevent handle;  // null once its context is gone
+        std::atomic<CUevent> handle;  // null once its context is gone
         CUcontext context;
         std::size_t index;  // in `used`, while it is
     };

@@ -107,6 +107,9 @@ class Port {
     // Events without timing. record() leaves a fence in `stream` (an app's, of whatever context, or ours);
     // the event is the caller's until recycle(), and a name for the port's calls alone.
     virtual CUresult record(CUstream stream, CUevent& event) = 0;
+    // The same with an event that record() gave for that stream, and that has passed: it is the caller's
+    // still, recorded or not.
+    virtual CUresult record_again(CUstream stream, CUevent event) = 0;
     virtual CUresult record_legacy(CUcontext context, CUevent& event) = 0;  // in its legacy default stream
     virtual CUresult query(CUevent event) = 0;  // CUDA_SUCCESS: passed; CUDA_ERROR_NOT_READY: not yet
     // The same of all that an app's stream, or a context's legacy default stream, has been given so far;

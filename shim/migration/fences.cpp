@@ -34,6 +34,37 @@ FencePtr Fences::record(CUstream stream, CUresult* error) {
     return status == CUDA_SUCCESS ? std::make_shared<Fence>(port_, event, key_of(stream), before) : nullptr;
 }
 
+FencePtr Fences::record(CUstream stream, FencePtr spare) {
+    if (!spare) return record(stream);
+    spare->record_again_after(entered_.load());
+    return port_.record_again(stream, spare->event()) == CUDA_SUCCESS ? spare : record(stream);
+}
+
+FencePtr Fences::spare(StreamKey stream) {
+    const auto known = ids_.find(stream);
+    if (known == ids_.end()) return nullptr;
+    lines_[known->second].takes_spares = true;
+    std::vector<FencePtr>& spares = lines_[known->second].spares;
+    if (spares.empty()) return nullptr;
+    --spares_;
+    FencePtr one = std::move(spares.back());
+    spares.pop_back();
+    return one;
+}
+
+void Fences::keep(Line& line, FencePtr passed) {
+    // Another who holds it may yet ask whether it has passed.
+    if (passed.use_count() != 1 || !line.takes_spares || spares_ == kMostSpares) return;
+    line.spares.push_back(std::move(passed));
+    ++spares_;
+}
+
+void Fences::drop_spares(Line& line) {
+    spares_ -= line.spares.size();
+    line.spares.clear();
+    line.takes_spares = false;
+}
+
 FencePtr Fences::record_legacy(CUcontext context, CUresult* error) {
     CUevent event = nullptr;
     const std::uint64_t before = entered_.load();
@@ -58,7 +89,7 @@ core::TimelineId Fences::timeline_for_another() {
     const auto idle = std::find_if(orphans_.begin(), orphans_.end(),
                                    [&](core::TimelineId id) { return lines_[id].pending.empty(); });
     if (idle == orphans_.end()) {
-        lines_.emplace_back();
+        lines_.emplace_back(&memory_);
         return timelines_.create();
     }
     const core::TimelineId id = *idle;
@@ -72,6 +103,7 @@ void Fences::forget_gone() {
     known_gone_ = gone;
     std::erase_if(ids_, [&](const auto& each) {
         if (per_thread_stream_lives(each.first)) return false;
+        drop_spares(lines_[each.second]);
         orphans_.push_back(each.second);
         return true;
     });
@@ -80,6 +112,7 @@ void Fences::forget_gone() {
 void Fences::forget(StreamKey stream) {
     const auto it = ids_.find(stream);
     if (it == ids_.end()) return;
+    drop_spares(lines_[it->second]);
     orphans_.push_back(it->second);
     ids_.erase(it);
 }
@@ -172,6 +205,7 @@ void Fences::poll(SessionLock& lock) {
             for (Look& look : looks) look.has_passed = !look.fence || look.fence->passed();
         });
         std::erase_if(looks, [&](Look& look) {
+            look.fence = nullptr;  // or it could not be kept
             bool gap = false;
             if (look.has_passed) {
                 look.passed =
@@ -212,6 +246,7 @@ void Fences::pass(core::TimelineId timeline, std::uint64_t position) {
     while (!pending.empty() && (pending.front().position <= position || pending.front().passed)) {
         position = std::max(position, pending.front().position);
         over = std::max(over, pending.front().launched_ns);
+        keep(lines_[timeline], std::move(pending.front().fence));
         pending.pop_front();
         --pending_;
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -21,7 +22,8 @@ namespace lms::engine {
 // one a key of its own.
 using StreamKey = std::uint64_t;
 
-// One recorded event. Shared, because a thread may wait for it while another sees that it has passed.
+// One recorded event. Shared, because a thread may wait for it while another sees that it has passed. Who has
+// it alone then may record it again (Fences::record).
 class Fence {
   public:
     // `entered_before`: how many fences had been entered when this one was about to be recorded.
@@ -34,13 +36,16 @@ class Fence {
     bool passed() const;
     CUevent event() const { return event_; }
     StreamKey stream() const { return stream_; }  // in which it was recorded
-    std::uint64_t entered_before() const { return entered_before_; }
+    std::uint64_t entered_before() const { return entered_before_.load(std::memory_order_relaxed); }
+    void record_again_after(std::uint64_t entered) {
+        entered_before_.store(entered, std::memory_order_relaxed);
+    }
 
   private:
     device::Port& port_;
     CUevent event_;
     StreamKey stream_;
-    std::uint64_t entered_before_;
+    std::atomic<std::uint64_t> entered_before_;  // whoever had it last may have looked just now
 };
 using FencePtr = std::shared_ptr<Fence>;
 
@@ -55,9 +60,10 @@ class Fences {
     // That of a context's legacy default stream.
     static StreamKey legacy_key(CUcontext context);
 
-    // Records a fence in `stream` now, without the session's lock. Null, and the driver's error, when it
-    // refused.
+    // Records a fence in `stream` now, without the session's lock: a spare one, if there is. Null, and the
+    // driver's error, when it refused.
     FencePtr record(CUstream stream, CUresult* error = nullptr);
+    FencePtr record(CUstream stream, FencePtr spare);
     FencePtr record_legacy(CUcontext context, CUresult* error = nullptr);  // in its legacy default stream
 
     // The calls below need the session's lock.
@@ -69,6 +75,9 @@ class Fences {
     // `launched_ns`: when the work before it was launched, where a trace is to tell when that is over; else
     // 0.
     core::Use add(FencePtr fence, std::uint64_t launched_ns = 0);
+    // A fence of that stream's that has passed, for record(): with it neither the port's events nor memory
+    // have to be looked for. Null: there is none.
+    FencePtr spare(StreamKey stream);
     // Of the work that was seen to be over since the last call, of each stream the latest.
     std::vector<std::uint64_t> take_over() { return std::exchange(over_, {}); }
     // The stream is gone; another may get the same key, and nothing orders its work after this one's.
@@ -101,8 +110,12 @@ class Fences {
         bool passed = false;  // but not all before it
     };
     struct Line {
+        explicit Line(std::pmr::memory_resource* memory) : pending(memory) {}
+
         std::uint64_t last = 0;
-        std::deque<Pending> pending;  // positions without gaps; the first has not passed
+        std::pmr::deque<Pending> pending;  // positions without gaps; the first has not passed
+        bool takes_spares = false;         // somebody has asked for one since it is that stream's
+        std::vector<FencePtr> spares;      // all of one stream, the one whose timeline it is now
 
         Pending* at(std::uint64_t position) {
             const bool popped = pending.empty() || position < pending.front().position;
@@ -111,6 +124,8 @@ class Fences {
     };
 
     static constexpr std::size_t kManyFences = 256;
+    // Of all streams together: those of work under way may be thousands.
+    static constexpr std::size_t kMostSpares = 4096;
 
     core::TimelineId timeline_for_another();
     // Of each thread that has ended nobody says that its stream is gone.
@@ -118,17 +133,21 @@ class Fences {
     std::uint64_t number_of(const core::Use& use) const;
     static std::uint64_t note_passed(Line& line, std::uint64_t position, std::uint64_t known);
     void pass(core::TimelineId timeline, std::uint64_t position);
+    void keep(Line& line, FencePtr passed);
+    void drop_spares(Line& line);
 
     device::Port& port_;
     core::Timelines& timelines_;
     std::unordered_map<StreamKey, core::TimelineId> ids_;
-    std::vector<Line> lines_;                // by TimelineId
-    std::vector<core::TimelineId> orphans_;  // of streams that are gone
-    std::vector<std::uint64_t> over_;        // take_over()
-    std::uint64_t known_gone_ = 0;           // of per-thread streams
+    std::pmr::unsynchronized_pool_resource memory_;  // of what is pending
+    std::vector<Line> lines_;                        // by TimelineId
+    std::vector<core::TimelineId> orphans_;          // of streams that are gone
+    std::vector<std::uint64_t> over_;                // take_over()
+    std::uint64_t known_gone_ = 0;                   // of per-thread streams
     std::atomic<std::uint64_t> entered_{0};
     std::size_t pending_ = 0;  // not yet known to have passed
     std::size_t next_look_ = kManyFences;
+    std::size_t spares_ = 0;
 };
 
 // Waits until `fence` has passed, at most until `deadline`; true when it has. Polls, because a driver wait

@@ -8,12 +8,14 @@
 namespace lms::engine {
 
 void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra) {
+    constexpr std::size_t kFew = 8;  // what most launches name, for which there is room at once
+    reach.addresses.reserve(kFew);
     const auto layout = layout_of(function);
     reach.owners.insert(reach.owners.end(), layout->owners.begin(), layout->owners.end());
     reach.opaque |= layout->addresses == Addresses::Incomplete;
     reach.unseen |= layout->addresses == Addresses::Unknown;
     const Bounds managed = managed_bounds();
-    const Bounds tables = table_bounds();
+    const Bounds tables = any_tables() ? table_bounds() : Bounds{};
     const auto add = [&](const void* data, std::size_t offset, std::size_t bytes) {
         const auto found = [&](std::size_t at, core::Address address) {
             const bool written = layout->written.touch(offset + at, sizeof address);

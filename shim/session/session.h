@@ -36,6 +36,7 @@ struct Work {
     std::uint64_t begin_ns = 0;  // where a trace is written
     std::uint64_t timing = 0;    // the piece of work as which the device times it; 0: it does not
     TimedWork timed;             // what for, if not for a trace
+    FencePtr spare;              // to be recorded behind it
 };
 
 // Which GPU, and the context of the app's through which the shim works on it at first.
@@ -149,7 +150,7 @@ class Session {
     // Finds what `work` reaches here, brings it in and makes its stream wait for it. After success submit the
     // work, unless it is nothing here, then call submitted(), whether the driver took it or not.
     CUresult acquire(Work& work);
-    void submitted(const Work& work);
+    void submitted(Work& work);
     // Appends where what the work uses in place is, if not at its address. It stays there until submitted().
     void host_copies(const Work& work, std::vector<HostCopy>& copies);
     // Between the two, while the work waits for others to move something: it is not about to be submitted,

@@ -36,10 +36,16 @@ bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) {
     return hold.in_place.empty() && LaunchSamples::due(reach.copied);
 }
 
+// Whether it is to leave a fence behind.
+bool leaves_fence(const ChunkPins& hold) {
+    return !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || hold.unseen || hold.fenced;
+}
+
 }  // namespace
 
 CUresult Session::acquire(Work& work) {
     State& state = *state_;
+    const StreamKey stream = state.fences.key_of(work.reach.stream);
     FencePtr filled;
     CUresult status = CUDA_SUCCESS;
     bool timed = false;
@@ -73,6 +79,7 @@ CUresult Session::acquire(Work& work) {
         timed = work.timed.kind != 0 ||
                 (state.traced && work.begin_ns > 0 && is_timed(state, work.reach, work.hold));
         filled = announce(work, lock);
+        if (leaves_fence(work.hold)) work.spare = state.fences.spare(stream);
     }
     status = wait_in_stream(work.reach.stream, filled);
     if (status != CUDA_SUCCESS) {
@@ -186,15 +193,14 @@ CUresult Session::resume(Work& work) {
     return wait_in_stream(work.reach.stream, filled);
 }
 
-void Session::submitted(const Work& work) {
+void Session::submitted(Work& work) {
     State& state = *state_;
     const ChunkPins& hold = work.hold;
-    const bool used = !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || hold.unseen ||
-                      hold.fenced || state.reached.load() > 0;
+    const bool used = leaves_fence(hold) || state.reached.load() > 0;
     FencePtr fence;
     if (work.timing != 0) port_->end_timing(work.timing, work.reach.stream);
     if (used) {
-        fence = state.fences.record(work.reach.stream);
+        fence = state.fences.record(work.reach.stream, std::move(work.spare));
         // Without a fence nobody could tell when the work ends: wait for it here.
         if (!fence) port_->synchronize();
     }

@@ -33,7 +33,7 @@ ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
 }
 
 ResidencyGuard::~ResidencyGuard() {
-    for (const Held& held : held_) held.session->submitted(held.work);
+    for (Held& held : held_) held.session->submitted(held.work);
 }
 
 void ResidencyGuard::suspend() {

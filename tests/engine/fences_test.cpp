@@ -33,7 +33,7 @@ class Entering {
         if (mine.empty()) {
             const CUstream stream = streams_[random_() % std::size(streams_)];
             const MarkerPtr work = gpu_.mark(stream);
-            mine.push_back({fences_.record(stream), work});
+            mine.push_back({fences_.record(stream, spare(stream)), work});
             REQUIRE(mine.back().fence);
         } else {
             engine::SessionLock lock(mutex_);
@@ -72,6 +72,12 @@ class Entering {
     }
 
   private:
+    // As launches have it: with the lock, before they record without.
+    engine::FencePtr spare(CUstream stream) {
+        engine::SessionLock lock(mutex_);
+        return fences_.spare(fences_.key_of(stream));
+    }
+
     FakePort gpu_;
     std::mt19937_64 random_;
     util::Mutex mutex_{util::LockOrder::Session};

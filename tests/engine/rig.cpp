@@ -50,6 +50,10 @@ void Rig::destroy(CUstream stream) {
     gpu_->destroy_stream(stream);
 }
 
+void Rig::destroy_streams() {
+    while (!streams_.empty()) destroy(streams_.back());
+}
+
 CUresult Rig::submit(Job job) {
     if (engine::fast_path_gate.enter()) {
         gpu_->launch(job.stream, std::move(job.kernel));

@@ -50,6 +50,7 @@ class Rig {
 
     CUstream stream();
     void destroy(CUstream stream);
+    void destroy_streams();  // all that there are
 
     // What an app's launch or copy does. Any thread.
     CUresult submit(Job job);

@@ -231,6 +231,18 @@ CUresult FakePort::record(CUstream stream, CUevent& event) {
     return CUDA_SUCCESS;
 }
 
+CUresult FakePort::record_again(CUstream stream, CUevent event) {
+    Lock lock(mutex_);
+    if (const CUresult status = begin(Call::Record, lock)) return status;
+    dawdle(lock);
+    Event* const found = known(event);
+    if (!found) return memory_.broken("record a recycled event", CUDA_ERROR_INVALID_HANDLE);
+    const auto marker = std::make_shared<Marker>();
+    if (const CUresult status = enqueue(stream, {nullptr, marker, nullptr})) return status;
+    found->marker = marker;
+    return CUDA_SUCCESS;
+}
+
 CUresult FakePort::query(CUevent event) {
     Lock lock(mutex_);
     if (const CUresult status = begin(Call::Query, lock)) return status;

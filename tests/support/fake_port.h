@@ -92,6 +92,7 @@ class FakePort final : public device::Port {
                  device::Direction direction) override;
     CUstream stream(device::Direction direction) const override;
     CUresult record(CUstream stream, CUevent& event) override;
+    CUresult record_again(CUstream stream, CUevent event) override;
     CUresult record_legacy(CUcontext, CUevent& event) override { return record(CU_STREAM_LEGACY, event); }
     CUresult query(CUevent event) override;
     CUresult query_stream(CUstream stream) override;
