@@ -13,23 +13,20 @@ namespace lms::engine {
 // Positions that are looked at at once.
 inline constexpr std::size_t kScanStep = 16;
 
-// Of the words that begin at `at` and the fifteen bytes behind: which may be addresses within `bounds`, which
-// are not empty, by their upper halves. By the position they begin at; false: none. Most of a large struct is
-// told apart so.
-inline bool may_begin_address(const char* at, Bounds bounds, std::array<bool, kScanStep>& which) {
+// Whether one of the words that begin at `at` and the fifteen bytes behind may be an address within `bounds`,
+// which are not empty: by the upper halves of the words. Most of a large struct is told apart so.
+inline bool may_begin_address(const char* at, Bounds bounds) {
     using Lanes = std::uint32_t __attribute__((vector_size(kScanStep)));
     const auto first = static_cast<std::uint32_t>(bounds.begin >> 32);
     const std::uint32_t span = static_cast<std::uint32_t>((bounds.end - 1) >> 32) - first;
-    Lanes hits{};  // of byte n of lane m: the word at 4 * m + n
+    Lanes hits{};
     for (std::size_t phase = 0; phase < sizeof first; ++phase) {
         Lanes upper;
         std::memcpy(&upper, at + sizeof first + phase, sizeof upper);
-        hits |= reinterpret_cast<Lanes>(upper - first <= span) & (1u << 8 * phase);
+        hits |= reinterpret_cast<Lanes>(upper - first <= span);
     }
-    static_assert(sizeof hits == sizeof which);
-    std::memcpy(which.data(), &hits, sizeof which);
     std::array<std::uint64_t, kScanStep / 8> any;
-    std::memcpy(any.data(), &hits, sizeof any);
+    std::memcpy(any.data(), &hits, sizeof hits);
     return (any[0] | any[1]) != 0;
 }
 
@@ -41,19 +38,18 @@ void scan(const void* data, std::size_t bytes, Bounds bounds, Found&& found) {
     if (bounds.begin == bounds.end) return;
     const char* block = static_cast<const char*>(data);
     constexpr std::size_t kAhead = sizeof(core::Address) - 1;  // of a word, behind its first byte
-    const auto look = [&](std::size_t at) {
-        core::Address word;
-        std::memcpy(&word, block + at, sizeof word);
-        if (in(bounds, word)) found(at, word);
-    };
-    std::size_t at = 0;
-    for (std::array<bool, kScanStep> which; at + kScanStep + kAhead <= bytes; at += kScanStep) {
-        if (!may_begin_address(block + at, bounds, which)) continue;
-        for (std::size_t i = 0; i < kScanStep; ++i) {
-            if (which[i]) look(at + i);
+    for (std::size_t at = 0; at + kAhead < bytes;) {
+        std::size_t end = bytes - kAhead;
+        if (at + kScanStep <= end) {
+            end = at + kScanStep;
+            if (!may_begin_address(block + at, bounds)) at = end;
+        }
+        for (; at < end; ++at) {
+            core::Address word;
+            std::memcpy(&word, block + at, sizeof word);
+            if (in(bounds, word)) found(at, word);
         }
     }
-    for (; at + kAhead < bytes; ++at) look(at);
 }
 
 }  // namespace lms::engine
