@@ -65,6 +65,17 @@ CUfunction of(CUlibrary library) {
     return reinterpret_cast<CUfunction>(kernel);
 }
 
+// A library whose kernel is launched as the function that it is in this context.
+struct ByFunction {
+    CUlibrary library;
+    operator CUlibrary() const { return library; }
+};
+CUfunction of(ByFunction code) {
+    CUfunction function = nullptr;
+    OK(cuKernelGetFunction, &function, reinterpret_cast<CUkernel>(of(code.library)));
+    return function;
+}
+
 void run(CUfunction function, void** parameters) {
     OK(cuLaunchKernel, function, kWords / 256, 1, 1, 256, 1, 1, 0, nullptr, parameters, nullptr);
 }
@@ -94,6 +105,7 @@ FAMILY_TEST("code: what a variable points to is brought in, however its address 
     };
     check(load(with_variable(".global")), CU(cuModuleGetGlobal_v2));
     check(load_library(with_variable(".global")), CU(cuLibraryGetGlobal));
+    check(ByFunction{load_library(with_variable(".global"))}, CU(cuLibraryGetGlobal));
     check(load_library(with_variable(".global .attribute(.managed)")), CU(cuLibraryGetManaged));
 }
 
