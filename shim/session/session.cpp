@@ -223,8 +223,9 @@ CUresult Session::place(core::AllocationId id, SessionLock& lock) {
         if (residency.chunk(chunk).state != core::State::Empty) continue;  // a try before this one got so far
         const auto deadline = Clock::now() + kBound;
         CUresult status = place_chunk(chunk, lock);
-        // Moves take more than they need in the end.
-        while (status != CUDA_SUCCESS && migrator_->give_back_soon(lock) && Clock::now() < deadline)
+        // Moves take more than they need in the end. What has come back is tried, however long that took:
+        // this thread may not have run meanwhile.
+        while (status != CUDA_SUCCESS && Clock::now() < deadline && migrator_->give_back_soon(lock))
             status = place_chunk(chunk, lock);
         if (status != CUDA_SUCCESS) return status;
     }

@@ -1,7 +1,9 @@
 // What fits where: beyond the device, beyond everything, and nothing moved while all of it fits.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "policy/host.h"
 #include "shim/core/chunking.h"
@@ -172,6 +174,30 @@ TEST_CASE("capacity: filled to capacity with buffers of all sizes, each can stil
             CHECK(rig.gpu().violation() == "");
         }
     });
+}
+
+TEST_CASE("capacity: a thread that gets no time for a second while moves end has its memory all the same") {
+    RigOptions options;
+    options.granules = 64;
+    options.host_granules = 100;
+    Rig rig(options);
+    const CUstream stream = rig.stream();
+    std::vector<Held> buffers;
+    const std::uint64_t fit = rig.capacity() / (8 * options.granularity);
+    for (std::uint64_t i = 0; i + 1 < fit; ++i) buffers.push_back(make(rig, stream, 8, i));
+    for (const std::size_t i : {1, 0, 2}) {
+        const auto nothing = [](Memory&) { return true; };
+        REQUIRE(rig.submit({stream, {buffers[i].region.address}, {}, false, nothing}) == CUDA_SUCCESS);
+    }
+    bool waited = false;
+    rig.gpu().at(Call::Query, 1, [&] {
+        waited = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // longer than the shim waits in vain
+    });
+    buffers.push_back(make(rig, stream, 8, 77));
+    CHECK(waited);
+    for (const Held& held : buffers) check(rig, stream, held);
+    CHECK(rig.gpu().violation() == "");
 }
 
 TEST_CASE("capacity: one launch that names more than the device has") {
