@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <set>
 #include <thread>
 
 namespace lms::engine {
@@ -15,11 +16,13 @@ std::atomic<int> beginning{0};  // of them, those that the driver has not been a
 std::atomic<int> held_off{0};   // CapturesHeldOff
 std::atomic<std::uint64_t> since_none{0};
 
-// Where captures were begun. Never destroyed: exit handlers end streams too.
+// Never destroyed: exit handlers end streams too.
 struct Registry {
     util::Mutex mutex{util::LockOrder::Table};
-    std::map<CUstream, int> begun
-        LMS_GUARDED_BY(mutex);  // more than one only for the per-thread stream's handle
+    // Where captures were begun; more than one only for the per-thread stream's handle.
+    std::map<CUstream, int> begun LMS_GUARDED_BY(mutex);
+    // Fenced before a capture last began on them or may have reached them.
+    std::set<CUstream> fenced LMS_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -29,12 +32,15 @@ Registry& registry() {
 
 }  // namespace
 
+void capture_nears() {
+    if (captures++ == 0) ++since_none;
+}
+
 void capture_begins(CUstream stream) {
     {
         const util::Lock lock(registry().mutex);
         ++registry().begun[stream];
     }
-    if (captures++ == 0) ++since_none;
     // Said before it is asked, as CapturesHeldOff does, so that one of two sees the other.
     ++beginning;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -44,6 +50,15 @@ void capture_begins(CUstream stream) {
 
 void capture_began() {
     --beginning;
+}
+
+void capture_may_reach(CUstream stream, bool fenced) {
+    const util::Lock lock(registry().mutex);
+    if (fenced) {
+        registry().fenced.insert(stream);
+    } else {
+        registry().fenced.erase(stream);
+    }
 }
 
 void capture_ended(CUstream stream) {
@@ -56,6 +71,7 @@ void capture_ended(CUstream stream) {
 
 void capture_gone(CUstream stream) {
     const util::Lock lock(registry().mutex);
+    registry().fenced.erase(stream);
     const auto it = registry().begun.find(stream);
     if (it == registry().begun.end()) return;
     captures -= it->second;
@@ -66,10 +82,9 @@ bool capturing_anywhere() {
     return captures.load(std::memory_order_relaxed) > 0;
 }
 
-bool captured_from(CUstream stream) {
-    if (!capturing_anywhere()) return false;
+bool fenced_before_capture(CUstream stream) {
     const util::Lock lock(registry().mutex);
-    return registry().begun.contains(stream);
+    return registry().fenced.contains(stream);
 }
 
 std::uint64_t captures_since_none() {

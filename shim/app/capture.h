@@ -11,11 +11,16 @@
 
 namespace lms::engine {
 
+// A capture is about to begin, and what cannot be asked for then is about to be fenced: whoever submits work
+// behind those fences sees capturing_anywhere(). capture_begins() follows.
+void capture_nears();
 // Before the driver is asked to begin a capture; capture_began() follows, and capture_ended() if it refused.
 // Waits for those who hold beginnings off, at most a second: their driver call might wait for work of this
 // thread's.
 void capture_begins(CUstream stream);
 void capture_began();
+// Before a capture begins on `stream` or may reach it: whether all that it was given has been fenced.
+void capture_may_reach(CUstream stream, bool fenced);
 // When the capture that was begun on `stream` has ended, or gone with the stream.
 void capture_ended(CUstream stream);
 // The stream is gone, and a capture that was begun on it with it.
@@ -23,8 +28,8 @@ void capture_gone(CUstream stream);
 
 // Whether any stream is capturing, or about to.
 bool capturing_anywhere();
-// Whether a capture that was begun on `stream` is under way.
-bool captured_from(CUstream stream);
+// Of a stream that is capturing: whether all that it was given before is fenced.
+bool fenced_before_capture(CUstream stream);
 // How often a capture began while there was no other.
 std::uint64_t captures_since_none();
 

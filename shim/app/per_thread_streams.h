@@ -22,7 +22,9 @@ void per_thread_streams_gone_with(CUcontext context);
 // How often threads and contexts have gone that had some.
 std::uint64_t per_thread_streams_gone();
 
-// A thread has submitted work to its own, which other threads cannot ask how far it is.
+// A thread has submitted work to its own without a look, which other threads cannot ask how far it is.
 inline constinit std::atomic<bool> per_thread_streams_used{false};
+// captures_since_none() when one did so last while a capture was under way, and it could not be fenced.
+inline constinit std::atomic<std::uint64_t> per_thread_streams_unfenced_at{0};
 
 }  // namespace lms::engine

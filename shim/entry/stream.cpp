@@ -43,16 +43,25 @@ CUresult destroy(CUstream stream, Destroy&& call) {
     });
 }
 
+// While `stream` is captured what it was given before cannot be asked for, nor, if it is a blocking one, what
+// legacy streams were given. (What the driver will refuse is left alone.)
+void fence_before_capture(CUstream stream) {
+    if (stream == CU_STREAM_LEGACY || engine::capturing(stream)) return;
+    unsigned flags = 0;
+    const bool blocking =
+        driver().cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS || !(flags & CU_STREAM_NON_BLOCKING);
+    bool fenced = true;
+    for (engine::Session* session : engine::sessions()) fenced &= session->capture_nears(stream, blocking);
+    engine::capture_may_reach(stream, fenced);
+}
+
 template <typename Begin>
 CUresult begin_capture(CUstream handle, bool per_thread, Begin&& call) {
     return guarded([&] {
         const CUstream stream = engine::resolve_stream(handle, per_thread);
-        // While it is captured its work from before cannot be asked for. (What the driver will refuse is left
-        // alone.)
-        if (stream != CU_STREAM_LEGACY && !engine::capturing(stream)) {
-            for (engine::Session* session : engine::sessions()) session->capture_begins(stream);
-        }
         // Counted before, so that no launch into the capturing stream is missed.
+        engine::capture_nears();
+        fence_before_capture(stream);
         engine::capture_begins(stream);
         const CUresult status = call();
         engine::capture_began();
@@ -69,6 +78,16 @@ CUresult end_capture(CUstream stream, bool per_thread, End&& call) {
                       status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     if (!none) engine::capture_ended(engine::resolve_stream(stream, per_thread));
     return status;
+}
+
+// The event may be of a capture, which then reaches the stream. To ask the event would end the capture.
+template <typename Wait>
+CUresult wait_for_event(CUstream handle, bool per_thread, Wait&& call) {
+    if (!engine::capturing_anywhere()) return call();
+    return guarded([&] {
+        fence_before_capture(engine::resolve_stream(handle, per_thread));
+        return call();
+    });
 }
 
 }  // namespace
@@ -138,4 +157,13 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
 
 CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph* phGraph) {
     return end_capture(hStream, true, [&] { return driver().cuStreamEndCapture_ptsz(hStream, phGraph); });
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+    return wait_for_event(hStream, false, [&] { return driver().cuStreamWaitEvent(hStream, hEvent, Flags); });
+}
+
+CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+    return wait_for_event(hStream, true,
+                          [&] { return driver().cuStreamWaitEvent_ptsz(hStream, hEvent, Flags); });
 }

@@ -36,6 +36,7 @@ Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
         const StreamUse use(in.stream);
         // Who destroys it fences it.
         if (use) status = asked_again([&] { return port.query_stream(in.stream); });
+        if (device::about_capture(status) && fenced_before_capture(in.stream)) return {true, nullptr};
     } else {
         status = asked_again([&] { return port.query_legacy(in.context); });
         const bool forbidden = device::about_capture(status);
@@ -66,8 +67,7 @@ void begin_pressure(State& state, SessionLock& lock) {
     EarlierWork& earlier = state.earlier;
     earlier.entering = true;
     for (const KnownStream& each : known_streams()) {
-        // What one holds that is captured was fenced when that began.
-        if (may_reach(each.context, state.device) && !captured_from(each.stream))
+        if (may_reach(each.context, state.device))
             earlier.streams.push_back({state.fences.key_of(each.stream), each.stream, each.context});
     }
     for (const CUcontext context : contexts_of(state, lock))
@@ -90,7 +90,9 @@ void look_at_earlier_work(State& state, SessionLock& lock) {
     const std::uint64_t legacy_over_at = earlier.legacy_over_at;
     unlocked(lock, [&] {
         const CapturesHeldOff held_off;
-        const bool legacy_is_over = capturing_anywhere() && legacy_over_at == captures_since_none();
+        const std::uint64_t captures = captures_since_none();
+        const bool legacy_is_over = capturing_anywhere() && legacy_over_at == captures &&
+                                    per_thread_streams_unfenced_at.load() != captures;
         for (std::size_t i = 0; held_off && i < asked.size(); ++i)
             answers[i] = ask(state, asked[i], legacy_is_over);
     });
@@ -130,22 +132,27 @@ void fence_legacy_streams(State& state, SessionLock& lock) {
     const std::vector<CUcontext> contexts = contexts_of(state, lock);
     std::vector<FencePtr> fences;
     bool all = true;
+    bool forbidden = false;
     unlocked(lock, [&] {
         for (const CUcontext context : contexts) {
             const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
-            if (status == CUDA_ERROR_NOT_READY) {
+            if (device::about_capture(status)) {
+                forbidden = true;
+            } else if (status == CUDA_ERROR_NOT_READY || per_thread_streams_used.load()) {
                 fences.push_back(state.fences.record_legacy(context));
                 all &= fences.back() != nullptr;
-            } else {
-                all &= !device::about_capture(status);
             }
         }
     });
     std::erase(fences, nullptr);
     for (FencePtr& fence : fences)
         core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
-    // The capture joins those that are under way, or is the first.
-    if (all) state.earlier.legacy_over_at = captures_since_none() + (capturing_anywhere() ? 0 : 1);
+    // Where it is forbidden the capture that forbade it has had them fenced, or could not.
+    if (!all) {
+        state.earlier.legacy_over_at = 0;
+    } else if (!forbidden) {
+        state.earlier.legacy_over_at = captures_since_none();
+    }
 }
 
 void end_pressure(State& state) {

@@ -384,16 +384,19 @@ bool Session::fence_earlier(CUstream stream) {
     }
     FencePtr fence = state.fences.record(stream);
     if (!fence) return false;
-    const SessionLock lock(state.mutex);
+    SessionLock lock(state.mutex);
     core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
     earlier_work_gone(state, in_it);
+    if (state.fences.many()) poll_completions(state, lock);
     return true;
 }
 
-void Session::capture_begins(CUstream stream) {
-    fence_earlier(stream);
+bool Session::capture_nears(CUstream stream, bool blocking) {
+    const bool fenced = fence_earlier(stream);
     SessionLock lock(state_->mutex);
-    if (!state_->under_pressure.load() || state_->earlier.any()) fence_legacy_streams(*state_, lock);
+    if (blocking && (!state_->under_pressure.load() || state_->earlier.any()))
+        fence_legacy_streams(*state_, lock);
+    return fenced;
 }
 
 void Session::stream_ends(CUstream stream, bool captured) {

@@ -105,4 +105,11 @@ CUresult pin_for_good(std::span<const Range> ranges) {
     return status;
 }
 
+void fence_own_stream() {
+    if (capturing(CU_STREAM_PER_THREAD)) return;
+    bool fenced = true;
+    for (Session* session : sessions()) fenced &= session->capture_nears(CU_STREAM_PER_THREAD, false);
+    if (!fenced) per_thread_streams_unfenced_at.store(captures_since_none());
+}
+
 }  // namespace lms::engine

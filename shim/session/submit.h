@@ -119,19 +119,27 @@ CUresult call_with_oom_retry(Call&& call, ResidencyGuards&& admissions = {}) {
     return status;
 }
 
+// The calling thread has submitted work to its own stream while a capture is under way, which may forbid to
+// wait for that through the legacy stream: leaves a fence behind it.
+void fence_own_stream();
+
 // Calls `call`, which submits work to `stream`, without a look at what it reaches, if nothing moves anywhere;
 // `status` is then what it returned. False: it was not called, or the driver had no memory left for it and it
 // must be tried with room made.
 template <typename Call>
 inline bool try_fast_path(CUstream stream, Call&& call, CUresult& status) {
     if (!fast_path_gate.enter()) return false;
-    if (stream == CU_STREAM_PER_THREAD) [[unlikely]]
-        per_thread_streams_used.store(true, std::memory_order_relaxed);
     struct Leave {
         ~Leave() { fast_path_gate.leave(); }
     };
     const Leave leave;
     status = call();
+    // After the call: a capture that nears fences what came before, or is seen here.
+    if (stream == CU_STREAM_PER_THREAD) [[unlikely]] {
+        // Threads share what they only read.
+        if (!per_thread_streams_used.load()) per_thread_streams_used.store(true);
+        if (capturing_anywhere()) fence_own_stream();
+    }
     return status != CUDA_ERROR_OUT_OF_MEMORY || sessions().empty();
 }
 

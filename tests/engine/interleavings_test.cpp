@@ -186,7 +186,7 @@ TEST_CASE("interleavings: a stream's end, and a capture's beginning, beside a la
         small.statuses[0] = small.change(2, third);
         small.expect_change(0);
         return {[&, third, fourth] {
-                    small.rig.session().capture_begins(fourth);
+                    small.rig.session().capture_nears(fourth, true);
                     small.rig.destroy(third);
                 },
                 [&] { small.statuses[1] = small.change(0, small.stream); }};

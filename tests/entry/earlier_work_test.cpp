@@ -22,6 +22,11 @@ class More {
     }
     More(const More&) = delete;
     More& operator=(const More&) = delete;
+    // Has all of them used.
+    void press(CUstream stream) {
+        for (const CUdeviceptr buffer : buffers_) bring_in(buffer, kBuffer, stream);
+        OK(cuStreamSynchronize, stream);
+    }
 
   private:
     std::vector<CUdeviceptr> buffers_;
@@ -112,6 +117,94 @@ FAMILY_TEST("earlier work: what a stream was given before its capture is waited 
     opener.join();
     OK(cuStreamSynchronize, stream);
     EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 5));
+}
+
+namespace {
+
+// Has the capture in `stream` reach `reached`.
+void fork_and_join(CUstream stream, CUstream reached, decltype(&cuStreamWaitEvent) wait) {
+    CUevent fork = nullptr;
+    CUevent join = nullptr;
+    OK(cuEventCreate, &fork, CU_EVENT_DISABLE_TIMING);
+    OK(cuEventCreate, &join, CU_EVENT_DISABLE_TIMING);
+    OK(cuEventRecord, fork, stream);
+    EXPECT(wait(reached, fork, 0) == CUDA_SUCCESS);
+    OK(cuEventRecord, join, reached);
+    OK(cuStreamWaitEvent, stream, join, 0);
+}
+
+// Evicts `a`, which becomes fives when `gate` opens, while `stream` is captured.
+void evict_beside_capture(const Buffer& a, Gate& gate, CUstream stream) {
+    const CUstream other = new_stream();
+    More more;
+    std::thread opener([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        gate.open();
+    });
+    more.press(other);
+    opener.join();
+    more.press(other);
+    EXPECT(a.evicted());
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture, stream, &graph);
+    OK(cuCtxSynchronize);
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 5));
+}
+
+}  // namespace
+
+FAMILY_TEST(
+    "earlier work: what a stream was given before a capture reached it is waited for, the capture is not",
+    "capture-reaches") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const CUstream reached = new_stream();
+    const Buffer a(kBuffer, 1);
+    Gate gate;
+    gate.hold_up(reached);
+    OK(cuMemsetD8Async, a.at(), 5, kBuffer, reached);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    fork_and_join(stream, reached, CU(cuStreamWaitEvent));
+    evict_beside_capture(a, gate, stream);
+}
+
+FAMILY_TEST(
+    "earlier work: what the legacy stream is given before a capture reaches a blocking one is waited for",
+    "capture-reaches-ptsz") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const CUstream reached = blocking_stream();
+    const Buffer a(kBuffer, 1);
+    Gate gate;
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    gate.hold_up(nullptr);
+    OK(cuMemsetD8Async, a.at(), 5, kBuffer, nullptr);
+    fork_and_join(stream, reached, CU(cuStreamWaitEvent_ptsz));
+    evict_beside_capture(a, gate, stream);
+}
+
+FAMILY_TEST(
+    "earlier work: what a thread's own stream was given before a blocking one is captured is waited for") {
+    const Gpu gpu;
+    const CUstream stream = blocking_stream();
+    const Buffer a(kBuffer, 1);
+    Gate gate;
+    gate.hold_up(CU_STREAM_PER_THREAD);
+    OK(cuMemsetD8Async, a.at(), 5, kBuffer, CU_STREAM_PER_THREAD);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    evict_beside_capture(a, gate, stream);
+}
+
+FAMILY_TEST(
+    "earlier work: what a thread's own stream is given while a blocking one is captured is waited for") {
+    const Gpu gpu;
+    const CUstream stream = blocking_stream();
+    const Buffer a(kBuffer, 1);
+    Gate gate;
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    gate.hold_up(CU_STREAM_PER_THREAD);
+    OK(cuMemsetD8Async, a.at(), 5, kBuffer, CU_STREAM_PER_THREAD);
+    evict_beside_capture(a, gate, stream);
 }
 
 FAMILY_TEST("earlier work: a capture that is begun where it cannot be leaves others whole") {
