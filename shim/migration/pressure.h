@@ -30,7 +30,8 @@ struct EarlierWork {
     std::uint64_t changes = 0;  // how often less of it was left
 
     // captures_since_none() when legacy streams were last fenced, or seen idle, because a capture was about
-    // to begin: while a capture since then forbids to ask for them, nobody may use them either.
+    // to begin or to reach a blocking stream: while that forbids to ask for them, nobody may use them either.
+    // 0 if they could not be fenced.
     std::uint64_t legacy_over_at = 0;
 
     bool any() const { return entering || !streams.empty(); }
@@ -46,8 +47,8 @@ void look_at_earlier_work(State& state, SessionLock& lock);
 void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& use);
 // Its streams are gone; who ended them has fenced what they held, or it is over.
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone);
-// A capture is about to begin, which may forbid to ask for legacy streams: leaves fences in those that are
-// busy.
+// A capture is about to begin on a blocking stream, or may be about to reach one, which forbids to ask for
+// legacy streams: leaves fences in those that are busy.
 void fence_legacy_streams(State& state, SessionLock& lock);
 // The session begins anew, without buffers.
 void end_pressure(State& state);
