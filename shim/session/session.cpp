@@ -379,8 +379,10 @@ bool Session::fence_earlier(CUstream stream) {
     const auto in_it = [&](const EarlierWork::In& in) { return in.key == key; };
     {
         const SessionLock lock(state.mutex);
-        // Under pressure its work has fences of its own.
-        if (state.under_pressure.load() && std::ranges::none_of(state.earlier.streams, in_it)) return true;
+        // Under pressure its work has fences of its own, but for what was let through and is on its way yet.
+        if (state.under_pressure.load() && !state.earlier.entering &&
+            std::ranges::none_of(state.earlier.streams, in_it))
+            return true;
     }
     FencePtr fence = state.fences.record(stream);
     if (!fence) return false;
