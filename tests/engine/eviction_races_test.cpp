@@ -114,6 +114,37 @@ TEST_CASE("windows: work that was let through comes late, and nothing has moved 
     }
 }
 
+// A thread's own stream, which the session does not know and nobody else can ask.
+TEST_CASE(
+    "windows: what comes late in a stream that cannot be asked is fenced, and nothing has moved under it") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Args, seed, false));
+        const std::size_t cold = scene.make(60);
+        scene.rig.drain();
+        const CUstream own = scene.rig.gpu().create_stream();
+        REQUIRE(engine::fast_path_gate.enter());
+        const std::size_t next = scene.regions.size();
+        Region region{0, 60 * scene.rig.options().granularity};
+        REQUIRE(scene.rig.session().allocate(region.bytes, region.address) == CUDA_SUCCESS);
+        scene.regions.push_back(region);
+        scene.expected.push_back(noise(7, region.bytes));
+        std::thread writing(
+            [&] { CHECK(scene.rig.write(scene.stream, region, scene.expected[next]) == CUDA_SUCCESS); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        const Gate gate_ = closed();
+        scene.rig.gpu().launch(own, gate(gate_));
+        scene.rig.gpu().launch(own, mix_kernel(scene.regions[cold], {}, 9));
+        scene.changed(cold);
+        CHECK(scene.rig.session().capture_nears(own, false));
+        engine::fast_path_gate.leave();
+        scene.open_after_a_while(gate_);
+        writing.join();
+        *gate_ = true;
+        scene.check();
+    }
+}
+
 // The address of a buffer that is freed is given to the next.
 TEST_CASE("windows: a pointer to freed memory names the next buffer there before it has its memory") {
     constexpr std::uint64_t kGranules = 12;
