@@ -2,6 +2,7 @@
 // nobody and breaks no capture.
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "tests/entry/gate.h"
@@ -135,18 +136,29 @@ void fork_and_join(CUstream stream, CUstream reached, decltype(&cuStreamWaitEven
 
 // Evicts `a`, which becomes fives when `gate` opens, while `stream` is captured.
 void evict_beside_capture(const Buffer& a, Gate& gate, CUstream stream) {
+    const auto end_capture = [=] {
+        CUgraph graph = nullptr;
+        OK(cuStreamEndCapture, stream, &graph);
+    };
     const CUstream other = new_stream();
     More more;
+    std::promise<void> opened;
+    std::promise<void> done;
     std::thread opener([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         gate.open();
+        opened.set_value();
+        // What waits for the capture would wait for ever.
+        const bool waits = done.get_future().wait_for(std::chrono::seconds(10)) != std::future_status::ready;
+        EXPECT(!waits);
+        end_capture();
     });
     more.press(other);
-    opener.join();
+    opened.get_future().wait();
     more.press(other);
     EXPECT(a.evicted());
-    CUgraph graph = nullptr;
-    OK(cuStreamEndCapture, stream, &graph);
+    done.set_value();
+    opener.join();
     OK(cuCtxSynchronize);
     EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 5));
 }
