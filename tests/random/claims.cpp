@@ -79,6 +79,10 @@ UseList named(const Op& op) {
     }
 }
 
+void add_uses(const std::vector<Step>& steps, UseList& uses) {
+    for (const Step& step : steps) uses.insert(uses.end(), step.uses.begin(), step.uses.end());
+}
+
 }  // namespace
 
 // Captures that forbid something to other threads go with taking turns.
@@ -120,11 +124,11 @@ bool Machine::claim_streams(const Op& op) {
 bool Machine::claim_buffers(const Op& op) {
     const int thread = op.thread;
     UseList uses = named(op);
-    if (op.verb == Verb::launch) {
-        for (const Step& step : graphs_[op.a[1] % kGraphs].steps) {
-            uses.insert(uses.end(), step.uses.begin(), step.uses.end());
-        }
-    }
+    if (op.verb == Verb::launch) add_uses(graphs_[op.a[1] % kGraphs].steps, uses);
+    // What is captured in this section names by lines of its own.
+    const Capture* const capture =
+        op.verb == Verb::end ? streams_[slot_of(hands_[op.thread], op.a[0])].capture : nullptr;
+    if (capture) add_uses(capture->steps, uses);
     auto claims = buffer_claims_;
     for (const Use& use : uses) {
         BufferClaim& claim = claims[use.buffer % kBuffers];
