@@ -128,6 +128,9 @@ const std::vector<Address>& PointerWords::targets_of(Extent extent) {
     std::vector<Address> addresses;
     for (const PointerWord& word : words_in(extent.begin, extent.end - extent.begin))
         addresses.push_back(word.value);
+    // Most buffers, which come and go: nobody would say when what is known of one is to be forgotten.
+    static const std::vector<Address>& none = *new std::vector<Address>;
+    if (addresses.empty()) return none;
     std::sort(addresses.begin(), addresses.end());
     addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
     return targets_.insert_or_assign(extent.begin, Targets{extent.end, std::move(addresses)})

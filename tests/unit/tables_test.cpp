@@ -1,5 +1,6 @@
 // Words of pointer tables against a naive model: a map from each word to what it holds.
 #include <doctest/doctest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <map>
@@ -226,4 +227,15 @@ TEST_CASE("tables: random uploads, copies and sets, as the model") {
             }
         }
     }
+}
+
+TEST_CASE("tables: what holds no addresses leaves nothing behind for having been asked about") {
+    PointerWords words;
+    const PointerWord table{buffer(0), buffer(1)};
+    words.add(std::span(&table, 1));
+    const auto ask = [&](int index) { return closed(words, {buffer(index)}, small_buffer); };
+    REQUIRE(ask(0) == std::vector<Address>{buffer(0), buffer(1)});
+    const std::size_t before = mallinfo2().uordblks;
+    for (int index = 2; index < 20'000; ++index) REQUIRE(ask(index) == std::vector<Address>{buffer(index)});
+    CHECK(mallinfo2().uordblks < before + 4096);
 }
