@@ -7,6 +7,7 @@
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/ipc.h"
 #include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/library.h"
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/per_thread.h"
 #include "tools/simcuda/driver/pool.h"
@@ -114,6 +115,7 @@ void Context::destroy() {
     forget_textures(*this);
     forget_arrays(*this);
     forget_shared(*this);
+    forget_libraries(*this);
     std::vector<std::function<void()>> actions;
     {
         std::lock_guard lock(mutex_);

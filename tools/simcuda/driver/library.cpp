@@ -78,9 +78,6 @@ std::shared_ptr<Module> Library::in(Context& context) {
             kernels_[i]->apply_settings(context.device(), module->functions()[i]->function());
         }
         register_module(module);
-        context.at_destroy([weak = weak_from_this(), &context] {
-            if (auto library = weak.lock()) library->forget(context);
-        });
     }
     return module;
 }
@@ -137,6 +134,10 @@ std::shared_ptr<LibraryKernel> checked_kernel(CUkernel handle) {
         std::dynamic_pointer_cast<LibraryKernel>(find_launchable(reinterpret_cast<CUfunction>(handle)));
     require(kernel != nullptr, CUDA_ERROR_INVALID_HANDLE);
     return kernel;
+}
+
+void forget_libraries(const Context& context) {
+    for (const auto& library : libraries().select([](const Library&) { return true; })) library->forget(context);
 }
 
 void unload_library(CUlibrary handle) {

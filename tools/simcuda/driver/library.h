@@ -45,7 +45,7 @@ class LibraryKernel final : public Launchable {
 };
 
 // Thread-safe.
-class Library : public std::enable_shared_from_this<Library> {
+class Library {
   public:
     explicit Library(std::shared_ptr<const ptx::Program> program);
     ~Library();
@@ -68,9 +68,10 @@ class Library : public std::enable_shared_from_this<Library> {
     Module::Global managed(Context& context, std::string_view name);
 
     void unload();
+    // The context goes, and its modules with it.
+    void forget(const Context& context);
 
   private:
-    void forget(const Context& context);
 
     const std::shared_ptr<const ptx::Program> program_;
     const std::shared_ptr<ManagedVariables> managed_;
@@ -86,5 +87,7 @@ std::shared_ptr<Library> load_library(std::shared_ptr<const ptx::Program> progra
 std::shared_ptr<Library> checked_library(CUlibrary handle);
 std::shared_ptr<LibraryKernel> checked_kernel(CUkernel handle);
 void unload_library(CUlibrary handle);
+// By all of them.
+void forget_libraries(const Context& context);
 
 }  // namespace simcuda::driver
