@@ -21,24 +21,20 @@ class ChunkList {
     // At the end. Does nothing if it is there already, or there is no room.
     void push_back(std::uint32_t chunk) {
         if (chunk >= links_.size() || links_[chunk].linked) return;
-        links_[chunk] = {.previous = last_, .next = LMS_NO_CHUNK, .linked = true};
-        (last_ == LMS_NO_CHUNK ? first_ : links_[last_].next) = chunk;
-        last_ = chunk;
+        append(chunk);
     }
 
     // Does nothing if it is not there.
     void remove(std::uint32_t chunk) {
         if (!contains(chunk)) return;
-        const Link link = links_[chunk];
-        (link.previous == LMS_NO_CHUNK ? first_ : links_[link.previous].next) = link.next;
-        (link.next == LMS_NO_CHUNK ? last_ : links_[link.next].previous) = link.previous;
+        unlink(links_[chunk]);
         links_[chunk].linked = false;
     }
 
     void move_to_back(std::uint32_t chunk) {
-        if (!contains(chunk)) return;
-        remove(chunk);
-        push_back(chunk);
+        if (!contains(chunk) || chunk == last_) return;
+        unlink(links_[chunk]);
+        append(chunk);
     }
 
     // The first that may be evicted, LMS_NO_CHUNK if none may.
@@ -55,6 +51,16 @@ class ChunkList {
         std::uint32_t next = LMS_NO_CHUNK;
         bool linked = false;
     };
+
+    void append(std::uint32_t chunk) {
+        links_[chunk] = {.previous = last_, .next = LMS_NO_CHUNK, .linked = true};
+        (last_ == LMS_NO_CHUNK ? first_ : links_[last_].next) = chunk;
+        last_ = chunk;
+    }
+    void unlink(const Link& link) {
+        (link.previous == LMS_NO_CHUNK ? first_ : links_[link.previous].next) = link.next;
+        (link.next == LMS_NO_CHUNK ? last_ : links_[link.next].previous) = link.previous;
+    }
 
     std::vector<Link> links_;  // by chunk
     std::uint32_t first_ = LMS_NO_CHUNK;

@@ -220,11 +220,21 @@ void Host::evicted(core::ChunkId chunk) {
 }
 
 void Host::work(std::span<const core::ChunkId> chunks) {
-    const auto work = entry_of(*table_, &lms_policy::work, offsetof(lms_policy, work));
-    if (work == nullptr || chunks.empty()) return;
-    const lms_policy_work event = {
-        .size = sizeof event, .count = static_cast<std::uint32_t>(chunks.size()), .chunks = chunks.data()};
-    work(state_, &event);
+    if (chunks.empty()) return;
+    if (const auto work = entry_of(*table_, &lms_policy::work, offsetof(lms_policy, work))) {
+        const lms_policy_work event = {.size = sizeof event,
+                                       .count = static_cast<std::uint32_t>(chunks.size()),
+                                       .chunks = chunks.data()};
+        work(state_, &event);
+    }
+    const auto used = table_->used;
+    if (used == nullptr) return;
+    lms_policy_use event = {.size = sizeof event, .chunk = 0, .sequence = 0};
+    for (const core::ChunkId chunk : chunks) {
+        event.chunk = chunk;
+        event.sequence = ++sequence_;
+        used(state_, &event);
+    }
 }
 
 std::size_t Host::upcoming(std::span<core::ChunkId> out) {

@@ -51,8 +51,10 @@ class NextUse {
     void work(const lms_policy_work& work) {
         const std::span<const std::uint32_t> chunks(work.chunks, work.count);
         repetition_.work(chunks);
+        const Position now = repetition_.now();
         for (const std::uint32_t chunk : chunks) {
-            if (chunk < chunks_.size()) chunks_[chunk].last = repetition_.now();
+            if (chunk >= chunks_.size()) continue;
+            chunks_[chunk].last = now;
             outdate(chunk);
         }
     }

@@ -66,8 +66,9 @@ class Repetition {
             const std::uint32_t role = role_of(chunk);
             if (role == kNoRole) continue;
             name(role);
-            if (!chunks_[chunk].worked) bytes_in_use_ += chunks_[chunk].bytes;
-            chunks_[chunk].worked = true;
+            Chunk& one = chunks_[chunk];
+            if (!one.worked) bytes_in_use_ += one.bytes;
+            one.worked = true;
         }
         event(now()).bytes_in_use = bytes_in_use_;
     }
@@ -184,15 +185,17 @@ class Repetition {
     }
 
     void name(std::uint32_t role) {
-        while (begin_ < now() && uses_end_ - event(begin_).first >= kUses) forget_oldest();
-        if (uses_end_ - event(now()).first >= kUses) return;
+        const Position at = now();
+        Event& latest = event(at);
+        while (uses_end_ - event(begin_).first >= kUses && begin_ < at) forget_oldest();
+        if (uses_end_ - latest.first >= kUses) return;
         uses_[uses_end_++ % kUses] = role;
-        ++event(now()).count;
+        ++latest.count;
         Role& one = roles_[role];
         ++one.events;
-        if (!one.uses.empty() && one.uses.back() == now()) return;
+        if (!one.uses.empty() && one.uses.back() == at) return;
         if (one.uses.size() == one.uses.capacity()) forget_uses_of(one);
-        one.uses.push_back(now());
+        one.uses.push_back(at);
     }
 
     void forget_oldest() {

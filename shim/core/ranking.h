@@ -27,11 +27,11 @@ class Ranking {
     virtual void added(ChunkId chunk, std::uint64_t bytes, AllocationId allocation) = 0;
     virtual void freed(ChunkId chunk) = 0;  // by the program; removed() follows
     virtual void removed(ChunkId chunk) = 0;
-    virtual void used(ChunkId chunk) = 0;
+    virtual void used(ChunkId chunk) = 0;      // by something else than work()
     virtual void resident(ChunkId chunk) = 0;  // came in
     virtual void evicted(ChunkId chunk) = 0;   // went out
 
-    // A piece of work named these; used() follows for each.
+    // A piece of work named these, which so are used.
     virtual void work(std::span<const ChunkId> chunks) = 0;
 
     // The chunk to evict next; kNoChunk when no resident chunk is eligible, or none is to go for that

@@ -160,10 +160,6 @@ void Residency::unpin_resident(ChunkId id, std::uint64_t serial, std::span<const
     for (const Use& one : uses) use(id, one);
 }
 
-void Residency::use(ChunkId id, Use use) {
-    record_use(chunks_[id].uses, use, timelines);
-}
-
 bool Residency::move(ChunkId id, State from, State to) {
     Chunk& chunk = chunks_[id];
     if (chunk.state != from) return false;

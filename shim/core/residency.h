@@ -44,18 +44,27 @@ class Residency {
 
     // A pin keeps a chunk from being evicted, in place it keeps it on the host.
     void pin(ChunkId id) { ++chunks_[id].pins; }
+    // The same if it is on the device, from where it does not go then after all; else false.
+    bool pin_on_device(ChunkId id) {
+        Chunk& chunk = chunks_[id];
+        if (chunk.state == State::Evicting) chunk.state = State::Resident;
+        if (chunk.state != State::Resident && chunk.state != State::Filling) return false;
+        ++chunk.pins;
+        return true;
+    }
     void unpin(ChunkId id) { --chunks_[id].pins; }
     void pin_in_place(ChunkId id) { ++chunks_[id].pins_in_place; }
     void unpin_in_place(ChunkId id) { --chunks_[id].pins_in_place; }
-    // Keeps a chunk from being evicted, but not its buffer from being removed. Returns what unkeep wants;
-    // unkeep of a chunk that is gone does nothing, of another it leaves `uses` behind.
+    // Keeps a chunk from being evicted, but not its buffer from being removed. Returns what unpin_resident
+    // wants; that does nothing to a chunk that is gone, and leaves `uses` behind on another.
     std::uint64_t pin_resident(ChunkId id);
     void unpin_resident(ChunkId id, std::uint64_t serial, std::span<const Use> uses = {});
     // Work that uses the chunk was submitted; it is finished when `use` is.
-    void use(ChunkId id, Use use);
-    // A launching thread named these, once each: the policy hears of it.
+    void use(ChunkId id, Use use) { record_use(chunks_[id].uses, use, timelines); }
+    // A launching thread named these, once each, which are the most recently used now: the policy hears of
+    // it.
     void work(std::span<const ChunkId> ids) { ranking_->work(ids); }
-    // The launching thread named the chunk: it is the most recently used now.
+    // The same of one that was not named by work.
     void touch(ChunkId id) { ranking_->used(id); }
     bool in_flight(ChunkId id) { return any_unfinished(chunks_[id].uses, timelines); }
     // Nobody uses it where it is on the host, and nobody is about to.

@@ -13,7 +13,7 @@ void Timelines::complete(TimelineId timeline, std::uint64_t position) {
     completed_[timeline] = std::max(completed_[timeline], position);
 }
 
-void record_use(std::vector<Use>& uses, Use use, const Timelines& timelines) {
+void record_use_among(std::vector<Use>& uses, Use use, const Timelines& timelines) {
     std::erase_if(uses, [&](const Use& old) {
         if (old.timeline == use.timeline) use.position = std::max(use.position, old.position);
         return old.timeline == use.timeline || timelines.finished(old);

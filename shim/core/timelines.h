@@ -1,6 +1,7 @@
 // How far each stream has come, as far as anyone has looked.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,7 +28,15 @@ class Timelines {
 };
 
 // Adds `use` to the latest uses per timeline, dropping finished ones.
-void record_use(std::vector<Use>& uses, Use use, const Timelines& timelines);
+void record_use_among(std::vector<Use>& uses, Use use, const Timelines& timelines);
+inline void record_use(std::vector<Use>& uses, Use use, const Timelines& timelines) {
+    // Nearly always one stream uses a chunk, again.
+    if (uses.size() == 1 && uses.front().timeline == use.timeline) {
+        uses.front().position = std::max(uses.front().position, use.position);
+    } else {
+        record_use_among(uses, use, timelines);
+    }
+}
 
 // Drops finished uses; true when some are left.
 bool any_unfinished(std::vector<Use>& uses, const Timelines& timelines);

@@ -78,36 +78,35 @@ bool Migrator::present(std::span<const ChunkRequest> needs) const {
 bool Migrator::hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,
                             std::vector<ChunkRequest>& missing) {
     hold.pinned.reserve(needs.size());
-    hold_present(needs, false, hold, missing);
-    if (missing.empty()) hold_present(needs, true, hold, missing);
+    bool some_aside = false;
+    for (const ChunkRequest& need : needs) {
+        some_aside |= need.aside;
+        if (!need.aside && !hold_present(need, hold)) missing.push_back(need);
+    }
+    if (some_aside && missing.empty()) {
+        for (const ChunkRequest& need : needs) {
+            if (need.aside && !hold_present(need, hold)) missing.push_back(need);
+        }
+    }
     return missing.empty();
 }
 
-void Migrator::hold_present(std::span<const ChunkRequest> needs, bool aside, ChunkPins& hold,
-                            std::vector<ChunkRequest>& missing) {
+bool Migrator::hold_present(const ChunkRequest& need, ChunkPins& hold) {
     Residency& residency = state_.residency;
-    for (const ChunkRequest& need : needs) {
-        if (need.aside != aside || gone(need, residency)) continue;
-        residency.cancel_out(need.chunk);
-        const core::State where = residency.chunk(need.chunk).state;
-        if (where == core::State::Resident || where == core::State::Filling) {
-            residency.pin(need.chunk);
-            hold.pinned.push_back(need.chunk);
-            state_.backing[need.chunk].fresh_at = Backing::kUsed;
-        } else if (where == core::State::OnHost && !need.wants_in()) {
-            residency.pin_in_place(need.chunk);
-            hold.in_place.push_back(need.chunk);
-            state_.backing[need.chunk].fresh_at = Backing::kUsed;
-        } else {
-            missing.push_back(need);
-        }
+    if (gone(need, residency)) return true;
+    if (residency.pin_on_device(need.chunk)) {
+        hold.pinned.push_back(need.chunk);
+    } else if (residency.chunk(need.chunk).state == core::State::OnHost && !need.wants_in()) {
+        residency.pin_in_place(need.chunk);
+        hold.in_place.push_back(need.chunk);
+    } else {
+        return false;
     }
+    state_.backing[need.chunk].fresh_at = Backing::kUsed;
+    return true;
 }
 
 CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
-    for (const ChunkRequest& need : needs) {
-        if (!need.aside && !gone(need, state_.residency)) state_.residency.touch(need.chunk);
-    }
     std::vector<ChunkRequest> missing;
     // Who has all it needs could go on for ever while another waits for some of it to become idle.
     if (starves_ && !needs.empty()) state_.changed.wait_for(lock, kCourtesy, [&] { return !starves_; });

@@ -89,8 +89,7 @@ class Migrator {
     bool present(std::span<const ChunkRequest> needs) const;
     bool hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,
                       std::vector<ChunkRequest>& missing);
-    void hold_present(std::span<const ChunkRequest> needs, bool aside, ChunkPins& hold,
-                      std::vector<ChunkRequest>& missing);
+    bool hold_present(const ChunkRequest& need, ChunkPins& hold);
     Step step(std::span<const ChunkRequest> missing, SessionLock& lock);
     Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock);
     Step await_copy_out(SessionLock& lock);

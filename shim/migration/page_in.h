@@ -39,6 +39,13 @@ inline bool gone(const ChunkRequest& need, const core::Residency& residency) {
     return chunk.serial != need.serial || residency.allocation(chunk.allocation).dead;
 }
 
+// They are the most recently used now, though no work names them.
+inline void touch(State& state, std::span<const ChunkRequest> needs) {
+    for (const ChunkRequest& need : needs) {
+        if (!gone(need, state.residency)) state.residency.touch(need.chunk);
+    }
+}
+
 // A chunk to come in, and the block it gets; the block goes back to the pool if it cannot.
 struct PageIn {
     ChunkRequest need;

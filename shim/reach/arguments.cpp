@@ -23,7 +23,7 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
         };
         scan(data, bytes, managed, found);
         scan(data, bytes, tables, found);
-        find_tensor_maps(data, offset, bytes, reach.addresses);
+        if (bytes >= sizeof(CUtensorMap)) find_tensor_maps(data, offset, bytes, reach.addresses);
     };
     if (extra) {
         const void* buffer = nullptr;

@@ -35,9 +35,15 @@ inline bool may_begin_address(const char* at, Bounds bounds) {
 // chance names a buffer too many, no more.
 template <typename Found>
 void scan(const void* data, std::size_t bytes, Bounds bounds, Found&& found) {
-    if (bounds.begin == bounds.end) return;
-    const char* block = static_cast<const char*>(data);
     constexpr std::size_t kAhead = sizeof(core::Address) - 1;  // of a word, behind its first byte
+    if (bytes <= kAhead || bounds.begin == bounds.end) return;
+    const char* block = static_cast<const char*>(data);
+    if (bytes == sizeof(core::Address)) {  // most parameters
+        core::Address word;
+        std::memcpy(&word, block, sizeof word);
+        if (in(bounds, word)) found(std::size_t{0}, word);
+        return;
+    }
     for (std::size_t at = 0; at + kAhead < bytes;) {
         std::size_t end = bytes - kAhead;
         if (at + kScanStep <= end) {

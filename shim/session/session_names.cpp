@@ -82,11 +82,13 @@ namespace {
 // Collects needs, each chunk once. Needs the session's lock all the while.
 class Naming {
   public:
-    Naming(State& state, std::pmr::vector<ChunkRequest>& needs) : state_(state), needs_(needs) {
+    // `names`: how many pointers there will be.
+    Naming(State& state, std::size_t names, std::pmr::vector<ChunkRequest>& needs)
+        : state_(state), needs_(needs) {
         state.mutex.check_held();
         ++state.namings;
-        state.named.resize(state.backing.size());
-        needs.reserve(kFew);
+        if (state.named.size() < state.backing.size()) state.named.resize(state.backing.size());
+        needs.reserve(std::max(kFew, kFewChunks * names));
     }
 
     bool has_large() const { return has_large_; }
@@ -179,8 +181,8 @@ class Naming {
     }
 
   private:
-    // What most work names, for which there is room at once.
-    static constexpr std::size_t kFew = 8;
+    // What most work names, and what most buffers have, for which there is room at once.
+    static constexpr std::size_t kFew = 8, kFewChunks = 2;
 
     // Whether to bring in only what a pointer is thought to mean: the rest of a buffer that takes more than
     // its share of the GPU would push out what other work needs.
@@ -237,7 +239,7 @@ void Session::name(std::span<const core::Address> addresses, std::span<const Ran
 
 void Session::find(std::span<const core::Address> addresses, std::span<const core::Address> only_read,
                    std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) {
-    Naming naming(*state_, needs);
+    Naming naming(*state_, addresses.size() + only_read.size(), needs);
     const bool views = managed_views.load(std::memory_order_relaxed);
     const auto begins = [&](core::Address address) {
         if (spans(address)) {

@@ -61,9 +61,7 @@ Session::Asked Session::prefetch(core::Address address, std::uint64_t bytes) {
     if (needs.empty()) return Asked::NotManaged;
     SessionLock lock(state_->mutex);
     ChunkPins hold;
-    for (const ChunkRequest& need : needs) {
-        if (!gone(need, state_->residency)) state_->residency.touch(need.chunk);
-    }
+    touch(*state_, needs);
     const Asked status = bring_in_asked(needs, hold, lock);
     if (status == Asked::Done) let_go(*state_, hold);
     return status;

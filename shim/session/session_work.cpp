@@ -270,6 +270,7 @@ bool Session::unfinished(std::vector<core::Use>& given) {
 CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept) {
     State& state = *state_;
     SessionLock lock(state.mutex);
+    touch(state, needs);
     ChunkPins hold;
     CUresult status = migrator_->bring_in(needs, hold, lock);
     while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state))

@@ -91,10 +91,19 @@ int main(int argc, char** argv) {
                          CU_LAUNCH_PARAM_END};
     // The driver tells the same of any.
     const auto kernel = reinterpret_cast<CUfunction>(&n);
+    // One that takes eight addresses: the driver reads how many from it.
+    int of_eight = 8;
+    const auto kernel8 = reinterpret_cast<CUfunction>(&of_eight);
+    CUdeviceptr eight[8] = {a, b};
+    for (int i = 2; i < 8 && kind == "launch8"; ++i) eight[i] = Allocations::made(kBytes);
+    void* parameters8[] = {&eight[0], &eight[1], &eight[2], &eight[3], &eight[4],
+                           &eight[5], &eight[6], &eight[7], &n};
     for (int i = 0; i < count; ++i) {
         const CUstream stream = streams[i % streams.size()];
         if (kind == "launch") {
             require(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
+        } else if (kind == "launch8") {
+            require(cuLaunchKernel(kernel8, 1, 1, 1, 32, 1, 1, 0, stream, parameters8, nullptr));
         } else if (kind == "struct") {
             require(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, in_struct));
         } else if (kind == "copy") {

@@ -54,11 +54,12 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t, size_t, CUdeviceptr, 
     *address = 1ull << 40;
     return CUDA_SUCCESS;
 }
-// Two addresses and a number.
-CUresult cuFuncGetParamInfo(CUfunction, size_t index, size_t* offset, size_t* bytes) {
-    if (index > 2) return CUDA_ERROR_INVALID_VALUE;
+// Addresses, eight or two of them as the kernel says, and a number.
+CUresult cuFuncGetParamInfo(CUfunction kernel, size_t index, size_t* offset, size_t* bytes) {
+    const size_t addresses = *reinterpret_cast<const int*>(kernel) == 8 ? 8 : 2;
+    if (index > addresses) return CUDA_ERROR_INVALID_VALUE;
     *offset = 8 * index;
-    *bytes = index < 2 ? 8 : 4;
+    *bytes = index < addresses ? 8 : 4;
     return CUDA_SUCCESS;
 }
 // Or the shim would try moves through it, before the first, and find that nothing moves.

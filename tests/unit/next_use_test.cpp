@@ -141,7 +141,6 @@ class Cache {
         std::vector<ChunkId> named;
         for (const unsigned buffer : buffers) named.push_back(chunk(buffer));
         host_->work(named);
-        for (const ChunkId id : named) host_->used(id);
         for (const ChunkId id : named) {
             if (there_.contains(id)) continue;
             ++misses_;

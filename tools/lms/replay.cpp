@@ -212,7 +212,6 @@ class Replay {
             if (ids_[touch.chunk] != core::kNoChunk) chunks.push_back(ids_[touch.chunk]);
         }
         residency_.work(chunks);
-        for (const ChunkId chunk : chunks) residency_.touch(chunk);
         if (step.writes_unseen) ++soilings_;
         // What is there is kept, and then what has come in.
         for (const ChunkId chunk : chunks) residency_.pin(chunk);
