@@ -23,6 +23,17 @@ row "launch, everything fits, ns" "$without" "$fits" "$(ratio "$fits" "$without"
 pressed=$(shimmed 16M launches 400 32)
 row "launch of resident buffers, not everything fits, ns" "$without" "$pressed" "$(ratio "$pressed" "$without")"
 
+# Of eight resident buffers, behind a driver that does nothing, from one thread and from each of several at once.
+of_threads() {
+    LD_LIBRARY_PATH=$PWD/$build/bench/null LMS_HOST_MAPPING=on LMS_LIMIT=32M LMS_RESERVE=0 LD_PRELOAD=$shim \
+        "$build/bench/calls" launch8 200000 12 1 "$1"
+}
+alone=$(of_threads 1)
+for threads in 2 4; do
+    each=$(of_threads $threads)
+    row "  with eight buffers, from one thread and each of $threads, ns" "$alone" "$each" "$(ratio "$each" "$alone")"
+done
+
 # Modelled times, by the simulated GPU's own clock: moving a layer's 4 MiB takes 4.2 ms one way, a launch a quarter of that, and a
 # layer's kernel as long as the move or half as long.
 SIMCUDA_CLOCK=simulated SIMCUDA_KERNEL_US=1049 SIMCUDA_H2D_GBPS=1 SIMCUDA_D2H_GBPS=1 LMS_RESERVE=0
@@ -123,7 +134,7 @@ if command -v valgrind >/dev/null 2>&1; then
     LMS_LIMIT=32M
     LMS_RESERVE=0
     export LMS_LIMIT LMS_RESERVE
-    for call in launch copy set; do
+    for call in launch launch8 copy set; do
         without=$(per_call "$call" 12)
         with=$(export LD_PRELOAD="$shim" && per_call "$call" 12)
         row "$call, not everything fits, instructions a call" "$without" "$with" "$(ratio "$with" "$without")"

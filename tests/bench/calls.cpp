@@ -1,16 +1,19 @@
-// calls KIND COUNT [EXTRA [STREAMS]]: COUNT driver calls of one kind, for counting the instructions of one
-// (tests/bench.sh). EXTRA more buffers of 4 MiB are allocated and never used, which decides whether
-// everything fits. The calls go to STREAMS streams in turn, one unless said. The driver behind it does
-// nothing for them (null_driver.cpp), so what is counted is the shim. Of the kinds that allocate a call is
-// one allocation and one free: `same` of the size of all others, `random` of a random size in place of a
-// random one, `no-hole` of more than the holes hold that were made between all others, `ordered` in stream
-// order while all others have been freed there and the stream has not come so far.
+// calls KIND COUNT [EXTRA [STREAMS [THREADS]]]: COUNT driver calls of one kind, for counting the instructions
+// of one (tests/bench.sh). EXTRA more buffers of 4 MiB are allocated and never used, which decides whether
+// everything fits. The calls go to STREAMS streams in turn, one unless said. With THREADS, so many
+// threads make COUNT launches each, in streams of their own, and the nanoseconds that one took are printed.
+// The driver behind it does nothing for them (null_driver.cpp), so what is counted is the shim. Of the kinds
+// that allocate a call is one allocation and one free: `same` of the size of all others, `random` of a random
+// size in place of a random one, `no-hole` of more than the holes hold that were made between all others,
+// `ordered` in stream order while all others have been freed there and the stream has not come so far.
 #include <cuda.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -94,16 +97,36 @@ int main(int argc, char** argv) {
     // One that takes eight addresses: the driver reads how many from it.
     int of_eight = 8;
     const auto kernel8 = reinterpret_cast<CUfunction>(&of_eight);
-    CUdeviceptr eight[8] = {a, b};
-    for (int i = 2; i < 8 && kind == "launch8"; ++i) eight[i] = Allocations::made(kBytes);
+    CUdeviceptr eight[8] = {};  // of a chunk each
+    for (int i = 0; i < 8 && kind == "launch8"; ++i) eight[i] = Allocations::made(kBytes / 2);
     void* parameters8[] = {&eight[0], &eight[1], &eight[2], &eight[3], &eight[4],
                            &eight[5], &eight[6], &eight[7], &n};
+    const auto launch8 = [&](CUstream stream) {
+        require(cuLaunchKernel(kernel8, 1, 1, 1, 32, 1, 1, 0, stream, parameters8, nullptr));
+    };
+    if (argc > 5) {
+        const int others = std::atoi(argv[5]);
+        std::vector<CUstream> own(others);
+        for (CUstream& each : own) require(cuStreamCreate(&each, CU_STREAM_NON_BLOCKING));
+        const auto begin = std::chrono::steady_clock::now();
+        std::vector<std::thread> threads;
+        for (const CUstream stream : own) {
+            threads.emplace_back([&, stream] {
+                require(cuCtxSetCurrent(context));
+                for (int i = 0; i < count; ++i) launch8(stream);
+            });
+        }
+        for (std::thread& each : threads) each.join();
+        const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+        std::printf("%.0f\n", took.count() / count);
+        return 0;
+    }
     for (int i = 0; i < count; ++i) {
         const CUstream stream = streams[i % streams.size()];
         if (kind == "launch") {
             require(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
         } else if (kind == "launch8") {
-            require(cuLaunchKernel(kernel8, 1, 1, 1, 32, 1, 1, 0, stream, parameters8, nullptr));
+            launch8(stream);
         } else if (kind == "struct") {
             require(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, in_struct));
         } else if (kind == "copy") {
@@ -119,7 +142,8 @@ int main(int argc, char** argv) {
             require(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, a + 64));
         } else if (!allocations.call(kind, stream)) {
             std::fprintf(stderr,
-                         "calls KIND COUNT [EXTRA [STREAMS]]: launch, struct, copy, upload, set, record, "
+                         "calls KIND COUNT [EXTRA [STREAMS [THREADS]]]: launch, launch8, struct, copy, "
+                         "upload, set, record, "
                          "attribute, same, random, no-hole or ordered\n");
             return 2;
         }

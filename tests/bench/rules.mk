@@ -16,7 +16,7 @@ $(BUILD)/bench/null/libcuda.so.1: $(call obj,tests/bench/null_driver.cpp tests/b
 	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs
 $(BUILD)/bench/calls: $(call obj,tests/bench/calls.cpp) | $(BUILD)/bench/null/libcuda.so.1
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
 
 $(BUILD)/bench/write_trace: $(call obj,tests/bench/write_trace.cpp $(CORE_SRC))
 	@mkdir -p $(@D)
