@@ -43,6 +43,9 @@ LMS := $(BUILD)/lms
 NVCC_FLAGS := -O2 -std=c++17 -cudart shared -Wno-deprecated-gpu-targets -arch=compute_75 -code=compute_75
 NVCC_FLAGS_per_thread := --default-stream per-thread
 NVCC_FLAGS_nested := -rdc=true -lcudadevrt
+# What the linked program links when it runs.
+DEVICE_RUNTIME := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudadevrt.a $(CUDA_HOME)/lib/libcudadevrt.a))
+NVCC_FLAGS_linked := -DDEVICE_RUNTIME='"$(DEVICE_RUNTIME)"'
 DEMO := $(BUILD)/demo
 APPS := $(patsubst tests/apps/%.cu,$(BUILD)/apps/%,$(sort $(wildcard tests/apps/*.cu))) $(BUILD)/apps/separate
 # Each folder of tests is one doctest program, build/tests/<folder>.

@@ -24,6 +24,7 @@ const App kApps[] = {
     {"half", 4},
     {"host_memory", 4},
     {"libcudacxx", 4},
+    {"linked", 4},
     {"malloc_async", 16},
     {"nested", 16},
     {"per_thread", 8},

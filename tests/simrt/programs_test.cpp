@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kPrograms[] = {"arithmetic",    "arrays",       "callbacks", "copies_2d",  "errors",
                                      "graph_loops",   "graph_nodes",  "graphs",    "ipc",        "launches",
-                                     "linked_list",   "malloc_async", "nested",    "per_thread", "reduce",
+                                     "linked", "linked_list",   "malloc_async", "nested",    "per_thread", "reduce",
                                      "runtime_calls", "sgemm",        "streams",   "symbols",    "textures",
                                      "threads",       "vector_add"};
 

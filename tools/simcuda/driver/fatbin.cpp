@@ -176,4 +176,13 @@ CUresult find_ptx(const void* image, unsigned arch, std::vector<std::string>& mo
     return CUDA_ERROR_INVALID_IMAGE;
 }
 
+std::size_t fat_binary_bytes(std::string_view bytes) {
+    if (bytes.size() < sizeof(Header)) return 0;
+    const auto header = read<Header>(reinterpret_cast<const std::byte*>(bytes.data()));
+    if (header.magic != kFatBinaryMagic || header.header_bytes < sizeof(Header) ||
+        header.header_bytes > bytes.size() || header.payload_bytes > bytes.size() - header.header_bytes)
+        return 0;
+    return header.header_bytes + header.payload_bytes;
+}
+
 }  // namespace simcuda::driver

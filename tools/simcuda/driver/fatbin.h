@@ -8,7 +8,9 @@
 
 #include "tools/simcuda/driver/cuda_api.h"
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace simcuda::driver {
@@ -20,5 +22,8 @@ namespace simcuda::driver {
 // Fails with CUDA_ERROR_NO_BINARY_FOR_GPU where there is only native code, or PTX for newer devices alone,
 // and with CUDA_ERROR_INVALID_IMAGE where it is none of the four.
 CUresult find_ptx(const void* image, unsigned arch, std::vector<std::string>& modules);
+
+// Of the fat binary that `bytes` begin with, header and all; 0 where they do not begin with a whole one.
+std::size_t fat_binary_bytes(std::string_view bytes);
 
 }  // namespace simcuda::driver

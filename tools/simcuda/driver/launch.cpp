@@ -11,6 +11,7 @@
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/message.h"
+#include "tools/simcuda/driver/random.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {
@@ -140,6 +141,7 @@ KernelOp make_launch(Context& context, CUfunction handle, const LaunchShape& sha
     launch.cooperative = shape.cooperative;
     launch.multiprocessors = attribute(context.device(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     launch.time_limit_ns = knobs().kernel_timeout_ms * 1'000'000;
+    launch.seed = thread_random().below(UINT64_MAX);
     context.reserve_local(kernel.local_bytes);
     return op;
 }

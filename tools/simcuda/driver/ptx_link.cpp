@@ -46,6 +46,8 @@ struct Statement {
     std::string_view name;  // that it declares; empty: none
     Linkage linkage = Linkage::Local;
     bool function = false;
+    bool shared =
+        false;  // a variable in shared memory; an extern one is what a launch adds, and defined nowhere
     bool head = false;  // .version, .target, .address_size
 };
 
@@ -90,6 +92,7 @@ class Reader {
             if (token == ".extern") statement.linkage = Linkage::Extern;
             if (token == ".visible") statement.linkage = Linkage::Visible;
             if (token == ".weak" || token == ".common") statement.linkage = Linkage::Weak;
+            if (token == ".shared" && depth == 0) statement.shared = true;
             if (token == ".func" || token == ".entry") statement.function = true;
             const bool ends_name =
                 token == "(" || token == "[" || token == "=" || token == ";" || token == "{";
@@ -174,15 +177,46 @@ void add_module(Linked& linked, std::string_view text, std::size_t number,
     }
 }
 
+// Names that the text of a statement uses beside the one it declares.
+void add_uses(const Statement& statement, const std::set<std::string_view>& of, std::set<std::string>& used) {
+    const std::string_view text = statement.text;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::string_view token = text.substr(at, token_end(text, at) - at);
+        if (token != statement.name && of.contains(token)) used.emplace(token);
+        at += token.size();
+    }
+}
+
 }  // namespace
+
+std::set<std::string> definitions_of(const std::string& text) {
+    std::set<std::string> names;
+    for (const Statement& statement : statements_of(text))
+        if (defines(statement) && statement.linkage != Linkage::Local) names.emplace(statement.name);
+    return names;
+}
+
+std::set<std::string> undefined_in(const std::vector<std::string>& texts) {
+    std::set<std::string> defined, undefined;
+    for (const std::string& text : texts) defined.merge(definitions_of(text));
+    for (const std::string& text : texts) {
+        const std::vector<Statement> statements = statements_of(text);
+        std::set<std::string_view> declared;
+        for (const Statement& statement : statements)
+            if (!statement.name.empty() && !defines(statement) && !statement.shared)
+                declared.insert(statement.name);
+        for (const Statement& statement : statements)
+            if (defines(statement)) declared.erase(statement.name);
+        for (const std::string& name : defined) declared.erase(name);
+        for (const Statement& statement : statements)
+            if (defines(statement)) add_uses(statement, declared, undefined);
+    }
+    return undefined;
+}
 
 std::string link_ptx(const std::vector<std::string>& texts) {
     std::set<std::string> everywhere;
-    for (const std::string& text : texts) {
-        for (const Statement& statement : statements_of(text)) {
-            if (defines(statement) && statement.linkage != Linkage::Local) everywhere.emplace(statement.name);
-        }
-    }
+    for (const std::string& text : texts) everywhere.merge(definitions_of(text));
     Linked linked;
     for (std::size_t i = 0; i < texts.size(); ++i) add_module(linked, texts[i], i, everywhere);
     return linked.head + linked.variables + linked.functions;

@@ -9,7 +9,7 @@
 // sc_block: one block. `parameters` is the parameter block, `variables` the device addresses of
 //   Program::variables(), `shared` the host address that shared address 0 stands for (addresses wrap at 32
 //   bits: 2 GiB to each side are the block's own), `workspace` the device address of the zeroed words
-//   cooperative groups synchronises a grid with. `executor` is the exec::Block behind it.
+//   cooperative groups synchronises a grid with, 0 in one that was not launched for that. `executor` is the exec::Block behind it.
 // SC_WARP_TOGETHER: the value is the address of what a lane brings, which begins with a pointer to a
 // function.
 //   The function is called once, with the addresses of all 32, null for lanes that are not there.
@@ -19,6 +19,8 @@
 // SC_KEPT: threads of a block, and some more, so that arrays of so many do not fall on the same cache sets.
 // sc_access: how an instruction addresses a texture or surface (exec::Access), and what it does out of
 //   bounds. Coordinates are x, y, z and the layer, in 32 bits each.
+// sc_call: functions of the device runtime (exec/device_runtime.cpp). `call` takes what they are given, in 64 bits
+//   each, structures by their host address, and gives what they return.
 // sc_runtime: what a kernel may call. `surface` gives the host address of so many bytes, 0 where there are
 //   none. Only fibers may call what waits: yield, exit, barriers and warp operations.
 #pragma once
@@ -101,6 +103,15 @@ enum sc_access {
 };
 enum sc_query { SC_WIDTH, SC_HEIGHT, SC_DEPTH, SC_NORMALIZED };
 
+enum sc_call {
+    SC_CALL_PREPARE_LAUNCH, SC_CALL_LAUNCH, SC_CALL_LAST_ERROR, SC_CALL_PEEK_ERROR,
+    SC_CALL_CREATE_STREAM, SC_CALL_DESTROY_STREAM, SC_CALL_WAIT_EVENT,
+    SC_CALL_CREATE_EVENT, SC_CALL_RECORD_EVENT, SC_CALL_DESTROY_EVENT,
+    SC_CALL_COPY, SC_CALL_COPY_2D, SC_CALL_COPY_3D, SC_CALL_FILL, SC_CALL_FILL_2D, SC_CALL_FILL_3D,
+    SC_CALL_ALLOCATE, SC_CALL_RELEASE,
+    SC_CALL_GRID_HANDLE, SC_CALL_SYNC_GRID, SC_CALL_GRID_SIZE, SC_CALL_GRID_RANK
+};
+
 struct sc_runtime {
     u32 (*barrier)(struct sc_thread*, u32 id, u32 threads, enum sc_barrier_op, u32 value);
     void (*arrive)(struct sc_thread*, u32 id, u32 threads);
@@ -115,8 +126,7 @@ struct sc_runtime {
     u64 (*allocate)(struct sc_thread*, u64 bytes);
     void (*release)(struct sc_thread*, u64 address);
     u64 (*clock_ns)(void);
-    u64 (*prepare_launch)(struct sc_thread*, u64 kernel, const u32* grid, const u32* block, u32 shared_bytes);
-    u32 (*launch)(struct sc_thread*, u64 parameters, u64 stream);
+    u64 (*call)(struct sc_thread*, enum sc_call, const u64* arguments);
     void (*fetch)(struct sc_thread*, u32 access, u64 texture, const u32* at, u32* texel);
     void (*gather)(struct sc_thread*, u32 channel, u64 texture, const u32* at, u32* texels);
     u64 (*surface)(struct sc_thread*, u32 access, u64 surface, const u32* at, u32 bytes);

@@ -1,4 +1,5 @@
-// What kernels call: of CUDA's device runtime vprintf, __assertfail, malloc, free and launches; for texture
+// What kernels call: of CUDA's device runtime vprintf, __assertfail, malloc, free and what
+// gives work to streams; for texture
 // and surface instructions the access, which checks the handle.
 #pragma once
 
@@ -11,9 +12,7 @@ void device_assert_fail(sc_thread* thread, u64 message, u64 file, u32 line, u64 
 u64 device_allocate(sc_thread* thread, u64 bytes);
 void device_release(sc_thread* thread, u64 address);
 
-// A launch is prepared, which gives the device address its parameters are written to, and then made.
-u64 device_prepare_launch(sc_thread* thread, u64 kernel, const u32* grid, const u32* block, u32 shared_bytes);
-u32 device_launch(sc_thread* thread, u64 parameters, u64 stream);
+u64 device_call(sc_thread* thread, sc_call call, const u64* arguments);
 
 void device_fetch(sc_thread* thread, u32 access, u64 texture, const u32* at, u32* texel);
 void device_gather(sc_thread* thread, u32 channel, u64 texture, const u32* at, u32* texels);

@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
-#include <iterator>
 #include <mutex>
+#include <random>
+#include <variant>
 
 #include "tools/simcuda/exec/block.h"
 #include "tools/simcuda/exec/block_pool.h"
@@ -80,6 +80,8 @@ class LaunchedGrid final : public Grid {
   private:
     bool run_blocks(std::uint32_t max_blocks);
     void run_children();
+    Agenda run_child(Launch launch, std::uint64_t seed);
+    void run_transfer(const Transfer& transfer);
     void work(Worker& worker);
     bool take_block(Worker& worker, std::unique_ptr<Block> spare);
     void retire(Worker& worker);
@@ -179,30 +181,45 @@ bool LaunchedGrid::run_blocks(std::uint32_t max_blocks) {
     return worker.took_any;
 }
 
-// Each child ends, with all it launches in turn, before the next one starts: as in one stream.
+// Each ends, with all it asks for in turn, before the next one starts.
 void LaunchedGrid::run_children() {
-    std::deque<Launch> pending;
-    const auto add = [&pending](Children& children) {
-        std::vector<Launch> launched = children.take();
-        pending.insert(pending.begin(), std::make_move_iterator(launched.begin()),
-                       std::make_move_iterator(launched.end()));
+    std::mt19937_64 random(launch_.seed);
+    std::vector<Agenda> agendas;  // what is left of each, those of children behind their parents'
+    const auto add = [&agendas](Agenda agenda) {
+        if (!agenda.empty()) agendas.push_back(std::move(agenda));
     };
-    for (add(children_); !pending.empty() && !failed_;) {
-        Launch launch = std::move(pending.front());
-        pending.pop_front();
-        if (const std::uint64_t deadline = deadline_ns_) {
-            const std::uint64_t now = now_ns();
-            launch.time_limit_ns = deadline > now ? deadline - now : 1;
-        }
-        LaunchedGrid child(std::move(launch));
-        child.run_blocks(UINT32_MAX);
-        add_tally(total_tally_, child.total_tally_);
-        if (child.failed_) {
-            message_ = child.message_;
-            fail(child.outcome_, child.fault_address_, nullptr);
-        }
-        add(child.children_);
+    for (add(children_.take()); !agendas.empty() && !failed_;) {
+        ChildWork work = agendas.back().take(random());
+        // Gone before its child's comes, so that a kernel that launches itself anew leaves nothing.
+        if (agendas.back().empty()) agendas.pop_back();
+        if (auto* launch = std::get_if<Launch>(&work))
+            add(run_child(std::move(*launch), random()));
+        else
+            run_transfer(std::get<Transfer>(work));
     }
+}
+
+Agenda LaunchedGrid::run_child(Launch launch, std::uint64_t seed) {
+    if (const std::uint64_t deadline = deadline_ns_) {
+        const std::uint64_t now = now_ns();
+        launch.time_limit_ns = deadline > now ? deadline - now : 1;
+    }
+    launch.seed = seed;
+    LaunchedGrid child(std::move(launch));
+    child.run_blocks(UINT32_MAX);
+    add_tally(total_tally_, child.total_tally_);
+    if (child.failed_) {
+        message_ = child.message_;
+        fail(child.outcome_, child.fault_address_, nullptr);
+    }
+    return child.children_.take();
+}
+
+void LaunchedGrid::run_transfer(const Transfer& transfer) {
+    DeviceAddress fault = 0;
+    if (!transfer.run(&fault)) return fail(Outcome::IllegalAddress, fault, nullptr);
+    const std::uint64_t bytes = transfer.width * transfer.rows * transfer.slices;
+    total_tally_.bytes += transfer.value ? bytes : 2 * bytes;
 }
 
 void LaunchedGrid::describe(std::uint64_t index, sc_block& block) const {
@@ -210,7 +227,7 @@ void LaunchedGrid::describe(std::uint64_t index, sc_block& block) const {
     block = {.runtime = &kRuntime,
              .parameters = reinterpret_cast<const u8*>(launch_.parameters.data()),
              .variables = launch_.image->variable_addresses.data(),
-             .workspace = to_device(workspace_),
+             .workspace = launch_.cooperative ? to_device(workspace_) : 0,
              .grid_id = id_,
              .ctaid = {static_cast<u32>(index % launch_.grid[0]), static_cast<u32>(row % launch_.grid[1]),
                        static_cast<u32>(row / launch_.grid[1])},

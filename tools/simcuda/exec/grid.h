@@ -29,6 +29,7 @@ struct Launch {
     bool cooperative = false;
     std::uint32_t multiprocessors = 1;  // that blocks are told to run on, by turns
     std::uint64_t time_limit_ns = 0;    // 0: none
+    std::uint64_t seed = 0;             // of choices among orders that are all allowed
 };
 
 enum class Outcome { Finished, IllegalAddress, Trap, Assert, NotSupported, Timeout };

@@ -34,8 +34,7 @@ const sc_runtime kRuntime = {
     .clock_ns = []() -> u64 {
         return static_cast<u64>(std::chrono::system_clock::now().time_since_epoch().count());
     },
-    .prepare_launch = device_prepare_launch,
-    .launch = device_launch,
+    .call = device_call,
     .fetch = device_fetch,
     .gather = device_gather,
     .surface = device_surface,

@@ -1,0 +1,4 @@
+// A member that only another member needs.
+extern "C" __device__ unsigned further() {
+    return 1000;
+}
