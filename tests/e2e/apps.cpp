@@ -28,6 +28,7 @@ const App kApps[] = {
     {"malloc_async", 16},
     {"nested", 16},
     {"per_thread", 8},
+    {"mipmaps", 8},
     {"pointer_tables", 16},
     {"pools", 4},
     {"priorities", 4},

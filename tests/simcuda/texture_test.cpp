@@ -1,5 +1,7 @@
 // Texture and surface objects: which descriptions are accepted, and what kernels find behind the handle.
 #include "tools/simcuda/exec/texture.h"
+#include <algorithm>
+
 #include "tests/simcuda/sim.h"
 
 namespace {
@@ -185,11 +187,61 @@ SIM_TEST("texture: what cannot be sampled is refused", {}) {
     EXPECT(create(mipmapped, sampling) == CUDA_ERROR_INVALID_VALUE);  // needs normalised coordinates
     sampling.flags = CU_TRSF_NORMALIZED_COORDINATES;
     sampling.maxMipmapLevelClamp = 2;
+    EXPECT(create(mipmapped, sampling) == CUDA_SUCCESS);
+    sampling.mipmapFilterMode = static_cast<CUfilter_mode>(2);
+    EXPECT(create(mipmapped, sampling) == CUDA_ERROR_INVALID_VALUE);
+    sampling.mipmapFilterMode = CU_TR_FILTER_MODE_POINT;
+    sampling.maxAnisotropy = 4;
     EXPECT(create(mipmapped, sampling) == CUDA_ERROR_NOT_SUPPORTED);
-    sampling.minMipmapLevelClamp = 2;
+}
+
+SIM_TEST("texture: the levels of a mipmapped array, and a view of some", {}) {
+    const Gpu gpu;
+    const CUDA_ARRAY3D_DESCRIPTOR descriptor{64, 32, 0, CU_AD_FORMAT_UNSIGNED_INT16, 2, 0};
+    CUDA_RESOURCE_DESC resource{};
+    resource.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+    OK(cuMipmappedArrayCreate, &resource.res.mipmap.hMipmappedArray, &descriptor, 5);
+    CUDA_TEXTURE_DESC sampling{};
+    sampling.flags = CU_TRSF_NORMALIZED_COORDINATES;
+    sampling.filterMode = CU_TR_FILTER_MODE_LINEAR;
+    sampling.mipmapFilterMode = CU_TR_FILTER_MODE_LINEAR;
+    sampling.mipmapLevelBias = -0.5f;
+    sampling.minMipmapLevelClamp = 0.25f;
+    sampling.maxMipmapLevelClamp = 3;
     CUtexObject object = 0;
-    OK(cuTexObjectCreate, &object, &mipmapped, &sampling, nullptr);
-    EXPECT(behind(object).texels.width == 16);
+    OK(cuTexObjectCreate, &object, &resource, &sampling, nullptr);
+    const auto& all = behind(object);
+    EXPECT(all.levels == 5 && all.filters && all.filters_levels);
+    EXPECT(all.level_bias == -0.5f && all.least_level == 0.25f && all.most_level == 3);
+    for (unsigned i = 0; i < 5; ++i) {
+        EXPECT(all.level(i).width == 64u >> i && all.level(i).height == std::max(32u >> i, 1u));
+        EXPECT(all.level(i).kind == ChannelKind::Unsigned && all.level(i).channels == 2);
+        for (unsigned other = 0; other < i; ++other) EXPECT(all.level(i).base != all.level(other).base);
+    }
+    OK(cuTexObjectDestroy, object);
+
+    CUDA_RESOURCE_VIEW_DESC view{};
+    view.format = CU_RES_VIEW_FORMAT_SINT_2X16;
+    view.width = 64, view.height = 32;
+    view.firstMipmapLevel = 1, view.lastMipmapLevel = 3;
+    OK(cuTexObjectCreate, &object, &resource, &sampling, &view);
+    const auto& some = behind(object);
+    EXPECT(some.levels == 3);
+    for (unsigned i = 0; i < 3; ++i)
+        EXPECT(some.level(i).width == 32u >> i && some.level(i).kind == ChannelKind::Signed);
+    OK(cuTexObjectDestroy, object);
+    view.lastMipmapLevel = 5;
+    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
+    view.firstMipmapLevel = 3, view.lastMipmapLevel = 2;
+    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
+    view.firstMipmapLevel = 2, view.lastMipmapLevel = 2, view.width = 16;  // the view is of the whole
+    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
+    view.width = 64;
+    EXPECT(create(resource, sampling, &view) == CUDA_SUCCESS);
+    // Integers that are read as such have no mean.
+    sampling.flags |= CU_TRSF_READ_AS_INTEGER;
+    OK(cuTexObjectCreate, &object, &resource, &sampling, nullptr);
+    EXPECT(!behind(object).filters && !behind(object).filters_levels);
 }
 
 SIM_TEST("surface: over an array that was made for it", {}) {

@@ -7,11 +7,11 @@
 
 namespace {
 
-constexpr const char* kPrograms[] = {"arithmetic",    "arrays",       "callbacks", "copies_2d",  "errors",
-                                     "graph_loops",   "graph_nodes",  "graphs",    "ipc",        "launches",
-                                     "linked", "linked_list",   "malloc_async", "nested",    "per_thread", "reduce",
-                                     "runtime_calls", "sgemm",        "streams",   "symbols",    "textures",
-                                     "threads",       "vector_add"};
+constexpr const char* kPrograms[] = {
+    "arithmetic",  "arrays",   "callbacks",  "copies_2d", "device_streams", "errors",      "graph_loops",
+    "graph_nodes", "graphs",   "ipc",        "launches",  "linked",         "linked_list", "malloc_async",
+    "mipmaps",     "nested",   "per_thread", "reduce",    "runtime_calls",  "sgemm",       "streams",
+    "symbols",     "textures", "threads",    "vector_add"};
 
 support::Result run(const std::string& program, std::map<std::string, std::string> environment,
                     const std::string& mib = "4") {

@@ -128,20 +128,32 @@ auto as_value(Find find) {
     }
 }
 
-// The one level that everything read through the object comes from.
-std::shared_ptr<Array> only_level(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& sampling,
-                                  const CUDA_RESOURCE_VIEW_DESC* view) {
+std::shared_ptr<MipmappedArray> mipmapped_of(const CUDA_RESOURCE_DESC& resource,
+                                             const CUDA_TEXTURE_DESC& sampling) {
     const auto mipmapped = as_value([&] { return checked_mipmapped(resource.res.mipmap.hMipmappedArray); });
     require((sampling.flags & CU_TRSF_NORMALIZED_COORDINATES) != 0, CUDA_ERROR_INVALID_VALUE);
+    require(mipmapped->levels.size() <= exec::Texture::kMaxLevels, CUDA_ERROR_INVALID_VALUE);
+    return mipmapped;
+}
+
+// What is asked of levels counts from the view's first one.
+void set_levels(exec::Texture& texture, const MipmappedArray& mipmapped, const CUDA_TEXTURE_DESC& sampling,
+                const CUDA_RESOURCE_VIEW_DESC* view) {
     const std::size_t first = view != nullptr ? view->firstMipmapLevel : 0;
-    const std::size_t last = view != nullptr ? view->lastMipmapLevel : mipmapped->levels.size() - 1;
-    require(first <= last && last < mipmapped->levels.size(), CUDA_ERROR_INVALID_VALUE);
-    const auto highest = static_cast<float>(last - first);
-    const float from = std::clamp(sampling.minMipmapLevelClamp, 0.0f, highest);
-    const float to = std::clamp(sampling.maxMipmapLevelClamp, 0.0f, highest);
-    const auto level = static_cast<std::size_t>(from);
-    if (from != to || from != static_cast<float>(level)) refuse("several mipmap levels");
-    return mipmapped->levels[first + level];
+    const std::size_t last = view != nullptr ? view->lastMipmapLevel : mipmapped.levels.size() - 1;
+    require(first <= last && last < mipmapped.levels.size(), CUDA_ERROR_INVALID_VALUE);
+    require(sampling.mipmapFilterMode == CU_TR_FILTER_MODE_POINT ||
+                sampling.mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR,
+            CUDA_ERROR_INVALID_VALUE);
+    texture.levels = static_cast<std::uint32_t>(last - first + 1);
+    if (texture.levels > 1 && sampling.maxAnisotropy > 1) refuse("anisotropy over several mipmap levels");
+    texture.texels = texels_of(*mipmapped.levels[first]);
+    for (std::size_t i = first + 1; i <= last; ++i)
+        texture.smaller[i - first - 1] = texels_of(*mipmapped.levels[i]);
+    texture.filters_levels = sampling.mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR;
+    texture.level_bias = sampling.mipmapLevelBias;
+    texture.least_level = sampling.minMipmapLevelClamp;
+    texture.most_level = sampling.maxMipmapLevelClamp;
 }
 
 // Formats of a view are in the order of these, with 1, 2 and 4 channels each.
@@ -150,11 +162,15 @@ constexpr CUarray_format kViewFormats[] = {CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FO
                                            CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32,
                                            CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
 
-void apply_view(Texels& texels, const Array& array, const CUDA_RESOURCE_VIEW_DESC& view) {
+// Of an array, or of the first level of a mipmapped one.
+void check_view(const Array& array, const CUDA_RESOURCE_VIEW_DESC& view) {
     if (view.format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1) refuse("block-compressed views");
     require(view.width == array.descriptor.Width && view.height == array.descriptor.Height &&
                 view.depth == array.descriptor.Depth,
             CUDA_ERROR_INVALID_VALUE);
+}
+
+void apply_view(Texels& texels, const Array& array, const CUDA_RESOURCE_VIEW_DESC& view) {
     if (view.format != CU_RES_VIEW_FORMAT_NONE) {
         const unsigned index = static_cast<unsigned>(view.format) - 1;
         const std::uint32_t before = texels.element_bytes();
@@ -195,6 +211,9 @@ void set_sampling(exec::Texture& texture, const CUDA_TEXTURE_DESC& sampling, boo
                       !(small_integer && (sampling.flags & CU_TRSF_READ_AS_INTEGER) != 0);
     require(!texture.filters || texture.normalized_reads || texels.kind == ChannelKind::Float,
             CUDA_ERROR_INVALID_VALUE);
+    // Between levels there is nothing that could be read as an integer.
+    texture.filters_levels =
+        texture.filters_levels && (texture.normalized_reads || texels.kind == ChannelKind::Float);
     texture.normalized_coordinates = (sampling.flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
     for (int i = 0; i < 3; ++i) texture.addressing[i] = address_mode(sampling.addressMode[i]);
     if ((sampling.flags & CU_TRSF_SEAMLESS_CUBEMAP) != 0) {
@@ -219,6 +238,7 @@ std::shared_ptr<TextureObject> create_texture(Context& context, const CUDA_RESOU
     require(resource.flags == 0, CUDA_ERROR_INVALID_VALUE);
     auto object = std::make_shared<TextureObject>();
     std::shared_ptr<Array> array;
+    std::shared_ptr<MipmappedArray> mipmapped;
     switch (resource.resType) {
         case CU_RESOURCE_TYPE_ARRAY:
             array = as_value([&] { return checked_array(resource.res.array.hArray); });
@@ -226,7 +246,8 @@ std::shared_ptr<TextureObject> create_texture(Context& context, const CUDA_RESOU
                     CUDA_ERROR_INVALID_VALUE);
             break;
         case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-            array = only_level(resource, sampling, view);
+            mipmapped = mipmapped_of(resource, sampling);
+            array = mipmapped->levels.front();
             break;
         case CU_RESOURCE_TYPE_LINEAR:
             object->texture.texels = linear_texels(context, resource);
@@ -238,8 +259,16 @@ std::shared_ptr<TextureObject> create_texture(Context& context, const CUDA_RESOU
             throw Failure{CUDA_ERROR_INVALID_VALUE};
     }
     require(view == nullptr || array != nullptr, CUDA_ERROR_INVALID_VALUE);
-    if (array != nullptr) object->texture.texels = texels_of(*array);
-    if (view != nullptr) apply_view(object->texture.texels, *array, *view);
+    if (mipmapped != nullptr)
+        set_levels(object->texture, *mipmapped, sampling, view);
+    else if (array != nullptr)
+        object->texture.texels = texels_of(*array);
+    if (view != nullptr) {
+        check_view(*array, *view);
+        apply_view(object->texture.texels, *array, *view);
+        for (std::uint32_t i = 1; i < object->texture.levels; ++i)
+            apply_view(object->texture.smaller[i - 1], *array, *view);
+    }
     set_sampling(object->texture, sampling, resource.resType == CU_RESOURCE_TYPE_LINEAR,
                  array != nullptr && array->has(CUDA_ARRAY3D_CUBEMAP));
     object->resource = resource;

@@ -32,8 +32,8 @@ struct SurfaceObject {
 };
 
 // `view` may be null. Throw Failure with CUDA_ERROR_INVALID_VALUE, or CUDA_ERROR_NOT_SUPPORTED (and say of
-// what on stderr) for sRGB, block compression, several mipmap levels and filtering across the edges of a
-// cube.
+// what on stderr) for sRGB, block compression, filtering across the edges of a cube and anisotropy over
+// several mipmap levels.
 std::shared_ptr<TextureObject> create_texture(Context& context, const CUDA_RESOURCE_DESC& resource,
                                               const CUDA_TEXTURE_DESC& sampling,
                                               const CUDA_RESOURCE_VIEW_DESC* view);

@@ -18,8 +18,10 @@
 //   `value` is what a lane brings to an operation of its warp, then what it gets; `site` is as in sc_thread.
 // SC_KEPT: threads of a block, and some more, so that arrays of so many do not fall on the same cache sets.
 // sc_access: how an instruction addresses a texture or surface (exec::Access), and what it does out of
-//   bounds. Coordinates are x, y, z and the layer, in 32 bits each.
-// sc_call: functions of the device runtime (exec/device_runtime.cpp). `call` takes what they are given, in 64 bits
+//   bounds. Coordinates are x, y, z and the layer, in 32 bits each. `level` is the one asked for, or with
+//   SC_GRADIENTS two vectors of three that say how far apart fetches are.
+// sc_call: functions of the device runtime (exec/device_runtime.cpp). `call` takes what they are given, in 64
+// bits
 //   each, structures by their host address, and gives what they return.
 // sc_runtime: what a kernel may call. `surface` gives the host address of so many bytes, 0 where there are
 //   none. Only fibers may call what waits: yield, exit, barriers and warp operations.
@@ -99,7 +101,8 @@ enum sc_at {
 enum { SC_KEPT = 1040 };
 
 enum sc_access {
-    SC_DIMENSIONS = 3, SC_LAYERED = 4, SC_CUBE = 8, SC_INTEGER = 16, SC_CLAMP = 32, SC_ZERO = 64
+    SC_DIMENSIONS = 3, SC_LAYERED = 4, SC_CUBE = 8, SC_INTEGER = 16, SC_CLAMP = 32, SC_ZERO = 64,
+    SC_GRADIENTS = 128
 };
 enum sc_query { SC_WIDTH, SC_HEIGHT, SC_DEPTH, SC_NORMALIZED };
 
@@ -127,7 +130,7 @@ struct sc_runtime {
     void (*release)(struct sc_thread*, u64 address);
     u64 (*clock_ns)(void);
     u64 (*call)(struct sc_thread*, enum sc_call, const u64* arguments);
-    void (*fetch)(struct sc_thread*, u32 access, u64 texture, const u32* at, u32* texel);
+    void (*fetch)(struct sc_thread*, u32 access, u64 texture, const u32* at, const float* level, u32* texel);
     void (*gather)(struct sc_thread*, u32 channel, u64 texture, const u32* at, u32* texels);
     u64 (*surface)(struct sc_thread*, u32 access, u64 surface, const u32* at, u32 bytes);
     u32 (*query)(struct sc_thread*, enum sc_query, u64 handle);

@@ -14,7 +14,7 @@ void device_release(sc_thread* thread, u64 address);
 
 u64 device_call(sc_thread* thread, sc_call call, const u64* arguments);
 
-void device_fetch(sc_thread* thread, u32 access, u64 texture, const u32* at, u32* texel);
+void device_fetch(sc_thread* thread, u32 access, u64 texture, const u32* at, const float* level, u32* texel);
 void device_gather(sc_thread* thread, u32 channel, u64 texture, const u32* at, u32* texels);
 u64 device_surface(sc_thread* thread, u32 access, u64 surface, const u32* at, u32 bytes);
 u32 device_query(sc_thread* thread, sc_query what, u64 handle);

@@ -24,8 +24,11 @@ Access access_of(u32 flags) {
 
 }  // namespace
 
-void device_fetch(sc_thread*, u32 access, u64 texture, const u32* at, u32* texel) {
-    fetch_texture(object_of<Texture>(texture, kTextureMark), access_of(access), at, texel);
+void device_fetch(sc_thread*, u32 flags, u64 handle, const u32* at, const float* level, u32* texel) {
+    const auto& texture = object_of<Texture>(handle, kTextureMark);
+    const Access access = access_of(flags);
+    fetch_texture(texture, access, at, texel,
+                  flags & SC_GRADIENTS ? level_of(texture, access, level, level + 3) : *level);
 }
 
 void device_gather(sc_thread*, u32 channel, u64 texture, const u32* at, u32* texels) {

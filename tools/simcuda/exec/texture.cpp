@@ -37,7 +37,7 @@ Index resolve(AddressMode mode, bool normalized, Index index, Index extent) {
 }
 
 std::uint32_t channel_bits(const Texture& texture, const std::uint8_t* element, std::uint32_t channel) {
-    const Texels& image = texture.texels;
+    const Texels& image = texture.texels;  // all levels are of one format
     if (channel >= image.channels) return 0;
     std::uint32_t raw = 0;
     std::memcpy(&raw, element + std::size_t{channel} * image.channel_bytes, image.channel_bytes);
@@ -63,10 +63,9 @@ std::uint32_t channel_bits(const Texture& texture, const std::uint8_t* element, 
 using Texel = std::array<std::uint32_t, 4>;
 
 // A position in the image: indices in x and y, and the slice, resolved.
-Texel load(const Texture& texture, Index x, Index y, Index slice) {
+Texel load(const Texture& texture, const Texels& image, Index x, Index y, Index slice) {
     Texel texel{};
     const bool outside = x == kOutside || y == kOutside || slice == kOutside;
-    const Texels& image = texture.texels;
     const auto* element = static_cast<const std::uint8_t*>(
         to_host(image.base + static_cast<std::uint64_t>(slice) * image.slice_bytes +
                 static_cast<std::uint64_t>(y) * image.row_bytes +
@@ -89,20 +88,21 @@ Index extent_of(const Texels& image, std::uint32_t dimension) {
     return dimension == 0 ? image.width : dimension == 1 ? image.height : image.depth;
 }
 
-Texel texel_at(const Texture& texture, const Footprint& footprint, std::uint32_t corner) {
+Texel texel_at(const Texture& texture, const Texels& image, const Footprint& footprint,
+               std::uint32_t corner) {
     Index index[3] = {0, 0, footprint.slice};
     for (std::uint32_t d = 0; d < footprint.dimensions; ++d)
         index[d] = resolve(texture.addressing[d], texture.normalized_coordinates,
-                           footprint.first[d] + (corner >> d & 1), extent_of(texture.texels, d));
-    return load(texture, index[0], index[1], index[2]);
+                           footprint.first[d] + (corner >> d & 1), extent_of(image, d));
+    return load(texture, image, index[0], index[1], index[2]);
 }
 
 // The coordinate in units of elements.
-float scaled(const Texture& texture, float at, std::uint32_t dimension) {
+float scaled(const Texture& texture, const Texels& image, float at, std::uint32_t dimension) {
     if (std::isnan(at)) return 0;
     if (!texture.normalized_coordinates) return at;
     if (texture.addressing[dimension] == AddressMode::Wrap) at -= std::floor(at);
-    return at * static_cast<float>(extent_of(texture.texels, dimension));
+    return at * static_cast<float>(extent_of(image, dimension));
 }
 
 Index whole(float position) {
@@ -141,7 +141,7 @@ Index layer_of(const Access& access, const Texels& image, std::uint32_t wanted) 
     return std::clamp<Index>(wanted, 0, std::max<Index>(layers - 1, 0));
 }
 
-Texel blend(const Texture& texture, const Footprint& footprint) {
+Texel blend(const Texture& texture, const Texels& image, const Footprint& footprint) {
     double sum[4] = {};
     for (std::uint32_t corner = 0; corner < 1u << footprint.dimensions; ++corner) {
         double share = 1;
@@ -151,7 +151,7 @@ Texel blend(const Texture& texture, const Footprint& footprint) {
         }
         // A texel of no weight is not read into the sum: it may be an infinity.
         if (share == 0) continue;
-        const Texel texel = texel_at(texture, footprint, corner);
+        const Texel texel = texel_at(texture, image, footprint, corner);
         for (std::uint32_t c = 0; c < 4; ++c)
             sum[c] += share * static_cast<double>(std::bit_cast<float>(texel[c]));
     }
@@ -161,12 +161,9 @@ Texel blend(const Texture& texture, const Footprint& footprint) {
     return result;
 }
 
-}  // namespace
-
-void fetch_texture(const Texture& texture, const Access& access, const std::uint32_t at[4],
-                   std::uint32_t texel[4]) {
+Texel sample(const Texture& texture, const Texels& image, const Access& access, const std::uint32_t at[4]) {
     Footprint footprint{.dimensions = access.cube ? 2 : access.dimensions};
-    footprint.slice = layer_of(access, texture.texels, at[3]);
+    footprint.slice = layer_of(access, image, at[3]);
     float position[3] = {};
     if (access.cube) footprint.slice = footprint.slice * 6 + face_of(at, position[0], position[1]);
     const bool filters = texture.filters && gives_floats(texture) && !access.integer_coordinates;
@@ -175,24 +172,74 @@ void fetch_texture(const Texture& texture, const Access& access, const std::uint
             footprint.first[d] = static_cast<std::int32_t>(at[d]);
             continue;
         }
-        const float where = access.cube ? position[d] * static_cast<float>(extent_of(texture.texels, d))
-                                        : scaled(texture, std::bit_cast<float>(at[d]), d);
+        const float where = access.cube ? position[d] * static_cast<float>(extent_of(image, d))
+                                        : scaled(texture, image, std::bit_cast<float>(at[d]), d);
         if (filters)
             place_between(footprint, d, where);
         else
             footprint.first[d] = whole(where);
     }
-    const Texel result = filters ? blend(texture, footprint) : texel_at(texture, footprint, 0);
+    return filters ? blend(texture, image, footprint) : texel_at(texture, image, footprint, 0);
+}
+
+// Between its bounds, and among the levels there are.
+float bounded(const Texture& texture, float level) {
+    if (std::isnan(level)) level = 0;
+    level = std::min(std::max(level + texture.level_bias, texture.least_level), texture.most_level);
+    return std::clamp(level, 0.0f, static_cast<float>(texture.levels - 1));
+}
+
+}  // namespace
+
+void fetch_texture(const Texture& texture, const Access& access, const std::uint32_t at[4],
+                   std::uint32_t texel[4], float level) {
+    const auto from = [&](float index) {
+        return sample(texture, texture.level(static_cast<std::uint32_t>(index)), access, at);
+    };
+    Texel result;
+    if (texture.levels == 1) {
+        result = from(0);
+    } else if (const float wanted = bounded(texture, level); !texture.filters_levels) {
+        result = from(std::floor(wanted + 0.5f));
+    } else {
+        const float lower = std::floor(wanted);
+        const float weight = std::floor((wanted - lower) * 256 + 0.5f) / 256;
+        result = from(weight == 1 ? lower + 1 : lower);
+        if (weight > 0 && weight < 1) {
+            const Texel next = from(lower + 1);
+            for (std::uint32_t c = 0; c < 4; ++c) {
+                const double near = static_cast<double>(std::bit_cast<float>(result[c])),
+                             far = static_cast<double>(std::bit_cast<float>(next[c])),
+                             part = static_cast<double>(weight);
+                result[c] = std::bit_cast<std::uint32_t>(static_cast<float>((1 - part) * near + part * far));
+            }
+        }
+    }
     std::copy(result.begin(), result.end(), texel);
+}
+
+float level_of(const Texture& texture, const Access& access, const float along_x[3], const float along_y[3]) {
+    const auto length = [&](const float step[3]) {
+        float sum = 0;
+        for (std::uint32_t d = 0; d < access.dimensions; ++d) {
+            const float texels =
+                step[d] *
+                (texture.normalized_coordinates ? static_cast<float>(extent_of(texture.texels, d)) : 1.0f);
+            sum += texels * texels;
+        }
+        return std::sqrt(sum);
+    };
+    return std::log2(std::max(length(along_x), length(along_y)));
 }
 
 void gather_texture(const Texture& texture, std::uint32_t channel, const std::uint32_t at[4],
                     std::uint32_t texels[4]) {
     Footprint footprint{.dimensions = 2};
     for (std::uint32_t d = 0; d < 2; ++d)
-        place_between(footprint, d, scaled(texture, std::bit_cast<float>(at[d]), d));
+        place_between(footprint, d, scaled(texture, texture.texels, std::bit_cast<float>(at[d]), d));
     static constexpr std::uint32_t kCorners[] = {2, 3, 1, 0};
-    for (std::uint32_t i = 0; i < 4; ++i) texels[i] = texel_at(texture, footprint, kCorners[i])[channel & 3];
+    for (std::uint32_t i = 0; i < 4; ++i)
+        texels[i] = texel_at(texture, texture.texels, footprint, kCorners[i])[channel & 3];
 }
 
 void* surface_element(const Surface& surface, const Access& access, Boundary boundary,

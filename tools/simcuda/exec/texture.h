@@ -2,7 +2,7 @@
 // descriptor, which whoever creates the object keeps alive and unchanged until no kernel uses it.
 //
 // Sampling is that of the CUDA programming guide's appendix on texture fetching: a coordinate's fraction is a
-// weight of 8 bits. A cube's faces are not filtered across their edges.
+// weight of 8 bits, and so is the level's. A cube's faces are not filtered across their edges.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,16 @@ struct Texture {
     bool normalized_coordinates = false;  // 0 to 1 spans the image
     bool normalized_reads = false;        // integers of 1 or 2 bytes read as floats from 0 or -1 to 1
     float border[4] = {};
+
+    // Of mipmapped images the further levels, each half as large as the one before. A fetch reads that
+    // nearest to the level it asks for, or from the two around it.
+    static constexpr std::uint32_t kMaxLevels = 20;
+    std::uint32_t levels = 1;
+    Texels smaller[kMaxLevels - 1];
+    bool filters_levels = false;  // linear; only where reads give floats
+    float level_bias = 0, least_level = 0, most_level = 0;
+
+    const Texels& level(std::uint32_t index) const { return index == 0 ? texels : smaller[index - 1]; }
 };
 
 struct Surface {
@@ -69,9 +79,14 @@ struct Access {
 };
 
 // Reads one texel, filtered if the texture asks for it. `at` and `texel` are 32-bit values or the bits of
-// f32; channels the image lacks are zero. Touches device memory, so faults where that is not accessible.
+// f32; channels the image lacks are zero. `level` is that of the image which is asked for, before the
+// texture's bias and bounds. Touches device memory, so faults where that is not accessible.
 void fetch_texture(const Texture& texture, const Access& access, const std::uint32_t at[4],
-                   std::uint32_t texel[4]);
+                   std::uint32_t texel[4], float level = 0);
+
+// The level whose texels are as far apart as two fetches are, in the direction in which that is more: by how
+// much the coordinates differ from one to the next in each of two directions.
+float level_of(const Texture& texture, const Access& access, const float along_x[3], const float along_y[3]);
 
 // Channel `channel` of the four texels that a linear filter would use at (x, y), counter-clockwise from the
 // lower left.

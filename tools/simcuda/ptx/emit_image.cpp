@@ -56,11 +56,32 @@ std::string FunctionEmitter::open_image_access(const Instruction& instruction, c
     return std::string(geometry->access);
 }
 
-// tex{.level}.geometry.v4.dtype.ctype {d0, d1, d2, d3}, [handle, {coordinates}] {, level}
+// What says which level of the image is read: a number, or two vectors of as many elements as there are
+// coordinates.
+std::string FunctionEmitter::level_arguments(const Instruction& instruction, bool integers) {
+    const auto& operands = instruction.operands;
+    if (instruction.has("level"))
+        return fmt::format("(float){}", read(operands[2], integers ? Type::S32 : Type::F32));
+    if (!instruction.has("grad")) return "0";
+    // Of a direction it would have to be told how the place on a face changes.
+    const Geometry* geometry = geometry_of(instruction);
+    if (!geometry || instruction.has("cube") || instruction.has("acube")) refuse(instruction);
+    std::string all;
+    for (std::size_t i = 2; i < 4; ++i) {
+        const std::vector<Operand> steps = elements_of(operands[i]);
+        if (steps.size() < geometry->coordinates) refuse(instruction);
+        for (std::size_t d = 0; d < 3; ++d)
+            all += (d < geometry->coordinates ? read(steps[d], Type::F32) : "0") + ", ";
+    }
+    return all;
+}
+
+// tex{.base .level .grad}.geometry.v4.dtype.ctype {d0, d1, d2, d3}, [handle, {coordinates}] {, level} {,
+// dPdx, dPdy}
 void FunctionEmitter::emit_texture(const Instruction& instruction) {
-    allow(instruction, "1d 2d 3d a1d a2d cube acube v4 level");
-    // Images have one level, which stands for all.
-    expect_operands(instruction, 2, instruction.has("level") ? 3 : 2);
+    allow(instruction, "1d 2d 3d a1d a2d cube acube v4 base level grad");
+    const std::size_t operands = instruction.has("level") ? 3 : instruction.has("grad") ? 4 : 2;
+    expect_operands(instruction, operands, operands);
     const Operand& target = instruction.operands[0];
     if (instruction.types.size() != 2 || target.kind != Operand::Kind::Vector || target.parts.size() != 4 ||
         !contains(types_of(Type::U32, Type::S32, Type::F32), instruction.types[0]) ||
@@ -69,8 +90,9 @@ void FunctionEmitter::emit_texture(const Instruction& instruction) {
     const bool integers = instruction.types[1] == Type::S32;
     std::string handle;
     const std::string access = open_image_access(instruction, instruction.operands[1], integers, handle);
-    line("    u32 texel[4]; t->block->runtime->fetch(t, {}{}, {}, at, texel);", access,
-         integers ? " | SC_INTEGER" : "", handle);
+    line("    const float level[] = {{{}}};", level_arguments(instruction, integers));
+    line("    u32 texel[4]; t->block->runtime->fetch(t, {}{}{}, {}, at, level, texel);", access,
+         integers ? " | SC_INTEGER" : "", instruction.has("grad") ? " | SC_GRADIENTS" : "", handle);
     for (std::size_t i = 0; i < 4; ++i) write(target.parts[i], Type::B32, fmt::format("texel[{}]", i));
     line("    }}");
 }

@@ -189,6 +189,7 @@ class FunctionEmitter {
     void emit_image_query(const Instruction& instruction);
     // Declares `at`, the coordinates of the address, and returns the sc_access; `handle` is what they count
     // from.
+    std::string level_arguments(const Instruction& instruction, bool integers);
     std::string open_image_access(const Instruction& instruction, const Operand& address, bool integers,
                                   std::string& handle);
 
