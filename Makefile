@@ -43,6 +43,7 @@ LMS := $(BUILD)/lms
 NVCC_FLAGS := -O2 -std=c++17 -cudart shared -Wno-deprecated-gpu-targets -arch=compute_75 -code=compute_75
 NVCC_FLAGS_per_thread := --default-stream per-thread
 NVCC_FLAGS_nested := -rdc=true -lcudadevrt
+NVCC_FLAGS_device_streams := $(NVCC_FLAGS_nested)
 # What the linked program links when it runs.
 DEVICE_RUNTIME := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudadevrt.a $(CUDA_HOME)/lib/libcudadevrt.a))
 NVCC_FLAGS_linked := -DDEVICE_RUNTIME='"$(DEVICE_RUNTIME)"'
@@ -135,6 +136,8 @@ $(BUILD)/apps/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(NVCC_FLAGS_$*) -o $@ $< -Xlinker --allow-shlib-undefined -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
 
+# Clusters came with compute capability 9.0.
+$(BUILD)/apps/clusters: NVCC_FLAGS := $(subst compute_75,compute_90,$(NVCC_FLAGS))
 $(BUILD)/apps/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -rdc=true -I. -o $@ $(filter %.cu,$^)

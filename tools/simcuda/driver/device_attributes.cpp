@@ -13,6 +13,8 @@ int device_attribute(const Device& device, CUdevice_attribute attribute) {
             return static_cast<int>(knobs().arch / 10);
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
             return static_cast<int>(knobs().arch % 10);
+        case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+            return knobs().arch >= 90;
         case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
         case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:

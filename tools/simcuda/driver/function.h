@@ -24,6 +24,9 @@ struct Function {
     std::atomic<int> max_dynamic_shared_bytes{48 * 1024};
     std::atomic<int> preferred_carveout{-1};
     std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
+    std::atomic<int> non_portable_cluster{0};
+    std::atomic<int> cluster_scheduling{CU_CLUSTER_SCHEDULING_POLICY_DEFAULT};
+    std::atomic<int> required_cluster[3]{};  // where the kernel's code does not say it; 0: any
 };
 
 // What cuFuncSetBlockShape and cuParamSet* have said of the next cuLaunchGrid.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/cluster.h"
 
 namespace simcuda::driver {
 namespace {
@@ -23,6 +24,10 @@ int constant_bytes(const ptx::Program& program) {
         bytes = round_up(bytes, variable.alignment) + variable.bytes;
     }
     return static_cast<int>(bytes);
+}
+
+int cluster_axis(CUfunction_attribute attribute) {
+    return attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
 }
 
 }  // namespace
@@ -54,13 +59,18 @@ int function_attribute(const Device& device, const Function& function, const ptx
         case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
             return constant_bytes(program);
         case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+            return 0;
         case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+            return kernel.explicit_cluster;
         case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
         case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
         case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+            return static_cast<int>(
+                required_cluster(function)[static_cast<std::size_t>(cluster_axis(attribute))]);
         case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+            return function.non_portable_cluster;
         case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-            return 0;
+            return function.cluster_scheduling;
         default:
             throw Failure{CUDA_ERROR_INVALID_VALUE};
     }
@@ -77,6 +87,23 @@ void set_function_attribute(const Device& device, Function& function, CUfunction
         case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
             require(value >= -1 && value <= 100, CUDA_ERROR_INVALID_VALUE);
             function.preferred_carveout = value;
+            return;
+        case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+        case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+        case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+            require(function.kernel->cluster[0] == 0, CUDA_ERROR_NOT_PERMITTED);
+            require(value >= 0, CUDA_ERROR_INVALID_VALUE);
+            function.required_cluster[cluster_axis(attribute)] = value;
+            return;
+        case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+            require(value == 0 || value == 1, CUDA_ERROR_INVALID_VALUE);
+            function.non_portable_cluster = value;
+            return;
+        case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+            require(value >= CU_CLUSTER_SCHEDULING_POLICY_DEFAULT &&
+                        value <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING,
+                    CUDA_ERROR_INVALID_VALUE);
+            function.cluster_scheduling = value;
             return;
         default:
             throw Failure{CUDA_ERROR_INVALID_VALUE};

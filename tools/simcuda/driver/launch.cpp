@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/cluster.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/knobs.h"
@@ -136,6 +137,7 @@ KernelOp make_launch(Context& context, CUfunction handle, const LaunchShape& sha
     launch.kernel = &kernel;
     std::copy_n(shape.grid, 3, launch.grid);
     std::copy_n(shape.block, 3, launch.block);
+    set_cluster(launch, cluster_of(function, shape));
     launch.dynamic_shared_bytes = shape.dynamic_shared_bytes;
     launch.parameters = extra != nullptr ? pack_buffer(kernel, extra) : pack_each(kernel, parameters);
     launch.cooperative = shape.cooperative;

@@ -15,11 +15,14 @@ struct LaunchShape {
     unsigned block[3];
     unsigned dynamic_shared_bytes;
     bool cooperative;
+    unsigned cluster[3] = {0, 0, 0};   // blocks, as the launch asks; 0: it does not
+    bool cluster_comes_later = false;  // it may yet
 };
 
 // Checks the launch against what the kernel and the device allow and packs the parameters, from `parameters`
 // (one pointer each) or `extra` (a buffer). Throws Failure: CUDA_ERROR_INVALID_VALUE,
-// CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_OUT_OF_MEMORY
+// CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_INVALID_CLUSTER_SIZE,
+// CUDA_ERROR_OUT_OF_MEMORY
 // (local memory), or CUDA_ERROR_NOT_SUPPORTED for a kernel with an instruction that is not simulated, which
 // is named on stderr.
 KernelOp make_launch(Context& context, CUfunction function, const LaunchShape& shape, void* const* parameters,

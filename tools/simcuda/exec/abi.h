@@ -9,7 +9,8 @@
 // sc_block: one block. `parameters` is the parameter block, `variables` the device addresses of
 //   Program::variables(), `shared` the host address that shared address 0 stands for (addresses wrap at 32
 //   bits: 2 GiB to each side are the block's own), `workspace` the device address of the zeroed words
-//   cooperative groups synchronises a grid with, 0 in one that was not launched for that. `executor` is the exec::Block behind it.
+//   cooperative groups synchronises a grid with, 0 in one that was not launched for that. `peers`: what
+//   `shared` is to each block of its cluster, by rank. `executor` is the exec::Block behind it.
 // SC_WARP_TOGETHER: the value is the address of what a lane brings, which begins with a pointer to a
 // function.
 //   The function is called once, with the addresses of all 32, null for lanes that are not there.
@@ -66,6 +67,12 @@ struct sc_block {
     u32 dynamic_shared_bytes;
     u32 smid;
     u32 nsmid;
+    const u64* peers;
+    u32 cluster_ctaid[3];
+    u32 cluster_nctaid[3];
+    u32 cluster_rank;
+    u32 cluster_size;
+    u32 explicit_cluster;
 };
 
 struct sc_thread {
@@ -121,6 +128,8 @@ struct sc_runtime {
     u64 (*warp)(struct sc_thread*, enum sc_warp_op, u32 mask, u64 value, u32 source);
     u32 (*converge)(struct sc_thread*);
     void (*yield)(struct sc_thread*);
+    void (*arrive_in_cluster)(struct sc_thread*);
+    void (*wait_for_cluster)(struct sc_thread*);
     void (*exit)(struct sc_thread*);
     void (*trap)(struct sc_thread*);
     void (*stack_overflow)(struct sc_thread*);

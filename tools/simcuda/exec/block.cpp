@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace simcuda::exec {
 namespace {
@@ -53,6 +54,11 @@ Block::~Block() {
     if (window_) munmap(window_, kWindowBytes);
 }
 
+void Block::close_shared() {
+    if (shared_open_) mprotect(shared_, shared_open_, PROT_NONE);
+    shared_open_ = 0;
+}
+
 bool Block::provide_shared(std::uint64_t bytes) {
     // What an earlier kernel had and this one has not is a fault again.
     const std::uint64_t open = round_up(bytes, kPage);
@@ -72,8 +78,15 @@ std::uint64_t Block::stack_limit() const {
 }
 
 bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard,
-                  Children& children) {
-    if (!provide_shared(std::uint64_t{abi.static_shared_bytes} + abi.dynamic_shared_bytes)) return false;
+                  Children& children, Cluster* cluster) {
+    const std::uint64_t shared_bytes = std::uint64_t{abi.static_shared_bytes} + abi.dynamic_shared_bytes;
+    shared_to_come_ = 0;
+    if (cluster) {
+        close_shared();
+        shared_to_come_ = shared_bytes;
+    } else if (!provide_shared(shared_bytes)) {
+        return false;
+    }
     abi_ = abi;
     abi_.executor = this;
     abi_.shared = reinterpret_cast<std::uint64_t>(shared_);
@@ -83,6 +96,12 @@ bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* en
     mode_ = kernel.mode;
     kept_bytes_ = kernel.kept_bytes;
     threads_ = abi.ntid[0] * abi.ntid[1] * abi.ntid[2];
+    alone_ = {};
+    cluster_ = cluster ? cluster : &alone_;
+    cluster_->add(*this, abi_.shared, threads_);
+    abi_.peers = cluster_->shared.data();
+    waiting_for_cluster_ = 0;
+    in_cluster_barrier_.fill(0);
     yields_ = 0;
     meetings_ = 0;
     leaving_ = false;
@@ -129,6 +148,7 @@ void Block::start_fibers() {
         Fiber& fiber = fibers_[i];
         fiber.thread = {&abi_,      stack_top(i) - stack_bytes_, {x, y, z}, i % kWarpSize, i / kWarpSize,
                         kSpinBudget};
+        fiber.arrived = false;
         fiber.stack = prepare_stack(stack_top(i), run_one, &fiber);
         warps_[i / kWarpSize].live |= 1u << i % kWarpSize;
         if (++x < abi_.ntid[0]) continue;
@@ -141,13 +161,19 @@ void Block::start_fibers() {
 }
 
 Block::State Block::run() {
+    if (shared_to_come_ != 0 && !provide_shared(std::exchange(shared_to_come_, 0)))
+        leave(Outcome::NotSupported);
     if (mode_ != ptx::NativeKernel::Mode::Fibers) {
         simcuda_switch_stack(&scheduler_, fibers_[0].stack);
         return live_ == 0 ? State::Done : State::Stalled;
     }
     for (;;) {
-        if (Fiber* next = next_ready(last_)) simcuda_switch_stack(&scheduler_, next->stack);
+        if (Fiber* next = next_ready(last_)) {
+            cluster_->idle_turns = 0;
+            simcuda_switch_stack(&scheduler_, next->stack);
+        }
         if (live_ == 0) return State::Done;
+        if (!leaving_ && cluster_may_go_on()) return State::Stalled;
         const bool released = release_converged();
         if (leaving_) {
             leaving_ = false;
@@ -155,7 +181,11 @@ Block::State Block::run() {
             meetings_ = 0;
             return State::Stalled;
         }
-        if (!released && !force_warps()) return State::Stuck;
+        if (!released && !force_warps()) {
+            // Another block of the cluster may still be able to.
+            if (waiting_for_cluster_ && cluster_->idle_turns < 4 * cluster_->running) return State::Stalled;
+            return State::Stuck;
+        }
     }
 }
 
@@ -212,6 +242,7 @@ void Block::exit(Fiber& fiber) {
     warps_[warp].live &= ~(1u << fiber.thread.lane);
     --live_;
     yields_ = 0;
+    leave_cluster(fiber);
     if (warps_[warp].waiting) recheck_warp(warp);
     if (active_barriers_) recheck_barriers();
     suspend(fiber);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tools/simcuda/exec/abi.h"
+#include "tools/simcuda/exec/cluster.h"
 #include "tools/simcuda/exec/faults.h"
 #include "tools/simcuda/exec/fiber.h"
 #include "tools/simcuda/exec/tally.h"
@@ -48,6 +49,9 @@ struct alignas(64) Fiber {
     std::uint32_t source;
     std::uint64_t value;
     std::uint64_t result;
+    // At the barrier of its cluster: it has come, in this phase, and not waited yet.
+    bool arrived;
+    std::uint64_t phase;
 };
 
 // Lanes are in exactly one of these sets, or were never there.
@@ -86,9 +90,11 @@ class Block {
         return threads <= stack_count_ && stack_bytes <= stack_bytes_;
     }
 
-    // Makes ready to run the block that `abi` (but for `shared`) describes. False when memory is short.
+    // Makes ready to run the block that `abi` (but for `shared` and `peers`) describes, as one of `cluster`
+    // if there is one, which must outlive it; its shared memory is then there from its first run() until it
+    // is done. False when memory is short.
     bool start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard,
-               Children& children);
+               Children& children, Cluster* cluster);
 
     // Runs until the block is done, stalled or stuck.
     State run();
@@ -96,6 +102,9 @@ class Block {
     sc_tally& tally() { return tally_; }  // of what start() will run
     Guard& guard() { return *guard_; }
     Children& children() { return *children_; }
+    Cluster& cluster() { return *cluster_; }
+    // Other blocks of its cluster can no longer reach its shared memory.
+    void close_shared();
     static Block& of(const sc_thread* thread) { return *static_cast<Block*>(thread->block->executor); }
 
     // Called on fibers, by translated code.
@@ -106,6 +115,9 @@ class Block {
                                  std::uint32_t source);
     std::uint32_t converge(Fiber& fiber);
     void yield(Fiber& fiber);
+    void arrive_in_cluster(Fiber& fiber);
+    void wait_for_cluster(Fiber& fiber);
+    void leave_cluster_barrier();
     [[noreturn]] void exit(Fiber& fiber);
 
   private:
@@ -156,6 +168,10 @@ class Block {
     std::uint32_t complete(Barrier& barrier, std::uint32_t id);
     void recheck_barriers();
 
+    // cluster.cpp
+    void leave_cluster(const Fiber& fiber);
+    bool cluster_may_go_on();
+
     // warp.cpp
     bool try_complete(std::uint32_t warp, const Fiber& first, std::uint32_t present);
     void complete(std::uint32_t warp, std::uint32_t lanes);
@@ -167,6 +183,11 @@ class Block {
     sc_block abi_{};
     Guard* guard_ = nullptr;
     Children* children_ = nullptr;
+    Cluster alone_;  // the cluster of one that was launched without
+    Cluster* cluster_ = nullptr;
+    std::uint64_t shared_to_come_ = 0;  // bytes, provided when it first runs
+    std::uint32_t waiting_for_cluster_ = 0;
+    std::array<std::uint32_t, kMaxWarps> in_cluster_barrier_{};  // lanes
     void* entry_ = nullptr;
     ptx::NativeKernel::Mode mode_ = ptx::NativeKernel::Mode::Loop;  // but for fibers, all on the first stack
     std::uint64_t kept_bytes_ = 0;

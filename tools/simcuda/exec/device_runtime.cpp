@@ -52,7 +52,9 @@ u64 threads_of(const sc_block& block) {
 // Not what a block or thread has for itself, which is gone when a copy is made.
 bool is_global(const sc_thread& thread, u64 address) {
     const u64 host = address - kDeviceToHost;
-    const bool shared = host - thread.block->shared + 0x80000000 < 0x100000000;
+    bool shared = false;
+    for (u32 rank = 0; rank < thread.block->cluster_size; ++rank)
+        shared |= host - thread.block->peers[rank] + 0x80000000 < 0x100000000;
     const bool local = host - thread.stack_limit < 0x4000000;
     return address != 0 && !shared && !local;
 }

@@ -78,6 +78,15 @@ std::uint64_t Children::prepare(Caller caller, std::uint64_t kernel, const std::
         noted(caller, Status::InvalidConfiguration);
         return 0;
     }
+    if (const std::uint32_t(&cluster)[3] = launch->kernel->cluster; cluster[0] != 0) {
+        for (int axis = 0; axis < 3; ++axis) {
+            if (grid[axis] % cluster[axis] == 0) continue;
+            noted(caller, Status::InvalidClusterSize);
+            return 0;
+        }
+        std::copy_n(cluster, 3, launch->cluster);
+        launch->explicit_cluster = true;
+    }
     std::copy_n(grid, 3, launch->grid);
     std::copy_n(block, 3, launch->block);
     launch->dynamic_shared_bytes = shared_bytes;

@@ -29,6 +29,7 @@ enum class Status : std::uint32_t {
     InvalidMemcpyDirection = 21,
     InvalidDeviceFunction = 98,
     InvalidResourceHandle = 400,
+    InvalidClusterSize = 912,
     Unknown = 999,
 };
 

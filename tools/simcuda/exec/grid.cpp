@@ -10,6 +10,7 @@
 #include <chrono>
 #include <mutex>
 #include <random>
+#include <utility>
 #include <variant>
 
 #include "tools/simcuda/exec/block.h"
@@ -39,6 +40,9 @@ class LaunchedGrid;
 // One run() on one thread. Lives outside what faults jump over.
 struct Worker {
     LaunchedGrid* grid;
+    // Those that blocks in flight are of, and what is left of their blocks that have ended.
+    std::vector<std::unique_ptr<Cluster>> clusters;
+    std::vector<std::unique_ptr<Block>> ended;
     std::uint32_t to_take;
     bool took_any = false;
     bool exhausted = false;
@@ -52,7 +56,8 @@ class LaunchedGrid final : public Grid {
   public:
     explicit LaunchedGrid(Launch launch) : launch_(std::move(launch)) {
         native_ = static_cast<const ptx::NativeKernel*>(launch_.kernel->code);
-        total_ = std::uint64_t{launch_.grid[0]} * launch_.grid[1] * launch_.grid[2];
+        cluster_size_ = launch_.cluster[0] * launch_.cluster[1] * launch_.cluster[2];
+        total_ = std::uint64_t{launch_.grid[0]} * launch_.grid[1] * launch_.grid[2] / cluster_size_;
         if (const std::string& what = launch_.kernel->unsupported; !what.empty())
             message_ = what + " is not simulated";
         const std::uint64_t threads = std::uint64_t{launch_.block[0]} * launch_.block[1] * launch_.block[2];
@@ -86,7 +91,10 @@ class LaunchedGrid final : public Grid {
     bool take_block(Worker& worker, std::unique_ptr<Block> spare);
     void retire(Worker& worker);
     void look_elsewhere(Worker& worker);
-    void describe(std::uint64_t index, sc_block& block) const;
+    void describe(std::uint64_t cluster, std::uint32_t rank, sc_block& block) const;
+    void take_cluster(Worker& worker, std::uint64_t index);
+    void start_block(Worker& worker, std::uint64_t index, std::uint32_t rank, Cluster* cluster);
+    void keep_ended(Worker& worker, std::unique_ptr<Block> block);
     void fail(Outcome outcome, DeviceAddress address, const Worker* by);
     void enlist(Worker& worker);
     void dismiss(Worker& worker);
@@ -96,7 +104,8 @@ class LaunchedGrid final : public Grid {
     const ptx::NativeKernel* native_ = nullptr;
     void* entry_ = nullptr;
     std::string message_;
-    std::uint64_t total_ = 0;
+    std::uint32_t cluster_size_ = 1;
+    std::uint64_t total_ = 0;  // clusters, of one block mostly
     std::uint64_t id_ = next_id_++;
     std::atomic<std::uint64_t> next_{0};
     std::atomic<std::uint32_t> running_{0};  // workers inside run()
@@ -178,6 +187,7 @@ bool LaunchedGrid::run_blocks(std::uint32_t max_blocks) {
     }
     flush_output();
     for (auto& block : worker.resident) release_block(std::move(block));
+    for (auto& block : worker.ended) release_block(std::move(block));
     return worker.took_any;
 }
 
@@ -222,24 +232,34 @@ void LaunchedGrid::run_transfer(const Transfer& transfer) {
     total_tally_.bytes += transfer.value ? bytes : 2 * bytes;
 }
 
-void LaunchedGrid::describe(std::uint64_t index, sc_block& block) const {
-    const std::uint64_t row = index / launch_.grid[0];
+void LaunchedGrid::describe(std::uint64_t cluster, std::uint32_t rank, sc_block& block) const {
+    const std::uint32_t(&size)[3] = launch_.cluster;
+    const std::uint64_t across = launch_.grid[0] / size[0], down = launch_.grid[1] / size[1];
+    const u32 of_cluster[] = {rank % size[0], rank / size[0] % size[1], rank / size[0] / size[1]};
+    const std::uint64_t at[] = {cluster % across, cluster / across % down, cluster / across / down};
     block = {.runtime = &kRuntime,
              .parameters = reinterpret_cast<const u8*>(launch_.parameters.data()),
              .variables = launch_.image->variable_addresses.data(),
              .workspace = launch_.cooperative ? to_device(workspace_) : 0,
              .grid_id = id_,
-             .ctaid = {static_cast<u32>(index % launch_.grid[0]), static_cast<u32>(row % launch_.grid[1]),
-                       static_cast<u32>(row / launch_.grid[1])},
              .nctaid = {launch_.grid[0], launch_.grid[1], launch_.grid[2]},
              .ntid = {launch_.block[0], launch_.block[1], launch_.block[2]},
              .static_shared_bytes = launch_.kernel->static_shared_bytes,
              .dynamic_shared_bytes = launch_.dynamic_shared_bytes,
-             .smid = static_cast<u32>(index % launch_.multiprocessors),
-             .nsmid = launch_.multiprocessors};
+             .smid = static_cast<u32>((cluster * cluster_size_ + rank) % launch_.multiprocessors),
+             .nsmid = launch_.multiprocessors,
+             .cluster_rank = rank,
+             .cluster_size = cluster_size_,
+             .explicit_cluster = launch_.explicit_cluster};
+    for (int axis = 0; axis < 3; ++axis) {
+        block.ctaid[axis] = static_cast<u32>(at[axis] * size[axis] + of_cluster[axis]);
+        block.cluster_ctaid[axis] = of_cluster[axis];
+        block.cluster_nctaid[axis] = size[axis];
+    }
 }
 
-// Takes the next block nobody has, and makes it resident in `spare` or a Block from the pool.
+// Takes the next block nobody has, or the next cluster, and makes it resident: a block in `spare` if that is
+// one.
 bool LaunchedGrid::take_block(Worker& worker, std::unique_ptr<Block> spare) {
     const std::uint64_t index = failed_ || worker.exhausted ? total_ : next_++;
     if (index >= total_) {
@@ -247,17 +267,40 @@ bool LaunchedGrid::take_block(Worker& worker, std::unique_ptr<Block> spare) {
         if (spare) release_block(std::move(spare));
         return false;
     }
-    const bool fibers = native_->mode == ptx::NativeKernel::Mode::Fibers;
-    const std::uint32_t stacks = fibers ? launch_.block[0] * launch_.block[1] * launch_.block[2] : 1;
-    worker.resident.push_back(spare ? std::move(spare) : acquire_block(stacks, native_->stack_bytes));
     worker.took_any = true;
     if (worker.to_take) --worker.to_take;
-    sc_block abi;
-    describe(index, abi);
-    Block* block = worker.resident.back().get();
-    if (block) block->tally() = tally_;
-    if (!block || !block->start(abi, *native_, entry_, worker.guard, children_)) leave(Outcome::NotSupported);
+    if (cluster_size_ > 1) {
+        take_cluster(worker, index);
+    } else {
+        worker.resident.push_back(std::move(spare));
+        start_block(worker, index, 0, nullptr);
+    }
     return true;
+}
+
+// Which of its blocks begins is left open: here it goes round.
+void LaunchedGrid::take_cluster(Worker& worker, std::uint64_t index) {
+    const std::size_t first = worker.resident.size();
+    worker.clusters.push_back(std::make_unique<Cluster>());
+    for (std::uint32_t rank = 0; rank < cluster_size_; ++rank) {
+        worker.resident.emplace_back();
+        start_block(worker, index, rank, worker.clusters.back().get());
+    }
+    const auto begin = worker.resident.begin() + static_cast<std::ptrdiff_t>(first);
+    std::rotate(begin, begin + static_cast<std::ptrdiff_t>(index % cluster_size_), worker.resident.end());
+}
+
+// In the last place of those resident; where that is empty, with a block from the pool.
+void LaunchedGrid::start_block(Worker& worker, std::uint64_t index, std::uint32_t rank, Cluster* cluster) {
+    std::unique_ptr<Block>& block = worker.resident.back();
+    const bool fibers = native_->mode == ptx::NativeKernel::Mode::Fibers;
+    const std::uint32_t stacks = fibers ? launch_.block[0] * launch_.block[1] * launch_.block[2] : 1;
+    if (!block) block = acquire_block(stacks, native_->stack_bytes);
+    sc_block abi;
+    describe(index, rank, abi);
+    if (block) block->tally() = tally_;
+    if (!block || !block->start(abi, *native_, entry_, worker.guard, children_, cluster))
+        leave(Outcome::NotSupported);
 }
 
 // Runs resident blocks in turn until those asked for have ended.
@@ -289,15 +332,33 @@ void LaunchedGrid::retire(Worker& worker) {
     }
     worker.resident.erase(worker.resident.begin() + static_cast<std::ptrdiff_t>(worker.current));
     if (worker.current >= worker.resident.size()) worker.current = 0;
-    if (worker.resident.empty() && worker.to_take)
+    if (cluster_size_ > 1)
+        keep_ended(worker, std::move(block));
+    else if (worker.resident.empty() && worker.to_take)
         take_block(worker, std::move(block));
     else
         release_block(std::move(block));
 }
 
+// Until its cluster has ended, so that nobody else has its shared memory, which is gone.
+void LaunchedGrid::keep_ended(Worker& worker, std::unique_ptr<Block> block) {
+    block->close_shared();
+    const Cluster* const cluster = &block->cluster();
+    worker.ended.push_back(std::move(block));
+    if (--worker.ended.back()->cluster().running != 0) return;
+    std::erase_if(worker.ended, [cluster](std::unique_ptr<Block>& one) {
+        if (&one->cluster() != cluster) return false;
+        release_block(std::move(one));
+        return true;
+    });
+    std::erase_if(worker.clusters, [cluster](const auto& one) { return one.get() == cluster; });
+}
+
 // The current block waits for another: the next resident one goes on, after some rounds a further one.
 void LaunchedGrid::look_elsewhere(Worker& worker) {
     if (failed_) leave(Outcome::Timeout);
+    // What blocks of a cluster wait for comes from one another.
+    if (std::exchange(worker.resident[worker.current]->cluster().met, false)) worker.idle_rounds = 0;
     if (++worker.current < worker.resident.size()) return;
     worker.current = 0;
     if (++worker.idle_rounds < kPatience) {
@@ -306,7 +367,7 @@ void LaunchedGrid::look_elsewhere(Worker& worker) {
     }
     worker.idle_rounds = 0;
     if (worker.resident.size() < kMaxResident && take_block(worker, nullptr))
-        worker.current = worker.resident.size() - 1;
+        worker.current = worker.resident.size() - cluster_size_;
 }
 
 }  // namespace

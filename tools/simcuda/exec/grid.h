@@ -24,6 +24,9 @@ struct Launch {
     const ptx::Kernel* kernel = nullptr;
     std::uint32_t grid[3] = {1, 1, 1};   // blocks
     std::uint32_t block[3] = {1, 1, 1};  // threads
+    std::uint32_t cluster[3] = {1, 1,
+                                1};  // blocks, of which the grid is a multiple; all are in flight at once
+    bool explicit_cluster = false;   // somebody asked for clusters
     std::uint32_t dynamic_shared_bytes = 0;
     std::vector<std::byte> parameters;  // the parameter block, Kernel::parameter_bytes long
     bool cooperative = false;

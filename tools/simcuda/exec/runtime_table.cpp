@@ -24,6 +24,8 @@ const sc_runtime kRuntime = {
         },
     .converge = [](sc_thread* t) { return Block::of(t).converge(fiber_of(t)); },
     .yield = [](sc_thread* t) { Block::of(t).yield(fiber_of(t)); },
+    .arrive_in_cluster = [](sc_thread* t) { Block::of(t).arrive_in_cluster(fiber_of(t)); },
+    .wait_for_cluster = [](sc_thread* t) { Block::of(t).wait_for_cluster(fiber_of(t)); },
     .exit = [](sc_thread* t) { Block::of(t).exit(fiber_of(t)); },
     .trap = [](sc_thread*) { leave(Outcome::Trap); },
     .stack_overflow = [](sc_thread*) { leave(Outcome::IllegalAddress); },

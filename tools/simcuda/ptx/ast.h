@@ -100,6 +100,9 @@ struct Function {
     bool entry = false;
     bool defined = false;
     std::uint32_t max_threads = 1024;
+    std::uint32_t cluster[3] = {0, 0, 0};  // .reqnctapercluster; 0: not said
+    std::uint32_t max_cluster = 0;         // .maxclusterrank; 0: not said
+    bool explicit_cluster = false;
     std::vector<Declaration*> parameters;
     std::vector<Declaration*> results;
     std::deque<Declaration> declarations;

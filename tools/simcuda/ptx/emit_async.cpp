@@ -37,12 +37,33 @@ void FunctionEmitter::emit_async_copy(const Instruction& instruction) {
     line("    sc_async_copy(to, from, bytes, {}); }}", given);
 }
 
+// st.async{.weak}{.shared::cluster}.mbarrier::complete_tx::bytes{.v2 .v4}.type [to], value, [barrier]: both
+// lie with one block of the cluster. It is made at once, like a copy.
+void FunctionEmitter::emit_async_store(const Instruction& instruction) {
+    allow(instruction, "async weak shared::cluster mbarrier::complete_tx::bytes v2 v4");
+    expect_operands(instruction, 3, 3);
+    const Type type = instruction.type();
+    const Operand& value = instruction.operands[1];
+    const bool vector = value.kind == Operand::Kind::Vector;
+    const std::size_t count = instruction.has("v2") ? 2 : instruction.has("v4") ? 4 : 1;
+    if (instruction.types.size() != 1 || (bytes_of(type) != 4 && bytes_of(type) != 8) ||
+        !instruction.has("mbarrier::complete_tx::bytes") || (vector ? value.parts.size() : 1) != count)
+        refuse(instruction);
+    Space to = Space::Cluster, barrier = Space::Cluster;
+    line("    {{ {0}* to = ({0}*)({1});", c_type(type), host_address(instruction.operands[0], to));
+    for (std::size_t i = 0; i < count; ++i)
+        line("    to[{}] = {};", i, observed(vector ? value.parts[i] : value, type));
+    line("    sc_mbarrier_change({}, 0, 0, -{}); }}", host_address(instruction.operands[2], barrier),
+         bytes_of(type) * count);
+}
+
 // Barriers in shared memory, completed in phases.
 void FunctionEmitter::emit_memory_barrier(const Instruction& instruction) {
     allow(instruction,
-          "init inval arrive arrive_drop test_wait try_wait pending_count parity noComplete shared "
-          "shared::cta release "
-          "acquire relaxed cta");
+          "init inval arrive arrive_drop test_wait try_wait pending_count parity noComplete expect_tx "
+          "complete_tx shared "
+          "shared::cta shared::cluster release "
+          "acquire relaxed cta cluster");
     const auto& operands = instruction.operands;
     if (instruction.has("pending_count")) {
         expect_operands(instruction, 2, 2);
@@ -56,6 +77,18 @@ void FunctionEmitter::emit_memory_barrier(const Instruction& instruction) {
     } else if (instruction.has("inval")) {
         expect_operands(instruction, 1, 1);
         line("    *(u64*)({}) = 0;", host_address(operands[0], space));
+    } else if (instruction.has("expect_tx") || instruction.has("complete_tx")) {
+        // mbarrier.expect_tx [barrier], bytes; with .arrive it gives the state, and is one arrival
+        const bool arrives = instruction.has("arrive") || instruction.has("arrive_drop");
+        expect_operands(instruction, 2 + arrives, 2 + arrives);
+        const std::string change = fmt::format(
+            "sc_mbarrier_change({}, {:d}, {:d}, {}{})", host_address(operands[arrives], space), arrives,
+            instruction.has("arrive_drop"), instruction.has("complete_tx") ? "-(s32)" : "",
+            read(operands[1 + arrives], Type::U32));
+        if (arrives)
+            write(operands[0], Type::B64, change);
+        else
+            line("    {};", change);
     } else if (instruction.has("arrive") || instruction.has("arrive_drop")) {
         expect_operands(instruction, 2, 3);
         const std::string count = operands.size() == 3 ? read(operands[2], Type::U32) : "1";
@@ -65,11 +98,11 @@ void FunctionEmitter::emit_memory_barrier(const Instruction& instruction) {
     } else if (instruction.has("test_wait") || instruction.has("try_wait")) {
         // try_wait may name a time to wait at most; it may also return before.
         expect_operands(instruction, 3, instruction.has("try_wait") ? 4 : 3);
-        const std::string phase = fmt::format("*(u64*)({}) >> 40", host_address(operands[1], space));
+        const std::string phase = fmt::format("*(u64*)({}) >> 61", host_address(operands[1], space));
         write(operands[0], Type::Pred,
               instruction.has("parity")
                   ? fmt::format("(({} ^ {}) & 1) != 0", phase, read(operands[2], Type::U32))
-                  : fmt::format("({}) != ({} >> 40)", phase, read(operands[2], Type::B64)));
+                  : fmt::format("({}) != ({} >> 61)", phase, read(operands[2], Type::B64)));
     } else {
         refuse(instruction);
     }

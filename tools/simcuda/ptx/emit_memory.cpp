@@ -37,8 +37,8 @@ Space FunctionEmitter::space_of(const Instruction& instruction) {
         if (modifier == "global") return Space::Global;
         if (modifier == "const") return Space::Const;
         if (modifier == "local") return Space::Local;
-        if (modifier == "shared" || modifier == "shared::cta" || modifier == "shared::cluster")
-            return Space::Shared;
+        if (modifier == "shared" || modifier == "shared::cta") return Space::Shared;
+        if (modifier == "shared::cluster") return Space::Cluster;
         if (modifier == "param" || modifier == "param::entry" || modifier == "param::func")
             return Space::Param;
     }
@@ -110,6 +110,7 @@ void FunctionEmitter::emit_load(const Instruction& instruction) {
 }
 
 void FunctionEmitter::emit_store(const Instruction& instruction) {
+    if (instruction.has("async")) return emit_async_store(instruction);
     allow(instruction, kAccessModifiers);
     expect_operands(instruction, 2, 3);
     if (instruction.types.size() != 1 || bytes_of(instruction.type()) == 0) refuse(instruction);
@@ -169,7 +170,8 @@ void FunctionEmitter::emit_atomic(const Instruction& instruction) {
     const std::string aim = host_address(instruction.operands[first], space);
     emit_touch(space, aim, std::to_string(bytes_of(type)), true);
     const std::string address = landing(space, aim, true);
-    std::string call = fmt::format("sc_{}_{}_{}({}, {}", space == Space::Shared ? "own" : "atom", operation,
+    const bool on_this_thread = space == Space::Shared || space == Space::Cluster;
+    std::string call = fmt::format("sc_{}_{}_{}({}, {}", on_this_thread ? "own" : "atom", operation,
                                    name_of(type), address, read(instruction.operands[first + 1], type));
     if (compares) call += ", " + read(instruction.operands[first + 2], type);
     call += ")";
@@ -239,9 +241,12 @@ void FunctionEmitter::emit_convert_address(const Instruction& instruction) {
     std::string result = value;
     if (space == Space::Shared && instruction.has("to"))
         result = fmt::format("(u32)({} - (u32)(shared + {:#x}ul))", value, kDeviceToHost);
+    else if (space == Space::Cluster && instruction.has("to"))
+        result = fmt::format("sc_to_cluster(t, {} - {:#x}ul)", value, kDeviceToHost);
     else if ((space == Space::Local || space == Space::Param) && instruction.has("to"))
         result = fmt::format("{} - {:#x}ul", value, kDeviceToHost);
-    else if (space == Space::Shared || space == Space::Local || space == Space::Param)
+    else if (space == Space::Shared || space == Space::Cluster || space == Space::Local ||
+             space == Space::Param)
         result = fmt::format("{} + {:#x}ul", within(space, value), kDeviceToHost);
     write(instruction.operands[0], instruction.type(), result);
 }
@@ -252,23 +257,54 @@ void FunctionEmitter::emit_is_space(const Instruction& instruction) {
     const std::string host =
         fmt::format("({} - {:#x}ul)", read(instruction.operands[1], Type::U64), kDeviceToHost);
     const std::string in_shared = fmt::format("{} - shared + 0x80000000ul < 0x100000000ul", host);
+    const std::string in_cluster = fmt::format("(sc_peer_of(t, {}) < t->block->cluster_size)", host);
     // A fiber's stack lies within 64 MiB above its limit; so does the part of a worker's that a kernel uses.
     const std::string in_local = fmt::format("{} - t->stack_limit < 0x4000000ul", host);
     switch (space_of(instruction)) {
         case Space::Shared:
             return write(instruction.operands[0], Type::Pred, in_shared);
+        case Space::Cluster:
+            return write(instruction.operands[0], Type::Pred, in_cluster);
         case Space::Local:
             return write(instruction.operands[0], Type::Pred, in_local);
         case Space::Global:
             return write(instruction.operands[0], Type::Pred,
-                         fmt::format("!({}) && !({})", in_shared, in_local));
+                         fmt::format("!{} && !({})", in_cluster, in_local));
         default:
             refuse(instruction);  // constant variables and parameters have no window of their own
     }
 }
 
+// mapa{.shared::cluster}.type d, a, rank: where block `rank` has what lies at `a` here
+void FunctionEmitter::emit_map_to_peer(const Instruction& instruction) {
+    allow(instruction, "shared::cluster");
+    expect_operands(instruction, 3, 3);
+    const Type type = instruction.type();
+    if (!contains(types_of(Type::U32, Type::U64), type)) refuse(instruction);
+    const std::string rank = read(instruction.operands[2], Type::U32);
+    const std::string value = read(instruction.operands[1], type);
+    write(instruction.operands[0], type,
+          space_of(instruction) == Space::Cluster
+              ? fmt::format("sc_on_peer({}, {})", value, rank)
+              : fmt::format("sc_cluster(t, sc_on_peer(sc_to_cluster(t, {} - {:#x}ul), {})) + {:#x}ul", value,
+                            kDeviceToHost, rank, kDeviceToHost));
+}
+
+// getctarank{.shared::cluster}.type d, a: the rank of the block whose shared memory `a` lies in
+void FunctionEmitter::emit_peer_of(const Instruction& instruction) {
+    allow(instruction, "shared::cluster");
+    expect_operands(instruction, 2, 2);
+    const Type type = instruction.type();
+    if (!contains(types_of(Type::U32, Type::U64), type)) refuse(instruction);
+    const std::string value = read(instruction.operands[1], type);
+    const std::string host = space_of(instruction) == Space::Cluster
+                                 ? fmt::format("sc_cluster(t, {})", value)
+                                 : fmt::format("{} - {:#x}ul", value, kDeviceToHost);
+    write(instruction.operands[0], Type::U32, fmt::format("sc_peer_of(t, {})", host));
+}
+
 void FunctionEmitter::emit_fence(const Instruction& instruction) {
-    allow(instruction, "cta gl sys sc acq_rel gpu cluster acquire release");
+    allow(instruction, "cta gl sys sc acq_rel gpu cluster acquire release mbarrier_init");
     // A block's threads share a host thread, so a fence between them only binds the compiler.
     const bool block = instruction.has("cta");
     line("    {};",

@@ -37,6 +37,7 @@ std::string FunctionEmitter::wait_to_converge() {
 
 // bar / barrier {.cta} {.sync .arrive .red .warp} {.popc .and .or} {.aligned}
 void FunctionEmitter::emit_barrier(const Instruction& instruction) {
+    if (instruction.has("cluster")) return emit_cluster_barrier(instruction);
     allow(instruction, "cta sync arrive red warp popc and or aligned");
     out_.waits = true;
     const auto& operands = instruction.operands;
@@ -70,6 +71,15 @@ void FunctionEmitter::emit_barrier(const Instruction& instruction) {
         line("    t->block->runtime->arrive(t, {}, {});", id, threads);
     else
         line("    t->block->runtime->barrier(t, {}, {}, SC_BARRIER_SYNC, 0);", id, threads);
+}
+
+// barrier.cluster.arrive{.release .relaxed}{.aligned}, barrier.cluster.wait{.acquire}{.aligned}
+void FunctionEmitter::emit_cluster_barrier(const Instruction& instruction) {
+    const bool arrives = instruction.has("arrive");
+    allow(instruction, arrives ? "cluster arrive release relaxed aligned" : "cluster wait acquire aligned");
+    expect_operands(instruction, 0, 0);
+    out_.waits = out_.needs_stack = true;
+    line("    t->block->runtime->{}(t);", arrives ? "arrive_in_cluster" : "wait_for_cluster");
 }
 
 void FunctionEmitter::emit_sleep(const Instruction& instruction) {

@@ -80,6 +80,8 @@ FunctionEmitter::Handler FunctionEmitter::find_handler(std::string_view opcode) 
         {"cvt", &E::emit_convert},
         {"bar", &E::emit_barrier},
         {"barrier", &E::emit_barrier},
+        {"mapa", &E::emit_map_to_peer},
+        {"getctarank", &E::emit_peer_of},
         {"nanosleep", &E::emit_sleep},
         {"shfl", &E::emit_shuffle},
         {"vote", &E::emit_vote},

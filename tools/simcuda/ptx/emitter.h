@@ -2,7 +2,8 @@
 //
 // Registers become C locals, labels become gotos. Addresses are integers: global, constant and generic ones
 // are device addresses (host address + kDeviceToHost, for shared and local memory too when generic), shared
-// ones count from sc_block::shared, local and parameter ones are host addresses.
+// ones count from sc_block::shared, local and parameter ones are host addresses. In shared::cluster the upper
+// 8 bits say whose: 0 the block's own, else the rank and one more.
 #pragma once
 
 #include <cstdint>
@@ -118,6 +119,8 @@ class FunctionEmitter {
     void emit_unpack(const Instruction& instruction);
     void emit_convert_address(const Instruction& instruction);
     void emit_is_space(const Instruction& instruction);
+    void emit_map_to_peer(const Instruction& instruction);
+    void emit_peer_of(const Instruction& instruction);
     void emit_fence(const Instruction& instruction);
     void emit_hint(const Instruction& instruction);
     Space space_of(const Instruction& instruction);
@@ -160,6 +163,7 @@ class FunctionEmitter {
     std::string wait_to_converge();
     void stop(std::string_view where);
     void emit_barrier(const Instruction& instruction);
+    void emit_cluster_barrier(const Instruction& instruction);
     void emit_sleep(const Instruction& instruction);
     void emit_shuffle(const Instruction& instruction);
     void emit_vote(const Instruction& instruction);
@@ -180,16 +184,17 @@ class FunctionEmitter {
 
     // emit_async.cpp
     void emit_async_copy(const Instruction& instruction);
+    void emit_async_store(const Instruction& instruction);
     void emit_memory_barrier(const Instruction& instruction);
 
     // emit_image.cpp: textures and surfaces
     void emit_texture(const Instruction& instruction);
+    std::string level_arguments(const Instruction& instruction, bool integers);
     void emit_gather(const Instruction& instruction);
     void emit_surface(const Instruction& instruction);
     void emit_image_query(const Instruction& instruction);
     // Declares `at`, the coordinates of the address, and returns the sc_access; `handle` is what they count
     // from.
-    std::string level_arguments(const Instruction& instruction, bool integers);
     std::string open_image_access(const Instruction& instruction, const Operand& address, bool integers,
                                   std::string& handle);
 

@@ -171,6 +171,21 @@ std::string FunctionEmitter::read_special(std::string_view name) {
         {"%smid", "t->block->smid"},
         {"%nsmid", "t->block->nsmid"},
         {"%gridid", "t->block->grid_id"},
+        {"%clusterid.x", "t->block->ctaid[0] / t->block->cluster_nctaid[0]"},
+        {"%clusterid.y", "t->block->ctaid[1] / t->block->cluster_nctaid[1]"},
+        {"%clusterid.z", "t->block->ctaid[2] / t->block->cluster_nctaid[2]"},
+        {"%nclusterid.x", "t->block->nctaid[0] / t->block->cluster_nctaid[0]"},
+        {"%nclusterid.y", "t->block->nctaid[1] / t->block->cluster_nctaid[1]"},
+        {"%nclusterid.z", "t->block->nctaid[2] / t->block->cluster_nctaid[2]"},
+        {"%cluster_ctaid.x", "t->block->cluster_ctaid[0]"},
+        {"%cluster_ctaid.y", "t->block->cluster_ctaid[1]"},
+        {"%cluster_ctaid.z", "t->block->cluster_ctaid[2]"},
+        {"%cluster_nctaid.x", "t->block->cluster_nctaid[0]"},
+        {"%cluster_nctaid.y", "t->block->cluster_nctaid[1]"},
+        {"%cluster_nctaid.z", "t->block->cluster_nctaid[2]"},
+        {"%cluster_ctarank", "t->block->cluster_rank"},
+        {"%cluster_nctarank", "t->block->cluster_size"},
+        {"%is_explicit_cluster", "t->block->explicit_cluster != 0"},
         {"%lanemask_eq", "1u << t->lane"},
         {"%lanemask_lt", "(1u << t->lane) - 1"},
         {"%lanemask_le", "(2u << t->lane) - 1"},
@@ -237,6 +252,7 @@ std::string FunctionEmitter::window(Space space) {
 }
 
 std::string FunctionEmitter::within(Space space, const std::string& address) {
+    if (space == Space::Cluster) return fmt::format("sc_cluster(t, {})", address);
     if (space == Space::Shared) return fmt::format("shared + (s32)({})", address);
     return fmt::format("sc_near({}, {})", window(space), address);
 }
@@ -258,9 +274,9 @@ std::string FunctionEmitter::host_address(const Operand& operand, Space& space) 
     // wraps. Small offsets are added to the result: then accesses by one register share the rest. A pointer
     // of 64 bits to constants may come from the host, and lead anywhere.
     const bool whole = operand.reg >= 0 && bytes_of(register_of(operand).type) == 8;
-    const bool wraps =
-        space == Space::Shared || (operand.reg >= 0 && (space == Space::Local || space == Space::Param ||
-                                                        (space == Space::Const && !whole)));
+    const bool wraps = space == Space::Shared || space == Space::Cluster ||
+                       (operand.reg >= 0 && (space == Space::Local || space == Space::Param ||
+                                             (space == Space::Const && !whole)));
     const bool small = operand.offset > -exec::kWindowSlack && operand.offset < exec::kWindowSlack;
     if (operand.offset && !small) base += fmt::format(" + {}l", operand.offset);
     if (wraps) base = within(space, base);

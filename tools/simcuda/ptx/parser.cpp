@@ -170,18 +170,23 @@ void Parser::parse_performance_directives(Function& function) {
     while (token_.kind == Token::Kind::Word && token_.text.starts_with('.')) {
         const std::string_view directive = token_.text;
         advance();
-        std::uint32_t product = 1;
+        std::uint32_t product = 1, count = 0, sizes[3] = {1, 1, 1};
         while (token_.kind == Token::Kind::Number || token_.kind == Token::Kind::String || token_.is(',') ||
                token_.is(';')) {
             if (token_.is(';') && directive != ".pragma") return;
             if (token_.kind == Token::Kind::Number) {
-                product *= static_cast<std::uint32_t>(expect_integer());
+                const auto size = static_cast<std::uint32_t>(expect_integer());
+                product *= size;
+                if (count < 3) sizes[count++] = size;
             } else {
                 advance();
             }
         }
         if (directive == ".maxntid" || directive == ".reqntid")
             function.max_threads = std::min(product, 1024u);
+        if (directive == ".reqnctapercluster") std::copy_n(sizes, 3, function.cluster);
+        if (directive == ".maxclusterrank") function.max_cluster = sizes[0];
+        if (directive == ".explicitcluster") function.explicit_cluster = true;
     }
 }
 

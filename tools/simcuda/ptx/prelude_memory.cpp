@@ -10,6 +10,23 @@ typedef u8 sc_64_bytes __attribute__((vector_size(64)));
 /* The address nearest to `window` that has the low 32 bits of `address`. */
 INLINE u64 sc_near(u64 window, u64 address) { return window + (u64)(s64)(s32)((u32)address - (u32)window); }
 
+/* Shared memory of a cluster. Whose it is: the rank, or as many as there are. */
+INLINE u32 sc_peer_of(struct sc_thread* t, u64 host) {
+    u32 rank = 0;
+    while (rank < t->block->cluster_size && host - t->block->peers[rank] + 0x80000000ul >= 0x100000000ul) ++rank;
+    return rank;
+}
+INLINE u64 sc_cluster(struct sc_thread* t, u32 address) {
+    const u32 rank = (address >> 24) - 1;
+    return rank < t->block->cluster_size ? t->block->peers[rank] + (address & 0xffffff) : t->block->shared + (s32)address;
+}
+INLINE u32 sc_to_cluster(struct sc_thread* t, u64 host) {
+    const u32 rank = sc_peer_of(t, host);
+    if (rank == t->block->cluster_rank || rank == t->block->cluster_size) return host - t->block->shared;
+    return (rank + 1) << 24 | ((host - t->block->peers[rank]) & 0xffffff);
+}
+INLINE u32 sc_on_peer(u32 address, u32 rank) { return (rank + 1) << 24 | (address & 0xffffff); }
+
 /* A block's threads take turns on one host thread, so what only they can reach needs no lock. */
 #define LOCKED(NAME, T, U, NEW) \
     INLINE T sc_atom_##NAME(u64 address, T b) { \
@@ -44,15 +61,18 @@ ATOMIC(add_f64, double, u64, a + b)
 ATOMIC(add_f16, u16, u16, sc_add_f16(a, b)) ATOMIC(add_bf16, u16, u16, sc_add_bf16(a, b))
 ATOMIC(add_f16x2, u32, u32, sc_add_f16x2(a, b)) ATOMIC(add_bf16x2, u32, u32, sc_add_bf16x2(a, b))
 
-/* An mbarrier: arrivals pending in this phase (20 bits), expected in each (20 bits), and the phase. */
-INLINE u64 sc_mbarrier_arrive(u64 address, u32 count, u32 drop) {
+/* An mbarrier: arrivals pending in this phase (20 bits), expected in each (20 bits), bytes that are still to come
+   in this phase (21 bits, with a sign), and the phase. */
+INLINE u64 sc_mbarrier_change(u64 address, u32 count, u32 drop, s32 bytes) {
     u64* barrier = (u64*)address;
     const u64 before = *barrier;
-    u64 expected = (before >> 20 & 0xfffff) - drop, pending = (before & 0xfffff) - count, phase = before >> 40;
-    if (pending == 0) { pending = expected; ++phase; }
-    *barrier = phase << 40 | (expected & 0xfffff) << 20 | (pending & 0xfffff);
+    u64 expected = (before >> 20 & 0xfffff) - drop, pending = (before & 0xfffff) - count, phase = before >> 61;
+    const s64 to_come = ((s64)(before << 3) >> 43) + bytes;
+    if (pending == 0 && to_come == 0) { pending = expected; ++phase; }
+    *barrier = phase << 61 | ((u64)to_come & 0x1fffff) << 40 | (expected & 0xfffff) << 20 | (pending & 0xfffff);
     return before;
 }
+INLINE u64 sc_mbarrier_arrive(u64 address, u32 count, u32 drop) { return sc_mbarrier_change(address, count, drop, 0); }
 INLINE void sc_async_copy(u64 to, u64 from, u32 bytes, u32 given) {
     u8 part[16] = {0};
     __builtin_memcpy(part, (const void*)from, given < bytes ? given : bytes);

@@ -1,6 +1,7 @@
 // Program::translate: parse, emit, and divide the module into units that are compiled when first needed.
 #include "tools/simcuda/ptx/program.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tools/simcuda/ptx/native.h"
@@ -93,6 +94,9 @@ class TranslatedProgram final : public Program {
             static_cast<std::uint32_t>(shares ? common_shared_bytes_ : lay_out(reach).static_bytes);
         kernel.local_bytes = static_cast<std::uint32_t>(reach.local_bytes);
         kernel.max_threads = entry.max_threads;
+        std::copy_n(entry.cluster, 3, kernel.cluster);
+        kernel.max_cluster = entry.max_cluster;
+        kernel.explicit_cluster = entry.explicit_cluster;
         kernel.prints = reach.prints;
         kernel.uses_heap = reach.uses_heap;
         kernel.unsupported = reach.unsupported;

@@ -22,6 +22,9 @@ struct Kernel {
     std::uint32_t static_shared_bytes = 0;  // per block
     std::uint32_t local_bytes = 0;          // per thread
     std::uint32_t max_threads = 1024;       // per block (.maxntid)
+    std::uint32_t cluster[3] = {0, 0, 0};   // blocks, that it must be launched with; 0: any
+    std::uint32_t max_cluster = 0;          // blocks at most; 0: not said
+    bool explicit_cluster = false;          // cannot be launched without clusters
     bool prints = false;                    // by vprintf
     bool uses_heap = false;                 // of malloc and free
     std::string unsupported;                // first thing in it that cannot be translated; empty: it runs

@@ -69,6 +69,6 @@ unsigned bytes_of(Type type);
 Type widened(Type type);         // u16 -> u32, s32 -> s64
 Type bits_type(unsigned bytes);  // 4 -> b32
 
-enum class Space : std::uint8_t { Generic, Global, Const, Shared, Local, Param };
+enum class Space : std::uint8_t { Generic, Global, Const, Shared, Cluster, Local, Param };
 
 }  // namespace simcuda::ptx

@@ -43,22 +43,27 @@ cudaError_t launch_cooperative(const void* entry, dim3 grid, dim3 block, void** 
     });
 }
 
+CUlaunchConfig driver_config_of(const cudaLaunchConfig_t* config) {
+    require(config != nullptr, cudaErrorInvalidValue);
+    static_assert(sizeof(CUlaunchAttribute) == sizeof(cudaLaunchAttribute));
+    CUlaunchConfig driver_config{};
+    driver_config.gridDimX = config->gridDim.x;
+    driver_config.gridDimY = config->gridDim.y;
+    driver_config.gridDimZ = config->gridDim.z;
+    driver_config.blockDimX = config->blockDim.x;
+    driver_config.blockDimY = config->blockDim.y;
+    driver_config.blockDimZ = config->blockDim.z;
+    driver_config.sharedMemBytes = static_cast<unsigned>(config->dynamicSmemBytes);
+    driver_config.hStream = config->stream;
+    driver_config.attrs = reinterpret_cast<CUlaunchAttribute*>(config->attrs);
+    driver_config.numAttrs = config->numAttrs;
+    return driver_config;
+}
+
 template <Form form>
 cudaError_t launch_ex(const cudaLaunchConfig_t* config, const void* entry, void** arguments) {
     return run([&](const Driver& cu) {
-        require(config != nullptr, cudaErrorInvalidValue);
-        static_assert(sizeof(CUlaunchAttribute) == sizeof(cudaLaunchAttribute));
-        CUlaunchConfig driver_config{};
-        driver_config.gridDimX = config->gridDim.x;
-        driver_config.gridDimY = config->gridDim.y;
-        driver_config.gridDimZ = config->gridDim.z;
-        driver_config.blockDimX = config->blockDim.x;
-        driver_config.blockDimY = config->blockDim.y;
-        driver_config.blockDimZ = config->blockDim.z;
-        driver_config.sharedMemBytes = static_cast<unsigned>(config->dynamicSmemBytes);
-        driver_config.hStream = config->stream;
-        driver_config.attrs = reinterpret_cast<CUlaunchAttribute*>(config->attrs);
-        driver_config.numAttrs = config->numAttrs;
+        const CUlaunchConfig driver_config = driver_config_of(config);
         auto function = RT_DRIVER(cu, form, cuLaunchKernelEx, _ptsz);
         CUresult result = function(&driver_config, launchable(cu, entry), arguments, nullptr);
         return shape_or(cu, result, config->gridDim, config->blockDim);
@@ -88,3 +93,21 @@ using namespace simcuda::runtime;
 RT_EXPORT_STREAM(cudaLaunchKernel, _ptsz, launch)
 RT_EXPORT_STREAM(cudaLaunchCooperativeKernel, _ptsz, launch_cooperative)
 RT_EXPORT_STREAM(cudaLaunchKernelExC, _ptsz, launch_ex)
+
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int* blocks, const void* entry,
+                                                 const cudaLaunchConfig_t* config) {
+    return run([&](const Driver& cu) {
+        const CUlaunchConfig driver_config = driver_config_of(config);
+        return cu.cuOccupancyMaxPotentialClusterSize(blocks, Registry::instance().function(cu, entry),
+                                                     &driver_config);
+    });
+}
+
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* entry,
+                                           const cudaLaunchConfig_t* config) {
+    return run([&](const Driver& cu) {
+        const CUlaunchConfig driver_config = driver_config_of(config);
+        return cu.cuOccupancyMaxActiveClusters(clusters, Registry::instance().function(cu, entry),
+                                               &driver_config);
+    });
+}

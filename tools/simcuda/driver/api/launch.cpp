@@ -2,9 +2,11 @@
 #include <algorithm>
 
 #include "tools/simcuda/driver/api.h"
+#include "tools/simcuda/driver/cluster.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/event.h"
+#include "tools/simcuda/driver/function_attributes.h"
 #include "tools/simcuda/driver/launch.h"
 #include "tools/simcuda/driver/stream.h"
 
@@ -24,6 +26,7 @@ CUresult launch(Site site, CUfunction function, const LaunchShape& shape, CUstre
 struct Wishes {
     bool cooperative = false;
     bool programmatic = false;
+    unsigned cluster[3] = {0, 0, 0};
     std::vector<CUevent> record_after;
 };
 
@@ -37,9 +40,11 @@ Wishes wishes(const CUlaunchConfig& config) {
                 wishes.cooperative = value.cooperative != 0;
                 break;
             case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-                // Clusters came with compute capability 9.0.
-                require(value.clusterDim.x == 1 && value.clusterDim.y == 1 && value.clusterDim.z == 1,
-                        CUDA_ERROR_NOT_SUPPORTED);
+                require(value.clusterDim.x != 0 && value.clusterDim.y != 0 && value.clusterDim.z != 0,
+                        CUDA_ERROR_INVALID_CLUSTER_SIZE);
+                wishes.cluster[0] = value.clusterDim.x;
+                wishes.cluster[1] = value.clusterDim.y;
+                wishes.cluster[2] = value.clusterDim.z;
                 break;
             case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
                 wishes.programmatic = value.programmaticStreamSerializationAllowed != 0;
@@ -58,6 +63,10 @@ Wishes wishes(const CUlaunchConfig& config) {
         }
     }
     return wishes;
+}
+
+unsigned threads_of(const CUlaunchConfig& config) {
+    return config.blockDimX * config.blockDimY * config.blockDimZ;
 }
 
 bool are_occupancy_flags(unsigned flags) {
@@ -131,7 +140,8 @@ SIMCUDA_STREAM_API(cuLaunchKernelEx, _ptsz,
         const LaunchShape shape{{c.gridDimX, c.gridDimY, c.gridDimZ},
                                 {c.blockDimX, c.blockDimY, c.blockDimZ},
                                 c.sharedMemBytes,
-                                wish.cooperative};
+                                wish.cooperative,
+                                {wish.cluster[0], wish.cluster[1], wish.cluster[2]}};
         const auto stream = launch_stream(context, c.hStream, site.per_thread);
         auto op = make_launch(context, function, shape, parameters, extra);
         op.programmatic = wish.programmatic;
@@ -154,6 +164,40 @@ SIMCUDA_API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CU
     return call(Entry::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, [&](Context& context) {
         require(are_occupancy_flags(flags), CUDA_ERROR_INVALID_VALUE);
         return occupancy(blocks, context, function, threads, shared_bytes);
+    });
+}
+
+SIMCUDA_API cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction function,
+                                               const CUlaunchConfig* config) {
+    return call(Entry::cuOccupancyMaxPotentialClusterSize, [&](Context& context) {
+        require(blocks != nullptr && config != nullptr, CUDA_ERROR_INVALID_VALUE);
+        require(architecture(context.device()) >= 90, CUDA_ERROR_NOT_SUPPORTED);
+        const auto launchable = find_launchable(function);
+        const unsigned largest =
+            largest_cluster(launchable->bind(context), threads_of(*config), config->sharedMemBytes);
+        require(largest != 0, CUDA_ERROR_INVALID_VALUE);
+        *blocks = static_cast<int>(largest);
+        return CUDA_SUCCESS;
+    });
+}
+
+SIMCUDA_API cuOccupancyMaxActiveClusters(int* clusters, CUfunction function, const CUlaunchConfig* config) {
+    return call(Entry::cuOccupancyMaxActiveClusters, [&](Context& context) {
+        require(
+            clusters != nullptr && config != nullptr && (config->attrs != nullptr || config->numAttrs == 0),
+            CUDA_ERROR_INVALID_VALUE);
+        const auto launchable = find_launchable(function);
+        const Function& bound = launchable->bind(context);
+        const ClusterShape required = required_cluster(bound);
+        const Wishes wish = wishes(*config);
+        ClusterShape cluster{wish.cluster[0], wish.cluster[1], wish.cluster[2]};
+        if (cluster[0] == 0) cluster = required;
+        require(cluster[0] != 0 && (required[0] == 0 || cluster == required),
+                CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        const unsigned size = cluster[0] * cluster[1] * cluster[2];
+        *clusters =
+            static_cast<int>(clusters_at_once(bound, size, threads_of(*config), config->sharedMemBytes));
+        return CUDA_SUCCESS;
     });
 }
 

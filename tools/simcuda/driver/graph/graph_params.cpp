@@ -6,6 +6,7 @@
 #include "tools/simcuda/address.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/array.h"
+#include "tools/simcuda/driver/cluster.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/copy.h"
 #include "tools/simcuda/driver/device.h"
@@ -22,6 +23,19 @@ namespace {
 bool cooperative(const KernelNode& node) {
     auto attribute = node.attributes.find(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
     return attribute != node.attributes.end() && attribute->second.cooperative != 0;
+}
+
+// That a node's attribute asks for; it is checked when the graph is made executable.
+ClusterShape cluster_of_node(Context& context, const KernelNode& node, const CUlaunchAttributeValue& value) {
+    const exec::Launch& launch = node.op.launch;
+    LaunchShape shape{{},
+                      {},
+                      launch.dynamic_shared_bytes,
+                      launch.cooperative,
+                      {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z}};
+    std::copy_n(launch.grid, 3, shape.grid);
+    std::copy_n(launch.block, 3, shape.block);
+    return cluster_of(find_launchable(node.op.function)->bind(context), shape);
 }
 
 // Null for a function of a module.
@@ -124,10 +138,11 @@ EventWaitNode wait_work(CUevent event) {
 KernelNode kernel_work(Context& context, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
     KernelNode node;
     node.function = p.func ? p.func : reinterpret_cast<CUfunction>(p.kern);
-    const LaunchShape shape{{p.gridDimX, p.gridDimY, p.gridDimZ},
-                            {p.blockDimX, p.blockDimY, p.blockDimZ},
-                            p.sharedMemBytes,
-                            false};
+    LaunchShape shape{{p.gridDimX, p.gridDimY, p.gridDimZ},
+                      {p.blockDimX, p.blockDimY, p.blockDimZ},
+                      p.sharedMemBytes,
+                      false};
+    shape.cluster_comes_later = true;  // as an attribute
     node.op = make_launch(context, node.function, shape, p.kernelParams, p.extra);
     node.kernel = as_library_kernel(node.function);
     return node;
@@ -271,6 +286,10 @@ NodeWork captured_work(Op op) {
         node.function = kernel->function;
         node.kernel = as_library_kernel(kernel->function);
         if (kernel->launch.cooperative) node.attributes[CU_LAUNCH_ATTRIBUTE_COOPERATIVE].cooperative = 1;
+        if (kernel->launch.explicit_cluster) {
+            const auto& [x, y, z] = kernel->launch.cluster;
+            node.attributes[CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION].clusterDim = {x, y, z};
+        }
         node.op = std::move(*kernel);
         return node;
     }
@@ -293,6 +312,12 @@ Op operation(Context& context, const NodeWork& work) {
     if (const auto* kernel = std::get_if<KernelNode>(&work)) {
         KernelOp op = kernel->op;
         op.launch.cooperative = cooperative(*kernel);
+        const auto attribute = kernel->attributes.find(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+        if (attribute != kernel->attributes.end() || op.launch.kernel->explicit_cluster)
+            set_cluster(op.launch,
+                        cluster_of_node(context, *kernel,
+                                        attribute != kernel->attributes.end() ? attribute->second
+                                                                              : CUlaunchAttributeValue{}));
         return op;
     }
     if (const auto* copy = std::get_if<MemcpyNode>(&work)) return pitched_copy(context, copy->copy);
