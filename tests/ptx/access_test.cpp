@@ -33,11 +33,13 @@ bool parse(std::string_view opcode, Access& access) {
     access.opcode = opcode;
     access.load = opcode.starts_with("ld.");
     if (!access.load && !opcode.starts_with("st.")) return false;
+    if (opcode.starts_with("st.async")) return false;  // has a case of its own
     for (std::string_view rest = opcode.substr(3); !rest.empty();) {
         const std::string_view part = rest.substr(0, rest.find('.'));
         rest.remove_prefix(std::min(part.size() + 1, rest.size()));
         if (part == "global" || part == "shared" || part == "local" || part == "const" || part == "param")
             access.space = part;
+        if (part == "shared::cluster") access.space = "shared";  // where a block's own is at its address too
         if (part == "v2" || part == "v4") access.count = static_cast<unsigned>(part[1] - '0');
         if (part == "L2::cache_hint") access.policy = ", %policy";
         if (const ptx::Type type = ptx::parse_type(part); type != ptx::Type::None) access.type = type;

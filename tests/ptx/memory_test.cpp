@@ -344,7 +344,8 @@ TEST_CASE("memory: atomics of the table at every scope and order it names") {
         if (type == Type::F16x2) continue;  // has a case of its own
         CAPTURE(opcode);
         REQUIRE_FALSE(operation.empty());
-        const bool shared = opcode.find(".shared.") != std::string_view::npos;
+        const bool shared = opcode.find(".shared.") != std::string_view::npos ||
+                            opcode.find(".shared::cluster.") != std::string_view::npos;
         const bool compares = operation == "cas";
         const std::string place = shared ? "[word]" : "[%in]";
         const std::string_view space = shared ? "shared" : "global";

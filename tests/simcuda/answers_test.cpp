@@ -288,15 +288,17 @@ void make_mipmapped_texture() {
     CUDA_TEXTURE_DESC sampling{};
     sampling.flags = CU_TRSF_NORMALIZED_COORDINATES;
     sampling.maxMipmapLevelClamp = 2;
+    sampling.maxAnisotropy = 4;
     CUtexObject object = 0;
     FAILS(CUDA_ERROR_NOT_SUPPORTED, cuTexObjectCreate, &object, &resource, &sampling, nullptr);
 }
 
-TEST_CASE("answers: a texture of several levels is refused with a line") {
+TEST_CASE("answers: a texture with anisotropy over several levels is refused with a line") {
     std::string said;
     CHECK(run({}, make_mipmapped_texture, &said) == "");
     CHECK(said ==
-          "simcuda: textures with several mipmap levels are not simulated: CUDA_ERROR_NOT_SUPPORTED\n");
+          "simcuda: textures with anisotropy over several mipmap levels are not simulated: "
+          "CUDA_ERROR_NOT_SUPPORTED\n");
 }
 
 }  // namespace
