@@ -1,4 +1,5 @@
-"""Kernels, streams, callbacks, pinned, mapped and managed memory, reductions and threads through numba's CUDA target.
+"""Kernels, streams, callbacks, pinned, mapped and managed memory, reductions, grids that wait for their blocks, and threads
+through numba's CUDA target.
 numba_kernels.py [part to leave out ...]"""
 
 import math
@@ -54,6 +55,18 @@ def double_b(records):
     i = cuda.grid(1)
     if i < records.size:
         records[i].a = records[i].b * 2.0
+
+
+@cuda.jit
+def smooth(a, b, rounds):
+    grid = cuda.cg.this_grid()
+    for r in range(rounds):
+        for i in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+            if r % 2 == 0:
+                b[i] = a[i] * 2 + a[(i + 1) % a.size]
+            else:
+                a[i] = b[i] * 2 + b[(i + 1) % a.size]
+        grid.sync()
 
 
 @cuda.reduce
@@ -151,6 +164,15 @@ def records_and_views():
     np.testing.assert_array_equal(whole.copy_to_host(), want)
 
 
+def grids():
+    want = rng.integers(0, 1000, 100000)
+    a, b = cuda.to_device(want), cuda.device_array_like(want)
+    smooth[8, 128](a, b, 5)
+    for _ in range(5):
+        want = want * 2 + np.roll(want, -1)
+    np.testing.assert_array_equal(b.copy_to_host(), want)
+
+
 def threads():
     results = {}
 
@@ -169,7 +191,7 @@ def threads():
         assert (results[number] == number + 5).all()
 
 
-for part in matrices, streams, callbacks, host_memory, reductions, records_and_views, threads, matrices:
+for part in matrices, streams, callbacks, host_memory, reductions, records_and_views, grids, threads, matrices:
     if part.__name__ not in sys.argv[1:]:
         part()
         print(part.__name__, "right", flush=True)
