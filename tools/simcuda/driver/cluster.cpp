@@ -50,7 +50,8 @@ ClusterShape cluster_of(const Function& function, const LaunchShape& shape) {
     const ClusterShape given{shape.cluster[0], shape.cluster[1], shape.cluster[2]};
     const ClusterShape cluster = is_asked_for(given) ? given : required;
     if (!is_asked_for(cluster)) {
-        require(!function.kernel->explicit_cluster || shape.cluster_comes_later, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        require(!function.kernel->explicit_cluster || shape.cluster_comes_later,
+                CUDA_ERROR_INVALID_CLUSTER_SIZE);
         return cluster;
     }
     const bool one = blocks_of(cluster) == 1;
