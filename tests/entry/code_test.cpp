@@ -124,7 +124,8 @@ FAMILY_TEST("code: what is unloaded is forgotten", "code-unloaded") {
         void* parameters[] = {&from, &to, &n};
         void* other_parameters[] = {&none, &none, &none};
         std::set<CUfunction> of_others;
-        for (int i = 0; i < 100; ++i) {
+        // Mostly at once; now and then somebody else has the place for long.
+        for (int i = 0; i < 2000; ++i) {
             const auto other = load_one(with_other_parameters());
             of_others.insert(of(other));
             run(of(other), other_parameters);
