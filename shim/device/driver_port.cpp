@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "shim/device/host_mapping.h"
 #include "shim/device/move_trial.h"
@@ -299,6 +300,30 @@ CUresult DriverPort::record(CUstream stream, CUevent& event) {
 
 CUresult DriverPort::record_legacy(CUcontext context, CUevent& event) {
     return record_in(context, CU_STREAM_LEGACY, event);
+}
+
+CUresult DriverPort::record_behind_legacy(CUcontext context, CUevent& event) {
+    const InContext in_context(context);
+    if (in_context.status() != CUDA_SUCCESS) return in_context.status();
+    const auto known = [&]() -> CUstream& { return events_[context].behind_legacy; };
+    CUstream stream = nullptr;
+    {
+        const util::Lock lock(events_lock_);
+        stream = known();
+    }
+    if (!stream) {
+        CUstream made = nullptr;
+        const CUresult status = driver().cuStreamCreate(&made, CU_STREAM_DEFAULT);
+        if (status != CUDA_SUCCESS) return status;
+        {
+            const util::Lock lock(events_lock_);
+            if (!known()) known() = std::exchange(made, nullptr);
+            stream = known();
+        }
+        // Another thread was first.
+        if (made) driver().cuStreamDestroy_v2(made);
+    }
+    return record_in(context, stream, event);
 }
 
 namespace {

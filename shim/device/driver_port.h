@@ -55,6 +55,7 @@ class DriverPort final : public Port {
     CUresult record(CUstream stream, CUevent& event) override;
     CUresult record_again(CUstream stream, CUevent event) override;
     CUresult record_legacy(CUcontext context, CUevent& event) override;
+    CUresult record_behind_legacy(CUcontext context, CUevent& event) override;
     CUresult query_stream(CUstream stream) override;
     CUresult query_legacy(CUcontext context) override;
     CUresult query(CUevent event) override;
@@ -107,6 +108,7 @@ class DriverPort final : public Port {
 
         std::vector<Event*> used;
         std::vector<Event*> free;
+        CUstream behind_legacy = nullptr;  // once one was wanted
     };
     // What the driver did not take back when it should have, and is asked to again.
     struct Owed {

@@ -111,6 +111,9 @@ class Port {
     // still, recorded or not.
     virtual CUresult record_again(CUstream stream, CUevent event) = 0;
     virtual CUresult record_legacy(CUcontext context, CUevent& event) = 0;  // in its legacy default stream
+    // The same behind what that was given so far, in a blocking stream of the port's: no work of the
+    // program's waits for it, but what the legacy stream is given later.
+    virtual CUresult record_behind_legacy(CUcontext context, CUevent& event) = 0;
     virtual CUresult query(CUevent event) = 0;  // CUDA_SUCCESS: passed; CUDA_ERROR_NOT_READY: not yet
     // The same of all that an app's stream, or a context's legacy default stream, has been given so far;
     // or the error of a capture that forbids to ask. Enqueues nothing.

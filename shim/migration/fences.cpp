@@ -26,12 +26,18 @@ StreamKey Fences::key_of(CUstream stream) const {
     return reinterpret_cast<StreamKey>(stream);
 }
 
-FencePtr Fences::record(CUstream stream, CUresult* error) {
+// What `record(event)` leaves.
+template <typename Record>
+FencePtr Fences::recorded(StreamKey stream, CUresult* error, Record&& record) {
     CUevent event = nullptr;
     const std::uint64_t before = entered_.load();
-    const CUresult status = port_.record(stream, event);
+    const CUresult status = record(event);
     if (error) *error = status;
-    return status == CUDA_SUCCESS ? std::make_shared<Fence>(port_, event, key_of(stream), before) : nullptr;
+    return status == CUDA_SUCCESS ? std::make_shared<Fence>(port_, event, stream, before) : nullptr;
+}
+
+FencePtr Fences::record(CUstream stream, CUresult* error) {
+    return recorded(key_of(stream), error, [&](CUevent& event) { return port_.record(stream, event); });
 }
 
 FencePtr Fences::record(CUstream stream, FencePtr spare) {
@@ -66,12 +72,13 @@ void Fences::drop_spares(Line& line) {
 }
 
 FencePtr Fences::record_legacy(CUcontext context, CUresult* error) {
-    CUevent event = nullptr;
-    const std::uint64_t before = entered_.load();
-    const CUresult status = port_.record_legacy(context, event);
-    if (error) *error = status;
-    return status == CUDA_SUCCESS ? std::make_shared<Fence>(port_, event, legacy_key(context), before)
-                                  : nullptr;
+    return recorded(legacy_key(context), error,
+                    [&](CUevent& event) { return port_.record_legacy(context, event); });
+}
+
+FencePtr Fences::record_behind_legacy(CUcontext context) {
+    return recorded(legacy_key(context), nullptr,
+                    [&](CUevent& event) { return port_.record_behind_legacy(context, event); });
 }
 
 core::Use Fences::add(FencePtr fence, std::uint64_t launched_ns) {

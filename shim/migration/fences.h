@@ -65,6 +65,9 @@ class Fences {
     FencePtr record(CUstream stream, CUresult* error = nullptr);
     FencePtr record(CUstream stream, FencePtr spare);
     FencePtr record_legacy(CUcontext context, CUresult* error = nullptr);  // in its legacy default stream
+    // Behind what that was given so far, holding up none of what other streams are given. (Each of these two
+    // waits for those of the other kind before it: they are of one line.)
+    FencePtr record_behind_legacy(CUcontext context);
 
     // The calls below need the session's lock.
 
@@ -127,6 +130,8 @@ class Fences {
     // Of all streams together: those of work under way may be thousands.
     static constexpr std::size_t kMostSpares = 4096;
 
+    template <typename Record>
+    FencePtr recorded(StreamKey stream, CUresult* error, Record&& record);
     core::TimelineId timeline_for_another();
     // Of each thread that has ended nobody says that its stream is gone.
     void forget_gone();

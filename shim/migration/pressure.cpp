@@ -50,10 +50,9 @@ Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
     return {!unknown && !fence, std::move(fence)};
 }
 
-// Those whose work may reach the session's GPU. Drops the lock.
-std::vector<CUcontext> contexts_of(State& state, SessionLock& lock) {
+// Those whose work may reach the session's GPU; `current` may be one that has not been seen yet.
+std::vector<CUcontext> contexts_of(const State& state, CUcontext current) {
     std::vector<CUcontext> contexts = known_contexts();
-    const CUcontext current = unlocked(lock, [&] { return state.port.current_context(); });
     if (std::find(contexts.begin(), contexts.end(), current) == contexts.end()) contexts.push_back(current);
     std::erase_if(contexts, [&](CUcontext context) { return !may_reach(context, state.device); });
     return contexts;
@@ -62,7 +61,10 @@ std::vector<CUcontext> contexts_of(State& state, SessionLock& lock) {
 }  // namespace
 
 void begin_pressure(State& state, SessionLock& lock) {
+    if (state.under_pressure.load()) return check_moves(state, lock);
+    const CUcontext current = unlocked(lock, [&] { return state.port.current_context(); });
     if (state.under_pressure.exchange(true)) return check_moves(state, lock);
+    // From here to the last stream the lock is kept: what is not listed counts as over.
     fast_path_gate.close();
     EarlierWork& earlier = state.earlier;
     earlier.entering = true;
@@ -70,7 +72,7 @@ void begin_pressure(State& state, SessionLock& lock) {
         if (may_reach(each.context, state.device))
             earlier.streams.push_back({state.fences.key_of(each.stream), each.stream, each.context});
     }
-    for (const CUcontext context : contexts_of(state, lock))
+    for (const CUcontext context : contexts_of(state, current))
         earlier.streams.push_back({Fences::legacy_key(context), nullptr, context});
     look_at_earlier_work(state, lock);
     check_moves(state, lock);
@@ -129,19 +131,22 @@ void earlier_work_gone(State& state, const std::function<bool(const EarlierWork:
 }
 
 void fence_legacy_streams(State& state, SessionLock& lock) {
-    const std::vector<CUcontext> contexts = contexts_of(state, lock);
     std::vector<FencePtr> fences;
     bool all = true;
     bool forbidden = false;
     unlocked(lock, [&] {
-        for (const CUcontext context : contexts) {
+        for (const CUcontext context : contexts_of(state, state.port.current_context())) {
             const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
             if (device::about_capture(status)) {
                 forbidden = true;
-            } else if (status == CUDA_ERROR_NOT_READY || per_thread_streams_used.load()) {
-                fences.push_back(state.fences.record_legacy(context));
-                all &= fences.back() != nullptr;
+                continue;
             }
+            // Threads' own streams are waited for by the legacy stream alone.
+            const bool own = per_thread_streams_used.load();
+            if (!own && status != CUDA_ERROR_NOT_READY) continue;
+            fences.push_back(own ? state.fences.record_legacy(context)
+                                 : state.fences.record_behind_legacy(context));
+            all &= fences.back() != nullptr;
         }
     });
     std::erase(fences, nullptr);

@@ -16,11 +16,20 @@ std::size_t bound(std::size_t usual) {
     return asked ? static_cast<std::size_t>(std::atoi(asked)) : usual;
 }
 
-// Three buffers of a GPU that holds two, the first of which is out already.
+// Buffers of a GPU that holds two; of three the first is out already.
 struct Small : Scene {
-    explicit Small(const RigOptions& options) : Scene(options), second(rig.stream()) {
-        for (int i = 0; i < 3; ++i) make(24);
+    Small(const RigOptions& options, int buffers) : Scene(options), second(rig.stream()) {
+        for (int i = 0; i < buffers; ++i) make(24);
         rig.drain();
+    }
+    // The next fence of either stream is recorded anew.
+    void leave_spares() {
+        for (const CUstream each : {stream, second, stream, second}) {
+            statuses[3] = need(1, each);
+            rig.drain();
+            std::vector<core::Use> given = rig.session().given();
+            rig.session().unfinished(given);
+        }
     }
     // A kernel that changes a buffer, named or not; with others it reads.
     CUresult change(std::size_t index, CUstream where, std::vector<std::size_t> reads = {},
@@ -73,7 +82,7 @@ using Make = std::function<Bodies(Small&)>;
 
 // Where memory is mapped on the host, what comes too late or too early may still find it; elsewhere it finds
 // nothing. What is not named has to find it.
-void in_every_order(std::size_t preemptions, const Make& make, bool all_named = true) {
+void in_every_order(std::size_t preemptions, const Make& make, bool all_named = true, int buffers = 3) {
     std::size_t runs = 0;
     std::size_t longest = 0;
     for (const std::uint64_t pace : {1, 2, 3}) {
@@ -84,7 +93,7 @@ void in_every_order(std::size_t preemptions, const Make& make, bool all_named = 
                 bound(preemptions),
                 [&] {
                     small.reset();
-                    small = std::make_unique<Small>(options_of(Safety::Opaque, pace, maps_host));
+                    small = std::make_unique<Small>(options_of(Safety::Opaque, pace, maps_host), buffers);
                     return make(*small);
                 },
                 [&] { return small->right(); });
@@ -191,6 +200,39 @@ TEST_CASE("interleavings: a stream's end, and a capture's beginning, beside a la
                 },
                 [&] { small.statuses[1] = small.change(0, small.stream); }};
     });
+}
+
+TEST_CASE(
+    "interleavings: two launches into one stream, and two that need each other's, with fences of before") {
+    for (const bool one_stream : {true, false}) {
+        in_every_order(1, [one_stream](Small& small) -> Bodies {
+            small.leave_spares();
+            small.open_after_a_while(small.slow);
+            small.expect_change(0, {2});
+            small.expect_change(1);
+            return {[&] { small.statuses[0] = small.change_slowly(1, small.stream); },
+                    [&, one_stream] {
+                        small.statuses[1] = small.change(0, one_stream ? small.stream : small.second, {2});
+                    }};
+        });
+    }
+}
+
+// Nothing has moved yet, and a stream holds what nobody looked at.
+TEST_CASE("interleavings: the driver is first out of memory for two threads, beside work from before") {
+    for (const bool legacy : {true, false}) {
+        in_every_order(
+            1,
+            [legacy](Small& small) -> Bodies {
+                small.open_before_remap(0, small.slow);
+                small.open_after_a_while(small.slow);
+                small.statuses[2] = small.change_slowly(0, legacy ? CU_STREAM_LEGACY : small.second);
+                small.expect_change(0);
+                const auto reclaim = [&] { small.rig.session().reclaim(small.regions[0].bytes); };
+                return {reclaim, reclaim};
+            },
+            true, 2);
+    }
 }
 
 TEST_CASE("interleavings: three threads, a launch, a free and a launch") {

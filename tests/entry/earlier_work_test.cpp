@@ -219,6 +219,27 @@ FAMILY_TEST(
     evict_beside_capture(a, gate, stream);
 }
 
+FAMILY_TEST("earlier work: blocking streams that wait for one another through the host go on beside a capture") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const CUstream first = blocking_stream();
+    const CUstream second = blocking_stream();
+    const CUstream captured = blocking_stream();
+    Gate gate;
+    gate.hold_up(first);
+    OK(cuMemsetD8Async, a.at(), 5, kBuffer, first);
+    OK(cuStreamBeginCapture_v2, captured, CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuMemsetD8Async, b.at(), 6, kBuffer, second);
+    OK(cuStreamSynchronize, second);
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture, captured, &graph);
+    gate.open();
+    OK(cuStreamSynchronize, first);
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 5));
+    EXPECT(b.read() == std::vector<std::uint8_t>(kBuffer, 6));
+}
+
 FAMILY_TEST("earlier work: a capture that is begun where it cannot be leaves others whole") {
     const Gpu gpu;
     const CUstream stream = blocking_stream();

@@ -94,6 +94,9 @@ class FakePort final : public device::Port {
     CUresult record(CUstream stream, CUevent& event) override;
     CUresult record_again(CUstream stream, CUevent event) override;
     CUresult record_legacy(CUcontext, CUevent& event) override { return record(CU_STREAM_LEGACY, event); }
+    CUresult record_behind_legacy(CUcontext, CUevent& event) override {
+        return record(CU_STREAM_LEGACY, event);
+    }
     CUresult query(CUevent event) override;
     CUresult query_stream(CUstream stream) override;
     CUresult query_legacy(CUcontext) override { return query_stream(CU_STREAM_LEGACY); }
