@@ -11,6 +11,7 @@ namespace lms::engine {
 struct StreamEntry {
     CUcontext context;
     int users = 0;
+    bool ending = false;
 };
 
 namespace {
@@ -70,6 +71,7 @@ CUcontext context_of_known(CUstream stream) {
 StreamUse::StreamUse(CUstream stream) {
     const util::Lock lock(registry().mutex);
     entry_ = registry().find(stream);
+    if (entry_ && entry_->ending) entry_ = nullptr;
     if (entry_) ++entry_->users;
 }
 
@@ -84,14 +86,22 @@ StreamEnd::StreamEnd(CUstream stream) : stream_(stream) {
     util::Lock lock(registry().mutex);
     entry_ = registry().find(stream);
     if (!entry_) return;
-    registry().streams.erase(stream);
+    entry_->ending = true;
     registry().unused.wait_for(lock, std::chrono::seconds(1), [&] { return entry_->users == 0; });
+}
+
+void StreamEnd::unlist() {
+    if (!entry_) return;
+    const util::Lock lock(registry().mutex);
+    if (registry().find(stream_) == entry_) registry().streams.erase(stream_);
 }
 
 void StreamEnd::refused() {
     if (!entry_) return;
     const util::Lock lock(registry().mutex);
+    entry_->ending = false;
     registry().streams.emplace(stream_, entry_);
+    entry_ = nullptr;
 }
 
 }  // namespace lms::engine

@@ -39,11 +39,17 @@ class StreamUse {
     std::shared_ptr<StreamEntry> entry_;
 };
 
-// A stream about to be destroyed: not known any more, and nobody uses it. (Waits for that, at most a second:
-// the driver call of a user might wait for work of this thread's.) False if it was not known.
+// A stream about to be destroyed: nobody uses it any more. (Waits for that, at most a second: the driver call
+// of a user might wait for work of this thread's.) False if it was not known.
 class StreamEnd {
   public:
     explicit StreamEnd(CUstream stream);
+    ~StreamEnd() { unlist(); }
+    StreamEnd(const StreamEnd&) = delete;
+    StreamEnd& operator=(const StreamEnd&) = delete;
+    // What it was given has been fenced: known_streams() has it no more. Until then it does, or a session that
+    // asked for them meanwhile would take its work for over.
+    void unlist();
     // The driver did not destroy it.
     void refused();
     explicit operator bool() const { return entry_ != nullptr; }

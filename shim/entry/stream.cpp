@@ -32,6 +32,8 @@ CUresult destroy(CUstream stream, Destroy&& call) {
         if (end && !engine::sessions().empty()) {
             const bool captured = engine::capturing(stream);
             for (engine::Session* session : engine::sessions()) session->stream_ends(stream, captured);
+            end.unlist();
+            for (engine::Session* session : engine::sessions()) session->stream_ended(stream);
         }
         const CUresult status = call();
         if (status == CUDA_SUCCESS) {

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <thread>
 
+#include "shim/app/contexts.h"
 #include "shim/app/fast_path.h"
+#include "shim/app/streams.h"
 #include "shim/core/chunking.h"
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
@@ -372,9 +374,12 @@ CUresult Session::visible_memory(device::MemoryInfo& info) {
     return engine::visible_memory(*state_, lock, info);
 }
 
-// Leaves a fence behind what the stream was given without a look; false if the driver refused.
+// Leaves a fence behind what the stream was given without a look; false if the driver refused. Not where it
+// reaches nothing here: another GPU's kernel may wait for one that moves are to make room for.
 bool Session::fence_earlier(CUstream stream) {
     State& state = *state_;
+    const bool own = stream == CU_STREAM_PER_THREAD;
+    if (!may_reach(own ? port_->current_context() : context_of_known(stream), state.device)) return true;
     const StreamKey key = state.fences.key_of(stream);
     const auto in_it = [&](const EarlierWork::In& in) { return in.key == key; };
     {
@@ -402,12 +407,13 @@ bool Session::capture_nears(CUstream stream, bool blocking) {
 }
 
 void Session::stream_ends(CUstream stream, bool captured) {
-    State& state = *state_;
-    const StreamKey key = state.fences.key_of(stream);
     // Without a fence nobody could tell when its work ends: wait for it here.
     if (!captured && !fence_earlier(stream)) port_->synchronize();
-    const SessionLock lock(state.mutex);
-    forget_stream(key);
+}
+
+void Session::stream_ended(CUstream stream) {
+    const SessionLock lock(state_->mutex);
+    forget_stream(state_->fences.key_of(stream));
 }
 
 // Another stream may get the same key.

@@ -236,8 +236,10 @@ class Session {
 
     // Of the app's streams, by a thread that may use them, before the driver is told: what they were given
     // before the first move counts as unfinished until they have passed it.
-    // One that is `captured` holds nothing that capture_nears() was not told of.
+    // One that is `captured` holds nothing that capture_nears() was not told of. stream_ended() follows, once
+    // it is not among known_streams() any more.
     void stream_ends(CUstream stream, bool captured);
+    void stream_ended(CUstream stream);
     // A capture is about to begin on it, or may be about to reach it; while a `blocking` one is captured
     // nobody may use legacy streams. False if what it was given could not be fenced.
     bool capture_nears(CUstream stream, bool blocking);

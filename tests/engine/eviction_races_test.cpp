@@ -81,6 +81,26 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("windows: work from before the first move counts, though that comes while its stream's end is fenced") {
+    for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+        CAPTURE(seed);
+        Scene scene(options_of(Safety::Opaque, seed));
+        const std::size_t cold = scene.make(60);
+        const Gate gate_ = closed();
+        const CUstream other = scene.rig.stream();
+        REQUIRE(scene.rig.submit(scene.late_write(other, cold, gate_, false)) == CUDA_SUCCESS);
+        scene.changed(cold);
+        scene.open_before_remap(cold, gate_);
+        scene.rig.gpu().at(Call::Record, 1, [&] {
+            const std::size_t next = scene.make(60);
+            CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        });
+        scene.rig.destroy(other);
+        *gate_ = true;
+        scene.check();
+    }
+}
+
 TEST_CASE("windows: work that was let through comes late, and nothing has moved under it") {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         CAPTURE(seed);

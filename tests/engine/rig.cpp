@@ -44,8 +44,10 @@ CUstream Rig::stream() {
 }
 
 void Rig::destroy(CUstream stream) {
-    const engine::StreamEnd end(stream);
+    engine::StreamEnd end(stream);
     session_->stream_ends(stream, false);
+    end.unlist();
+    session_->stream_ended(stream);
     std::erase(streams_, stream);
     gpu_->destroy_stream(stream);
 }

@@ -82,6 +82,43 @@ TEST_CASE("devices: work that waits on one GPU does not hold up moves on another
     run_both("devices_apart", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}, {"LMS_SAFETY", "strict"}});
 }
 
+// What GPU 1 was given before its stream is destroyed, or captured, is fenced; GPU 0 does not wait for it.
+BODY(devices_fenced) {
+    const Pair pair;
+    pair.use(0);
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    buffers.push_back(std::make_unique<Buffer>(kBuffer, 0));
+    pair.use(1);
+    const Buffer other(kBuffer, 1);
+    CUstream streams[2] = {};
+    Gate gate;
+    for (CUstream& stream : streams) {
+        OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+        gate.hold_up(stream);
+    }
+    OK(cuMemsetD8Async, other.at(), 5, kBuffer, streams[0]);
+    OK(cuStreamDestroy_v2, streams[0]);
+    OK(cuStreamBeginCapture_v2, streams[1], CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture, streams[1], &graph);
+    const CUfunction add = add_of(pair, 0);
+    for (std::uint32_t i = 1; i < 12; ++i) buffers.push_back(std::make_unique<Buffer>(kBuffer, i));
+    for (std::uint32_t i = 0; i + 1 < 12; ++i) {
+        EXPECT(launch_add(add, buffers[i]->at(), buffers[i + 1]->at()) == CUDA_SUCCESS);
+        EXPECT(buffers[i]->resident());
+    }
+    OK(cuCtxSynchronize);
+    gate.open();
+    for (std::uint32_t i = 0; i + 1 < 12; ++i) EXPECT(buffers[i]->holds(i + 1));
+    pair.use(1);
+    OK(cuCtxSynchronize);
+    EXPECT(other.read() == std::vector<std::uint8_t>(kBuffer, 5));
+}
+
+TEST_CASE("devices: work that waits on one GPU, and is fenced, does not hold up moves on another") {
+    run_both("devices_fenced", Driver::Simulated, kTwo);
+}
+
 BODY(devices_budgets) {
     const Pair pair;
     std::vector<std::unique_ptr<Buffer>> buffers[2];
