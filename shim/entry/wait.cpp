@@ -11,6 +11,7 @@
 #include "shim/app/streams.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
+#include "shim/entry/context_check.h"
 #include "shim/entry/guard.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
@@ -47,7 +48,9 @@ template <typename IsOver>
 void meanwhile(Given given, IsOver is_over) {
     trace::refresh_counters();
     engine::take_up_requests();
-    while (!given.empty() && bring_ahead()) {
+    // In a host function nothing can be seen to end, and the driver refuses the wait.
+    if (given.empty() || refusal() == CUDA_ERROR_NOT_PERMITTED) return;
+    while (bring_ahead()) {
         {
             const engine::CapturesHeldOff held_off;
             if (!held_off || engine::capturing_anywhere() || !unfinished(given) || is_over()) return;

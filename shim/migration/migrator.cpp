@@ -115,6 +115,9 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
         return CUDA_SUCCESS;
     }
     if (never_fits(needs, lock)) return CUDA_ERROR_OUT_OF_MEMORY;
+    // In a host function, where nothing may be called, what it waits for might come behind it.
+    const CUresult health = unlocked(lock, [&] { return state_.port.health(); });
+    if (health == CUDA_ERROR_NOT_PERMITTED) return health;
 
     // What waits its turn holds nothing, or two that wait could starve each other.
     const std::uint64_t since = trace::now_ns();

@@ -157,7 +157,7 @@ FencePtr Session::announce(const Work& work, SessionLock& lock) {
 CUresult Session::wait_in_stream(CUstream stream, const FencePtr& fence) {
     if (!fence) return CUDA_SUCCESS;
     const CUresult status = port_->wait_in_stream(stream, fence->event());
-    if (status == CUDA_SUCCESS || device::is_sticky(status)) return status;
+    if (status == CUDA_SUCCESS || device::refuses_all(status)) return status;
     // The host waits instead: a copy in waits for nobody. If it is the stream that does not exist, the driver
     // says so of the work.
     while (!wait_until(*fence, std::chrono::steady_clock::now() + std::chrono::seconds(1))) {

@@ -125,6 +125,25 @@ TEST_CASE("failures: a stream that cannot be made to wait for a copy in has it w
     scene.check();
 }
 
+TEST_CASE("failures: who may call nothing is told so, and waits for no copy in") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t cold = scene.make(2);
+    scene.make(63);
+    scene.rig.drain();
+    FakePort& gpu = scene.rig.gpu();
+    const Gate copies = closed();
+    gpu.launch(gpu.stream(device::Direction::In), gate(copies));
+    gpu.at(Call::Wait, 1, [&] { scene.open_after_a_while(copies); });
+    gpu.fail(Call::Wait, 1, CUDA_ERROR_NOT_PERMITTED);
+    engine::WorkingSet reach;
+    reach.addresses.assign({scene.regions[cold].address});
+    reach.stream = scene.stream;
+    engine::Work work(reach);
+    CHECK(scene.rig.session().acquire(work) == CUDA_ERROR_NOT_PERMITTED);
+    *copies = true;
+    scene.check();
+}
+
 TEST_CASE("failures: a copy in whose fence is refused is waited for") {
     Scene scene(options_of(Safety::Args));
     const std::size_t cold = scene.make(2);
@@ -245,6 +264,34 @@ TEST_CASE("failures: work whose stream or fence cannot be asked for once is not 
         scene.open_after_a_while(gate);
         REQUIRE(scene.need(1, scene.stream) == CUDA_SUCCESS);
         scene.rig.gpu().fail(Call::Query, 0, CUDA_SUCCESS);
+        scene.check();
+    }
+}
+
+// In a host function nothing may be asked.
+TEST_CASE("failures: work whose stream or fence nobody may ask for is not over") {
+    for (std::uint64_t nth = 1; nth <= 80; ++nth) {
+        CAPTURE(nth);
+        const bool looked_at = nth > 40;
+        Scene scene(options_of(Safety::Args));
+        FakePort& gpu = scene.rig.gpu();
+        const std::size_t cold = scene.make(60);
+        if (looked_at) scene.make(60);
+        if (looked_at) REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        const Gate gate = closed();
+        REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), cold, gate, true)) == CUDA_SUCCESS);
+        scene.changed(cold);
+        scene.open_before_remap(cold, gate);
+        const std::uint64_t query = looked_at ? nth - 40 : nth;
+        gpu.fail(Call::Query, query, CUDA_ERROR_NOT_PERMITTED);
+        gpu.at(Call::Query, query + 1, [&] {
+            gpu.fail(Call::Query, 0, CUDA_ERROR_NOT_PERMITTED);
+            scene.open_after_a_while(gate);
+        });
+        if (!looked_at) scene.make(60);
+        REQUIRE(scene.need(1, scene.stream) == CUDA_SUCCESS);
+        gpu.fail(Call::Query, 0, CUDA_SUCCESS);
+        *gate = true;
         scene.check();
     }
 }

@@ -1,6 +1,10 @@
 // Host functions may call nothing of the driver's; libgomp tells by the refusal that it runs in one, and
 // frees later.
-#include "tests/entry/rig.h"
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/entry/graph_rig.h"
 
 using namespace rig;
 
@@ -47,4 +51,48 @@ FAMILY_TEST(
     std::size_t bytes = 0;
     OK(cuMemGetAddressRange_v2, &base, &bytes, a.at(5));
     EXPECT(base == a.at() && bytes == kBuffer);
+}
+
+FAMILY_TEST("callbacks: what is behind one stays in use, whatever is refused in it") {
+    const Gpu gpu;
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    for (std::uint32_t i = 0; i < 12; ++i) buffers.push_back(std::make_unique<Buffer>(kBuffer, i));
+    const CUstream stream = new_stream();
+    const CUstream other = new_stream();
+    for (const auto& buffer : buffers) bring_in(buffer->at(), kBuffer, stream);
+    OK(cuStreamSynchronize, stream);
+    struct Callback {
+        CUstream stream;
+        CUstream other;
+        std::atomic<CUdeviceptr> evicted{0};
+        std::atomic<bool> refused{false};
+        std::atomic<bool> over{false};
+    } callback{stream, other};
+    const auto refused = [](void* data) {
+        Callback& self = *static_cast<Callback*>(data);
+        while (self.evicted == 0) std::this_thread::yield();
+        FAILS(CUDA_ERROR_NOT_PERMITTED, cuMemsetD8Async, self.evicted, 9, kBuffer, self.other);
+        FAILS(CUDA_ERROR_NOT_PERMITTED, cuStreamSynchronize, self.stream);
+        self.refused = true;
+        while (!self.over) std::this_thread::yield();
+    };
+    OK(cuLaunchHostFunc, stream, refused, &callback);
+    std::vector<CUdeviceptr> out;
+    for (const auto& buffer : buffers) {
+        if (buffer->resident()) {
+            bring_in(buffer->at(), kBuffer, stream);
+        } else {
+            out.push_back(buffer->at());
+        }
+    }
+    callback.evicted = out.front();
+    while (!callback.refused) std::this_thread::yield();
+    std::thread ending([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        callback.over = true;
+    });
+    for (const CUdeviceptr each : out) bring_in(each, kBuffer, other);
+    ending.join();
+    OK(cuCtxSynchronize);
+    for (std::uint32_t i = 0; i < 12; ++i) EXPECT(buffers[i]->holds(i));
 }
