@@ -66,8 +66,13 @@ std::uint64_t least_reclaim() {
 }
 
 std::uint64_t reclaim(std::uint64_t bytes) {
-    std::uint64_t given = 0;
-    for (Session* session : sessions()) given += session->reclaim(bytes);
+    CUdevice device = 0;
+    const bool has_context = device::driver().cuCtxGetDevice(&device) == CUDA_SUCCESS;
+    Session* const current = has_context ? session_of(device) : nullptr;
+    std::uint64_t given = current ? current->reclaim(bytes) : 0;
+    for (Session* session : sessions()) {
+        if (session != current && given < bytes) given += session->reclaim(bytes - given);
+    }
     return given;
 }
 

@@ -119,6 +119,30 @@ TEST_CASE("devices: work that waits on one GPU, and is fenced, does not hold up 
     run_both("devices_fenced", Driver::Simulated, kTwo);
 }
 
+// Memory that is not managed, on a GPU that is full of what is.
+BODY(devices_room) {
+    const Pair pair;
+    std::vector<std::unique_ptr<Buffer>> buffers[2];
+    for (int device = 0; device < 2; ++device) {
+        pair.use(device);
+        for (std::uint32_t i = 0; i < 7; ++i) buffers[device].push_back(std::make_unique<Buffer>(kBuffer, i));
+        for (const auto& buffer : buffers[device]) EXPECT(buffer->resident());
+    }
+    CUDA_ARRAY_DESCRIPTOR of{512, 512, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+    for (int device = 0; device < 2; ++device) {
+        pair.use(device);
+        CUarray array = nullptr;
+        OK(cuArrayCreate_v2, &array, &of);
+        for (const auto& buffer : buffers[1]) EXPECT(buffer->resident() || device == 1);
+        for (std::uint32_t i = 0; i < 7; ++i) EXPECT(buffers[device][i]->holds(i));
+        OK(cuArrayDestroy, array);
+    }
+}
+
+TEST_CASE("devices: room that the driver needs is made where it needs it") {
+    run_both("devices_room", Driver::Simulated, kTwo);
+}
+
 BODY(devices_budgets) {
     const Pair pair;
     std::vector<std::unique_ptr<Buffer>> buffers[2];
