@@ -47,8 +47,8 @@ class StreamEnd {
     ~StreamEnd() { unlist(); }
     StreamEnd(const StreamEnd&) = delete;
     StreamEnd& operator=(const StreamEnd&) = delete;
-    // What it was given has been fenced: known_streams() has it no more. Until then it does, or a session that
-    // asked for them meanwhile would take its work for over.
+    // What it was given has been fenced: known_streams() has it no more. Until then it does, or a session
+    // that asked for them meanwhile would take its work for over.
     void unlist();
     // The driver did not destroy it.
     void refused();

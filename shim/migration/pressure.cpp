@@ -46,8 +46,8 @@ Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
             fence = state.fences.record_legacy(in.context, &status);
     }
     // Another error is the app's own, and nothing runs any more.
-    const bool unknown = status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_NOT_PERMITTED ||
-                         device::about_capture(status);
+    const bool unknown =
+        status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_NOT_PERMITTED || device::about_capture(status);
     return {!unknown && !fence, std::move(fence)};
 }
 

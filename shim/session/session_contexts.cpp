@@ -194,7 +194,8 @@ void Session::rest(SessionLock& lock) {
     if (state.program_buffers.empty()) end_pressure(state);
     state.opaque_uses.clear();
     state.unseen_uses.clear();
-    state.earlier = {};
+    // Its count goes on: what stood still at it is over.
+    state.earlier = {.changes = state.earlier.changes + 1};
     poll_completions(state, lock);
     drop_copies(state);
     give_back_trial_block(state);

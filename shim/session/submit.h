@@ -79,8 +79,8 @@ CUresult pin_for_good(std::span<const Range> ranges);
 
 // Bytes to begin with where it is not known how much is wanted: one chunk's.
 std::uint64_t least_reclaim();
-// Makes room for memory that the driver was refused: on the current GPU, and if that has no more, on the others
-// (calls name GPUs, too). Returns the bytes that were given up.
+// Makes room for memory that the driver was refused: on the current GPU, and if that has no more, on the
+// others (calls name GPUs, too). Returns the bytes that were given up.
 std::uint64_t reclaim(std::uint64_t bytes);
 // The driver has given out what was made room for: budgets are looked at again.
 void refresh_budgets();

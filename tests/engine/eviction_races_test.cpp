@@ -81,7 +81,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("windows: work from before the first move counts, though that comes while its stream's end is fenced") {
+TEST_CASE(
+    "windows: work from before the first move counts, though that comes while its stream's end is fenced") {
     for (std::uint64_t seed = 1; seed <= 2; ++seed) {
         CAPTURE(seed);
         Scene scene(options_of(Safety::Opaque, seed));

@@ -136,5 +136,33 @@ TEST_CASE("stalled work: beside a free in a stream that stands still, other work
     scene.check();
 }
 
+TEST_CASE("stalled work: what stood still before the context went says nothing of the next one's") {
+    const auto context = reinterpret_cast<CUcontext>(0x9010);
+    Scene scene(options_of(Safety::Opaque));
+    const CUstream other = scene.rig.stream();
+    // Of two buffers the second finds no room while work from before is held up.
+    const auto begin = [&](const Gate& gate_) {
+        const std::size_t held = scene.make(64);
+        scene.rig.drain();
+        REQUIRE(scene.rig.submit(scene.late_write(other, held, gate_, true)) == CUDA_SUCCESS);
+        scene.changed(held);
+    };
+    const Gate endless = closed();
+    begin(endless);
+    CHECK(scene.place(scene.make(60)) == Place::Host);
+    *endless = true;
+    scene.check();
+    scene.rig.session().context_gone(scene.rig.session().context(), {});
+    scene.regions.clear();
+    scene.expected.clear();
+    REQUIRE(scene.rig.session().wake(context) == CUDA_SUCCESS);
+    const Gate slow = closed();
+    begin(slow);
+    scene.open_after_a_while(slow);
+    CHECK(scene.place(scene.make(60)) == Place::Device);
+    *slow = true;
+    scene.check();
+}
+
 }  // namespace
 }  // namespace lms::fake

@@ -219,7 +219,8 @@ FAMILY_TEST(
     evict_beside_capture(a, gate, stream);
 }
 
-FAMILY_TEST("earlier work: blocking streams that wait for one another through the host go on beside a capture") {
+FAMILY_TEST(
+    "earlier work: blocking streams that wait for one another through the host go on beside a capture") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
     const Buffer b(kBuffer, 2);
