@@ -152,22 +152,10 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
         if (in_vain && core::any_unfinished(waited_for, state_.residency.timelines)) stalled_ = waited_for;
         if (in_vain && state_.earlier.any() && state_.earlier.changes == earlier) stalled_earlier_ = earlier;
         const bool late = in_vain || result == Step::Stalled;
-        if ((result == Step::Impossible || late) && state_.port.maps_host_memory() && !state_.in_place_lost) {
-            const bool all_on_host =
-                std::all_of(missing.begin(), missing.end(), [&](const ChunkRequest& need) {
-                    return state_.residency.chunk(need.chunk).state == core::State::OnHost;
-                });
-            if (all_on_host) {
-                for (const ChunkRequest& need : missing) {
-                    state_.residency.pin_in_place(need.chunk);
-                    hold.in_place.push_back(need.chunk);
-                    state_.backing[need.chunk].fresh_at = Backing::kUsed;
-                }
-                trace::add(trace::counters().in_place_launches);
-                announce_in_place(bytes_of(missing, state_.residency), bytes_of(needs, state_.residency),
-                                  late);
-                break;
-            }
+        if ((result == Step::Impossible || late) && hold_in_place(needs, missing, hold)) {
+            trace::add(trace::counters().in_place_launches);
+            announce_in_place(bytes_of(missing, state_.residency), bytes_of(needs, state_.residency), late);
+            break;
         }
         drop(state_, hold);
         if (result == Step::Impossible && !missing.empty()) {
@@ -191,6 +179,25 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
     const auto longest = std::ranges::max_element(spent) - spent.begin();
     note_stall(state_, hold.kernel, static_cast<trace::StallCause>(longest), lacked, since, trace::now_ns());
     return status;
+}
+
+// Beside what is pinned already: `missing` where it is, on the host, and what is aside wherever that is.
+// False: not all can be held so, and what was is in `hold`.
+bool Migrator::hold_in_place(std::span<const ChunkRequest> needs, std::span<const ChunkRequest> missing,
+                             ChunkPins& hold) {
+    Residency& residency = state_.residency;
+    if (!state_.port.maps_host_memory() || state_.in_place_lost) return false;
+    const auto is_on_host = [&](const ChunkRequest& need) {
+        return residency.chunk(need.chunk).state == core::State::OnHost;
+    };
+    if (!std::ranges::all_of(missing, is_on_host)) return false;
+    for (const ChunkRequest& need : missing) {
+        residency.pin_in_place(need.chunk);
+        hold.in_place.push_back(need.chunk);
+        state_.backing[need.chunk].fresh_at = Backing::kUsed;
+    }
+    return std::ranges::all_of(
+        needs, [&](const ChunkRequest& need) { return !need.aside || hold_present(need, hold); });
 }
 
 bool Migrator::never_fits(std::span<const ChunkRequest> needs, SessionLock& lock) {

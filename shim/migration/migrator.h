@@ -90,6 +90,8 @@ class Migrator {
     bool hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,
                       std::vector<ChunkRequest>& missing);
     bool hold_present(const ChunkRequest& need, ChunkPins& hold);
+    bool hold_in_place(std::span<const ChunkRequest> needs, std::span<const ChunkRequest> missing,
+                       ChunkPins& hold);
     Step step(std::span<const ChunkRequest> missing, SessionLock& lock);
     Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock);
     Step await_copy_out(SessionLock& lock);

@@ -139,6 +139,44 @@ TEST_CASE("parts: what a pointer reaches beyond its part is not lost") {
     });
 }
 
+// Of what it is thought to need some stays on the host, beside work that stands still. The rest it may reach
+// too.
+TEST_CASE("parts: what is let through with some of its parts in place holds all of the buffer") {
+    for (const Safety safety : {Safety::Args, Safety::Opaque}) {
+        const RigOptions options = options_of(safety);
+        Divided scene(options);
+        Rig& rig = scene.rig;
+        Region other{0, 48 * options.granularity};
+        REQUIRE(rig.session().allocate(other.bytes, other.address) == CUDA_SUCCESS);
+        const auto use = [&](CUstream stream, Address address, Kernel kernel) {
+            return rig.submit({stream, {address}, {}, false, std::move(kernel)});
+        };
+        const auto nothing = [](Memory&) { return true; };
+        CHECK(use(scene.stream, other.address, nothing) == CUDA_SUCCESS);
+        rig.drain();
+        const Gate ends = closed(), open = closed();
+        CHECK(use(rig.stream(), other.address, gate(ends)) == CUDA_SUCCESS);
+        const std::uint64_t far = kParts - 1;
+        Job job{scene.stream, {}, {}, false, both(gate(open), mix_kernel(scene.parts[far], {}, 9))};
+        for (const std::uint64_t i : {0, 1, 2}) job.names.push_back(scene.parts[i].address);
+        CHECK(rig.submit(job) == CUDA_SUCCESS);
+        mix(scene.expected[far], {}, 9);
+        *ends = true;
+        rig.gpu().at(Call::Query, 200, [open] { *open = true; });
+        // What a premature move does not survive: the address leads to what the copy in is to fill.
+        const Region& part = scene.parts[far];
+        rig.gpu().before_unmap(part.address, part.address + part.bytes, Place::Host, [&rig, open] {
+            rig.gpu().at(Call::Copy, 1, [&rig, open] {
+                *open = true;
+                rig.gpu().run(1000);
+            });
+        });
+        CHECK(use(rig.stream(), part.address, nothing) == CUDA_SUCCESS);
+        *open = true;
+        scene.check();
+    }
+}
+
 // Two buffers that do not fit at once, one of which is divided where work needs no more than its beginning.
 struct Two {
     explicit Two(const RigOptions& options) : rig(options), stream(rig.stream()) {
