@@ -34,6 +34,11 @@ std::optional<AddressRange> AddressBook::reservation_of(Address address, std::ui
     return AddressRange{it->first, it->first + it->second};
 }
 
+std::uint64_t AddressBook::unreserve(Address address) {
+    const auto taken = reserved_.extract(address);
+    return taken ? taken.mapped() : 0;
+}
+
 void AddressBook::each(const std::function<void(View&)>& visit) {
     for (auto& [address, view] : views_) visit(view);
 }

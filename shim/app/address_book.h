@@ -47,7 +47,8 @@ struct AddressRange {
 class AddressBook {
   public:
     void reserve(core::Address address, std::uint64_t bytes) { reserved_[address] = bytes; }
-    void unreserve(core::Address address) { reserved_.erase(address); }
+    // How many bytes of addresses that were; 0: none are reserved there.
+    std::uint64_t unreserve(core::Address address);
     // The reservation that holds all of a range.
     std::optional<AddressRange> reservation_of(core::Address address, std::uint64_t bytes = 1) const;
 

@@ -136,10 +136,15 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
     return guarded([&]() -> CUresult {
         // Evicted, it may have no mapping that the driver would see.
         if (engine::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
+        // Before others may be given them.
+        const std::uint64_t reserved = [&] {
+            const util::Lock lock(program_addresses().mutex);
+            return program_addresses().book.unreserve(ptr);
+        }();
         const CUresult status = driver().cuMemAddressFree(ptr, size);
-        if (status != CUDA_SUCCESS) return status;
+        if (status == CUDA_SUCCESS || reserved == 0) return status;
         const util::Lock lock(program_addresses().mutex);
-        program_addresses().book.unreserve(ptr);
+        program_addresses().book.reserve(ptr, reserved);
         return status;
     });
 }

@@ -137,3 +137,24 @@ FAMILY_TEST("own mappings: a mapping is taken away while other streams' work is 
     OK(cuMemUnmap, p + kBuffer, kBuffer);
     OK(cuMemRelease, handle);
 }
+
+FAMILY_TEST("own mappings: addresses that a thread gives back are mapped by the next that is given them") {
+    const Gpu gpu;
+    const CUdeviceptr wanted = reserve(kGranule);
+    OK(cuMemAddressFree, wanted, kGranule);
+    const auto work = [&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        const CUmemGenericAllocationHandle handle = create(kGranule);
+        for (int round = 0; round < 2000; ++round) {
+            CUdeviceptr address = 0;
+            OK(cuMemAddressReserve, &address, kGranule, 0, wanted, 0);
+            OK(cuMemMap, address, kGranule, 0, handle, 0);
+            OK(cuMemUnmap, address, kGranule);
+            OK(cuMemAddressFree, address, kGranule);
+        }
+        OK(cuMemRelease, handle);
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back(work);
+    for (std::thread& thread : threads) thread.join();
+}
