@@ -137,7 +137,9 @@ std::optional<AllocationId> Residency::allocation_at(Address address) const {
 }
 
 void Residency::chunks_in(Address address, std::uint64_t bytes, std::vector<ChunkId>& out) const {
-    const Address end = address + bytes;
+    // Nothing ever lay beyond, and a program may name any number of bytes.
+    const Address known = begin_ + at_.size() * granularity_;
+    const Address end = address + std::min(bytes, known - std::min(address, known));
     while (address < end) {
         const ChunkId id = chunk_at(address);
         if (id == kNoChunk) {
