@@ -38,7 +38,10 @@ CUresult give(std::string_view what, const Range& range, Call&& call) {
         CUresult status = engine::pin_resident(std::span(&range, 1), kept);
         if (status != CUDA_SUCCESS) return status;
         status = engine::call_with_oom_retry(call);
-        if (status == CUDA_SUCCESS) return status;
+        if (status == CUDA_SUCCESS) {
+            engine::leave_pinned(kept);
+            return status;
+        }
         engine::let_go(kept);
         static std::atomic<bool> said;
         return refuse(said, what, status);

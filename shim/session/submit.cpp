@@ -103,10 +103,15 @@ void let_go(std::vector<PinnedIn>& kept) {
     kept.clear();
 }
 
+void leave_pinned(std::vector<PinnedIn>& kept) {
+    for (const PinnedIn& one : kept) one.session->leave_pinned(one.kept);
+    kept.clear();
+}
+
 CUresult pin_for_good(std::span<const Range> ranges) {
     std::vector<PinnedIn> kept;
     const CUresult status = pin_resident(ranges, kept);
-    for (const PinnedIn& one : kept) one.session->leave_pinned(one.kept);
+    leave_pinned(kept);
     return status;
 }
 

@@ -147,3 +147,30 @@ TEST_CASE("share: what the driver refuses for managed memory is said, and not ke
     CHECK(err.find("lms: cuMemGetHandleForAddressRange is not possible for managed memory") !=
           std::string::npos);
 }
+
+// Far beyond its buffer, where nothing is looked for.
+FAMILY_TEST("share: a range that nothing has is refused at once") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    int descriptor = -1;
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemGetHandleForAddressRange, &descriptor, a.at(), std::size_t{1} << 62,
+          CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    EXPECT(a.holds(1));
+}
+
+BODY(share_and_free_again_and_again) {
+    const Gpu gpu;
+    for (std::uint32_t round = 0; round < 200; ++round) {
+        const Buffer a(kBuffer, round);
+        const unsigned on = 1;
+        OK(cuPointerSetAttribute, &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a.at());
+        int descriptor = -1;
+        OK(cuMemGetHandleForAddressRange, &descriptor, a.at(), a.bytes(), CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+           0);
+        EXPECT(a.holds(round));
+    }
+}
+
+TEST_CASE("share: the addresses of what was given and is freed are given out again") {
+    run_both("share_and_free_again_and_again", Driver::Overlay, {{"LMS_HOST_LIMIT", "8M"}});
+}
