@@ -304,10 +304,10 @@ CUresult Session::copy_to(core::Address alias, std::uint64_t bytes, CUmemGeneric
                                  device::Direction::In);
     }
     const FencePtr fence = state_->fences.record(port_->stream(device::Direction::In));
-    if (!fence || !wait_until(*fence, std::chrono::steady_clock::now() + kPatience))
-        status = port_->synchronize();
-    port_->unmap(alias, bytes);
-    return status;
+    const bool over = fence && wait_until(*fence, std::chrono::steady_clock::now() + kPatience);
+    const CUresult waited = over ? CUDA_SUCCESS : port_->synchronize();
+    port_->discard(alias, bytes);
+    return status == CUDA_SUCCESS ? waited : status;
 }
 
 }  // namespace lms::engine

@@ -354,5 +354,37 @@ TEST_CASE("own mappings: a handle whose new memory is refused an address keeps w
     }
 }
 
+// The copy of what is to become the driver's is refused, and so is what would be waited for behind it.
+TEST_CASE("failures: memory whose contents cannot be copied does not become the driver's") {
+    for (const bool unmaps : {true, false}) {
+        CAPTURE(unmaps);
+        RigOptions options;
+        options.granules = 64;
+        Rig rig(options);
+        const CUstream stream = rig.stream();
+        const Bytes written = noise(1, 4 * options.granularity);
+        Region view{0, written.size()};
+        Address home = 0;
+        REQUIRE(rig.session().create(view.bytes, home) == CUDA_SUCCESS);
+        REQUIRE(rig.gpu().reserve(view.bytes, view.address) == CUDA_SUCCESS);
+        REQUIRE(rig.session().map(home, view.address) == CUDA_SUCCESS);
+        rig.gpu().launch(stream, write_kernel(view.address, written));
+        rig.gpu().finish(rig.gpu().mark(stream));
+        CUmemGenericAllocationHandle real = 0;
+        REQUIRE(rig.gpu().create(view.bytes, Place::Device, real) == CUDA_SUCCESS);
+        rig.gpu().fail(Call::Copy, 1, CUDA_ERROR_OUT_OF_MEMORY);
+        rig.gpu().fail(Call::Record, 1, CUDA_ERROR_OUT_OF_MEMORY);
+        if (!unmaps) rig.gpu().fail(Call::Unmap, 1, CUDA_ERROR_UNKNOWN);
+        REQUIRE(rig.session().hand_over(home, real) == CUDA_ERROR_OUT_OF_MEMORY);
+        // By the address that was used for it others are copied.
+        CHECK(rig.session().hand_over(home, real) == CUDA_SUCCESS);
+        const auto seen = std::make_shared<Bytes>(view.bytes);
+        rig.gpu().launch(stream, read_kernel(view, seen));
+        rig.gpu().finish(rig.gpu().mark(stream));
+        CHECK(*seen == written);
+        CHECK(rig.gpu().violation() == "");
+    }
+}
+
 }  // namespace
 }  // namespace lms::fake
