@@ -137,8 +137,7 @@ CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr p
         const CUstream where = engine::resolve_stream(stream, per_thread);
         // A graph can free what it allocated itself only.
         if (engine::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
-        forget(*session, pointer);
-        return session->free_on(where, pointer);
+        return session->free_on(where, pointer, [&] { forget(*session, pointer); });
     });
 }
 

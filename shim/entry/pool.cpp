@@ -57,8 +57,10 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
                 *static_cast<cuuint64_t*>(value) += engine::pool_use(pool).bytes;
                 return status;
             case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+                *static_cast<cuuint64_t*>(value) += engine::pool_use(pool).used_high;
+                return status;
             case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-                *static_cast<cuuint64_t*>(value) += engine::pool_use(pool).high;
+                *static_cast<cuuint64_t*>(value) += engine::pool_use(pool).reserved_high;
                 return status;
             default:
                 return status;
@@ -69,11 +71,11 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
     return entry::guarded([&]() -> CUresult {
         const CUresult status = driver().cuMemPoolSetAttribute(pool, attr, value);
+        if (status != CUDA_SUCCESS) return status;
         // The only value it takes for these is 0.
-        if (status == CUDA_SUCCESS &&
-            (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)) {
-            engine::reset_high(pool);
-        }
+        if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) engine::reset_high(pool, &engine::PoolUse::used_high);
+        if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+            engine::reset_high(pool, &engine::PoolUse::reserved_high);
         return status;
     });
 }

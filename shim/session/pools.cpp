@@ -70,7 +70,8 @@ void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes) {
     registry().taken[address] = {pool, bytes};
     PoolUse& use = registry().uses[pool];
     use.bytes += bytes;
-    use.high = std::max(use.high, use.bytes);
+    use.used_high = std::max(use.used_high, use.bytes);
+    use.reserved_high = std::max(use.reserved_high, use.bytes);
 }
 
 void note_given_back(core::Address address) {
@@ -93,10 +94,10 @@ PoolUse pool_use(CUmemoryPool pool) {
     return it == registry().uses.end() ? PoolUse{} : it->second;
 }
 
-void reset_high(CUmemoryPool pool) {
+void reset_high(CUmemoryPool pool, std::uint64_t PoolUse::*high) {
     const util::Lock lock(registry().mutex);
     const auto it = registry().uses.find(pool);
-    if (it != registry().uses.end()) it->second.high = it->second.bytes;
+    if (it != registry().uses.end()) it->second.*high = it->second.bytes;
 }
 
 }  // namespace lms::engine

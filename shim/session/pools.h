@@ -33,9 +33,11 @@ CUmemoryPool pool_of(core::Address address);
 
 struct PoolUse {
     std::uint64_t bytes = 0;  // managed, taken and not given back
-    std::uint64_t high = 0;   // the most since the start, or since reset_high
+    // The most since the start, or since reset_high of that.
+    std::uint64_t used_high = 0;
+    std::uint64_t reserved_high = 0;
 };
 PoolUse pool_use(CUmemoryPool pool);
-void reset_high(CUmemoryPool pool);
+void reset_high(CUmemoryPool pool, std::uint64_t PoolUse::*high);
 
 }  // namespace lms::engine

@@ -304,6 +304,7 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
         if (const auto id = state.pending_frees.take(key, rounded)) {
             note_free(state, *id);
             state.residency.revive(*id, bytes);
+            state.owners[*id] = nullptr;
             note_allocation(state, *id, caller);
             address = state.residency.allocation(*id).address;
             return CUDA_SUCCESS;
@@ -324,11 +325,12 @@ CUresult Session::free(core::Address address) {
     return CUDA_SUCCESS;
 }
 
-CUresult Session::free_on(CUstream stream, core::Address address) {
+CUresult Session::free_on(CUstream stream, core::Address address, const std::function<void()>& going) {
     State& state = *state_;
     CUresult recorded = CUDA_SUCCESS;
     FencePtr fence = state.fences.record(stream, &recorded);
     if (!fence) return recorded;
+    going();
     SessionLock lock(state.mutex);
     const auto id = state.residency.allocation_at(address);
     if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -106,8 +107,10 @@ class Session {
     CUresult allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address);
     // Frees the buffer that starts at `address`. The caller has waited for the work that uses it.
     CUresult free(core::Address address);
-    // Frees it once `stream` has reached this point.
-    CUresult free_on(CUstream stream, core::Address address);
+    // Frees it once `stream` has reached this point. `going` is called, without a lock, when the driver
+    // cannot refuse any more, and before the address may be given out again.
+    CUresult free_on(
+        CUstream stream, core::Address address, const std::function<void()>& going = [] {});
 
     // Memory of a handle of the program's own, which is where the program maps it (app/address_book.h): of
     // the calls below, those that name one handle come one at a time.

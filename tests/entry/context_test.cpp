@@ -155,13 +155,20 @@ FAMILY_TEST("contexts: memory of the GPU's pool outlives a context beside anothe
     const CUcontext other = new_context(0);
     CUdeviceptr a = 0;
     OK(cuMemAllocAsync, &a, kBuffer, nullptr);
-    OK(cuMemcpyHtoD_v2, a, pattern(kBuffer, 7).data(), kBuffer);
+    // Also what may lie where memory of the context's lay.
+    CUdeviceptr plain = 0, b = 0;
+    OK(cuMemAlloc_v2, &plain, kBuffer);
+    OK(cuMemFreeAsync, plain, nullptr);
+    OK(cuMemAllocAsync, &b, kBuffer, nullptr);
+    for (const CUdeviceptr memory : {a, b}) OK(cuMemcpyHtoD_v2, memory, pattern(kBuffer, 7).data(), kBuffer);
     OK(cuCtxDestroy_v2, other);
     OK(cuCtxSetCurrent, gpu.context);
-    std::vector<std::uint8_t> data(kBuffer);
-    OK(cuMemcpyDtoH_v2, data.data(), a, kBuffer);
-    EXPECT(data == pattern(kBuffer, 7));
-    OK(cuMemFreeAsync, a, nullptr);
+    for (const CUdeviceptr memory : {a, b}) {
+        std::vector<std::uint8_t> data(kBuffer);
+        OK(cuMemcpyDtoH_v2, data.data(), memory, kBuffer);
+        EXPECT(data == pattern(kBuffer, 7));
+        OK(cuMemFreeAsync, memory, nullptr);
+    }
 }
 
 FAMILY_TEST("contexts: a free waits for the context that the buffer is in") {

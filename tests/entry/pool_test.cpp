@@ -142,6 +142,40 @@ FAMILY_TEST("pools: a limit is the driver's to hold") {
     OK(cuMemPoolDestroy, pool);
 }
 
+FAMILY_TEST("pools: the most that was used and the most that was held begin anew each by itself") {
+    const Gpu gpu;
+    const CUmemoryPool pool = own_pool(gpu);
+    CUdeviceptr address = 0;
+    OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+    OK(cuMemFreeAsync, address, nullptr);
+    cuuint64_t zero = 0;
+    OK(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) >= kBuffer);
+    OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+    OK(cuMemFreeAsync, address, nullptr);
+    OK(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == kBuffer);
+    OK(cuMemPoolDestroy, pool);
+}
+
+FAMILY_TEST("pools: memory whose free is refused is taken still") {
+    const Gpu gpu;
+    const CUmemoryPool pool = default_pool(gpu);
+    CUdeviceptr address = 0;
+    OK(cuMemAllocAsync, &address, kBuffer, nullptr);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_DEFAULT);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemFreeAsync, address, nullptr);
+    CUgraph graph = nullptr;
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, stream, &graph);
+    EXPECT(pool_of(address) == pool);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == kBuffer);
+    OK(cuMemFreeAsync, address, nullptr);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+}
+
 // The driver does not say how much it lacks.
 BODY(a_large_request) {
     const Gpu gpu;
