@@ -198,7 +198,10 @@ class Naming {
         std::vector<ChunkId> chunks;
         state_.residency.chunks_in(meant.begin, meant.end - meant.begin, chunks);
         for (const ChunkId chunk : chunks) {
-            ChunkRequest& need = needs_[known(chunk)->index];
+            // Of a mapping whose handle has just become the driver's, others may lie there by now.
+            const State::Named* const named = known(chunk);
+            if (!named) continue;
+            ChunkRequest& need = needs_[named->index];
             need.aside = false;
             if (need.part == 0) need.part = ordinal;
         }

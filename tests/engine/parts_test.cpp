@@ -177,6 +177,27 @@ TEST_CASE("parts: what is let through with some of its parts in place holds all 
     }
 }
 
+// One thread makes a handle the driver's, another has the buffer's place already, a third launches.
+TEST_CASE("parts: a mapping whose memory has just become another's names nothing beyond what is there") {
+    Divided scene(options_of(Safety::Opaque));
+    Rig& rig = scene.rig;
+    const std::uint64_t granule = rig.options().granularity;
+    Region small{0, 2 * granule}, next{0, 8 * granule};
+    for (Region* region : {&small, &next})
+        REQUIRE(rig.session().allocate(region->bytes, region->address) == CUDA_SUCCESS);
+    REQUIRE(next.address == small.address + 3 * granule);
+    engine::View view{.address = 0, .bytes = 8 * granule, .handle = 1, .home = small.address};
+    REQUIRE(rig.gpu().reserve(view.bytes, view.address) == CUDA_SUCCESS);
+    engine::AddressBook& book = engine::program_addresses().book;
+    book.add(view);
+    engine::managed_views = true;
+    CHECK(rig.submit({scene.stream, {view.address}, {}, false, [](Memory&) { return true; }}) ==
+          CUDA_SUCCESS);
+    engine::managed_views = false;
+    book.remove(view.address);
+    scene.check();
+}
+
 // Two buffers that do not fit at once, one of which is divided where work needs no more than its beginning.
 struct Two {
     explicit Two(const RigOptions& options) : rig(options), stream(rig.stream()) {
