@@ -6,6 +6,7 @@
 #include "shim/migration/budget.h"
 #include "shim/migration/page_in.h"
 #include "shim/migration/placement.h"
+#include "shim/migration/program_pins.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
 #include "shim/session/session.h"
@@ -260,6 +261,8 @@ CUresult Session::hand_over(core::Address home, CUmemGenericAllocationHandle rea
     // From here on somebody looks at what work reaches.
     begin_pressure(state, lock);
     migrator_->run_quiesced(lock, [&] {
+        // The driver's stays on the GPU.
+        end_pins_of(state, id);
         if (await_idle(state, id, lock)) status = replace(id, real, lock);
     });
     if (status != CUDA_SUCCESS) return status;

@@ -62,6 +62,21 @@ FAMILY_TEST("api: a pin ends with a free in stream order, though the memory is u
     OK(cuMemFreeAsync, second, nullptr);
 }
 
+FAMILY_TEST("api: memory of a handle is shared though it is pinned, and its pin ends") {
+    const Gpu gpu;
+    const CUmemGenericAllocationHandle handle = create_shareable(kBuffer);
+    const CUdeviceptr address = reserve(kBuffer);
+    map(address, kBuffer, handle);
+    write(address, kBuffer, 1);
+    ANSWERS(LMS_OK, lms_pin(reinterpret_cast<const void*>(address), 0));
+    EXPECT(share(handle) == CUDA_SUCCESS);
+    EXPECT(reads(address, kBuffer, 1));
+    ANSWERS(LMS_NOT_MANAGED, lms_unpin(reinterpret_cast<const void*>(address), 0));
+    OK(cuMemUnmap, address, kBuffer);
+    OK(cuMemRelease, handle);
+    OK(cuMemAddressFree, address, kBuffer);
+}
+
 FAMILY_TEST("api: more is not pinned than leaves room for the rest, and nothing changes then") {
     const Gpu gpu;
     const Buffer small(kBuffer, 1);
