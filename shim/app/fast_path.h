@@ -18,6 +18,8 @@ class FastPathGate {
         return false;
     }
     void leave() { word_.fetch_sub(1); }
+    // Whether enter() would let work in now.
+    bool is_open() const { return word_.load() < kClosed; }
 
     // A session looks at all work from here on. What entered before may still be inside; see busy().
     void close() { word_.fetch_add(kClosed); }

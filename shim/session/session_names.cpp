@@ -1,6 +1,7 @@
 // Which buffers and chunks an address or a range means.
 #include <algorithm>
 
+#include "shim/app/fast_path.h"
 #include "shim/session/session.h"
 #include "shim/util/mutex.h"
 
@@ -57,7 +58,7 @@ std::optional<Buffer> Session::buffer_at(core::Address address) {
 }
 
 bool Session::holds(core::Address address, std::uint64_t bytes) {
-    if (!padded_.load() && !state_->under_pressure.load()) return true;
+    if (!padded_.load() && fast_path_gate.is_open()) return true;
     if (!spans(address)) [[unlikely]]
         return program_can_use(address, bytes);
     const SessionLock lock(state_->mutex);

@@ -299,3 +299,16 @@ FAMILY_TEST("copies: the asynchronous ones stay so, whatever is out") {
     EXPECT(b.holds(3));
     EXPECT(c.read() == std::vector<std::uint8_t>(kBuffer, 5));
 }
+
+// A trace tells of all work, so that none is passed on without a look, also where everything fits.
+BODY(sets_past_the_end_while_a_trace_is_written) {
+    const Gpu gpu;
+    const Buffer a(2 * kMiB, 1);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2, a.at(), 9, a.bytes() + kMiB);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8Async, a.at(), 9, a.bytes() + kMiB, nullptr);
+    EXPECT(a.holds(1));
+}
+
+TEST_CASE("copies: what goes past the end of a buffer changes nothing, though a trace is written") {
+    run_both("sets_past_the_end_while_a_trace_is_written", Driver::Simulated, {{"LMS_TRACE", "/dev/null"}});
+}
