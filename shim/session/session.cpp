@@ -300,7 +300,12 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
         const std::uint64_t rounded = round_up(bytes, state.granularity);
         const StreamKey key = state.fences.key_of(stream);
         if (rounded != bytes) padded_ = true;
+        const CUresult health = port_->health();
         const SessionLock lock(state.mutex);
+        if (health != CUDA_SUCCESS) {
+            announce_failure(state, health);
+            return health;
+        }
         if (const auto id = state.pending_frees.take(key, rounded)) {
             note_free(state, *id);
             state.residency.revive(*id, bytes);

@@ -386,5 +386,19 @@ TEST_CASE("failures: memory whose contents cannot be copied does not become the 
     }
 }
 
+TEST_CASE("failures: after a fault memory that was freed in stream order is not given out again") {
+    RigOptions options;
+    Rig rig(options);
+    const CUstream stream = rig.stream();
+    const std::uint64_t bytes = 4 * options.granularity;
+    Address address = 0;
+    REQUIRE(rig.session().allocate_on(stream, bytes, address) == CUDA_SUCCESS);
+    REQUIRE(rig.session().free_on(stream, address) == CUDA_SUCCESS);
+    rig.gpu().fall_ill(CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(rig.session().allocate_on(stream, bytes, address) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    rig.gpu().fall_ill(CUDA_SUCCESS);
+    CHECK(rig.session().allocate_on(stream, bytes, address) == CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace lms::fake
