@@ -8,6 +8,7 @@
 #include "tools/simcuda/exec/abi.h"
 #include "tools/simcuda/ptx/count.h"
 #include "tools/simcuda/ptx/emit_line.h"
+#include "tools/simcuda/ptx/shared_order.h"
 
 namespace simcuda::ptx {
 namespace {
@@ -35,6 +36,10 @@ bool observes_others(const Instruction& instruction) {
            instruction.has("mmio") || instruction.has("cv");
 }
 
+bool is_shared(const Instruction& instruction) {
+    return instruction.has("shared") || instruction.has("shared::cta");
+}
+
 // Instructions at which threads of a warp take notice of one another, or may: those of a warp together, and
 // what old code takes for that.
 bool meets_others(const Instruction& instruction) {
@@ -44,7 +49,21 @@ bool meets_others(const Instruction& instruction) {
     if (std::find(std::begin(kTogether), std::end(kTogether), instruction.opcode) != std::end(kTogether))
         return true;
     if (instruction.opcode == "bar" || instruction.opcode == "barrier") return instruction.has("warp");
-    return instruction.has("volatile") && (instruction.has("shared") || instruction.has("shared::cta"));
+    return instruction.has("volatile") && is_shared(instruction);
+}
+
+bool stores_for_others(const Instruction& instruction) {
+    const bool writes =
+        instruction.opcode == "st" || instruction.opcode == "atom" || instruction.opcode == "red";
+    return writes && !instruction.has("param") && !instruction.has("local");
+}
+
+bool stores_shared(const Instruction& instruction) {
+    return stores_for_others(instruction) && is_shared(instruction);
+}
+
+bool waits_for_block(const Instruction& instruction) {
+    return (instruction.opcode == "bar" || instruction.opcode == "barrier") && !instruction.has("arrive");
 }
 
 }  // namespace
@@ -151,9 +170,31 @@ void FunctionEmitter::allow(const Instruction& instruction, std::string_view mod
 
 void FunctionEmitter::emit_body() {
     find_waiting_loops();
-    joins_ = joins_of(function_, [this](const Instruction& instruction) { return may_meet(instruction); });
+    find_joins();
     for (position_ = 0; position_ < function_.body.size(); ++position_)
         emit_statement(function_.body[position_]);
+}
+
+void FunctionEmitter::find_joins() {
+    const auto meets = [this](const Instruction& instruction) { return may_meet(instruction); };
+    const auto is_one = [&](const Statement& s) { return s.label < 0 && meets(s.instruction); };
+    if (runs_in_step()) {
+        for (const Statement& statement : function_.body)
+            if (statement.label < 0 && stores_for_others(statement.instruction))
+                in_step_.insert(&statement.instruction);
+    } else if (std::any_of(function_.body.begin(), function_.body.end(), is_one)) {
+        in_step_ = loads_behind_stores(
+            function_, [](const Instruction& i) { return meets_others(i) || waits_for_block(i); },
+            [this](const Instruction& i) { return reaches(i, stores_shared, storing_functions_); });
+    }
+    joins_ = joins_of(function_, [&](const Instruction& i) { return meets(i) || in_step_.contains(&i); });
+}
+
+// Threads of a warp all do what one of them would, in code that GCC makes for its OpenMP (-muniform-simt in
+// its manual): each stores what the others do too, in the same place, and must not before the others have
+// read what was there.
+bool FunctionEmitter::runs_in_step() const {
+    return module_.find_variable("__nvptx_uni") != nullptr;
 }
 
 EmittedFunction FunctionEmitter::emit() {
@@ -265,6 +306,7 @@ void FunctionEmitter::emit_statement(const Statement& statement) {
     current_ = &instruction;
     if (instruction.malformed) refuse(instruction);
     if (counts_work()) line("    ++own.operations;");
+    if (in_step_.contains(&instruction)) emit_join();
     const bool predicated = instruction.predicate >= 0;
     if (predicated) {
         const std::string& name = function_.registers[static_cast<std::size_t>(instruction.predicate)].c_name;
@@ -377,6 +419,7 @@ bool FunctionEmitter::reaches(const Instruction& instruction, Test test, Verdict
 
 bool FunctionEmitter::may_meet(const Instruction& instruction) {
     const bool called = instruction.opcode == "call";
+    if (called && runs_in_step()) return true;
     if (called && !module_meets_) {
         module_meets_ = false;
         for (const auto& function : module_.functions)

@@ -74,6 +74,8 @@ class FunctionEmitter {
     void emit_statement(const Statement& statement);
     void emit_rule(const Rule& rule, const Instruction& instruction);
     void find_waiting_loops();
+    void find_joins();
+    bool runs_in_step() const;
     using Test = bool (*)(const Instruction&);
     using Verdicts = std::map<const Function*, bool>;
     bool reaches(const Instruction& instruction, Test test, Verdicts& verdicts);
@@ -206,11 +208,12 @@ class FunctionEmitter {
     const Instruction* current_ = nullptr;
     std::size_t position_ = 0;                // of the current statement in the body
     std::set<std::size_t> waiting_branches_;  // back-edges of loops that may wait for other threads
-    Verdicts observing_functions_, meeting_functions_;
+    Verdicts observing_functions_, meeting_functions_, storing_functions_;
     std::optional<bool> module_meets_;  // some function that may be called does
     std::optional<Liveness> liveness_;  // of a kernel in steps
     std::set<int> kept_;                // registers that are live where it stops
     Joins joins_;
+    std::set<const Instruction*> in_step_;  // before these a warp comes together
     bool carries_ = false;
 };
 
