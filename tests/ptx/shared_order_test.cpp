@@ -121,5 +121,22 @@ LOOP:
         CHECK(word == 9);
 }
 
+// The second warp reads what the first writes meanwhile; who comes to a barrier last goes on before others of
+// its warp.
+TEST_CASE("shared order: lanes that read one word together read the same, where the code is made so") {
+    const auto words = words_of(module_of(".shared .align 4 .u32 __nvptx_uni[32];", R"(
+    mov.u32 %r3, 0; mov.u32 %r4, 0; setp.lt.u32 %p1, %r1, 32; setp.eq.u32 %p2, %r1, 0;
+    @%p2 st.shared.u32 [%r10], 0;
+LOOP:
+    bar.sync 0; @%p1 bra WRITE;
+    ld.shared.u32 %r5, [%r10]; mad.lo.u32 %r4, %r4, 3, %r5; bra NEXT;
+WRITE:
+    add.u32 %r5, %r3, 1; st.shared.u32 [%r10], %r5;
+NEXT:
+    add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 9; @%p3 bra LOOP;
+    st.global.u32 [%rd2], %r4;)"));
+    for (unsigned i = 33; i < kThreads; ++i) CHECK(words[i] == words[32]);
+}
+
 }  // namespace
 }  // namespace simcuda::testing

@@ -226,7 +226,14 @@ inline void Block::suspend(Fiber& fiber) {
         simcuda_switch_stack(&fiber.stack, next.stack);
         return;
     }
-    if (!ready && !settle(fiber.thread.warp)) ready_warps_ &= ~(1u << fiber.thread.warp);
+    if (!ready && settle(fiber.thread.warp)) {
+        // One after the other from the first: what one of them reads others have no turn to change before the
+        // next does.
+        const auto first = static_cast<std::uint32_t>(__builtin_ctz(warp.ready));
+        if (first != index) simcuda_switch_stack(&fiber.stack, lane(fiber.thread.warp, first).stack);
+        return;
+    }
+    if (!ready) ready_warps_ &= ~(1u << fiber.thread.warp);
     switch_to_next(fiber);
 }
 

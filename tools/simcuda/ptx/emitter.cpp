@@ -52,14 +52,18 @@ bool meets_others(const Instruction& instruction) {
     return instruction.has("volatile") && is_shared(instruction);
 }
 
-bool stores_for_others(const Instruction& instruction) {
-    const bool writes =
-        instruction.opcode == "st" || instruction.opcode == "atom" || instruction.opcode == "red";
-    return writes && !instruction.has("param") && !instruction.has("local");
+bool writes(const Instruction& instruction) {
+    return instruction.opcode == "st" || instruction.opcode == "atom" || instruction.opcode == "red";
 }
 
 bool stores_shared(const Instruction& instruction) {
-    return stores_for_others(instruction) && is_shared(instruction);
+    return writes(instruction) && is_shared(instruction);
+}
+
+// Memory that other threads may know.
+bool touches_memory(const Instruction& instruction) {
+    const bool own = instruction.has("param") || instruction.has("local") || instruction.has("const");
+    return !own && (writes(instruction) || instruction.opcode == "ld");
 }
 
 bool waits_for_block(const Instruction& instruction) {
@@ -180,7 +184,7 @@ void FunctionEmitter::find_joins() {
     const auto is_one = [&](const Statement& s) { return s.label < 0 && meets(s.instruction); };
     if (runs_in_step()) {
         for (const Statement& statement : function_.body)
-            if (statement.label < 0 && stores_for_others(statement.instruction))
+            if (statement.label < 0 && touches_memory(statement.instruction))
                 in_step_.insert(&statement.instruction);
     } else if (std::any_of(function_.body.begin(), function_.body.end(), is_one)) {
         in_step_ = loads_behind_stores(
@@ -190,9 +194,9 @@ void FunctionEmitter::find_joins() {
     joins_ = joins_of(function_, [&](const Instruction& i) { return meets(i) || in_step_.contains(&i); });
 }
 
-// Threads of a warp all do what one of them would, in code that GCC makes for its OpenMP (-muniform-simt in
+// In code that GCC makes for its OpenMP all threads of a warp do what one of them would (-muniform-simt in
 // its manual): each stores what the others do too, in the same place, and must not before the others have
-// read what was there.
+// read what was there; nor may what one reads have changed when another does.
 bool FunctionEmitter::runs_in_step() const {
     return module_.find_variable("__nvptx_uni") != nullptr;
 }
