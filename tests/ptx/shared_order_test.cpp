@@ -122,9 +122,10 @@ LOOP:
 }
 
 // The second warp reads what the first writes meanwhile; who comes to a barrier last goes on before others of
-// its warp.
+// its warp. Local memory, so that threads have stacks of their own, as such code has.
 TEST_CASE("shared order: lanes that read one word together read the same, where the code is made so") {
     const auto words = words_of(module_of(".shared .align 4 .u32 __nvptx_uni[32];", R"(
+    .local .align 4 .b8 own[16]; st.local.u32 [own], %r1;
     mov.u32 %r3, 0; mov.u32 %r4, 0; setp.lt.u32 %p1, %r1, 32; setp.eq.u32 %p2, %r1, 0;
     @%p2 st.shared.u32 [%r10], 0;
 LOOP:
