@@ -1,40 +1,14 @@
 // The same calls with the shim and without it, over the same driver: each gives the same answer.
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <thread>
 
+#include "tests/entry/both_ways.h"
 #include "tests/entry/graph_rig.h"
 
 using namespace rig;
 
 namespace {
-
-// Has a body's answers with and without the shim compared.
-void same_both_ways(const std::string& body, Environment environment = {}) {
-    environment["LMS_LOG"] = "off";
-    const std::string with = run(body, Driver::Simulated, environment).failures;
-    environment["LD_PRELOAD"] = environment["ENTRY_SIMULATED"] =
-        std::string(std::getenv("BUILD") ? std::getenv("BUILD") : "build") + "/sim/libcuda.so.1";
-    const std::string without = run(body, Driver::Simulated, environment).failures;
-    CHECK(without.size() > 100);
-    const auto differ = std::mismatch(with.begin(), with.end(), without.begin(), without.end());
-    const auto line = [](const std::string& text, std::ptrdiff_t at) {
-        const std::size_t begin = text.rfind('\n', static_cast<std::size_t>(at)) + 1;
-        return text.substr(begin, text.find('\n', static_cast<std::size_t>(at)) - begin);
-    };
-    const std::ptrdiff_t at = differ.first - with.begin();
-    if (with != without) CHECK(line(with, at) == line(without, at));
-}
-
-// ---- inside a body
-
-void tell(const std::string& what, CUresult answer) {
-    std::printf("%s: %s\n", what.c_str(), error_text(answer).c_str());
-}
-
-#define TELL(what, name, ...) tell(std::string(what) + " " #name, CU(name)(__VA_ARGS__))
 
 // Not a multiple of anything memory is mapped in.
 constexpr std::size_t kOdd = kBuffer + 1000;
