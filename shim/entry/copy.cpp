@@ -25,6 +25,13 @@ void note_box(const Copy& copy) {
     engine::note_typed(destination_of(copy), source_of(copy), copy.srcMemoryType);
 }
 
+// The same of a linear copy, whatever its form calls its sides.
+CUresult noted_copy(CUresult status, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+    if (in(lms::engine::managed_bounds(), from))
+        return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
+    return noted(status, stream, [=] { engine::note_transfer({to, bytes}, {from, bytes}); });
+}
+
 // Host copies are about to be read or written by a copy that the host waits for: what was submitted before it
 // comes first. Nobody promises that of copies from host to host.
 CUresult await_earlier(engine::HostCopies copies, CUstream stream) {
@@ -98,11 +105,8 @@ CUresult copy_any(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t bytes
         [=](core::Address target, core::Address source, std::uint64_t n) {
             return real(target, source, n, rest...);
         },
-        [=] { return is_host_memory(to) || is_host_memory(from); }, rest...);
-    if (in(lms::engine::managed_bounds(), from)) {
-        return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
-    }
-    return noted(status, stream, [=] { engine::note_transfer({to, bytes}, {from, bytes}); });
+        [=] { return engine::is_host_memory(to) || engine::is_host_memory(from); }, rest...);
+    return noted_copy(status, to, from, bytes, stream);
 }
 
 template <typename Real, typename... Rest>
@@ -114,7 +118,7 @@ CUresult copy_within(Real real, CUdeviceptr to, CUdeviceptr from, std::size_t by
             return real(target, source, n, rest...);
         },
         [] { return false; }, rest...);
-    return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
+    return noted_copy(status, to, from, bytes, stream);
 }
 
 template <typename Real, typename... Rest>
@@ -146,7 +150,7 @@ CUresult copy_peer(Real real, CUdeviceptr to, CUcontext to_context, CUdeviceptr 
     const CUresult status = linear(to, from, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
         return real(to + at, to_context, from + at, from_context, n, rest...);
     });
-    return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
+    return noted_copy(status, to, from, bytes, stream);
 }
 
 }  // namespace

@@ -105,11 +105,15 @@ CUresult copy_in_place(Real real, const Copy& copy, engine::HostCopies copies) {
         Copy part = copy;
         if (target.moved) {
             part.dstMemoryType = CU_MEMORYTYPE_HOST;
-            part.dstHost = reinterpret_cast<void*>(copy.dstDevice + (target.address - to.address));
+            part.dstHost =
+                reinterpret_cast<void*>(engine::base_of(copy.dstMemoryType, copy.dstDevice, copy.dstHost) +
+                                        (target.address - to.address));
         }
         if (source.moved) {
             part.srcMemoryType = CU_MEMORYTYPE_HOST;
-            part.srcHost = reinterpret_cast<const void*>(copy.srcDevice + (source.address - from.address));
+            part.srcHost = reinterpret_cast<const void*>(
+                engine::base_of(copy.srcMemoryType, copy.srcDevice, copy.srcHost) +
+                (source.address - from.address));
         }
         return real(&part);
     }

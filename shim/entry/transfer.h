@@ -77,15 +77,6 @@ CUresult recorded(const std::vector<engine::Range>& ranges, Call&& call) {
     return status;
 }
 
-inline bool is_host_memory(core::Address address) {
-    if (is_managed(address)) return false;
-    unsigned int type = 0;
-    const CUresult status =
-        device::driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
-    // Pageable memory is not known to the driver.
-    return status == CUDA_ERROR_INVALID_VALUE || (status == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
-}
-
 // What a trace tells of a copy; without one nothing is asked. Of two GPUs' memory each would tell it.
 inline trace::Copied told_of(core::Address destination, core::Address source, std::uint64_t bytes) {
     if (!trace::writer() || destination == 0 || source == 0) return {};
@@ -93,8 +84,8 @@ inline trace::Copied told_of(core::Address destination, core::Address source, st
         const bool same = engine::session_at(destination) == engine::session_at(source);
         return {same ? trace::CopyWay::OnGpu : trace::CopyWay::Unknown, bytes};
     }
-    if (is_host_memory(source)) return {trace::CopyWay::ToGpu, bytes};
-    return {is_host_memory(destination) ? trace::CopyWay::ToHost : trace::CopyWay::OnGpu, bytes};
+    if (engine::is_host_memory(source)) return {trace::CopyWay::ToGpu, bytes};
+    return {engine::is_host_memory(destination) ? trace::CopyWay::ToHost : trace::CopyWay::OnGpu, bytes};
 }
 
 // linear() where something may have to move.

@@ -11,6 +11,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/reach/pointer_words.h"
 #include "shim/util/mutex.h"
+#include "shim/util/readable.h"
 
 namespace lms::engine {
 
@@ -218,9 +219,7 @@ std::optional<Extent> extent_of(Registry& all, Address address) LMS_REQUIRES(all
     return Extent{region->first, region->second.end};
 }
 
-}  // namespace
-
-void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect) {
+void read_words(const StridedRegion& to, const StridedRegion& from, Effect effect) {
     if (sessions().empty() || bytes_of(to) == 0) return;
     const std::vector<PointerWord> words = Search().words(to, from);
     Registry& all = registry();
@@ -236,6 +235,27 @@ void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effe
         each_row(to, from, [&](Address row, Address) { all.words.overwrite(row, to.width, {}); });
     }
     all.words.add(words);
+}
+
+}  // namespace
+
+bool is_host_memory(Address address) {
+    if (session_at(address)) return false;
+    unsigned int type = CU_MEMORYTYPE_DEVICE;
+    const CUresult status =
+        device::driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+    // Pageable memory is not known to the driver; nor is what a graph will allocate, before it is launched.
+    if (status == CUDA_ERROR_INVALID_VALUE) return util::is_readable(address);
+    // Any other answer does not make it the CPU's to read.
+    return type == CU_MEMORYTYPE_HOST;
+}
+
+void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect) {
+    if (in(managed_bounds(), from.begin) || in(table_bounds(), from.begin)) {
+        note_transfer(to, from, effect);
+    } else {
+        read_words(to, from, effect);
+    }
 }
 
 void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect) {
@@ -259,16 +279,9 @@ void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect
 }
 
 void note_transfer(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (sessions().empty()) return;
-    unsigned int type = CU_MEMORYTYPE_DEVICE;
-    if (!session_at(from.begin)) {
-        const CUresult status =
-            device::driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, from.begin);
-        // Host memory the driver has not heard of. Any other answer does not make it the CPU's to read.
-        if (status == CUDA_ERROR_INVALID_VALUE) type = CU_MEMORYTYPE_HOST;
-    }
-    if (type == CU_MEMORYTYPE_HOST) {
-        note_upload(to, from, effect);
+    if (sessions().empty() || bytes_of(to) == 0) return;
+    if (is_host_memory(from.begin)) {
+        read_words(to, from, effect);
     } else {
         note_copy(to, from, effect);
     }
@@ -279,7 +292,6 @@ void note_typed(const StridedRegion& to, const StridedRegion& from, CUmemorytype
         case CU_MEMORYTYPE_HOST:
             return note_upload(to, from, effect);
         case CU_MEMORYTYPE_DEVICE:
-            return note_copy(to, from, effect);
         case CU_MEMORYTYPE_UNIFIED:
             return note_transfer(to, from, effect);
         case CU_MEMORYTYPE_ARRAY:

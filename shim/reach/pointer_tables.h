@@ -30,11 +30,18 @@ inline bool any_tables() {
     return table_words_seen.load() || table_variables_seen.load();
 }
 
-// Copied from host memory, which is read.
+// Whether that is the host's memory by what the driver says.
+bool is_host_memory(core::Address address);
+
+// Addresses are unified: what the app calls the host's may be the GPU's, and page-locked memory the other way
+// round. Host memory is read.
+
+// Copied from what it calls host memory. Of what is not where the GPU's is known to be the driver is not
+// asked.
 void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect = Effect::Replaces);
-// Copied within device memory.
+// Copied within managed memory.
 void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect = Effect::Replaces);
-// The one or the other: `from` is what the driver says it is.
+// `from` is what the driver says it is.
 void note_transfer(const StridedRegion& to, const StridedRegion& from, Effect effect = Effect::Replaces);
 // From a side of that type; arrays hold no addresses.
 void note_typed(const StridedRegion& to, const StridedRegion& from, CUmemorytype from_type,

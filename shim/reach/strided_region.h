@@ -28,6 +28,11 @@ inline Range span_of(const StridedRegion& box) {
     return {box.begin, (box.depth - 1) * box.slice_pitch + (box.height - 1) * box.pitch + box.width};
 }
 
+// Where a side of that type begins. A unified one is given as the device's.
+inline core::Address base_of(CUmemorytype type, CUdeviceptr device, const void* host) {
+    return type == CU_MEMORYTYPE_HOST ? reinterpret_cast<core::Address>(host) : device;
+}
+
 // One side of a copy; empty if that is an array.
 inline StridedRegion box_of(CUmemorytype type, CUdeviceptr device, const void* host, std::size_t pitch,
                             std::size_t slice_rows, std::size_t x, std::size_t y, std::size_t z,
@@ -36,8 +41,7 @@ inline StridedRegion box_of(CUmemorytype type, CUdeviceptr device, const void* h
     // What is not said is as tight as can be.
     if (pitch == 0) pitch = x + width;
     if (slice_rows == 0) slice_rows = y + rows;
-    // A unified side may be given in either field.
-    const core::Address base = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<core::Address>(host) : device;
+    const core::Address base = base_of(type, device, host);
     return {base + (z * slice_rows + y) * pitch + x, width, pitch, rows, slice_rows * pitch, slices};
 }
 

@@ -62,6 +62,23 @@ FAMILY_TEST("names: a table that was freed holds nothing, whatever its memory is
     OK(cuMemFree_v2, next);
 }
 
+FAMILY_TEST("names: a table whose free is refused holds what it held") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer table(kBuffer, 3);
+    const Buffer out(kBuffer, 9);
+    Crowd crowd;
+    const CUstream gone = new_stream();
+    OK(cuStreamDestroy_v2, gone);
+    const CUdeviceptr pointer = a.at();
+    OK(cuMemcpyHtoD_v2, table.at(), &pointer, sizeof pointer);
+    EXPECT(CU(cuMemFreeAsync)(table.at(), gone) != CUDA_SUCCESS);
+    crowd.evict(a);
+    EXPECT(launch("add", kWords, nullptr, out.at(), table.at(), 0u, kWords) == CUDA_SUCCESS);
+    EXPECT(a.resident());
+    OK(cuCtxSynchronize);
+}
+
 FAMILY_TEST("names: a pointer at any byte of a packed struct") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
@@ -73,4 +90,39 @@ FAMILY_TEST("names: a pointer at any byte of a packed struct") {
     } packed;
     packed.pointer = a.at();
     add_while_out("add_packed", crowd, a, packed);
+}
+
+// To the driver page-locked host memory is memory of the GPU's as well.
+FAMILY_TEST("names: a table of which page-locked host memory is copied as memory of the GPU's") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer table(kBuffer, 3);
+    const Buffer out(kBuffer, 9);
+    Crowd crowd;
+    const CUstream stream = new_stream();
+    void* host = nullptr;
+    OK(cuMemAllocHost_v2, &host, kBuffer);
+    CUdeviceptr from = 0;
+    OK(cuMemHostGetDevicePointer_v2, &from, host, 0);
+    const CUdeviceptr pointer = a.at();
+    std::memcpy(host, &pointer, sizeof pointer);
+    const auto check = [&](auto&& copy) {
+        OK(cuMemsetD8_v2, table.at(), 0, kBuffer);
+        crowd.evict(a);
+        copy();
+        EXPECT(launch("add", kWords, stream, out.at(), table.at(), 0u, kWords) == CUDA_SUCCESS);
+        EXPECT(a.resident());
+        OK(cuCtxSynchronize);
+    };
+    check([&] { OK(cuMemcpyDtoD_v2, table.at(), from, 64); });
+    check([&] { OK(cuMemcpyDtoDAsync_v2, table.at(), from, 64, stream); });
+    check([&] { OK(cuMemcpyPeer, table.at(), gpu.context, from, gpu.context, 64); });
+    check([&] { OK(cuMemcpy, table.at(), from, 64); });
+    CUDA_MEMCPY3D copy = copy_of(table.at(), from);
+    check([&] { OK(cuMemcpy3DAsync_v2, &copy, stream); });
+    const CUgraph graph = new_graph();
+    add_copy(graph, copy, gpu);
+    const CUgraphExec exec = instantiate(graph);
+    check([&] { OK(cuGraphLaunch, exec, stream); });
+    OK(cuMemFreeHost, host);
 }
