@@ -104,6 +104,14 @@ CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CU
     });
 }
 
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                  size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+    return with_operands(nodeParams, [&] {
+        return driver().cuGraphAddBatchMemOpNode(phGraphNode, hGraph, dependencies, numDependencies,
+                                                 nodeParams);
+    });
+}
+
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
     return with_operands(nodeParams, [&] { return driver().cuGraphNodeSetParams(hNode, nodeParams); });
 }
@@ -114,6 +122,11 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* node
 
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
     return with_operands(nodeParams, [&] { return driver().cuGraphMemsetNodeSetParams(hNode, nodeParams); });
+}
+
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+    return with_operands(nodeParams,
+                         [&] { return driver().cuGraphBatchMemOpNodeSetParams(hNode, nodeParams); });
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
@@ -153,12 +166,7 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                             const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
     return change(
-        hGraphExec, hNode,
-        [&] {
-            return nodeParams ? contents_of(std::span<const CUstreamBatchMemOpParams>(nodeParams->paramArray,
-                                                                                      nodeParams->count))
-                              : GraphContents{};
-        },
+        hGraphExec, hNode, [&] { return contents_if(nodeParams); },
         [&] { return driver().cuGraphExecBatchMemOpNodeSetParams(hGraphExec, hNode, nodeParams); });
 }
 

@@ -12,6 +12,7 @@ using engine::Range;
 template <typename Call>
 CUresult operate(const std::vector<Range>& words, bool waits, CUstream stream, Call&& call) {
     return guarded([&]() -> CUresult {
+        if (const CUresult error = within_buffers(words); error != CUDA_SUCCESS) return error;
         if (waits && any_managed(words) && engine::pin_for_good(words) == CUDA_SUCCESS) return call();
         return over(words, stream, call);
     });
@@ -40,16 +41,13 @@ LMS_VALUE_VERSIONS(cuStreamWaitValue64, cuuint64_t, true)
 LMS_VALUE_VERSIONS(cuStreamWriteValue32, cuuint32_t, false)
 LMS_VALUE_VERSIONS(cuStreamWriteValue64, cuuint64_t, false)
 
-// The driver takes fewer, and refuses more without a look at them.
-constexpr unsigned kMostOperations = 256;
-
-#define LMS_VALUE_BATCH(symbol, per_thread)                                                          \
-    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,       \
-                    unsigned int flags) {                                                            \
-        const std::span operations(paramArray, !paramArray || count >= kMostOperations ? 0 : count); \
-        return operate(lms::engine::words_of(operations), lms::engine::any_waits(operations),        \
-                       lms::engine::resolve_stream(stream, per_thread),                              \
-                       [&] { return driver().symbol(stream, count, paramArray, flags); });           \
+#define LMS_VALUE_BATCH(symbol, per_thread)                                                    \
+    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray, \
+                    unsigned int flags) {                                                      \
+        const auto operations = lms::engine::operations_of(paramArray, count);                 \
+        return operate(lms::engine::words_of(operations), lms::engine::any_waits(operations),  \
+                       lms::engine::resolve_stream(stream, per_thread),                        \
+                       [&] { return driver().symbol(stream, count, paramArray, flags); });     \
     }
 LMS_VALUE_BATCH(cuStreamBatchMemOp, false)
 LMS_VALUE_BATCH(cuStreamBatchMemOp_ptsz, true)

@@ -1,5 +1,7 @@
 #include "shim/reach/arguments.h"
 
+#include <algorithm>
+
 #include "shim/reach/layouts.h"
 #include "shim/reach/pointer_scan.h"
 #include "shim/reach/pointer_tables.h"
@@ -7,7 +9,20 @@
 
 namespace lms::engine {
 
-void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra) {
+namespace {
+
+// What the driver reads of a buffer, however large it is called.
+std::size_t bytes_of_parameters(const Layout& layout) {
+    constexpr std::size_t kMost = 32764;
+    if (!layout.known) return kMost;
+    std::size_t end = 0;
+    for (const Parameter& each : layout.parameters) end = std::max(end, each.offset + each.bytes);
+    return end;
+}
+
+}  // namespace
+
+void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra, bool later) {
     constexpr std::size_t kFew = 8;  // what most launches name, for which there is room at once
     reach.addresses.reserve(kFew);
     const auto layout = layout_of(function);
@@ -15,7 +30,7 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
     reach.opaque |= layout->addresses == Addresses::Incomplete;
     reach.unseen |= layout->addresses == Addresses::Unknown;
     const Bounds managed = managed_bounds();
-    const Bounds tables = any_tables() ? table_bounds() : Bounds{};
+    const Bounds tables = later || any_tables() ? table_bounds() : Bounds{};
     const auto add = [&](const void* data, std::size_t offset, std::size_t bytes) {
         const auto found = [&](std::size_t at, core::Address address) {
             const bool written = layout->written.touch(offset + at, sizeof address);
@@ -32,7 +47,7 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
             if (*item == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = item[1];
             if (*item == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(item[1]);
         }
-        if (buffer) add(buffer, 0, bytes);
+        if (buffer) add(buffer, 0, std::min(bytes, bytes_of_parameters(*layout)));
         return;
     }
     reach.opaque |= !layout->known;

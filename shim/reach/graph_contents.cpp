@@ -40,6 +40,18 @@ std::optional<std::vector<CUgraphNode>> nodes_of(CUgraph graph) {
     return nodes;
 }
 
+// Memory that the graph allocates may hold tables, as any that is not managed.
+void note_allocations(std::span<const CUgraphNode> nodes) {
+    for (const CUgraphNode node : nodes) {
+        CUgraphNodeType type;
+        CUDA_MEM_ALLOC_NODE_PARAMS made{};
+        if (driver().cuGraphNodeGetType(node, &type) == CUDA_SUCCESS &&
+            type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+            driver().cuGraphMemAllocNodeGetParams(node, &made) == CUDA_SUCCESS)
+            note_unmanaged(made.dptr, made.bytesize);
+    }
+}
+
 // Kernels on the GPU may give it any parameters.
 bool device_updatable(CUgraphNode node) {
     CUlaunchAttributeValue value{};
@@ -94,9 +106,7 @@ GraphPart part_of_node(CUgraphNode node) {
         case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
             CUDA_BATCH_MEM_OP_NODE_PARAMS batch{};
             const bool read = driver().cuGraphBatchMemOpNodeGetParams(node, &batch) == CUDA_SUCCESS;
-            return GraphPart(
-                read ? contents_of(std::span<const CUstreamBatchMemOpParams>(batch.paramArray, batch.count))
-                     : unreadable());
+            return GraphPart(read ? contents_of(batch) : unreadable());
         }
         case CU_GRAPH_NODE_TYPE_CONDITIONAL:
             return part_of_bodies(node);
@@ -208,6 +218,7 @@ GraphPart part_of(CUgraph graph) {
     if (sessions().empty()) return GraphPart(unreadable());
     const auto nodes = nodes_of(graph);
     if (!nodes) return GraphPart(unreadable());
+    note_allocations(*nodes);
     GraphPart whole;
     for (const CUgraphNode node : *nodes) {
         whole.parts.push_back(part_of_node(node));
@@ -228,23 +239,23 @@ GraphContents contents_of(const CUDA_MEMCPY3D& copy) {
 }
 
 GraphContents contents_of(const CUDA_MEMSET_NODE_PARAMS& set) {
-    if (sessions().empty() || set.height == 0) return {};
+    if (sessions().empty() || set.width == 0 || set.height == 0) return {};
     GraphContents contents;
     contents.operands = {{set.dst, (set.height - 1) * set.pitch + set.width * set.elementSize}};
     return contents;
 }
 
-GraphContents contents_of(std::span<const CUstreamBatchMemOpParams> operations) {
+GraphContents contents_of(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch) {
     if (sessions().empty()) return {};
     GraphContents contents;
-    contents.operands = words_of(operations);
+    contents.operands = words_of(operations_of(batch.paramArray, batch.count));
     return contents;
 }
 
 GraphContents contents_of_kernel(CUfunction function, void** parameters, void** extra) {
     if (sessions().empty()) return unreadable();
     GraphContents contents;
-    add_arguments(contents.kernels, function, parameters, extra);
+    add_arguments(contents.kernels, function, parameters, extra, true);
     return contents;
 }
 
@@ -263,8 +274,8 @@ GraphPart part_of(const CUgraphNodeParams& node) {
         case CU_GRAPH_NODE_TYPE_GRAPH:
             return part_of(node.graph.graph);
         case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-            return GraphPart(contents_of(
-                std::span<const CUstreamBatchMemOpParams>(node.memOp.paramArray, node.memOp.count)));
+            return GraphPart(contents_of(CUDA_BATCH_MEM_OP_NODE_PARAMS{
+                node.memOp.ctx, node.memOp.count, node.memOp.paramArray, node.memOp.flags}));
         default:
             return {};
     }

@@ -51,7 +51,7 @@ GraphContents contents_of(const CUgraphNodeParams& node);
 // Of one node with these parameters; nothing of types that have no memory.
 GraphContents contents_of(const CUDA_MEMCPY3D& copy);
 GraphContents contents_of(const CUDA_MEMSET_NODE_PARAMS& set);
-GraphContents contents_of(std::span<const CUstreamBatchMemOpParams> operations);
+GraphContents contents_of(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch);
 GraphContents contents_of_kernel(CUfunction function, void** parameters, void** extra);
 
 // Adds what `from` has.

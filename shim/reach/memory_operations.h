@@ -9,6 +9,13 @@
 
 namespace lms::engine {
 
+// Those of a batch. The driver takes fewer, and refuses more, or none at all, without a look at them.
+inline std::span<const CUstreamBatchMemOpParams> operations_of(const CUstreamBatchMemOpParams* batch,
+                                                               unsigned count) {
+    constexpr unsigned kMost = 256;
+    return {batch, !batch || count >= kMost ? 0 : count};
+}
+
 // The words that operations write and wait for.
 inline std::vector<Range> words_of(std::span<const CUstreamBatchMemOpParams> operations) {
     std::vector<Range> words;

@@ -221,6 +221,12 @@ FAMILY_TEST("memory operations: nodes of graphs write and wait for words that we
     OK(cuGraphAddBatchMemOpNode, &node, graph, nullptr, 0, &batch);
     Crowd crowd;
     for (const Buffer* buffer : {&flag, &out}) crowd.evict(*buffer);
+    // The driver looks where the words are.
+    CUgraphNode second = nullptr;
+    OK(cuGraphAddBatchMemOpNode, &second, graph, nullptr, 0, &batch);
+    for (const Buffer* buffer : {&flag, &out}) crowd.evict(*buffer);
+    OK(cuGraphBatchMemOpNodeSetParams, second, &batch);
+    OK(cuGraphDestroyNode, second);
     const CUgraphExec exec = instantiate(graph);
     const auto runs = [&](const Buffer& written, std::uint32_t seed, cuuint32_t awaited, cuuint64_t value) {
         crowd.press();
