@@ -46,8 +46,9 @@ CUresult bind(CUtexref reference, const std::vector<Range>& ranges, Call&& call)
 template <typename Call>
 CUresult forget(const void* object, Call&& call) {
     return guarded([&] {
+        engine::ObjectEnd end(object);
         const CUresult status = call();
-        if (status == CUDA_SUCCESS) engine::object_gone(object);
+        if (status != CUDA_SUCCESS) end.refused();
         return status;
     });
 }

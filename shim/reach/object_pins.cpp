@@ -19,26 +19,39 @@ Registry& registry() {
     return instance;
 }
 
+void let_go_reached(const std::vector<PinnedIn>& kept) {
+    for (const PinnedIn& one : kept) one.session->unpin_reached(one.kept);
+}
+
+// What it names from now on; returns what it named.
+std::vector<PinnedIn> exchange(const void* object, std::vector<PinnedIn> kept) {
+    const util::Lock lock(registry().mutex);
+    if (!kept.empty()) {
+        kept.swap(registry().objects[object]);
+        return kept;
+    }
+    const auto it = registry().objects.find(object);
+    if (it == registry().objects.end()) return {};
+    kept = std::move(it->second);
+    registry().objects.erase(it);
+    return kept;
+}
+
 }  // namespace
 
 void object_names(const void* object, std::vector<PinnedIn> kept) {
     for (const PinnedIn& one : kept) one.session->reached();
-    {
-        const util::Lock lock(registry().mutex);
-        if (kept.empty()) {
-            const auto it = registry().objects.find(object);
-            if (it == registry().objects.end()) return;
-            kept.swap(it->second);
-            registry().objects.erase(it);
-        } else {
-            kept.swap(registry().objects[object]);
-        }
-    }
-    for (const PinnedIn& one : kept) one.session->unpin_reached(one.kept);
+    let_go_reached(exchange(object, std::move(kept)));
 }
 
-void object_gone(const void* object) {
-    object_names(object, {});
+ObjectEnd::ObjectEnd(const void* object) : object_(object), kept_(exchange(object, {})) {}
+
+ObjectEnd::~ObjectEnd() {
+    let_go_reached(kept_);
+}
+
+void ObjectEnd::refused() {
+    if (!kept_.empty()) exchange(object_, std::exchange(kept_, {}));
 }
 
 }  // namespace lms::engine

@@ -12,6 +12,21 @@ namespace lms::engine {
 // The object names what is kept from now on, instead of what it named before. That may move again when the
 // work submitted so far is done: the program need not wait for it before it takes the object away.
 void object_names(const void* object, std::vector<PinnedIn> kept);
-void object_gone(const void* object);
+
+// Around the call that takes the object away, or what it names: once the driver has, another may have the
+// handle.
+class ObjectEnd {
+  public:
+    explicit ObjectEnd(const void* object);
+    ~ObjectEnd();
+    ObjectEnd(const ObjectEnd&) = delete;
+    ObjectEnd& operator=(const ObjectEnd&) = delete;
+    // The driver has not: it names what it did.
+    void refused();
+
+  private:
+    const void* object_;
+    std::vector<PinnedIn> kept_;
+};
 
 }  // namespace lms::engine

@@ -1,9 +1,5 @@
 // Managed memory given to other processes, devices and network cards: what can be given stays on the GPU, the
 // rest is refused with a line that says what to do.
-#include <dlfcn.h>
-
-#include <cstdlib>
-
 #include "tests/entry/overlay/record.h"
 #include "tests/entry/rig.h"
 
@@ -12,9 +8,7 @@ using namespace rig;
 namespace {
 
 int exports() {
-    static const auto* const found = static_cast<const overlay::Record*>(
-        dlsym(dlopen(std::getenv("LMS_DRIVER"), RTLD_NOW | RTLD_LOCAL), overlay::kRecordSymbol));
-    return found->exports;
+    return overlay::record().exports;
 }
 
 CUdeviceptr small_buffer() {

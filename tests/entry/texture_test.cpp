@@ -3,6 +3,7 @@
 #include <span>
 
 #include "tests/entry/gate.h"
+#include "tests/entry/overlay/record.h"
 #include "tests/entry/rig.h"
 
 using namespace rig;
@@ -161,4 +162,33 @@ OVERLAY_TEST("textures: one that the driver refuses keeps nothing") {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate, &object, &resource, &texture, nullptr);
     crowd.evict(a);
     EXPECT(a.holds(1));
+}
+
+// Another thread makes one as soon as the driver has let the handle go.
+OVERLAY_TEST("textures: one that is given the handle of one that is being destroyed keeps its buffer") {
+    const Gpu gpu;
+    static const Buffer* next = nullptr;
+    static CUtexObject made = 0;
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    next = &b;
+    Crowd crowd;
+    const CUDA_TEXTURE_DESC texture{};
+    const CUDA_RESOURCE_DESC resource = linear(a);
+    CUtexObject object = 0;
+    OK(cuTexObjectCreate, &object, &resource, &texture, nullptr);
+    overlay::record().handle_free = [] {
+        const CUDA_TEXTURE_DESC plain{};
+        const CUDA_RESOURCE_DESC other = linear(*next);
+        OK(cuTexObjectCreate, &made, &other, &plain, nullptr);
+    };
+    OK(cuTexObjectDestroy, object);
+    EXPECT(made == object);
+    for (int i = 0; i < 3; ++i) crowd.press();
+    EXPECT(b.resident());
+    crowd.evict(a);
+    OK(cuTexObjectDestroy, made);
+    crowd.evict(b);
+    EXPECT(a.holds(1));
+    EXPECT(b.holds(2));
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/entry/overlay/record.h"
@@ -28,9 +29,20 @@ std::vector<std::uint8_t>& bytes_of(CUarray array) {
 }
 
 std::uintptr_t handles = 0x1000;
+std::vector<void*> free_handles;
 
 void* new_handle() {
-    return reinterpret_cast<void*>(handles += 16);
+    if (free_handles.empty()) return reinterpret_cast<void*>(handles += 16);
+    void* const handle = free_handles.back();
+    free_handles.pop_back();
+    return handle;
+}
+
+// Others may have it before the call that frees it is over.
+CUresult free_handle(void* handle) {
+    free_handles.push_back(handle);
+    if (void (*const call)() = std::exchange(overlay_record.handle_free, nullptr)) call();
+    return CUDA_SUCCESS;
 }
 
 CUresult in_place(bool there) {
@@ -267,8 +279,8 @@ CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resour
     return CUDA_SUCCESS;
 }
 
-CUresult cuTexObjectDestroy(CUtexObject) {
-    return CUDA_SUCCESS;
+CUresult cuTexObjectDestroy(CUtexObject object) {
+    return free_handle(reinterpret_cast<void*>(object));
 }
 
 CUresult cuTexRefCreate(CUtexref* reference) {
@@ -276,8 +288,8 @@ CUresult cuTexRefCreate(CUtexref* reference) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuTexRefDestroy(CUtexref) {
-    return CUDA_SUCCESS;
+CUresult cuTexRefDestroy(CUtexref reference) {
+    return reference ? free_handle(reference) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuTexRefSetAddress_v2(std::size_t* offset, CUtexref, CUdeviceptr address, std::size_t bytes) {

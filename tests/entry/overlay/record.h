@@ -8,9 +8,10 @@
 namespace overlay {
 
 struct Record {
-    int exports = 0;     // calls that share memory with others
-    int green_uses = 0;  // of green contexts while they were another thread's
-    unsigned block = 0;  // threads of a block of legacy launches
+    void (*handle_free)() = nullptr;  // called once, when a texture's handle has become another's to have
+    int exports = 0;                  // calls that share memory with others
+    int green_uses = 0;               // of green contexts while they were another thread's
+    unsigned block = 0;               // threads of a block of legacy launches
 };
 
 // What a call asks for whose first argument is kAsked, see overlay_want_room().
@@ -37,7 +38,12 @@ struct ExportTable {
     decltype(&::cuLaunchKernel) launch;
 };
 
-constexpr const char* kRecordSymbol = "overlay_record";
+// That of the driver behind the shim; for tests.
+inline Record& record() {
+    static auto* const found = static_cast<Record*>(
+        dlsym(dlopen(std::getenv("LMS_DRIVER"), RTLD_NOW | RTLD_LOCAL), "overlay_record"));
+    return *found;
+}
 
 }  // namespace overlay
 
