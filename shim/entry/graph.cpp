@@ -11,11 +11,16 @@ namespace {
 
 using device::driver;
 
-template <typename Instantiate>
-CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags, Instantiate&& call) {
+// Where the driver is not asked, `refused()` tells the program what it would.
+template <typename Refused, typename Instantiate>
+CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags, Refused&& refused,
+                     Instantiate&& call) {
     return guarded([&]() -> CUresult {
         engine::GraphHold hold(engine::part_of(graph));
-        if (hold.status() != CUDA_SUCCESS) return hold.status();
+        if (hold.status() != CUDA_SUCCESS) {
+            refused();
+            return hold.status();
+        }
         const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS)
             hold.give_to(*exec, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0);
@@ -23,15 +28,37 @@ CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags,
     });
 }
 
-unsigned long long flags_of(const CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
-    return params ? params->flags : 0;
+// The forms of before CUDA 12 name the node at fault, and say in a buffer what is wrong with it.
+template <typename Instantiate>
+CUresult instantiate_old(CUgraphExec* exec, CUgraph graph, CUgraphNode* at_fault, char* log,
+                         std::size_t log_bytes, Instantiate&& call) {
+    const auto refused = [=] {
+        if (at_fault) *at_fault = nullptr;
+        if (log && log_bytes > 0) *log = '\0';
+    };
+    return instantiate(exec, graph, 0, refused, call);
 }
 
-template <typename Update>
-CUresult update(CUgraphExec exec, CUgraph graph, Update&& call) {
+template <typename Instantiate>
+CUresult instantiate(CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params,
+                     Instantiate&& call) {
+    const auto refused = [=] {
+        if (!params) return;
+        params->hErrNode_out = nullptr;
+        params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+    };
+    return instantiate(exec, graph, params ? params->flags : 0, refused, call);
+}
+
+// `told(result)` tells the program what the driver would, were it asked.
+template <typename Told, typename Update>
+CUresult update(CUgraphExec exec, CUgraph graph, Told&& told, Update&& call) {
     return guarded([&]() -> CUresult {
         engine::GraphHold hold(engine::part_of(graph));
-        if (hold.status() != CUDA_SUCCESS) return hold.status();
+        if (hold.status() != CUDA_SUCCESS) {
+            told(CU_GRAPH_EXEC_UPDATE_ERROR);
+            return hold.status();
+        }
         const CUresult status = call();
         if (status == CUDA_SUCCESS) hold.update(exec);
         return status;
@@ -65,48 +92,55 @@ using device::driver;
 
 CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                             char* logBuffer, size_t bufferSize) {
-    return entry::instantiate(phGraphExec, hGraph, 0, [&] {
+    return entry::instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize, [&] {
         return driver().cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
     });
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                                char* logBuffer, size_t bufferSize) {
-    return entry::instantiate(phGraphExec, hGraph, 0, [&] {
+    return entry::instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize, [&] {
         return driver().cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
     });
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
-    return entry::instantiate(phGraphExec, hGraph, flags, [&] {
-        return driver().cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
-    });
+    return entry::instantiate(
+        phGraphExec, hGraph, flags, [] {},
+        [&] { return driver().cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags); });
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
-    return entry::instantiate(phGraphExec, hGraph, entry::flags_of(instantiateParams), [&] {
+    return entry::instantiate(phGraphExec, hGraph, instantiateParams, [&] {
         return driver().cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
     });
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* phGraphExec, CUgraph hGraph,
                                            CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
-    return entry::instantiate(phGraphExec, hGraph, entry::flags_of(instantiateParams), [&] {
+    return entry::instantiate(phGraphExec, hGraph, instantiateParams, [&] {
         return driver().cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams);
     });
 }
 
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
                            CUgraphExecUpdateResult* updateResult_out) {
-    return entry::update(hGraphExec, hGraph, [&] {
+    const auto told = [=](CUgraphExecUpdateResult result) {
+        if (hErrorNode_out) *hErrorNode_out = nullptr;
+        if (updateResult_out) *updateResult_out = result;
+    };
+    return entry::update(hGraphExec, hGraph, told, [&] {
         return driver().cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
     });
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                               CUgraphExecUpdateResultInfo* resultInfo) {
-    return entry::update(hGraphExec, hGraph,
+    const auto told = [=](CUgraphExecUpdateResult result) {
+        if (resultInfo) *resultInfo = {.result = result, .errorNode = nullptr, .errorFromNode = nullptr};
+    };
+    return entry::update(hGraphExec, hGraph, told,
                          [&] { return driver().cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo); });
 }
 
