@@ -223,7 +223,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
     return guarded([&] {
         const auto found = flags && location ? engine::managed_view_at(ptr) : std::nullopt;
-        if (!found) return driver().cuMemGetAccess(flags, location, ptr);
+        if (!found)
+            return unless_allocated(ptr, [&] { return driver().cuMemGetAccess(flags, location, ptr); });
         return if_asking_is_allowed([&] {
             const CUresult status = check(*location);
             if (status == CUDA_SUCCESS) *flags = access_from(*location, found->view);

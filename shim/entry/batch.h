@@ -3,21 +3,25 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <utility>
 #include <vector>
 
 namespace lms::entry {
 
 // The attributes of a batch: attribute i is for the operations from starts[i] to the next one's start.
-// Borrows the caller's arrays, which are as the driver wants them: starts[0] is 0, and they ascend.
+// Borrows the caller's arrays.
 template <typename Attribute>
 struct Runs {
     Attribute* attributes;
     std::size_t* starts;
     std::size_t count;
 
-    bool valid() const {
-        return attributes && starts && count > 0 && starts[0] == 0 && std::is_sorted(starts, starts + count);
+    // Whether they are as the driver wants them: starts[0] is 0, they ascend, and there are not more than
+    // operations.
+    bool valid_for(std::size_t operations) const {
+        return attributes && starts && count > 0 && count <= operations && starts[0] == 0 &&
+               std::adjacent_find(starts, starts + count, std::greater_equal<>()) == starts + count;
     }
     std::size_t of(std::size_t operation) const {
         return static_cast<std::size_t>(std::upper_bound(starts, starts + count, operation) - starts) - 1;

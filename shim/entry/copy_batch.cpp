@@ -99,7 +99,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std:
                     Runs<CUmemcpyAttributes> runs, std::size_t* failed, CUstream stream, Real&& real) {
     const auto pass = [&] { return real(to, from, bytes, count, runs, failed); };
     return guarded([&]() -> CUresult {
-        if (engine::sessions().empty() || !to || !from || !bytes || !runs.valid()) return pass();
+        if (engine::sessions().empty() || !to || !from || !bytes || !runs.valid_for(count)) return pass();
         std::vector<Range> sides;
         for (std::size_t i = 0; i < count; ++i) {
             sides.push_back({from[i], bytes[i]});

@@ -78,6 +78,17 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
             return answer<CUmemoryPool>(data, engine::pool_of(buffer.address));
         case CU_POINTER_ATTRIBUTE_CONTEXT:
             return answer<CUcontext>(data, buffer.owner);
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+            return answer<unsigned int>(data, 0);
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+            return answer<std::uint64_t>(data, 0);
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: {
+            // Once it is asked for the buffer stays on the GPU; of what is out it was not.
+            const CUresult status = driver().cuPointerGetAttribute(data, which, pointer);
+            return status == CUDA_SUCCESS ? status : answer<unsigned int>(data, 0);
+        }
         default:
             return driver().cuPointerGetAttribute(data, which, pointer);
     }
@@ -211,11 +222,13 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
     return entry::guarded([&]() -> CUresult {
-        if (const auto view = data ? engine::managed_view_at(ptr) : std::nullopt)
-            return entry::attribute(data, attribute, ptr, *view);
+        const auto view = data ? engine::managed_view_at(ptr) : std::nullopt;
         const auto buffer = data ? entry::find(ptr) : std::nullopt;
-        if (!buffer) return driver().cuPointerGetAttribute(data, attribute, entry::unknown_or_its_own(ptr));
-        return entry::attribute(data, attribute, ptr, *buffer);
+        if (!view && !buffer)
+            return driver().cuPointerGetAttribute(data, attribute, entry::unknown_or_its_own(ptr));
+        if (const CUresult error = entry::refusal(); error != CUDA_SUCCESS) return error;
+        return view ? entry::attribute(data, attribute, ptr, *view)
+                    : entry::attribute(data, attribute, ptr, *buffer);
     });
 }
 

@@ -6,10 +6,23 @@
 namespace lms::entry {
 namespace {
 
+// Bytes of so many values; as many as there can be, where that many go round.
+template <typename Value>
+std::uint64_t bytes_of(std::size_t count) {
+    return count > UINT64_MAX / sizeof(Value) ? UINT64_MAX : count * sizeof(Value);
+}
+
+// What rows of values span.
+template <typename Value>
+engine::Range span_of(CUdeviceptr to, std::size_t pitch, std::size_t width, std::size_t height) {
+    if (width == 0 || height == 0) return {to, 0};
+    return {to, (height - 1) * pitch + bytes_of<Value>(width)};
+}
+
 // `count` values of type Value; `rest` is the stream of the asynchronous forms.
 template <typename Value, typename Real, typename... Rest>
 CUresult set(Real real, CUdeviceptr to, Value value, std::size_t count, CUstream stream, Rest... rest) {
-    const std::uint64_t bytes = count * sizeof(Value);
+    const std::uint64_t bytes = bytes_of<Value>(count);
     const CUresult status = linear(to, 0, bytes, stream, [=](std::uint64_t at, std::uint64_t n) {
         const engine::Range range{to + at, n};
         return where_it_is({&range, 1}, stream, sizeof...(Rest) == 0,
@@ -22,7 +35,7 @@ CUresult set(Real real, CUdeviceptr to, Value value, std::size_t count, CUstream
 template <typename Value, typename Real, typename... Rest>
 CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,
                    std::size_t height, CUstream stream, Rest... rest) {
-    const engine::Range rows{to, height == 0 ? 0 : (height - 1) * pitch + width * sizeof(Value)};
+    const engine::Range rows = span_of<Value>(to, pitch, width, height);
     const auto pass = [=] {
         return where_it_is({&rows, 1}, stream, sizeof...(Rest) == 0,
                            [=] { return real(to, pitch, value, width, height, rest...); });
@@ -39,7 +52,7 @@ CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, st
 template <typename Value, typename Real, typename... Rest>
 CUresult set_2d(Real real, CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,
                 std::size_t height, CUstream stream, Rest... rest) {
-    const engine::Range rows[] = {{to, height == 0 ? 0 : (height - 1) * pitch + width * sizeof(Value)}};
+    const engine::Range rows[] = {span_of<Value>(to, pitch, width, height)};
     if (const CUresult error = within_buffers(rows); error != CUDA_SUCCESS) return error;
     return noted_if_tables(set_parts(real, to, pitch, value, width, height, stream, rest...), stream, [=] {
         engine::note_set({to, width * sizeof(Value), pitch, height});
