@@ -214,8 +214,6 @@ void append(Values& into, const Values& from) {
 }  // namespace
 
 GraphPart part_of(CUgraph graph) {
-    // Nothing managed can be named yet, but memory that will hold pointers to what is.
-    if (sessions().empty()) return GraphPart(unreadable());
     const auto nodes = nodes_of(graph);
     if (!nodes) return GraphPart(unreadable());
     note_allocations(*nodes);
@@ -229,7 +227,6 @@ GraphPart part_of(CUgraph graph) {
 }
 
 GraphContents contents_of(const CUDA_MEMCPY3D& copy) {
-    if (sessions().empty()) return {};
     const StridedRegion from = source_of(copy);
     const StridedRegion to = destination_of(copy);
     GraphContents contents;
@@ -239,21 +236,19 @@ GraphContents contents_of(const CUDA_MEMCPY3D& copy) {
 }
 
 GraphContents contents_of(const CUDA_MEMSET_NODE_PARAMS& set) {
-    if (sessions().empty() || set.width == 0 || set.height == 0) return {};
+    if (set.width == 0 || set.height == 0) return {};
     GraphContents contents;
     contents.operands = {{set.dst, (set.height - 1) * set.pitch + set.width * set.elementSize}};
     return contents;
 }
 
 GraphContents contents_of(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch) {
-    if (sessions().empty()) return {};
     GraphContents contents;
     contents.operands = words_of(operations_of(batch.paramArray, batch.count));
     return contents;
 }
 
 GraphContents contents_of_kernel(CUfunction function, void** parameters, void** extra) {
-    if (sessions().empty()) return unreadable();
     GraphContents contents;
     add_arguments(contents.kernels, function, parameters, extra, true);
     return contents;

@@ -41,7 +41,8 @@ struct GraphPart {
     bool enabled = true;
 };
 
-// Thread-safe. Nothing where no memory is managed.
+// Thread-safe. Also of use before any memory is managed: what is then may be named by tables that a graph
+// reaches.
 
 // What a graph or a node with these parameters has, and the same without its structure.
 GraphPart part_of(CUgraph graph);

@@ -81,3 +81,42 @@ FAMILY_TEST("graph memory: kernels are given what a graph's own table names") {
     OK(cuGraphExecDestroy, exec);
     EXPECT(named.holds(1));
 }
+
+// Nothing that it could name is there when it is made.
+FAMILY_TEST("graph memory: a graph made before anything is managed is given what its tables name later") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    constexpr std::size_t kSmall = 4096;
+    CUdeviceptr table = 0;
+    CUdeviceptr copied = 0;
+    CUdeviceptr out = 0;
+    for (CUdeviceptr* each : {&table, &copied, &out}) OK(cuMemAlloc_v2, each, kSmall);
+    std::vector<CUdeviceptr> host(kSmall / 8);
+    const CUgraph graph = new_graph();
+    CUDA_MEMCPY3D upload = copy_of(copied, 0);
+    upload.srcMemoryType = CU_MEMORYTYPE_HOST;
+    upload.srcHost = host.data();
+    upload.WidthInBytes = kSmall;
+    const CUgraphNode in = add_copy(graph, upload, gpu);
+    Add first(out, table, 0);
+    Add second(out, copied, 0);
+    first.n = second.n = kSmall / 4;
+    add_kernel(graph, second.params, add_kernel(graph, first.params, in));
+    const CUgraphExec exec = instantiate(graph);
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    const CUdeviceptr pointer = a.at();
+    OK(cuMemcpyHtoD_v2, table, &pointer, sizeof pointer);
+    host[7] = b.at();
+    for (int i = 0; i < 2; ++i) {
+        crowd.evict(a);
+        crowd.evict(b);
+        launch_and_wait(exec, stream);
+        EXPECT(a.resident());
+        EXPECT(b.resident());
+    }
+    OK(cuGraphExecDestroy, exec);
+    EXPECT(a.holds(1));
+    EXPECT(b.holds(2));
+}
