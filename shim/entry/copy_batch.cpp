@@ -1,7 +1,10 @@
 // Batches of copies. One that is too large to be on the GPU at once is submitted in parts, in order.
+#include <optional>
+
 #include "shim/device/driver_table.h"
 #include "shim/entry/batch.h"
 #include "shim/entry/transfer.h"
+#include "shim/reach/array_formats.h"
 
 namespace lms::entry {
 namespace {
@@ -141,25 +144,20 @@ CUresult copy_batch_noted(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes
     });
 }
 
-// Bytes of an array's elements.
-std::size_t element_bytes(CUarray array) {
-    CUDA_ARRAY3D_DESCRIPTOR descriptor{};
-    if (driver().cuArray3DGetDescriptor_v2(&descriptor, array) != CUDA_SUCCESS) return 1;
-    switch (descriptor.Format) {
-        case CU_AD_FORMAT_UNSIGNED_INT8:
-        case CU_AD_FORMAT_SIGNED_INT8:
-            return descriptor.NumChannels;
-        case CU_AD_FORMAT_UNSIGNED_INT16:
-        case CU_AD_FORMAT_SIGNED_INT16:
-        case CU_AD_FORMAT_HALF:
-            return std::size_t{2} * descriptor.NumChannels;
-        default:
-            return std::size_t{4} * descriptor.NumChannels;
-    }
+// Bytes of the elements of a side, as far as they are told.
+std::optional<std::size_t> element_of(const CUmemcpy3DOperand& side) {
+    if (side.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return 1;
+    CUDA_ARRAY3D_DESCRIPTOR array{};
+    if (driver().cuArray3DGetDescriptor_v2(&array, side.op.array.array) != CUDA_SUCCESS) return std::nullopt;
+    return engine::element_bytes(array.Format, array.NumChannels);
 }
 
+// Of elements of unknown size it may be the rest of a buffer.
 StridedRegion side_of(const CUmemcpy3DOperand& side, const CUextent3D& extent, std::size_t element) {
-    if (side.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return {0, 0};
+    if (side.type != CU_MEMCPY_OPERAND_TYPE_POINTER || extent.width == 0 || extent.height == 0 ||
+        extent.depth == 0)
+        return {0, 0};
+    if (element == 0) return {side.op.ptr.ptr, rest_of_buffer(side.op.ptr.ptr)};
     const std::size_t pitch = (side.op.ptr.rowLength ? side.op.ptr.rowLength : extent.width) * element;
     const std::size_t rows = side.op.ptr.layerHeight ? side.op.ptr.layerHeight : extent.height;
     return {side.op.ptr.ptr, extent.width * element, pitch, extent.height, rows * pitch, extent.depth};
@@ -171,10 +169,9 @@ struct Sides {
 };
 
 Sides sides_of(const CUDA_MEMCPY3D_BATCH_OP& copy) {
-    std::size_t element = 1;
-    for (const CUmemcpy3DOperand* side : {&copy.src, &copy.dst}) {
-        if (side->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) element = element_bytes(side->op.array.array);
-    }
+    const auto from = element_of(copy.src);
+    const auto to = element_of(copy.dst);
+    const std::size_t element = from && to ? std::max(*from, *to) : 0;
     return {side_of(copy.src, copy.extent, element), side_of(copy.dst, copy.extent, element)};
 }
 

@@ -8,9 +8,7 @@ namespace {
 
 // What may be written from `address` on: `bytes`, or where that is not told the rest of its buffer.
 engine::Range target(core::Address address, std::uint64_t bytes) {
-    engine::Session* session = bytes == 0 ? engine::session_at(address) : nullptr;
-    const auto buffer = session ? session->buffer_at(address) : std::nullopt;
-    return {address, buffer ? buffer->address + buffer->bytes - address : bytes};
+    return {address, bytes == 0 ? rest_of_buffer(address) : bytes};
 }
 
 template <typename Real>

@@ -2,6 +2,7 @@
 // name none of it: it stays on the device until the texture goes. (Surfaces are over arrays only.)
 #include "shim/device/driver_table.h"
 #include "shim/entry/transfer.h"
+#include "shim/reach/array_formats.h"
 #include "shim/reach/object_pins.h"
 
 namespace lms::entry {
@@ -10,13 +11,26 @@ namespace {
 using device::driver;
 using engine::Range;
 
+// What rows of a texture span; of elements of unknown size only the last row is not known.
+Range rows_of(CUdeviceptr address, std::size_t pitch, std::size_t height, std::size_t width,
+              CUarray_format format, unsigned channels) {
+    if (height == 0) return {address, 0};
+    return {address, (height - 1) * pitch + width * engine::element_bytes(format, channels).value_or(0)};
+}
+
+Range rows_of(CUdeviceptr address, std::size_t pitch, const CUDA_ARRAY_DESCRIPTOR* texels) {
+    if (!texels) return {address, 0};
+    return rows_of(address, pitch, texels->Height, texels->Width, texels->Format, texels->NumChannels);
+}
+
 std::vector<Range> linear_memory(const CUDA_RESOURCE_DESC* resource) {
     if (resource && resource->resType == CU_RESOURCE_TYPE_LINEAR) {
         return {{resource->res.linear.devPtr, resource->res.linear.sizeInBytes}};
     }
     if (resource && resource->resType == CU_RESOURCE_TYPE_PITCH2D) {
         const auto& pitched = resource->res.pitch2D;
-        return {{pitched.devPtr, pitched.pitchInBytes * pitched.height}};
+        return {rows_of(pitched.devPtr, pitched.pitchInBytes, pitched.height, pitched.width, pitched.format,
+                        pitched.numChannels)};
     }
     return {};
 }
@@ -25,8 +39,10 @@ std::vector<Range> linear_memory(const CUDA_RESOURCE_DESC* resource) {
 template <typename Call, typename Object>
 CUresult name_in(const std::vector<Range>& ranges, Call&& call, Object&& object) {
     return guarded([&]() -> CUresult {
+        CUresult status = within_buffers(ranges);
+        if (status != CUDA_SUCCESS) return status;
         std::vector<engine::PinnedIn> kept;
-        CUresult status = engine::pin_resident(ranges, kept);
+        status = engine::pin_resident(ranges, kept);
         if (status != CUDA_SUCCESS) return status;
         status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
@@ -57,10 +73,6 @@ const void* handle_of(CUtexObject object) {
     return reinterpret_cast<const void*>(object);
 }
 
-std::size_t rows_of(const CUDA_ARRAY_DESCRIPTOR* descriptor) {
-    return descriptor ? descriptor->Height : 0;
-}
-
 }  // namespace
 }  // namespace lms::entry
 
@@ -86,13 +98,13 @@ CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr
 
 CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
                                  size_t Pitch) {
-    return bind(hTexRef, {{dptr, Pitch * rows_of(desc)}},
+    return bind(hTexRef, {rows_of(dptr, Pitch, desc)},
                 [&] { return driver().cuTexRefSetAddress2D_v2(hTexRef, desc, dptr, Pitch); });
 }
 
 CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
                                  size_t Pitch) {
-    return bind(hTexRef, {{dptr, Pitch * rows_of(desc)}},
+    return bind(hTexRef, {rows_of(dptr, Pitch, desc)},
                 [&] { return driver().cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch); });
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 
@@ -36,6 +37,14 @@ inline CUresult within_buffers(std::span<const engine::Range> ranges) {
     if (std::ranges::all_of(ranges, within_buffer)) return CUDA_SUCCESS;
     const CUresult error = refusal();
     return error == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : error;
+}
+
+// How much of its buffer follows an address; 0 where it is not managed.
+inline std::uint64_t rest_of_buffer(core::Address address) {
+    engine::Session* const session = engine::session_at(address);
+    const auto buffer = session ? session->buffer_at(address) : std::nullopt;
+    const std::uint64_t offset = buffer ? address - buffer->address : 0;
+    return buffer && offset < buffer->bytes ? buffer->bytes - offset : 0;
 }
 
 // The most bytes one piece may name of each of the managed operands.

@@ -454,6 +454,50 @@ TEST_CASE("odd calls: memory of the GPU that is called the host's") {
     same_under_pressure("odd_sides");
 }
 
+BODY(odd_textures) {
+    const Gpu gpu;
+    const Out out;
+    const CUDA_TEXTURE_DESC texture{};
+    CUtexObject object = 0;
+    CUDA_RESOURCE_DESC words{};
+    words.resType = CU_RESOURCE_TYPE_LINEAR;
+    words.res.linear.devPtr = out.a.at();
+    words.res.linear.format = CU_AD_FORMAT_UNSIGNED_INT32;
+    words.res.linear.numChannels = 1;
+    for (const std::size_t bytes : {kOdd, kOdd + 4, std::size_t{4}, std::size_t{0}}) {
+        words.res.linear.sizeInBytes = bytes;
+        const std::string what = "words in " + std::to_string(bytes);
+        TELL(what, cuTexObjectCreate, &object, &words, &texture, nullptr);
+    }
+    CUDA_RESOURCE_DESC rows{};
+    rows.resType = CU_RESOURCE_TYPE_PITCH2D;
+    auto& pitched = rows.res.pitch2D;
+    pitched.devPtr = out.a.at();
+    pitched.format = CU_AD_FORMAT_UNSIGNED_INT16;
+    pitched.numChannels = 2;
+    pitched.pitchInBytes = 4096;
+    // The last row ends before its pitch does.
+    for (const std::size_t width : {250, 251, 1024}) {
+        for (const std::size_t height : {std::size_t{0}, kBuffer / 4096, kBuffer / 4096 + 1}) {
+            pitched.width = width;
+            pitched.height = height;
+            const std::string what = std::to_string(height) + " rows of " + std::to_string(width);
+            TELL(what, cuTexObjectCreate, &object, &rows, &texture, nullptr);
+        }
+    }
+    pitched.format = CU_AD_FORMAT_NV12;
+    TELL("planes", cuTexObjectCreate, &object, &rows, &texture, nullptr);
+    TELL("of nothing", cuTexObjectCreate, &object, nullptr, &texture, nullptr);
+    TELL("nobody to tell", cuTexObjectCreate, nullptr, &words, &texture, nullptr);
+    TELL("none", cuTexObjectDestroy, 0);
+    OK(cuCtxSynchronize);
+    EXPECT(out.a.holds(1));
+}
+
+TEST_CASE("odd calls: textures") {
+    same_under_pressure("odd_textures");
+}
+
 BODY(odd_launches) {
     const Gpu gpu;
     const Out out;
