@@ -82,6 +82,19 @@ SIM_TEST("driver: a module out of a file", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuModuleLoad, &module, nullptr);
 }
 
+SIM_TEST("driver: a library's module is not unloaded without the library", {}) {
+    const Gpu gpu;
+    CUlibrary library = nullptr;
+    OK(cuLibraryLoadData, &library, kKernels.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+    CUmodule module = nullptr;
+    OK(cuLibraryGetModule, &module, library);
+    FAILS(CUDA_ERROR_NOT_PERMITTED, cuModuleUnload, module);
+    CUfunction store = nullptr;
+    OK(cuModuleGetFunction, &store, module, "store");
+    OK(cuLibraryUnload, library);
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload, module);
+}
+
 SIM_TEST("driver: occupancy counts threads, blocks and shared memory", {}) {
     const Gpu gpu;
     const Kernels kernels;

@@ -69,6 +69,7 @@ class Module : public std::enable_shared_from_this<Module> {
     CUmodule handle() { return reinterpret_cast<CUmodule>(this); }
     Context& context() const { return context_; }
     const ptx::Program& program() const { return *program_; }
+    bool of_library() const { return !owns_managed_; }
 
     // Gives the variables their device memory and initial values. Throws Failure: CUDA_ERROR_OUT_OF_MEMORY.
     std::shared_ptr<const exec::Image> load();
