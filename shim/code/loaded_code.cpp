@@ -42,24 +42,31 @@ void LoadedCode::same(Handle function, Handle kernel, Handle context) {
 
 // `is_gone(handle, code)` tells of modules and libraries; what they became or gave follows.
 template <typename IsGone>
-std::vector<LoadedCode::Handle> LoadedCode::drop(IsGone&& is_gone) {
-    std::vector<Handle> gone;
-    std::erase_if(code_, [&](const auto& entry) {
-        if (!is_gone(entry.first, entry.second)) return false;
-        gone.push_back(entry.first);
-        return true;
-    });
-    std::erase_if(kernels_,
-                  [&](const auto& entry) { return std::ranges::count(gone, entry.second.owner) > 0; });
+LoadedCode::Gone LoadedCode::drop(IsGone&& is_gone) {
+    Gone gone;
+    const auto take = [](auto& from, auto& to, auto&& wanted) {
+        for (auto it = from.begin(); it != from.end();) {
+            const auto entry = it++;
+            if (wanted(*entry)) to.insert(from.extract(entry));
+        }
+    };
+    take(code_, gone.code_, [&](const auto& entry) { return is_gone(entry.first, entry.second); });
+    take(kernels_, gone.kernels_, [&](const auto& entry) { return gone.code_.contains(entry.second.owner); });
     return gone;
 }
 
-std::vector<LoadedCode::Handle> LoadedCode::unloaded(Handle handle) {
+void LoadedCode::stays(Gone gone) {
+    const util::Lock lock(mutex_);
+    code_.merge(gone.code_);
+    kernels_.merge(gone.kernels_);
+}
+
+LoadedCode::Gone LoadedCode::unloaded(Handle handle) {
     const util::Lock lock(mutex_);
     return drop([&](Handle each, const Code& code) { return each == handle || code.library == handle; });
 }
 
-std::vector<LoadedCode::Handle> LoadedCode::context_gone(Handle context) {
+LoadedCode::Gone LoadedCode::context_gone(Handle context) {
     const util::Lock lock(mutex_);
     std::erase_if(kernels_, [&](const auto& entry) { return entry.second.context == context; });
     return drop([&](Handle, const Code& code) { return code.context == context; });

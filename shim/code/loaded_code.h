@@ -34,10 +34,13 @@ class LoadedCode {
     // It has given `function` as the one of `kernel` in `context`.
     void same(Handle function, Handle kernel, Handle context);
 
-    // The module or library goes, or `context` with all that is in it. Returns all modules and libraries that
-    // went.
-    std::vector<Handle> unloaded(Handle handle);
-    std::vector<Handle> context_gone(Handle context);
+    // All that is known of some modules and libraries.
+    class Gone;
+    // The module or library goes, or `context` with all that is in it.
+    Gone unloaded(Handle handle);
+    Gone context_gone(Handle context);
+    // It has stayed.
+    void stays(Gone gone);
 
     std::optional<Kernel> kernel(Handle function) const;
     // Of the kernel `name` of a module or library (`owners`, as far as they are known; else of all that are
@@ -59,11 +62,25 @@ class LoadedCode {
 
     CodeImage* image_of(std::span<const Handle> owners) LMS_REQUIRES(mutex_);
     template <typename IsGone>
-    std::vector<Handle> drop(IsGone&& is_gone) LMS_REQUIRES(mutex_);
+    Gone drop(IsGone&& is_gone) LMS_REQUIRES(mutex_);
 
     mutable util::Mutex mutex_{util::LockOrder::Table};
     std::unordered_map<Handle, Code> code_ LMS_GUARDED_BY(mutex_);
     std::unordered_map<Handle, NamedKernel> kernels_ LMS_GUARDED_BY(mutex_);
+};
+
+class LoadedCode::Gone {
+  public:
+    std::vector<Handle> handles() const {
+        std::vector<Handle> all;
+        for (const auto& [handle, code] : code_) all.push_back(handle);
+        return all;
+    }
+
+  private:
+    friend class LoadedCode;
+    std::unordered_map<Handle, Code> code_;
+    std::unordered_map<Handle, NamedKernel> kernels_;
 };
 
 }  // namespace lms::engine

@@ -31,12 +31,13 @@ CUresult get(Handle* handle, Call&& call, Note&& note) {
     });
 }
 
-// What stands behind the handle goes; other code will be given it.
 template <typename Unload>
 CUresult unload(const void* handle, Unload&& call) {
     return guarded([&] {
-        engine::code_unloaded(handle);
-        return call();
+        engine::CodeEnd end(handle);
+        const CUresult status = call();
+        if (status != CUDA_SUCCESS) end.refused();
+        return status;
     });
 }
 

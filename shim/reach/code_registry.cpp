@@ -50,10 +50,14 @@ CUcontext current_context() {
     return context;
 }
 
-void forget(std::span<const LoadedCode::Handle> gone) {
-    // Which kernels were theirs the driver no longer tells.
+// Which kernels were its the driver no longer tells.
+std::vector<KnownVariable> forget(const LoadedCode::Gone& gone) {
     forget_layouts();
-    for (const LoadedCode::Handle handle : gone) forget_variables(handle);
+    std::vector<KnownVariable> variables;
+    for (const LoadedCode::Handle handle : gone.handles()) {
+        for (KnownVariable& each : forget_variables(handle)) variables.push_back(std::move(each));
+    }
+    return variables;
 }
 
 }  // namespace
@@ -92,8 +96,11 @@ void kernel_given(CUfunction function, CUkernel kernel) {
     if (!driver_tells_layouts()) loaded_code().same(function, kernel, current_context());
 }
 
-void code_unloaded(const void* handle) {
-    forget(loaded_code().unloaded(handle));
+CodeEnd::CodeEnd(const void* handle) : code_(loaded_code().unloaded(handle)), variables_(forget(code_)) {}
+
+void CodeEnd::refused() {
+    loaded_code().stays(std::move(code_));
+    for (const KnownVariable& each : variables_) variable_stays(each);
 }
 
 void context_code_gone(CUcontext context) {

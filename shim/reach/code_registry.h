@@ -3,9 +3,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "shim/code/loaded_code.h"
 #include "shim/device/cuda_api.h"
+#include "shim/reach/pointer_tables.h"
 
 namespace lms::engine {
 
@@ -24,9 +26,18 @@ void kernel_given(CUfunction function, CUmodule module, const char* name);
 void kernel_given(CUkernel kernel, CUlibrary library, const char* name);
 void kernel_given(CUfunction function, CUkernel kernel);
 
-// Forgets all that is known of a module or library, which is about to be unloaded, or of those of a context
-// that is gone: layouts and variables too.
-void code_unloaded(const void* handle);
+// Forgets all that is known of a module or library, around the call that unloads it (afterwards others may
+// have its handle), or of those of a context that is gone: layouts and variables too.
+class CodeEnd {
+  public:
+    explicit CodeEnd(const void* handle);
+    // The driver has not unloaded it: all is known again.
+    void refused();
+
+  private:
+    LoadedCode::Gone code_;
+    std::vector<KnownVariable> variables_;
+};
 void context_code_gone(CUcontext context);
 
 // The module that `library` is in the current context; null if the driver does not tell.

@@ -372,13 +372,28 @@ void note_variable(Address address, std::uint64_t bytes, std::span<const void* c
     table_variables_seen = true;
 }
 
-void forget_variables(const void* owner) {
+std::vector<KnownVariable> forget_variables(const void* owner) {
     Registry& all = registry();
-    if (!table_variables_seen.load()) return;
+    if (!table_variables_seen.load()) return {};
+    std::vector<KnownVariable> known;
     const util::Lock lock(all.mutex);
     for (auto it = all.variables.find(owner); it != all.variables.end(); it = all.variables.find(owner)) {
-        erase_region(all, all.regions.find(it->second));
+        const auto region = all.regions.find(it->second);
+        const std::uint64_t bytes = region->second.end - region->first;
+        known.push_back({region->first, bytes, region->second.owners, region->second.copied_into,
+                         all.words.words_in(region->first, bytes)});
+        erase_region(all, region);
     }
+    return known;
+}
+
+void variable_stays(const KnownVariable& variable) {
+    note_variable(variable.address, variable.bytes, variable.owners);
+    Registry& all = registry();
+    const util::Lock lock(all.mutex);
+    enter_region(all, {variable.address, variable.address + variable.bytes}).copied_into |=
+        variable.copied_into;
+    all.words.add(variable.words);
 }
 
 Bounds table_bounds() {

@@ -9,7 +9,9 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "shim/reach/pointer_words.h"
 #include "shim/reach/strided_region.h"
 
 namespace lms::engine {
@@ -64,8 +66,16 @@ void note_handle_given(CUmemGenericAllocationHandle handle);
 
 // It has asked where a variable of a module, of a library or of both (`owners`, not null) is.
 void note_variable(core::Address address, std::uint64_t bytes, std::span<const void* const> owners);
-// The module or library is about to be unloaded.
-void forget_variables(const void* owner);
+struct KnownVariable {
+    core::Address address;
+    std::uint64_t bytes;
+    std::vector<const void*> owners;
+    bool copied_into;
+    std::vector<PointerWord> words;
+};
+// The module or library is about to be unloaded: what was known of its variables. And it has stayed.
+std::vector<KnownVariable> forget_variables(const void* owner);
+void variable_stays(const KnownVariable& variable);
 
 // Arguments in this range may be tables although they are not managed.
 Bounds table_bounds();

@@ -110,6 +110,48 @@ FAMILY_TEST("code: what a variable points to is brought in, however its address 
 }
 
 // The driver gives its handles out again, for kernels with other parameters.
+// Unloading may be forbidden: while work is captured, and of a library's module.
+FAMILY_TEST("code: what is not unloaded after all is known as before") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer in(kBuffer, 1);
+    Buffer out(kBuffer, 2);
+    Crowd crowd;
+    const auto check = [&](auto code, auto get, auto&& unload) {
+        CUdeviceptr variable = 0;
+        std::size_t bytes = 0;
+        EXPECT(get(&variable, &bytes, code, "source") == CUDA_SUCCESS);
+        const CUdeviceptr from = in.at();
+        OK(cuMemcpyHtoD_v2, variable, &from, sizeof from);
+        CUdeviceptr to = out.at();
+        unsigned n = kWords;
+        void* parameters[] = {&to, &n};
+        out.fill(2);
+        crowd.evict(in);
+        unload();
+        run(of(code), parameters);
+        EXPECT(in.resident());
+        EXPECT(out.holds(1));
+    };
+    const auto while_capturing = [&](auto&& unload) {
+        OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+        EXPECT(unload() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CUgraph graph = nullptr;
+        FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, stream, &graph);
+    };
+    const CUmodule module = load(with_variable(".global"));
+    check(module, CU(cuModuleGetGlobal_v2),
+          [&] { while_capturing([&] { return CU(cuModuleUnload)(module); }); });
+    const CUlibrary library = load_library(with_variable(".global"));
+    check(library, CU(cuLibraryGetGlobal),
+          [&] { while_capturing([&] { return CU(cuLibraryUnload)(library); }); });
+    check(library, CU(cuLibraryGetGlobal), [&] {
+        CUmodule of_library = nullptr;
+        OK(cuLibraryGetModule, &of_library, library);
+        FAILS(CUDA_ERROR_NOT_PERMITTED, cuModuleUnload, of_library);
+    });
+}
+
 FAMILY_TEST("code: what is unloaded is forgotten", "code-unloaded") {
     const Gpu gpu;
     const Buffer in(kBuffer, 1);
@@ -123,24 +165,24 @@ FAMILY_TEST("code: what is unloaded is forgotten", "code-unloaded") {
         unsigned none = 0;
         void* parameters[] = {&from, &to, &n};
         void* other_parameters[] = {&none, &none, &none};
+        std::vector<decltype(load_one(""))> others;
         std::set<CUfunction> of_others;
-        // Mostly at once; now and then somebody else has the place for long.
-        for (int i = 0; i < 2000; ++i) {
-            const auto other = load_one(with_other_parameters());
-            of_others.insert(of(other));
-            run(of(other), other_parameters);
-            OK(cuCtxSynchronize);
-            EXPECT(unload(other) == CUDA_SUCCESS);
+        for (int i = 0; i < 20; ++i) {
+            others.push_back(load_one(with_other_parameters()));
+            of_others.insert(of(others.back()));
+            run(of(others.back()), other_parameters);
+        }
+        OK(cuCtxSynchronize);
+        for (const auto other : others) EXPECT(unload(other) == CUDA_SUCCESS);
+        for (int i = 0; i < 100; ++i) {
             const auto loaded = load_one(with_parameter());
-            if (of_others.contains(of(loaded))) {
-                crowd.evict(in);
-                crowd.evict(out);
-                run(of(loaded), parameters);
-                EXPECT(in.resident());
-                EXPECT(out.holds(1));
-                return;
-            }
-            EXPECT(unload(loaded) == CUDA_SUCCESS);
+            if (!of_others.contains(of(loaded))) continue;
+            crowd.evict(in);
+            crowd.evict(out);
+            run(of(loaded), parameters);
+            EXPECT(in.resident());
+            EXPECT(out.holds(1));
+            return;
         }
         failed(__FILE__, __LINE__, "no handle was given out again");
     };

@@ -140,7 +140,7 @@ TEST_CASE("loaded code: a kernel whose module is not known is looked for in all 
     CHECK(parameters(code, Other) == -1);
     CHECK(parameters(code, One) == 0);
     CHECK(parameters(code, Two) == 1);
-    CHECK(code.unloaded(handle(Two)) == std::vector{handle(Two)});
+    CHECK(code.unloaded(handle(Two)).handles() == std::vector{handle(Two)});
     CHECK(addresses(code, Other) == Addresses::Complete);
     CHECK(parameters(code, Other) == 0);
     code.unloaded(handle(One));
@@ -168,7 +168,7 @@ TEST_CASE("loaded code: modules go with their context, and what libraries became
     CHECK(parameters(code, LibrarysModule) == 1);
     code.named(handle(Kernel), {"k", handle(Library)});
     code.same(handle(Function), handle(Kernel), handle(Context));
-    auto gone = code.context_gone(handle(Context));
+    auto gone = code.context_gone(handle(Context)).handles();
     std::ranges::sort(gone);
     CHECK(gone == std::vector{handle(Module), handle(LibrarysModule)});
     CHECK(!code.kernel(handle(Function)));
@@ -176,7 +176,7 @@ TEST_CASE("loaded code: modules go with their context, and what libraries became
     CHECK(addresses(code, Library) == Addresses::Incomplete);
     CHECK(addresses(code, Stays) == Addresses::Complete);
     code.became(handle(LibrarysModule), handle(Library), handle(Next));
-    gone = code.unloaded(handle(Library));
+    gone = code.unloaded(handle(Library)).handles();
     std::ranges::sort(gone);
     CHECK(gone == std::vector{handle(Library), handle(LibrarysModule)});
     CHECK(!code.kernel(handle(Kernel)));
