@@ -3,15 +3,12 @@
 #include <functional>
 #include <thread>
 
-#include "tests/entry/both_ways.h"
 #include "tests/entry/graph_rig.h"
+#include "tests/entry/odd.h"
 
 using namespace rig;
 
 namespace {
-
-// Not a multiple of anything memory is mapped in.
-constexpr std::size_t kOdd = kBuffer + 1000;
 
 struct Extent {
     std::size_t offset;
