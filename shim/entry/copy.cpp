@@ -35,7 +35,7 @@ CUresult noted_copy(CUresult status, CUdeviceptr to, CUdeviceptr from, std::size
 // Host copies are about to be read or written by a copy that the host waits for: what was submitted before it
 // comes first. Nobody promises that of copies from host to host.
 CUresult await_earlier(engine::HostCopies copies, CUstream stream) {
-    return copies.empty() ? CUDA_SUCCESS : device::as_told(driver().cuStreamSynchronize(stream));
+    return copies.empty() ? CUDA_SUCCESS : device::as_told(wait_for_earlier(stream));
 }
 
 // Halves a copy until the parts are small enough to be there at once. `rest` is the stream of the

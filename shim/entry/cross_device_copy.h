@@ -8,6 +8,7 @@
 
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
+#include "shim/entry/wait.h"
 #include "shim/session/submit.h"
 
 namespace lms::entry {
@@ -45,7 +46,7 @@ CUresult where_it_is(std::span<const engine::Range> ranges, CUstream stream, boo
         return call();
     const device::Driver& driver = device::driver();
     // That GPU's default streams are others than the current one's.
-    CUresult status = waits ? driver.cuStreamSynchronize(stream) : CUDA_SUCCESS;
+    CUresult status = waits ? wait_for_earlier(stream) : CUDA_SUCCESS;
     if (status != CUDA_SUCCESS) return status;
     const device::InContext in_context(there);
     status = call();

@@ -149,6 +149,16 @@ void bring_ahead_while_busy(CUstream stream) {
     meanwhile(given_to(stream));
 }
 
+CUresult wait_for_earlier(CUstream stream) {
+    CUevent here = nullptr;
+    CUresult status = driver().cuEventCreate(&here, CU_EVENT_DISABLE_TIMING);
+    if (status != CUDA_SUCCESS) return status;
+    status = driver().cuEventRecord(here, stream);
+    if (status == CUDA_SUCCESS) status = driver().cuEventSynchronize(here);
+    driver().cuEventDestroy_v2(here);
+    return status;
+}
+
 }  // namespace lms::entry
 
 using namespace lms::entry;

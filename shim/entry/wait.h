@@ -9,4 +9,8 @@ namespace lms::entry {
 // back when that is over, nothing is foretold, or something is being captured.
 void bring_ahead_while_busy(CUstream stream);
 
+// Waits in the driver for what work given to `stream` (of the current context) would wait for: also for what
+// other streams were given, if it is a default one.
+CUresult wait_for_earlier(CUstream stream);
+
 }  // namespace lms::entry

@@ -226,7 +226,8 @@ TEST_CASE("copies in place: with the host limit reached they still copy") {
               .failures == "");
 }
 
-// The legacy stream's order: after what blocking streams were given before, and before what comes after.
+// The legacy stream's order: after what blocking streams were given before, and before what comes after. A
+// thread's own stream waits for the legacy one.
 BODY(in_order) {
     const Gpu gpu;
     CUstream blocking = nullptr;
@@ -240,22 +241,27 @@ BODY(in_order) {
     void* pinned = nullptr;
     OK(cuMemAllocHost_v2, &pinned, kBuffer);
     std::memcpy(pinned, pattern(kBuffer, 3).data(), kBuffer);
-    const auto after_a_while = [&](auto&& copy) {
+    const auto after_a_while = [&](CUstream stream, auto&& copy) {
         Gate gate;
-        gate.hold_up(blocking);
+        gate.hold_up(stream);
         // The host memory is in use until the gate opens.
-        OK(cuMemcpyHtoDAsync_v2, b.at(), pinned, kBuffer, blocking);
+        OK(cuMemcpyHtoDAsync_v2, b.at(), pinned, kBuffer, stream);
         std::thread opener([&] {
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
             gate.open();
         });
         copy();
-        OK(cuStreamSynchronize, blocking);
+        OK(cuStreamSynchronize, stream);
         opener.join();
     };
-    after_a_while([&] { stays_out(a, [&] { OK(cuMemcpyDtoH_v2, pinned, a.at(), kBuffer); }); });
+    after_a_while(blocking, [&] { stays_out(a, [&] { OK(cuMemcpyDtoH_v2, pinned, a.at(), kBuffer); }); });
     EXPECT(std::memcmp(pinned, pattern(kBuffer, 1).data(), kBuffer) == 0);
     EXPECT(b.holds(3));
+    std::memcpy(pinned, pattern(kBuffer, 6).data(), kBuffer);
+    after_a_while(CU_STREAM_LEGACY,
+                  [&] { stays_out(a, [&] { OK(cuMemcpyDtoH_v2_ptds, pinned, a.at(), kBuffer); }); });
+    EXPECT(std::memcmp(pinned, pattern(kBuffer, 1).data(), kBuffer) == 0);
+    EXPECT(b.holds(6));
 
     std::memcpy(pinned, pattern(kBuffer, 4).data(), kBuffer);
     CUDA_MEMCPY2D rows{};
@@ -265,7 +271,7 @@ BODY(in_order) {
     rows.dstHost = pinned;
     rows.srcPitch = rows.dstPitch = rows.WidthInBytes = 1 << 10;
     rows.Height = kBuffer >> 10;
-    after_a_while([&] { stays_out(a, [&] { OK(cuMemcpy2D_v2, &rows); }); });
+    after_a_while(blocking, [&] { stays_out(a, [&] { OK(cuMemcpy2D_v2, &rows); }); });
     EXPECT(std::memcmp(pinned, pattern(kBuffer, 1).data(), kBuffer) == 0);
     EXPECT(b.holds(4));
 

@@ -227,8 +227,13 @@ namespace {
 
 // Memory of the program's process, and not behind a device address.
 bool is_plain_host(const CopyEnd& end) {
-    return end.place == Place::Pageable ||
-           (end.place == Place::Pinned && memory_map().find(end.address) != nullptr);
+    if (end.place != Place::Pinned) return end.place == Place::Pageable;
+    // What a device address named is where its memory is mapped a second time.
+    for (const std::uint64_t address : {end.address, end.address + kDeviceToHost}) {
+        const RegionPtr region = memory_map().find(address);
+        if (region != nullptr && region->kind != Region::Kind::Mapping) return true;
+    }
+    return false;
 }
 
 // False: it is for the stream.
