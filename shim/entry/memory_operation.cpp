@@ -13,8 +13,16 @@ template <typename Call>
 CUresult operate(const std::vector<Range>& words, bool waits, CUstream stream, Call&& call) {
     return guarded([&]() -> CUresult {
         if (const CUresult error = within_buffers(words); error != CUDA_SUCCESS) return error;
-        if (waits && any_managed(words) && engine::pin_for_good(words) == CUDA_SUCCESS) return call();
-        return over(words, stream, call);
+        std::vector<engine::PinnedIn> kept;
+        if (!waits || !any_managed(words) || engine::pin_resident(words, kept) != CUDA_SUCCESS)
+            return over(words, stream, call);
+        const CUresult status = call();
+        if (status == CUDA_SUCCESS) {
+            engine::leave_pinned(kept);
+        } else {
+            engine::let_go(kept);
+        }
+        return status;
     });
 }
 

@@ -108,13 +108,6 @@ void leave_pinned(std::vector<PinnedIn>& kept) {
     kept.clear();
 }
 
-CUresult pin_for_good(std::span<const Range> ranges) {
-    std::vector<PinnedIn> kept;
-    const CUresult status = pin_resident(ranges, kept);
-    leave_pinned(kept);
-    return status;
-}
-
 void fence_own_stream() {
     if (capturing(CU_STREAM_PER_THREAD)) return;
     bool fenced = true;

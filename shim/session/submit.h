@@ -76,8 +76,6 @@ CUresult pin_resident(std::span<const Range> ranges, std::vector<PinnedIn>& kept
 void let_go(std::vector<PinnedIn>& kept);
 // Keeps them for as long as their buffers live instead.
 void leave_pinned(std::vector<PinnedIn>& kept);
-// The same for as long as their buffers live.
-CUresult pin_for_good(std::span<const Range> ranges);
 
 // Bytes to begin with where it is not known how much is wanted: one chunk's.
 std::uint64_t least_reclaim();

@@ -75,6 +75,20 @@ FAMILY_TEST("memory operations: the address of a buffer with a word that was wai
     EXPECT(std::any_of(many.begin(), many.end(), [&](const auto& buffer) { return buffer->at() == before; }));
 }
 
+FAMILY_TEST("memory operations: a wait that is refused keeps nothing on the GPU") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer flag(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(flag);
+    constexpr unsigned kUnknown = 64;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32_v2, stream, flag.at(), 1, kUnknown);
+    CUstreamBatchMemOpParams operations[] = {wait_32(flag.at(4), 1)};
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp_v2, stream, 1, operations, kUnknown);
+    crowd.evict(flag);
+    EXPECT(flag.holds(1));
+}
+
 // JAX's vmm allocator does so from threads of its own.
 FAMILY_TEST("memory operations: writes and waits of a thread without a context, in a stream that is named") {
     const Gpu gpu;

@@ -1,5 +1,8 @@
 // Managed memory given to other processes, devices and network cards: what can be given stays on the GPU, the
 // rest is refused with a line that says what to do.
+#include <algorithm>
+#include <memory>
+
 #include "tests/entry/overlay/record.h"
 #include "tests/entry/rig.h"
 
@@ -38,10 +41,13 @@ void check_stays(Give&& give) {
     crowd.press();
     EXPECT(a->resident());
     EXPECT(a->holds(2));
-    // Freed, its memory serves others.
+    // Freed, its memory serves others, and so does its address.
     delete a;
     const Buffer all(3 * kMiB, 3);
     EXPECT(all.holds(3));
+    std::vector<std::unique_ptr<Buffer>> many;
+    while (many.size() < 24) many.push_back(std::make_unique<Buffer>(kBuffer));
+    EXPECT(std::ranges::any_of(many, [&](const auto& buffer) { return buffer->at() == to; }));
 }
 
 }  // namespace
