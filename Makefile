@@ -20,7 +20,8 @@ HIDDEN := -fvisibility=hidden -fvisibility-inlines-hidden
 STATIC_CXX := -nodefaultlibs -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -l:libunwind.a -lm -lc -lgcc \
               -l:ld-linux-x86-64.so.2 -Wl,--exclude-libs,ALL -Wl,--as-needed
 # In programs libgcc's unwinder throws, as libstdc++.so expects; of LLVM's only what walks call stacks is taken.
-UNWIND := -lgcc_s -l:libunwind.a
+# Of its demangler libstdc++.so exports a form that knows no bounds alone; the other is in the archive.
+UNWIND := -lgcc_s -l:libunwind.a -lstdc++ -l:libsupc++.a
 LIBUNWIND_INC := -isystem /usr/include/libunwind
 
 obj = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
@@ -55,14 +56,14 @@ TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
 LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_words.cpp tests/support/fat_binary.cpp \
-             $(addprefix tools/lms/,$(addsuffix .cpp,trace_file trace_decoder replay replay_script analysis pages program_kind summary top_table))
+             $(addprefix tools/lms/,$(addsuffix .cpp,trace_file trace_decoder replay replay_script analysis pages printable program_kind summary top_table))
 LIBS_unit := -llz4
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/% shim/session/session.cpp shim/session/session_%,$(SHIM_SRC)) \
-               tests/support/fake_port.cpp tests/support/fake_memory.cpp tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp
+               tests/support/fake_port.cpp tests/support/fake_memory.cpp tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp tools/lms/printable.cpp
 LINK_cli := tests/support/process.cpp
-LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SRC)) tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp tools/lms/analysis.cpp
+LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SRC)) tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp tools/lms/printable.cpp tools/lms/analysis.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -llz4
 

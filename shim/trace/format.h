@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -55,6 +56,11 @@ enum class Tag : std::uint8_t {
     Copy = 19,
     CopyTime = 20,
 };
+
+// No text is longer, and no call site has more frames; what a file has more of is not read.
+inline constexpr std::size_t kLongestString = 4096, kMostFrames = 64;
+// No file tells of more GPUs.
+inline constexpr std::uint64_t kMostDevices = 256;
 
 // Of Touched and Move, as they are written.
 inline constexpr unsigned kOverwritten = 1, kMayStay = 2, kInPlace = 4, kOnlyRead = 8;

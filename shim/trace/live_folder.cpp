@@ -156,7 +156,7 @@ void LiveFolder::clean() const {
     for (const auto& page : pages()) {
         if (!is_gone(*page)) continue;
         // Whoever waits for it takes it away; unless he is gone too.
-        if (page->run != 0 && start_of_process(static_cast<pid_t>(page->run)) != 0) continue;
+        if (page->run != 0 && is_of_run(*page, static_cast<pid_t>(page->run))) continue;
         take_away(*page);
     }
 }
@@ -193,6 +193,11 @@ std::uint64_t numbers_of_this_process() noexcept {
 
 std::string name_of(const LivePage& page) {
     return std::to_string(page.process) + "." + std::to_string(page.process_started);
+}
+
+bool is_of_run(const LivePage& page, pid_t run) noexcept {
+    const std::uint64_t started = start_of_process(run);
+    return page.run == static_cast<std::uint32_t>(run) && started != 0 && started <= page.process_started;
 }
 
 bool is_gone(const LivePage& page) noexcept {

@@ -57,6 +57,9 @@ std::uint64_t numbers_of_this_process() noexcept;
 
 // Its file's name.
 std::string name_of(const LivePage& page);
+// Whether the process of that number is the `lms run` that waits for it: that began before it did, and not
+// after another one of that number had ended.
+bool is_of_run(const LivePage& page, pid_t run) noexcept;
 // False too of a process in another name space, whose end cannot be seen from here.
 bool is_gone(const LivePage& page) noexcept;
 

@@ -5,8 +5,6 @@
 namespace lms::trace {
 namespace {
 
-constexpr std::size_t kLongestString = 4096;
-
 unsigned flags_of(const Touched& touched) {
     return (touched.overwritten ? kOverwritten : 0) | (touched.may_stay ? kMayStay : 0) |
            (touched.in_place ? kInPlace : 0) | (touched.only_read ? kOnlyRead : 0);

@@ -256,3 +256,29 @@ TEST_CASE("replay: what goes ahead of need is chosen among what is idle by then"
     const ReplayWith with = {.policy = "next-use", .in_bytes_per_s = 1e15, .retains = true};
     CHECK(replay(over, with).bytes_in < replay(running, with).bytes_in);
 }
+
+TEST_CASE("replay: what a damaged trace tells of is cut into no more chunks than a multiple of what it has") {
+    // Each of 32 MiB where chunks may be of 64 KiB, and each touched by every work.
+    constexpr std::uint32_t kPieces = 4000;
+    std::vector<trace::Piece> pieces;
+    std::vector<trace::Touched> touched;
+    for (std::uint32_t i = 0; i < kPieces; ++i) {
+        pieces.push_back({i, 32 << 20, false});
+        touched.push_back({i, 0});
+    }
+    lms::tool::Trace trace;
+    trace.events.emplace_back(trace::Gpu{0, "G", 1 << 30, 64 << 10, true, 1});
+    const auto script_with = [&](std::size_t buffers, std::size_t works) {
+        for (std::uint32_t i = 0; i < buffers; ++i) {
+            trace.events.emplace_back(trace::Allocation{0, i, 0x1000, 1, 2, {}, pieces});
+        }
+        for (std::uint64_t i = 0; i < works; ++i)
+            trace.events.emplace_back(trace::Launch{0, "f", 0, touched, 10 + i, 11 + i});
+        return script_of(trace, 0, 1 << 20);
+    };
+    const ReplayScript small = script_with(0, 1);
+    CHECK(small.touches.empty());
+    const ReplayScript script = script_with(3, 100);
+    CHECK(script.chunks < (1 << 20) + 16 * 3 * kPieces);
+    CHECK(script.touches.size() < (1 << 20) + 16 * 102 * kPieces);
+}

@@ -128,7 +128,9 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(buffer.address == 0x7f0000200000);
     CHECK(buffer.bytes == 3'000'000);
     CHECK(buffer.at_ns == 1'234'567);
-    CHECK(std::vector<std::string>(buffer.call_site.begin(), buffer.call_site.end()) == site);
+    std::vector<std::string> shown = site;
+    shown[1] = "\"quoted\"\\??\xff";  // no text of it has what a terminal obeys
+    CHECK(std::vector<std::string>(buffer.call_site.begin(), buffer.call_site.end()) == shown);
     REQUIRE(buffer.pieces.size() == 2);
     for (std::size_t i = 0; i < 2; ++i) {
         CHECK(buffer.pieces[i].chunk == pieces[i].chunk);
@@ -283,6 +285,79 @@ TEST_CASE("trace file: what is none is said to be none") {
     const std::string known = std::to_string(FileHead::kVersion);
     CHECK(problem_of(newer) == "has version " + std::to_string(FileHead::kVersion + 1) +
                                    " of the format; this lms reads 1 to " + known);
+}
+
+namespace {
+
+// Records of a block, as no writer makes them.
+std::unique_ptr<Trace> decoded(const std::string& records) {
+    auto trace = std::make_unique<Trace>();
+    lms::tool::TraceDecoder(*trace).add(records);
+    return trace;
+}
+
+void put(std::string& records, Tag tag, std::initializer_list<std::uint64_t> numbers) {
+    records.push_back(static_cast<char>(tag));
+    for (const std::uint64_t number : numbers) put_number(records, number);
+}
+
+void put_string(std::string& records, std::uint64_t number, std::string_view text) {
+    put(records, Tag::String, {number, text.size()});
+    records += text;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "trace file: call sites take no more memory than a multiple of what is read, whatever they refer to") {
+    std::string records;
+    put_string(records, 1, std::string(64 << 10, 'x'));
+    constexpr std::uint64_t kFrames = 2000;
+    for (std::uint64_t site = 1; site <= 20; ++site) {
+        put(records, Tag::Site, {site, kFrames});
+        for (std::uint64_t i = 0; i < kFrames; ++i) put_number(records, 1);
+    }
+    std::size_t bytes = 0;
+    auto trace = decoded(records);
+    for (const auto& site : trace->sites) {
+        CHECK(site.size() <= kMostFrames);
+        for (const std::string& frame : site) bytes += frame.size();
+    }
+    CHECK(bytes > 0);
+    CHECK(bytes < 20 * kMostFrames * kLongestString + 1);
+
+    // Many short ones, each of as many long frames as it may have.
+    records.clear();
+    put_string(records, 1, std::string(kLongestString, 'x'));
+    for (std::uint64_t site = 1; site <= 1000; ++site) {
+        put(records, Tag::Site, {site, kMostFrames});
+        for (std::uint64_t i = 0; i < kMostFrames; ++i) put_number(records, 1);
+    }
+    bytes = 0;
+    trace = decoded(records);
+    for (const auto& site : trace->sites)
+        for (const std::string& frame : site) bytes += frame.size();
+    CHECK(bytes < (1 << 20) + 300 * records.size());
+}
+
+TEST_CASE("trace file: no text of it has what a terminal obeys") {
+    std::string records;
+    put_string(records, 1, "a\x1b[2Jb\n\x7f\u009bc\u00e9");
+    put(records, Tag::Region, {0, 5, 1, 7});
+    const auto trace = decoded(records);
+    REQUIRE(trace->events.size() == 1);
+    CHECK(std::get<Region>(trace->events[0]).name ==
+          "a?[2Jb??"
+          "??c\u00e9");
+}
+
+TEST_CASE("trace file: one that tells of more GPUs than there are is damaged from there on") {
+    std::string records;
+    for (std::uint64_t device = 0; device < 1000; ++device) {
+        put(records, Tag::Device, {device});
+        put(records, Tag::Free, {0, 1});
+    }
+    CHECK(decoded(records)->events.size() == kMostDevices);
 }
 
 TEST_CASE("trace file: a program that is killed leaves whole blocks of all but its last half second") {

@@ -196,6 +196,23 @@ TEST_CASE("trace codec: names that are not mangled stay as they are") {
     CHECK(demangled("_ZN3lms5traceEv") == "lms::trace()");
 }
 
+TEST_CASE("trace codec: a name whose source form doubles with every few letters stays as it is") {
+    // f(pair<int, int>, pair<the first, the first>, ...): each is twice as long as the one before.
+    const auto doubled = [](int times) {
+        const std::string digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        std::string name = "_Z1fSt4pairIiiE";
+        for (int i = 0; i < times; ++i) {
+            const std::string before = std::string("S") + digits[static_cast<std::size_t>(i)] + "_";
+            name += "S_I" + before + before + "E";
+        }
+        return name;
+    };
+    CHECK(demangled(doubled(1)) ==
+          "f(std::pair<int, int>, std::pair<std::pair<int, int>, std::pair<int, int> >)");
+    CHECK(demangled(doubled(9)).size() > 10'000);
+    for (const int times : {14, 18}) CHECK(demangled(doubled(times)) == doubled(times));
+}
+
 TEST_CASE("trace codec: slices that overlap get rows of their own, others share; each row is named once") {
     Tracks tracks;
     std::map<std::pair<int, int>, std::string> names;

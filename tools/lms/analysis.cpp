@@ -27,12 +27,12 @@ class Analyst {
     void operator()(const trace::Allocation& event) {
         std::uint64_t bytes = 0;
         for (const trace::Piece& piece : event.pieces) bytes += piece.bytes;
-        std::vector<std::string> site(event.call_site.begin(), event.call_site.end());
-        const auto [at, is_new] = group_of_.try_emplace({event.device, site, bytes}, all_.groups.size());
+        const auto [at, is_new] =
+            group_of_.try_emplace({event.device, bytes, event.call_site}, all_.groups.size());
         if (is_new)
             all_.groups.push_back({.device = event.device,
                                    .bytes = bytes,
-                                   .frames = std::move(site),
+                                   .frames = event.call_site,
                                    .call_site = {},
                                    .number = static_cast<std::uint32_t>(at->second)});
         ++all_.groups[at->second].buffers;
@@ -96,8 +96,7 @@ class Analyst {
         ++all_.stalls;
         all_.stall_ns += ns;
         all_.stall_ns_by_cause[static_cast<std::size_t>(event.cause)] += ns;
-        all_.stall_ns_by_kernel[event.kernel.empty() ? "(copies and sets)"
-                                                     : trace::demangled(std::string(event.kernel))] += ns;
+        all_.stall_ns_by_kernel[event.kernel.empty() ? "(copies and sets)" : name_of(event.kernel)] += ns;
         for (const trace::Touched& each : event.lacked) {
             BufferGroup* const group = group_at(event.device, each.allocation);
             const auto piece = pieces_.find(key(event.device, each.chunk));
@@ -146,6 +145,18 @@ class Analyst {
         bool resident;
     };
 
+    struct Alike {
+        int device;
+        std::uint64_t bytes;
+        std::span<const std::string> frames;
+
+        bool operator<(const Alike& other) const {
+            if (device != other.device) return device < other.device;
+            if (bytes != other.bytes) return bytes < other.bytes;
+            return std::ranges::lexicographical_compare(frames, other.frames);
+        }
+    };
+
     LinkUse& own_copies(trace::CopyWay way) { return all_.own_copies[static_cast<std::size_t>(way)]; }
 
     static std::uint64_t key(int device, std::uint32_t number) {
@@ -181,9 +192,14 @@ class Analyst {
     }
 
     // Demangled once.
+    const std::string& name_of(std::string_view kernel) {
+        const auto [known, is_new] = names_.try_emplace(kernel);
+        if (is_new) known->second = trace::demangled(std::string(kernel));
+        return known->second;
+    }
     KernelUse& use_of(std::string_view kernel) {
         const auto [known, is_new] = kernels_.try_emplace(kernel, nullptr);
-        if (is_new) known->second = &all_.kernels[trace::demangled(std::string(kernel))];
+        if (is_new) known->second = &all_.kernels[name_of(kernel)];
         return *known->second;
     }
 
@@ -193,11 +209,13 @@ class Analyst {
     }
 
     Analysis& all_;
-    std::map<std::tuple<int, std::vector<std::string>, std::uint64_t>, std::size_t> group_of_;
+    std::map<Alike, std::size_t> group_of_;
     std::unordered_map<std::uint64_t, Live> live_;
     std::unordered_map<std::uint64_t, Piece> pieces_;  // by chunk
     std::map<int, std::uint64_t> allocated_;
-    std::unordered_map<std::string_view, KernelUse*> kernels_;  // the trace has the names
+    // The trace has what they are called in it.
+    std::unordered_map<std::string_view, KernelUse*> kernels_;
+    std::unordered_map<std::string_view, std::string> names_;
 };
 
 // Something that adds up, by when it began.
@@ -253,7 +271,7 @@ std::vector<BufferGroup*> groups_of(Analysis& all) {
 
 // The frames that a group is named by.
 std::span<const std::string> telling(const BufferGroup& group) {
-    return std::span(group.frames).subspan(trace::first_telling(group.frames));
+    return group.frames.subspan(trace::first_telling(group.frames));
 }
 
 void name_by_frames(const std::vector<BufferGroup*>& groups) {

@@ -20,7 +20,7 @@ struct BufferGroup {
     std::uint64_t bytes = 0;  // of each
     // Innermost first; empty: not known. By name it is the innermost frame that not all buffers have: what
     // allocates for everybody tells nothing. If Python called, of Python's frames.
-    std::vector<std::string> frames;
+    std::span<const std::string> frames;  // whose they are must stay
     std::string call_site;
     std::uint32_t number = 0;  // by when it was first seen
     std::uint64_t buffers = 0;

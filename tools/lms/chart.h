@@ -1,6 +1,7 @@
 // Pictures of `lms report --html`: SVG, with nothing to fetch and no script.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +49,7 @@ std::string svg_of(const std::vector<Row>& rows);
 
 // What adds up by call stack: each frame as wide as its share, above those that it called.
 struct Stack {
-    std::vector<std::string> frames;  // innermost first
+    std::span<const std::string> frames;  // innermost first; whose they are must stay
     double amount;
 };
 std::string flame_graph(const std::vector<Stack>& stacks, Unit unit);

@@ -9,6 +9,7 @@
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/pages.h"
+#include "tools/lms/progress.h"
 #include "tools/lms/trace_commands.h"
 
 namespace lms::tool {
@@ -71,6 +72,7 @@ ByPlace by_place(const Analysis& before, const Analysis& after) {
 }  // namespace
 
 int diff(const std::string& before, const std::string& after, bool as_json) {
+    if (!as_json) Progress::show();
     const auto first = open_trace(before, "diff");
     const auto second = first ? open_trace(after, "diff") : nullptr;
     if (!second) return kUsage;

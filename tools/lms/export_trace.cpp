@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include "tools/lms/child.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/open_trace.h"
+#include "tools/lms/progress.h"
 #include "tools/lms/trace_commands.h"
 
 namespace lms::tool {
@@ -25,7 +27,10 @@ void perfetto(const std::vector<trace::Event>& events, std::FILE* out) {
     trace::Tracks tracks;
     fmt::print(out, "{}", trace::kChromeStart);
     const char* before = "\n";
+    Progress progress("writing", events.size());
+    std::uint64_t done = 0;
     for (const trace::Event& event : events) {
+        progress.at(done++);
         const std::string objects = encode(event, tracks);
         if (objects.empty()) continue;
         fmt::print(out, "{}{}", std::exchange(before, ",\n"), objects);
@@ -153,6 +158,8 @@ struct CsvLine {
 
 int export_trace(const ExportOptions& options) {
     if (options.parquet) return export_parquet(options);
+    // Not between the lines of what goes to the same terminal.
+    if (!options.output.empty() || isatty(STDOUT_FILENO) != 1) Progress::show();
     const auto trace = open_trace(options.path, "export");
     if (!trace) return kUsage;
     std::ranges::stable_sort(trace->events, {}, trace::begin_of);
@@ -165,8 +172,12 @@ int export_trace(const ExportOptions& options) {
     }
     if (options.csv) {
         fmt::print(file.get(), "event,gpu,begin_ns,end_ns,allocation,chunk,bytes,what\n");
-        for (const trace::Event& event : trace->events)
+        Progress progress("writing", trace->events.size());
+        std::uint64_t done = 0;
+        for (const trace::Event& event : trace->events) {
+            progress.at(done++);
             fmt::print(file.get(), "{}", std::visit(CsvLine(), event));
+        }
     } else {
         perfetto(trace->events, file.get());
     }

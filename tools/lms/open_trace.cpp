@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "shim/util/units.h"
+#include "tools/lms/printable.h"
 #include "tools/lms/symbols.h"
 
 namespace lms::tool {
@@ -50,7 +51,7 @@ std::string setting_of(const Trace& trace, const std::string& variable) {
     const auto about = nlohmann::json::parse(trace.about, nullptr, false);
     if (!about.is_object() || !about.contains("settings") || !about["settings"].is_object()) return "";
     const auto found = about["settings"].find(variable);
-    return found != about["settings"].end() && found->is_string() ? found->get<std::string>() : "";
+    return found != about["settings"].end() && found->is_string() ? printable(found->get<std::string>()) : "";
 }
 
 ReplayWith replay_like(const Trace& trace) {

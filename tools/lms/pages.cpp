@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "tools/lms/analysis.h"
+#include "tools/lms/printable.h"
+
 namespace lms::tool {
 namespace {
 
@@ -39,11 +42,13 @@ std::vector<MovingBuffer> moving_buffers(const trace::LivePage& page) {
     return found;
 }
 
-std::string printable(std::string_view text) {
-    std::string shown(text);
-    std::ranges::replace_if(
-        shown, [](unsigned char each) { return each < ' ' || each == 0x7f; }, '?');
-    return shown;
+std::vector<std::string> places_of(const std::vector<MovingBuffer>& buffers) {
+    std::vector<BufferGroup> named;
+    for (const MovingBuffer& each : buffers) named.push_back({.frames = each.frames});
+    name_places(named);
+    std::vector<std::string> places;
+    for (BufferGroup& each : named) places.push_back(std::move(each.call_site));
+    return places;
 }
 
 std::string policy_of(const trace::LivePage& page) {

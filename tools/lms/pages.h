@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "shim/trace/live_page.h"
@@ -14,8 +13,6 @@ namespace lms::tool {
 
 using Pages = std::vector<std::unique_ptr<trace::LivePage>>;
 
-// Text of a page for a terminal, which obeys nothing in it.
-std::string printable(std::string_view text);
 // The policy that decides in a process, as it began or as `lms set` changed it.
 std::string policy_of(const trace::LivePage& page);
 // One of the buffers that moved most.
@@ -33,6 +30,9 @@ struct MovingBuffer {
 };
 // Those of a page, whatever is in it; what moved most first.
 std::vector<MovingBuffer> moving_buffers(const trace::LivePage& page);
+
+// Who allocated each, by the innermost frame that not all of them have; empty where it is not known.
+std::vector<std::string> places_of(const std::vector<MovingBuffer>& buffers);
 
 // What is told of one process: its number and program, what `lms set` changes, then all of its page.
 nlohmann::ordered_json process_json(const trace::LivePage& page);

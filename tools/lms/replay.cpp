@@ -12,6 +12,7 @@
 #include "shim/core/arena.h"
 #include "shim/core/residency.h"
 #include "tools/lms/pace.h"
+#include "tools/lms/progress.h"
 
 namespace lms::tool {
 namespace {
@@ -73,7 +74,10 @@ class Replay {
 
     Replayed run() {
         first_use();
+        Progress progress("replaying by " + with_.policy, script_.steps.size());
+        std::uint64_t done = 0;
         for (const Step& step : script_.steps) {
+            progress.at(done++);
             if (step.kind == Step::Kind::Allocate) allocate(step.buffer);
             if (step.kind == Step::Kind::Free) free(step.buffer);
             if (step.kind == Step::Kind::StreamFree) stream_free(step);

@@ -8,6 +8,7 @@
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/pages.h"
+#include "tools/lms/progress.h"
 #include "tools/lms/trace_commands.h"
 
 namespace lms::tool {
@@ -98,6 +99,7 @@ std::string refuse(const ReplayOptions& options) {
 }
 
 int replay_command(const ReplayOptions& options) {
+    if (!options.as_json) Progress::show();
     const auto trace = open_trace(options.path, "replay");
     if (!trace) return kUsage;
     const bool known = std::ranges::any_of(devices_of(*trace),

@@ -36,6 +36,10 @@ class Builder {
             return;
         const auto number = static_cast<std::uint32_t>(script_.buffers.size());
         std::uint64_t offset = 0;
+        for (const trace::Piece& piece : event.pieces) offset += piece.bytes;
+        pieces_ += event.pieces.size();
+        if (too_many(ends_.size() + offset / largest_, pieces_)) return;
+        offset = 0;
         for (const trace::Piece& piece : event.pieces) {
             parts_[piece.chunk] = {number, offset, offset + piece.bytes};
             offset += piece.bytes;
@@ -73,6 +77,7 @@ class Builder {
 
     void operator()(const trace::Launch& event) {
         const auto first = static_cast<std::uint32_t>(script_.touches.size());
+        touched_ += event.touched.size();
         for (const trace::Touched& each : event.touched) touch(each, first);
         const auto end = static_cast<std::uint32_t>(script_.touches.size());
         if (!works_.empty()) {
@@ -190,6 +195,13 @@ class Builder {
         script_.steps.push_back({.kind = Step::Kind::Budget, .budget_bytes = bytes});
     }
 
+    // Of a chunk as it was recorded, for each: chunks of a GPU are 32 MiB at most and 2 MiB at least. There
+    // is more in a damaged trace alone, and in one of a simulated GPU with smaller ones, which has not so
+    // many.
+    static bool too_many(std::size_t chunks, std::size_t recorded) {
+        return chunks > (1 << 20) + 16 * recorded;
+    }
+
     void touch(const trace::Touched& each, std::uint32_t first) {
         const auto found = parts_.find(each.chunk);
         if (found == parts_.end()) return;
@@ -197,7 +209,9 @@ class Builder {
         const ReplayScript::Buffer& buffer = script_.buffers[part.buffer];
         const auto ends = std::span(ends_).subspan(buffer.first_chunk, buffer.chunk_bytes.size());
         for (auto i = static_cast<std::size_t>(std::ranges::upper_bound(ends, part.begin) - ends.begin());
-             i < ends.size() && ends[i] - buffer.chunk_bytes[i] < part.end; ++i) {
+             i < ends.size() && ends[i] - buffer.chunk_bytes[i] < part.end &&
+             !too_many(script_.touches.size(), touched_);
+             ++i) {
             const bool whole = part.begin <= ends[i] - buffer.chunk_bytes[i] && part.end >= ends[i];
             add(buffer.first_chunk + static_cast<std::uint32_t>(i), each, whole, first);
         }
@@ -216,6 +230,8 @@ class Builder {
 
     ReplayScript& script_;
     bool given_;
+    std::size_t pieces_ = 0;   // that were recorded, of buffers
+    std::size_t touched_ = 0;  // of works
     std::uint64_t budget_ = 0;
     std::uint64_t largest_ = 0;
     std::unordered_map<std::uint32_t, Part> parts_;

@@ -14,6 +14,7 @@
 #include "tools/lms/findings.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/pages.h"
+#include "tools/lms/progress.h"
 #include "tools/lms/report_html.h"
 #include "tools/lms/trace_commands.h"
 
@@ -143,7 +144,7 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
     for (const BufferGroup& group : all.groups) {
         json["buffers"].push_back({{"gpu", group.device},
                                    {"call_site", group.call_site.empty() ? Json() : Json(group.call_site)},
-                                   {"frames", group.frames},
+                                   {"frames", std::vector(group.frames.begin(), group.frames.end())},
                                    {"bytes", group.bytes},
                                    {"buffers", group.buffers},
                                    {"bytes_in", group.bytes_in},
@@ -214,6 +215,7 @@ std::string table(const Analysis& all) {
 }  // namespace
 
 int report(const ReportOptions& options) {
+    if (!options.as_json) Progress::show();
     const auto trace = open_trace(options.path, "report");
     if (!trace) return kUsage;
     const Analysis all = analyse(*trace);

@@ -174,17 +174,22 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> copying(const Trace& trace)
 // How much of the time in which the kernels of the sample ran the shim copied beside them.
 std::string overlap(const Trace& trace) {
     const auto copies = copying(trace);
+    std::vector<double> before(copies.size() + 1);  // ns that those in front of each took
+    for (std::size_t i = 0; i < copies.size(); ++i)
+        before[i + 1] = before[i] + static_cast<double>(copies[i].second - copies[i].first);
+    const auto copied_until = [&](std::uint64_t ns) {
+        const auto next =
+            std::ranges::lower_bound(copies, ns, {}, &std::pair<std::uint64_t, std::uint64_t>::second);
+        const auto at = static_cast<std::size_t>(next - copies.begin());
+        return before[at] +
+               (next == copies.end() || ns <= next->first ? 0 : static_cast<double>(ns - next->first));
+    };
     double ran_ns = 0, beside_ns = 0;
     for (const trace::Event& event : trace.events) {
         const auto* const kernel = std::get_if<trace::KernelTime>(&event);
-        if (!kernel) continue;
+        if (!kernel || kernel->end_ns <= kernel->begin_ns) continue;
         ran_ns += static_cast<double>(kernel->end_ns - kernel->begin_ns);
-        auto copy = std::ranges::lower_bound(copies, kernel->begin_ns, {},
-                                             &std::pair<std::uint64_t, std::uint64_t>::second);
-        for (; copy != copies.end() && copy->first < kernel->end_ns; ++copy) {
-            beside_ns += static_cast<double>(std::min(copy->second, kernel->end_ns) -
-                                             std::max(copy->first, kernel->begin_ns));
-        }
+        beside_ns += copied_until(kernel->end_ns) - copied_until(kernel->begin_ns);
     }
     if (ran_ns <= 0) return "<p>No launch was timed on the GPU.</p>\n";
     return fmt::format(
@@ -235,8 +240,8 @@ std::string moves_and_kernels(const Trace& trace) {
         std::max(launches[std::min(first + kSlices, launches.size()) - 1]->end_ns, begin_ns + 1);
     std::vector<Row> rows = {{"launches", "--2", {}}, {"kernels", "--4", {}}, {"waiting", "--3", {}},
                              {"to GPU", "--0", {}},   {"to host", "--1", {}}, {"own copies", "--5", {}}};
-    const auto draw = [&](std::size_t row, std::uint64_t from_ns, std::uint64_t until_ns,
-                          const std::string& name) {
+    // `name`: gives it, of what is drawn alone.
+    const auto draw = [&](std::size_t row, std::uint64_t from_ns, std::uint64_t until_ns, const auto& name) {
         const auto at = [&](std::uint64_t ns) {
             return static_cast<double>(std::clamp(ns, begin_ns, end_ns) - begin_ns) /
                    static_cast<double>(end_ns - begin_ns);
@@ -244,22 +249,25 @@ std::string moves_and_kernels(const Trace& trace) {
         if (until_ns >= begin_ns && from_ns <= end_ns && rows[row].slices.size() < kMostSlices)
             rows[row].slices.push_back(
                 {at(from_ns), at(until_ns),
-                 fmt::format("{}, {:.1f} us", name, static_cast<double>(until_ns - from_ns) / 1e3)});
+                 fmt::format("{}, {:.1f} us", name(), static_cast<double>(until_ns - from_ns) / 1e3)});
     };
     for (const trace::Event& event : trace.events) {
         if (const auto* const launch = std::get_if<trace::Launch>(&event))
-            draw(0, launch->begin_ns, launch->end_ns,
-                 launch->kernel.empty() ? "copy or set" : trace::demangled(std::string(launch->kernel)));
+            draw(0, launch->begin_ns, launch->end_ns, [&] {
+                return launch->kernel.empty() ? "copy or set" : trace::demangled(std::string(launch->kernel));
+            });
         if (const auto* const kernel = std::get_if<trace::KernelTime>(&event))
-            draw(1, kernel->begin_ns, kernel->end_ns, trace::demangled(std::string(kernel->kernel)));
+            draw(1, kernel->begin_ns, kernel->end_ns,
+                 [&] { return trace::demangled(std::string(kernel->kernel)); });
         if (const auto* const stall = std::get_if<trace::Stall>(&event))
-            draw(2, stall->begin_ns, stall->end_ns, std::string(name_of(stall->cause)));
+            draw(2, stall->begin_ns, stall->end_ns, [&] { return name_of(stall->cause); });
         if (const auto* const move = std::get_if<trace::Move>(&event); move && move->timed)
             draw(move->direction == trace::Direction::In ? 3 : 4, move->begin_ns, move->end_ns,
-                 format_bytes(move->bytes));
+                 [&] { return format_bytes(move->bytes); });
         if (const auto* const copy = std::get_if<trace::CopyTime>(&event))
-            draw(5, copy->begin_ns, copy->end_ns,
-                 fmt::format("{} {}", format_bytes(copy->copied.bytes), name_of(copy->copied.way)));
+            draw(5, copy->begin_ns, copy->end_ns, [&] {
+                return fmt::format("{} {}", format_bytes(copy->copied.bytes), name_of(copy->copied.way));
+            });
     }
     if (rows.back().slices.empty()) rows.pop_back();
     return fmt::format(

@@ -107,6 +107,10 @@ Told tell_process(int process, const char* command, const std::function<void(tra
     write(page->request);
     ++page->request.number;
     if (!await(page->request)) {
+        if (trace::is_gone(*page)) {
+            fmt::print(stderr, "lms {}: process {} has ended\n", command, process);
+            return Told::Never;
+        }
         fmt::print(
             "process {} is told, and does so when it next allocates GPU memory, waits for the GPU, or "
             "launches work while memory moves\n",

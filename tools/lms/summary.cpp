@@ -10,6 +10,7 @@
 
 #include "shim/trace/live_folder.h"
 #include "shim/util/units.h"
+#include "tools/lms/printable.h"
 #include "tools/lms/program_kind.h"
 
 namespace lms::tool {
@@ -51,13 +52,14 @@ std::string link(std::size_t device, const LiveGpu& gpu) {
 // The few that moved most, by number and size.
 std::string most_moved(const LivePage& page) {
     constexpr std::size_t kFew = 3;
-    std::vector<MovingBuffer> buffers = moving_buffers(page);
+    const std::vector<MovingBuffer> buffers = moving_buffers(page);
     if (buffers.empty()) return {};
-    buffers.resize(std::min(buffers.size(), kFew));
+    const std::vector<std::string> sites = places_of(buffers);
     std::string text;
-    for (const MovingBuffer& each : buffers) {
+    for (std::size_t i = 0; i < std::min(buffers.size(), kFew); ++i) {
+        const MovingBuffer& each = buffers[i];
         text += fmt::format("{}{} ({}{}; {} in, {} out)", text.empty() ? "" : ", ", each.number,
-                            format_bytes(each.bytes), each.frames.empty() ? "" : ", " + each.frames.front(),
+                            format_bytes(each.bytes), sites[i].empty() ? "" : ", " + sites[i],
                             format_bytes(each.bytes_in), format_bytes(each.bytes_out));
     }
     return fmt::format("buffers that moved most, by the order of their allocation: {}\n", text);
@@ -103,11 +105,12 @@ std::vector<std::string> lines_of(const LivePage& page, std::uint64_t now_ns) {
 
 // What was killed together with the program may take a moment to die; what goes on beside it is not waited
 // for.
-void await_dying(const trace::LiveFolder& folder, std::uint32_t run) {
+void await_dying(const trace::LiveFolder& folder, pid_t run) {
     for (int look = 0; look < 10; ++look) {
         const Pages pages = folder.pages();
-        if (std::ranges::all_of(
-                pages, [&](const auto& page) { return page->run != run || trace::is_gone(*page); })) {
+        if (std::ranges::all_of(pages, [&](const auto& page) {
+                return !trace::is_of_run(*page, run) || trace::is_gone(*page);
+            })) {
             return;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -118,10 +121,10 @@ void await_dying(const trace::LiveFolder& folder, std::uint32_t run) {
 
 Pages take_pages(pid_t run) {
     const trace::LiveFolder folder;
-    await_dying(folder, static_cast<std::uint32_t>(run));
+    await_dying(folder, run);
     Pages taken;
     for (auto& page : folder.pages()) {
-        if (page->run != static_cast<std::uint32_t>(run)) continue;
+        if (!trace::is_of_run(*page, run)) continue;
         // One that goes on in the background keeps its page.
         if (trace::is_gone(*page)) {
             if (auto left = folder.take_away(*page)) page = std::move(left);

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "shim/trace/modules.h"
+#include "tools/lms/progress.h"
 
 extern char** environ;
 
@@ -168,7 +169,11 @@ void resolve_call_sites(Trace& trace) {
         }
     }
     std::map<std::string, std::string> better;
-    for (const trace::Module& module : modules_of(trace)) {
+    const std::vector<trace::Module> modules = modules_of(trace);
+    Progress progress("looking up functions and lines", modules.size());
+    std::uint64_t done = 0;
+    for (const trace::Module& module : modules) {
+        progress.at(done++);
         const auto used = by_module.find(module.name);
         if (used == by_module.end()) continue;
         const ElfFile file = look_at(module.path);

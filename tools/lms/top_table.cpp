@@ -11,7 +11,7 @@
 #include "shim/trace/events.h"
 #include "shim/trace/live_folder.h"
 #include "shim/util/units.h"
-#include "tools/lms/analysis.h"
+#include "tools/lms/printable.h"
 
 namespace lms::tool {
 namespace {
@@ -103,21 +103,17 @@ struct BufferRow {
 void add_rows(const LivePage* before, const LivePage& now, const Rates& rates, std::vector<BufferRow>& rows) {
     std::vector<MovingBuffer> seen;
     if (before != nullptr) seen = moving_buffers(*before);
-    std::vector<BufferGroup> named;
-    std::vector<BufferRow> mine;
-    for (MovingBuffer& each : moving_buffers(now)) {
-        if (each.freed) continue;
+    std::vector<MovingBuffer> buffers = moving_buffers(now);
+    std::erase_if(buffers, [](const MovingBuffer& each) { return each.freed; });
+    std::vector<std::string> places = places_of(buffers);
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        MovingBuffer& each = buffers[i];
         const auto known = std::ranges::find(seen, each.number, &MovingBuffer::number);
         const MovingBuffer then = known == seen.end() ? MovingBuffer{} : *known;
-        named.push_back({.frames = each.frames});
-        mine.push_back({now.process, std::move(each), 0, 0, {}});
-        BufferRow& row = mine.back();
-        row.in = rates.a_second(then.bytes_in, row.buffer.bytes_in);
-        row.out = rates.a_second(then.bytes_out, row.buffer.bytes_out);
+        const double in = rates.a_second(then.bytes_in, each.bytes_in);
+        const double out = rates.a_second(then.bytes_out, each.bytes_out);
+        rows.push_back({now.process, std::move(each), in, out, std::move(places[i])});
     }
-    name_places(named);
-    for (std::size_t i = 0; i < mine.size(); ++i) mine[i].site = std::move(named[i].call_site);
-    std::ranges::move(mine, std::back_inserter(rows));
 }
 
 }  // namespace

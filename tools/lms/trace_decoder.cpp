@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/trace/format.h"
+#include "tools/lms/printable.h"
 
 namespace lms::tool {
 
@@ -51,6 +52,7 @@ bool TraceDecoder::add(std::string_view plain) {
     chunk_ = 0;
     writes_unseen_ = false;
     copied_ = {};
+    site_room_ += kSiteShare * plain.size();
     Input in(plain);
     while (!in.empty()) {
         if (!record(in) || !in.ok()) return false;
@@ -63,9 +65,11 @@ bool TraceDecoder::record(Input& in) {
         case Tag::End:
             trace_.ended = in.ok();
             return true;
-        case Tag::Device:
-            device_ = static_cast<int>(std::min<std::uint64_t>(in.number(), 1u << 20));
-            return true;
+        case Tag::Device: {
+            const std::uint64_t device = in.number();
+            device_ = static_cast<int>(device % kMostDevices);
+            return device < kMostDevices;
+        }
         case Tag::String:
             return string(in);
         case Tag::Site:
@@ -152,7 +156,8 @@ bool TraceDecoder::record(Input& in) {
 bool TraceDecoder::string(Input& in) {
     const std::uint64_t number = in.number();
     const std::size_t size = in.count(in.number());
-    numbered_.strings[number] = trace_.texts.emplace_back(in.bytes(size));
+    numbered_.strings[number] =
+        trace_.texts.emplace_back(printable(in.bytes(size).substr(0, kLongestString)));
     return true;
 }
 
@@ -160,7 +165,12 @@ bool TraceDecoder::site(Input& in) {
     const std::uint64_t number = in.number();
     const std::size_t frames = in.count(in.number());
     std::vector<std::string>& site = trace_.sites.emplace_back();
-    for (std::size_t i = 0; i < frames; ++i) site.emplace_back(text(in));
+    for (std::size_t i = 0; i < frames; ++i) {
+        const std::string_view frame = text(in);
+        if (site.size() == kMostFrames || frame.size() > site_room_) continue;
+        site_room_ -= frame.size();
+        site.emplace_back(frame);
+    }
     numbered_.sites[number] = &site;
     return true;
 }

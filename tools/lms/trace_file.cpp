@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "shim/trace/format.h"
+#include "tools/lms/progress.h"
 
 namespace lms::tool {
 
@@ -64,8 +65,12 @@ std::string take_block(std::string_view& rest, TraceDecoder& decoder, std::strin
 
 void take_blocks(std::string_view rest, Trace& trace) {
     TraceDecoder decoder(trace);
+    Progress progress("reading the trace", rest.size());
     std::string plain;
-    while (!rest.empty() && trace.stopped.empty()) trace.stopped = take_block(rest, decoder, plain);
+    for (const std::size_t whole = rest.size(); !rest.empty() && trace.stopped.empty();) {
+        progress.at(whole - rest.size());
+        trace.stopped = take_block(rest, decoder, plain);
+    }
 }
 
 std::string bytes_of_file(const std::string& path, std::string& problem) {

@@ -14,7 +14,7 @@
 
 namespace lms::tool {
 
-// What an event refers to lives as long as the trace.
+// What an event refers to lives as long as the trace. No text in it has what a terminal obeys.
 struct Trace {
     std::string about;                 // the description at the file's beginning, JSON
     std::vector<trace::Event> events;  // in the order in which they were written
@@ -66,6 +66,10 @@ class TraceDecoder {
     Trace& trace_;
     Numbered numbered_;
     std::unordered_map<std::uint64_t, std::uint32_t> allocation_of_;  // by device and chunk
+    // A frame that many call sites have is kept by each of them: so much of these is kept for each byte that
+    // is read, of a damaged trace no more.
+    static constexpr std::uint64_t kSiteShare = 256;
+    std::uint64_t site_room_ = 1 << 20;
     // As of the last record of the block.
     int device_ = 0;
     std::uint64_t time_ns_ = 0;
