@@ -82,6 +82,9 @@ void check_moves(State& state, SessionLock& lock) {
         // What is of no use to a chunk may be of some to the driver.
         state.device_blocks.trim(state.granularity, lock);
     }
+    // Of the first copies it is told how fast they go; of all where these are timed already.
+    if (told && trial.over && !state.traced && !state.large.timed)
+        unlocked(lock, [&] { state.port.time_copies(true); });
     state.changed.notify_all();
 }
 

@@ -114,16 +114,19 @@ void note_move(State& state, trace::Direction direction, core::ChunkId id, trace
     trace::add(in ? counters.bytes_in : counters.bytes_out, bytes);
     trace::hot_buffers().moved(state.device, chunk.allocation, direction, bytes);
     const Backing& backing = state.backing[id];
+    // Else only the first are, so that somebody can tell how fast the link is.
+    const bool all_are_timed = state.traced || state.large.timed;
     std::optional<device::DeviceTime> seen;
-    if (copied && (state.traced || state.large.timed))
+    if (copied && (all_are_timed || !state.speeds.known()))
         seen = state.port.time_of_copy(in ? backing.device.alias : backing.host.alias);
-    if (seen) note_copy(state, direction, bytes, *seen);
+    if (seen && all_are_timed) note_copy(state, direction, bytes, *seen);
     if (trace::Writer* writer = writer_for(state)) {
         writer->write(trace::Move{state.device, direction, chunk.allocation, id, bytes, reason,
                                   seen ? seen->begin_ns : begin_ns, seen ? seen->end_ns : end_ns,
                                   seen.has_value()});
     }
     if (seen && state.speeds.copied(direction, bytes, seen->end_ns - seen->begin_ns)) tell_speeds(state);
+    if (seen && !all_are_timed && state.speeds.known()) state.port.time_copies(false);
 }
 
 void note_stall(const State& state, std::string_view kernel, trace::StallCause cause,

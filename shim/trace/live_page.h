@@ -19,7 +19,7 @@ struct LiveGpu {
     Counters::Counter most_beyond_bytes = 0;     // by how much they were beyond the budget at most
     Counters::Counter resident_bytes = 0;
     Counters::Counter host_bytes = 0;
-    // How fast the device was last seen to copy; 0: nobody looked, for that takes a trace or large buffers.
+    // How fast the device was last seen to copy; 0: not known, for nothing was copied.
     Counters::Counter in_bytes_per_s = 0;
     Counters::Counter out_bytes_per_s = 0;
 };

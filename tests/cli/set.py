@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -168,6 +169,20 @@ def trace(environment):
     running.end()
 
 
+def ended(environment):
+    """A process that ends as it is asked for something has not been told."""
+    running = Running(environment)
+    os.kill(running.process.pid, signal.SIGSTOP)
+    with subprocess.Popen([LMS, "set", str(running.process.pid), "limit=1M"], env=PLAIN, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as asking:
+        while running.page()["limit_bytes"] != 1 << 20:
+            time.sleep(0.01)
+        running.process.kill()
+        running.process.communicate()
+        out, err = asking.communicate()
+    expect((asking.returncode, out, err) == (1, "", f"lms set: process {running.process.pid} has ended\n"), f"of one that ends: {out}{err}")
+
+
 def main():
     environment = {**PLAIN, "LD_PRELOAD": sys.argv[1], "LMS_DRIVER": sys.argv[2], "SIMCUDA_MEMORY": "8M", "SIMCUDA_GRANULARITY": "64K",
                    "LMS_THRESHOLD": "16K"}
@@ -195,6 +210,7 @@ def main():
         expect(line in said, f"{line} in {said}")
     expect("outside" not in b.end(), "b was not asked to tell")
     expect(set_(a.process.pid, "pause")[0] == 1, "of one that has ended")
+    ended(environment)
     trace(environment)
 
 

@@ -318,6 +318,29 @@ TEST_CASE("trace commands: a report, a page, what changed, and other formats") {
     CHECK(moves == run.stats.at("fills"));
 }
 
+TEST_CASE("trace commands: how far one has come is told at a terminal, and nowhere else") {
+    const std::string path = support::scratch_file("trace");
+    REQUIRE(run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}}).status == 0);
+    const std::string page = support::scratch_file("page.html");
+    const auto at_terminal = [&](const std::string& words) {
+        return support::run({"script", "-qec", support::build_dir() + "/lms " + words, "/dev/null"}).out;
+    };
+    const std::string report = at_terminal("report " + path + " --html " + page);
+    for (const char* line : {"\rreading the trace: 0 %", "\rlooking up functions and lines: ",
+                             "\rreplaying by lru: ", "\rreplaying by optimal: ", "0 %"})
+        CHECK_MESSAGE(report.find(line) != std::string::npos, report);
+    // What is said is not said beside it.
+    CHECK_MESSAGE(report.find(" \r" + lms_of({"report", path}).out.substr(0, 20)) != std::string::npos,
+                  report);
+    CHECK(at_terminal("replay " + path).find("\rreplaying by next-use: ") != std::string::npos);
+    CHECK(at_terminal("diff " + path + " " + path).find("\rreading the trace: ") != std::string::npos);
+    CHECK(at_terminal("export " + path + " -o " + page).find("\rwriting: 99 %") != std::string::npos);
+
+    for (const char* command : {"report --json ", "replay --json ", "export "})
+        CHECK(at_terminal(command + path).find("reading") == std::string::npos);
+    for (const char* command : {"report", "replay", "export"}) CHECK(lms_of({command, path}).err.empty());
+}
+
 TEST_CASE("trace commands: what is no trace, or no option, is told in one line") {
     const std::string path = support::scratch_file("nothing");
     for (const char* command : {"report", "replay", "export"}) {

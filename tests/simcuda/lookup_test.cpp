@@ -129,6 +129,22 @@ SIM_TEST("lookup: an entry point that is lacking says so and answers NOT_SUPPORT
     EXPECT(table == nullptr);
 }
 
+void ask_for_a_table_twice() {
+    const Gpu gpu;
+    const void* table = nullptr;
+    CUuuid id{};
+    for (int i = 0; i < 2; ++i) FAILS(CUDA_ERROR_NOT_FOUND, cuGetExportTable, &table, &id);
+}
+
+TEST_CASE("lookup: who asks for NVIDIA's own tables, as its runtime does, is told what to do, once") {
+    std::string said;
+    CHECK(run({}, ask_for_a_table_twice, &said) == "");
+    CHECK(said ==
+          "simcuda: NVIDIA's runtime, or a library of NVIDIA's, asks its driver for what is not simulated; "
+          "programs run "
+          "here if they are built with nvcc -cudart shared\n");
+}
+
 void call_lacking_twice() {
     FAILS(CUDA_ERROR_NOT_INITIALIZED, cuMulticastCreate, nullptr, nullptr);
     OK(cuInit, 0);

@@ -106,6 +106,24 @@ SIM_TEST("fat binary: machine code alone, or PTX for newer devices, is no binary
     FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData, &module, empty.image());
 }
 
+void load_machine_code_twice() {
+    const Gpu gpu;
+    CUmodule module = nullptr;
+    FatBinary native;
+    native.native(75);
+    for (int i = 0; i < 2; ++i)
+        FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData, &module, native.image());
+}
+
+TEST_CASE("fat binary: of code that does not run here it is told what to do, once") {
+    std::string said;
+    CHECK(run({}, load_machine_code_twice, &said) == "");
+    CHECK(said ==
+          "simcuda: code without PTX for compute capability 7.5 does not run here: build it with nvcc "
+          "-arch=compute_75, or set "
+          "SIMCUDA_ARCH to what it has PTX for\n");
+}
+
 SIM_TEST("fat binary: what makes no sense is refused and never followed", {}) {
     const Gpu gpu;
     CUmodule module = nullptr;

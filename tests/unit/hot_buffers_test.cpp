@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -255,4 +256,36 @@ TEST_CASE("lms top: buffers by how fast they move now, by the frame that they do
     CHECK(rows[1] == "       0   1        2        2M      2M/s      1M/s        6M  inputs (a.cu:9)");
     CHECK(rows[2] == "       0   0        1        4M      0B/s      0B/s      100M  weights (a.cu:8)");
     CHECK(lms::tool::hottest({}, {}).empty());
+}
+
+TEST_CASE("lms top: a line that the terminal has no room for is two, with all that it had") {
+    lms::tool::Look look;
+    for (const std::int32_t process : {7, 8}) {
+        auto page = std::make_unique<LivePage>();
+        page->process = process;
+        std::strcpy(page->program, "train");
+        std::strcpy(page->policy, "next-use");
+        look.pages.push_back(std::move(page));
+    }
+    for (const std::size_t gpu : {0u, 2u}) {
+        look.pages[0]->gpus[gpu].used = 1;
+        look.pages[0]->gpus[gpu].budget_bytes = (5 + gpu) * kMiB;
+    }
+    const auto wide = lms::tool::tables(look, look, 200);
+    REQUIRE(wide.size() == 1);
+    CHECK(wide[0] == table(look, look));
+    CHECK(wide[0].size() == 4);
+    const auto narrow = lms::tool::tables(look, look, 80);
+    REQUIRE(narrow.size() == 2);
+    CHECK(narrow[0].size() == 4);
+    CHECK(narrow[1].size() == 3);
+    std::string told;
+    for (const auto& table : narrow) {
+        for (const std::string& line : table) {
+            CHECK(line.size() <= 80);
+            told += line + '\n';
+        }
+    }
+    for (const char* what : {"BUDGET", "ON HOST", "LAUNCHES", "POLICY", "next-use", "5M", "7M", "0%", "none"})
+        CHECK_MESSAGE(told.find(what) != std::string::npos, told);
 }

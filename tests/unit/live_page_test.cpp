@@ -168,6 +168,16 @@ TEST_CASE("live page: one for which lms run waits is left to it, unless that is 
     unsetenv("LMSSHIM_RUN");
 }
 
+TEST_CASE("live page: of a run that had the number of a later one before, it is not taken for that one's") {
+    LivePage page;
+    page.run = static_cast<std::uint32_t>(getpid());
+    page.process_started = start_of_process(getpid());
+    CHECK(is_of_run(page, getpid()));
+    CHECK_FALSE(is_of_run(page, getppid()));
+    --page.process_started;
+    CHECK_FALSE(is_of_run(page, getpid()));
+}
+
 TEST_CASE("live page: a child of fork counts for itself") {
     const Runtime runtime;
     CHECK(support::in_child([] {

@@ -27,7 +27,7 @@ double seconds_of(const LivePage& page, std::uint64_t now_ns) {
 }
 
 // Of what is copied in so many seconds, or in one.
-std::string speed(std::uint64_t bytes, double seconds = 1) {
+std::string rate(std::uint64_t bytes, double seconds = 1) {
     return fmt::format("{:.2f} GB/s", static_cast<double>(bytes) / 1e9 / std::max(seconds, 1e-9));
 }
 
@@ -37,16 +37,19 @@ std::string moved(const Counters& counters, double seconds) {
         "moved {} to the GPU in {} copies ({}) and {} to the host in {} evictions ({}); its threads waited "
         "{:.1f} s of "
         "{:.1f} s for that\n",
-        format_bytes(counters.bytes_in), counters.fills.load(), speed(counters.bytes_in, seconds),
-        format_bytes(counters.bytes_out), counters.evictions.load(), speed(counters.bytes_out, seconds),
+        format_bytes(counters.bytes_in), counters.fills.load(), rate(counters.bytes_in, seconds),
+        format_bytes(counters.bytes_out), counters.evictions.load(), rate(counters.bytes_out, seconds),
         waited, seconds);
 }
 
-// What the link can; empty where nobody looked.
+// What the link can; empty where no copy was timed.
 std::string link(std::size_t device, const LiveGpu& gpu) {
-    if (gpu.in_bytes_per_s == 0 || gpu.out_bytes_per_s == 0) return {};
-    return fmt::format("GPU {}: while it copied, {} to the GPU and {} to the host\n", device,
-                       speed(gpu.in_bytes_per_s), speed(gpu.out_bytes_per_s));
+    std::string text;
+    for (const auto& [speed, where] : {std::pair(gpu.in_bytes_per_s.load(), "to the GPU"),
+                                       std::pair(gpu.out_bytes_per_s.load(), "to the host")}) {
+        if (speed > 0) text += fmt::format("{}{} {}", text.empty() ? "" : " and ", rate(speed), where);
+    }
+    return text.empty() ? text : fmt::format("GPU {}: while it copied, {}\n", device, text);
 }
 
 // The few that moved most, by number and size.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "shim/trace/live_folder.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/top_table.h"
 
@@ -33,7 +34,10 @@ class Screen {
     void show(const Look& before, const Look& now) {
         erase();
         mvaddnstr(0, 0, fmt::format("lms top: {} under the shim; q ends", now.pages.size()).c_str(), COLS);
-        put(hottest(before, now), put(table(before, now), 2) + 1);
+        int line = 2;
+        for (const auto& table : tables(before, now, static_cast<std::size_t>(COLS)))
+            line = put(table, line) + 1;
+        put(hottest(before, now), line);
         refresh();
     }
     // After a second, or as soon as a key is pressed.
@@ -65,6 +69,8 @@ void watch(int process) {
 }  // namespace
 
 int top(int process, bool as_json) {
+    // Of processes that were killed and that nobody waits for.
+    trace::LiveFolder().clean();
     const Look look = look_at_processes(process);
     if (process != 0 && look.pages.empty()) {
         fmt::print(stderr, "lms top: no process {} of yours runs under the shim\n", process);

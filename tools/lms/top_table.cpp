@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "shim/trace/events.h"
@@ -21,8 +22,32 @@ using trace::LiveGpu;
 using trace::LivePage;
 using util::format_bytes;
 
-constexpr const char* kRow =
-    "{:>8} {:<14.14} {:>3} {:>8} {:>9} {:>8} {:>8} {:>9} {:>9} {:>6} {:>9} {:>8}  {}";
+// The last takes what is left of a line.
+struct Column {
+    const char* name;
+    std::size_t width;
+};
+constexpr std::array kColumns = {Column{"PID", 8},     Column{"PROGRAM", 14},  Column{"GPU", 3},
+                                 Column{"BUDGET", 8},  Column{"ALLOCATED", 9}, Column{"RESIDENT", 8},
+                                 Column{"ON HOST", 8}, Column{"IN", 9},        Column{"OUT", 9},
+                                 Column{"WAITS", 6},   Column{"LAUNCHES", 9},  Column{"LIMIT", 8},
+                                 Column{"POLICY", 0}};
+using Row = std::array<std::string, kColumns.size()>;
+// All in one line, or what is of a GPU and what is of a process.
+constexpr std::array<std::size_t, 13> kAll = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+constexpr std::array<std::size_t, 7> kOfGpu = {0, 1, 2, 3, 4, 5, 6};
+constexpr std::array<std::size_t, 8> kOfProcess = {0, 1, 7, 8, 9, 10, 11, 12};
+constexpr std::size_t kProgram = 1;
+
+std::string line_of(const Row& row, std::span<const std::size_t> columns) {
+    std::string line;
+    for (const std::size_t at : columns) {
+        if (!line.empty()) line += kColumns[at].width == 0 ? "  " : " ";
+        line += at == kProgram ? fmt::format("{0:<{1}.{1}}", row[at], kColumns[at].width)
+                               : fmt::format("{:>{}}", row[at], kColumns[at].width);
+    }
+    return line;
+}
 
 constexpr const char* kBufferRow = "{:>8} {:>3} {:>8} {:>9} {:>9} {:>9} {:>9}  {}";
 constexpr std::size_t kMostBuffers = 16;  // lines
@@ -73,17 +98,16 @@ std::string limit_of(const LivePage& page) {
     return page.request.limit_bytes == 0 ? "none" : format_bytes(page.request.limit_bytes);
 }
 
-void add_rows(const LivePage& page, const Rates& rates, std::vector<std::string>& rows) {
+void add_rows(const LivePage& page, const Rates& rates, std::vector<Row>& rows) {
     bool first = true;
     const auto row = [&](const std::string& gpu, const LiveGpu& levels) {
         const auto once = [&](const std::string& text) { return first ? text : std::string(); };
-        rows.push_back(fmt::format(kRow, once(std::to_string(page.process)), once(program_of(page)), gpu,
-                                   format_bytes(levels.budget_bytes), format_bytes(levels.allocated_bytes),
-                                   format_bytes(levels.resident_bytes), format_bytes(levels.host_bytes),
-                                   once(rates.bytes(&Counters::bytes_in)),
-                                   once(rates.bytes(&Counters::bytes_out)),
-                                   once(page.request.paused == 1 ? "paused" : rates.waited()),
-                                   once(rates.launches()), once(limit_of(page)), once(policy_of(page))));
+        rows.push_back({once(std::to_string(page.process)), once(program_of(page)), gpu,
+                        format_bytes(levels.budget_bytes), format_bytes(levels.allocated_bytes),
+                        format_bytes(levels.resident_bytes), format_bytes(levels.host_bytes),
+                        once(rates.bytes(&Counters::bytes_in)), once(rates.bytes(&Counters::bytes_out)),
+                        once(page.request.paused == 1 ? "paused" : rates.waited()), once(rates.launches()),
+                        once(limit_of(page)), once(policy_of(page))});
         first = false;
     };
     for (std::size_t device = 0; device < LivePage::kGpus; ++device) {
@@ -129,14 +153,28 @@ Look look_at_processes(int process) {
     return look;
 }
 
-std::vector<std::string> table(const Look& before, const Look& now) {
-    std::vector<std::string> rows{fmt::format(kRow, "PID", "PROGRAM", "GPU", "BUDGET", "ALLOCATED",
-                                              "RESIDENT", "ON HOST", "IN", "OUT", "WAITS", "LAUNCHES",
-                                              "LIMIT", "POLICY")};
+std::vector<std::vector<std::string>> tables(const Look& before, const Look& now, std::size_t width) {
+    Row heads;
+    std::ranges::transform(kColumns, heads.begin(), &Column::name);
+    std::vector<Row> rows{heads};
     for (const auto& page : now.pages) {
         add_rows(*page, Rates(same_process(before, *page), *page, before.at_ns, now.at_ns), rows);
     }
-    return rows;
+    std::vector<std::string> whole, of_gpus, of_processes;
+    for (const Row& row : rows) {
+        whole.push_back(line_of(row, kAll));
+        of_gpus.push_back(line_of(row, kOfGpu));
+        // Else it is of another GPU of the same process.
+        if (!row.front().empty()) of_processes.push_back(line_of(row, kOfProcess));
+    }
+    const bool fits =
+        std::ranges::all_of(whole, [&](const std::string& line) { return line.size() <= width; });
+    if (fits) return {whole};
+    return {of_gpus, of_processes};
+}
+
+std::vector<std::string> table(const Look& before, const Look& now) {
+    return tables(before, now, ~std::size_t{0}).front();
 }
 
 std::vector<std::string> hottest(const Look& before, const Look& now) {

@@ -1,6 +1,7 @@
 // The table of `lms top`: what processes under the shim did between two looks at their pages.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ Look look_at_processes(int process);
 // A line for each GPU of each process, below one of headings; what a process did stands in its first. A
 // process that was not in `before` has done since it began what it is seen to have done.
 std::vector<std::string> table(const Look& before, const Look& now);
+// The same where lines may be so long: where they are longer, what is told of GPUs, then what is of
+// processes.
+std::vector<std::vector<std::string>> tables(const Look& before, const Look& now, std::size_t width);
 // The buffers that moved most between the two looks, a line each, below one of headings; empty: none has ever
 // moved.
 std::vector<std::string> hottest(const Look& before, const Look& now);

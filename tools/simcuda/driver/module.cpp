@@ -1,5 +1,6 @@
 #include "tools/simcuda/driver/module.h"
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -198,7 +199,14 @@ void Module::forget() {
 std::shared_ptr<const ptx::Program> translate_image(const void* image, JitLog* log) {
     require(image != nullptr, CUDA_ERROR_INVALID_VALUE);
     std::vector<std::string> texts;
-    CUresult result = find_ptx(image, architecture(checked_device(0)), texts);  // all devices are alike
+    const unsigned arch = architecture(checked_device(0));  // all devices are alike
+    const CUresult result = find_ptx(image, arch, texts);
+    static std::atomic<bool> said;
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !said.exchange(true))
+        message(
+            "code without PTX for compute capability %u.%u does not run here: build it with nvcc "
+            "-arch=compute_%u, or set SIMCUDA_ARCH to what it has PTX for",
+            arch / 10, arch % 10, arch);
     require(result == CUDA_SUCCESS, result);
     return translate_ptx(texts, log);
 }

@@ -1,10 +1,12 @@
 // cuInit, the version, and how programs find the entry points.
+#include <atomic>
 #include <string_view>
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/identity.h"
 #include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/message.h"
 #include "tools/simcuda/driver/report.h"
 
 namespace simcuda::driver {
@@ -93,6 +95,11 @@ SIMCUDA_API cuGetExportTable(const void** table, const CUuuid* id) {
     return call(Entry::cuGetExportTable, kBeforeInit, [&] {
         require(table != nullptr && id != nullptr, CUDA_ERROR_INVALID_VALUE);
         *table = nullptr;
+        static std::atomic<bool> said;
+        if (!said.exchange(true))
+            message(
+                "NVIDIA's runtime, or a library of NVIDIA's, asks its driver for what is not simulated; "
+                "programs run here if they are built with nvcc -cudart shared");
         return CUDA_ERROR_NOT_FOUND;
     });
 }
