@@ -72,7 +72,7 @@ typedef struct lms_levels {
     uint64_t most_beyond_bytes; /* the budget */
     uint64_t resident_bytes;    /* on the GPU */
     uint64_t host_bytes;        /* on the host */
-    uint64_t in_bytes_per_s;    /* as copies to it were last seen to go; 0: none has    */
+    uint64_t in_bytes_per_s;    /* as copies to it were last seen to go; 0: none was */
     uint64_t out_bytes_per_s;   /* to the host */
 } lms_levels;
 

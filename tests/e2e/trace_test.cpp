@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -318,6 +319,20 @@ TEST_CASE("trace commands: a report, a page, what changed, and other formats") {
     CHECK(moves == run.stats.at("fills"));
 }
 
+TEST_CASE("trace commands: nothing is written in the place of the trace") {
+    const std::string path = support::scratch_file("trace");
+    REQUIRE(run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}}).status == 0);
+    const std::string before = support::read_file(path);
+    const std::string same =
+        std::filesystem::path(path).parent_path() / "." / std::filesystem::path(path).filename();
+    const support::Result page = lms_of({"report", path, "--html", same});
+    CHECK(page.status == 2);
+    CHECK(page.err == "lms report: --html " + same + ": that is the trace\n");
+    for (const char* as : {"--csv", "--perfetto", "--parquet"})
+        CHECK(lms_of({"export", path, as, "-o", same}).status == 2);
+    CHECK(support::read_file(path) == before);
+}
+
 TEST_CASE("trace commands: how far one has come is told at a terminal, and nowhere else") {
     const std::string path = support::scratch_file("trace");
     REQUIRE(run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}}).status == 0);
@@ -352,6 +367,10 @@ TEST_CASE("trace commands: what is no trace, or no option, is told in one line")
         CHECK(lms_of({command, "--help"}).status == 0);
     }
     CHECK(lms_of({"diff", "README.md", "README.md"}).status == 2);
+    // Of what has no end, too.
+    CHECK(lms_of({"report", "/dev/zero"}).err.find("/dev/zero: no trace of lmsshim") != std::string::npos);
+    CHECK(lms_of({"report", "/tmp"}).err == "lms report: /tmp: Is a directory\n");
+    CHECK(lms_of({"report", "/dev/null"}).err.find("/dev/null: no trace of lmsshim") != std::string::npos);
     CHECK(lms_of({"replay", "x", "--policy", "nonsense"}).err.find("--policy=nonsense: expected ") !=
           std::string::npos);
     CHECK(lms_of({"replay", "x", "--limit", "nonsense"}).status == 2);

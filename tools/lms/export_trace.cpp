@@ -157,6 +157,10 @@ struct CsvLine {
 }  // namespace
 
 int export_trace(const ExportOptions& options) {
+    if (is_the_trace(options.output, options.path)) {
+        fmt::print(stderr, "lms export: -o {}: that is the trace\n", options.output);
+        return kUsage;
+    }
     if (options.parquet) return export_parquet(options);
     // Not between the lines of what goes to the same terminal.
     if (!options.output.empty() || isatty(STDOUT_FILENO) != 1) Progress::show();

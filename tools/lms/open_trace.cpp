@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "shim/util/units.h"
@@ -45,6 +46,11 @@ std::unique_ptr<Trace> open_trace(const std::string& path, const char* command) 
                    command, path, trace->dropped);
     resolve_call_sites(*trace);
     return trace;
+}
+
+bool is_the_trace(const std::string& output, const std::string& path) {
+    std::error_code none;
+    return std::filesystem::equivalent(output, path, none);
 }
 
 std::string setting_of(const Trace& trace, const std::string& variable) {

@@ -14,6 +14,9 @@ namespace lms::tool {
 // Null: it cannot be read at all.
 std::unique_ptr<Trace> open_trace(const std::string& path, const char* command);
 
+// Whether what is to be written there would take the trace's place.
+bool is_the_trace(const std::string& output, const std::string& path);
+
 // The value of a setting that the traced program had; empty: it had none.
 std::string setting_of(const Trace& trace, const std::string& variable);
 

@@ -215,6 +215,10 @@ std::string table(const Analysis& all) {
 }  // namespace
 
 int report(const ReportOptions& options) {
+    if (is_the_trace(options.html, options.path)) {
+        fmt::print(stderr, "lms report: --html {}: that is the trace\n", options.html);
+        return kUsage;
+    }
     if (!options.as_json) Progress::show();
     const auto trace = open_trace(options.path, "report");
     if (!trace) return kUsage;

@@ -6,9 +6,9 @@
 #include <xxhash.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -76,8 +76,20 @@ void take_blocks(std::string_view rest, Trace& trace) {
 std::string bytes_of_file(const std::string& path, std::string& problem) {
     errno = 0;
     std::ifstream file(path, std::ios::binary);
-    std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (!file) problem = std::strerror(errno == 0 ? EIO : errno);
+    std::string bytes(FileHead::kMagic.size(), '\0');
+    const auto take = [&](std::size_t from) {
+        file.read(bytes.data() + from, static_cast<std::streamsize>(bytes.size() - from));
+        bytes.resize(from + static_cast<std::size_t>(file.gcount()));
+    };
+    take(0);
+    // What is none may be of any size.
+    const bool may_be_one = std::ranges::equal(bytes, FileHead::kMagic);
+    for (std::size_t more = 1 << 20; may_be_one && file; more = bytes.size()) {
+        const std::size_t before = bytes.size();
+        bytes.resize(before + more);
+        take(before);
+    }
+    if (file.bad() || !file.is_open()) problem = std::strerror(errno == 0 ? EIO : errno);
     return bytes;
 }
 
