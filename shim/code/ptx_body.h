@@ -32,8 +32,21 @@ struct PtxCall {
 PtxCall call_of(const PtxModuleText& module, const PtxFunction& caller, const PtxInstruction& instruction);
 
 // Functions of the CUDA runtime's device side that touch no memory of the app's.
-inline bool is_harmless(std::string_view function) {
-    return one_of(function, {"vprintf", "__assertfail", "malloc", "free"});
+inline bool is_harmless(const PtxModuleText& module, std::string_view function) {
+    if (!one_of(function, {"vprintf", "__assertfail", "malloc", "free"})) return false;
+    // The program may have its own of that name.
+    const auto declared = module.functions.find(function);
+    return declared == module.functions.end() || declared->second.body.data() == nullptr;
+}
+
+// Copies of what a tensor map names.
+inline bool goes_by_tensor_map(const Opcode& opcode) {
+    return opcode.is("cp") && opcode.has("tensor");
+}
+
+// Puts an address into a tensor map.
+inline bool makes_tensor_map(const Opcode& opcode) {
+    return opcode.is("tensormap") && opcode.has("global_address");
 }
 
 }  // namespace lms::engine

@@ -16,7 +16,8 @@ inline constexpr Kinds kLoaded = 4;  // loaded from memory: a number, or a point
 inline constexpr Kinds kWidened =
     8;  // such a value of 32 bits, made one of 64: a number, unless shifted back up
 inline constexpr Kinds kScratch = 16;  // address of local or shared memory
-inline constexpr std::array kEach{kNumber, kPointer, kLoaded, kWidened, kScratch};
+inline constexpr Kinds kParameter = 32;  // address of an argument
+inline constexpr std::array kEach{kNumber, kPointer, kLoaded, kWidened, kScratch, kParameter};
 // An argument of 64 bits that does not say what it is.
 inline constexpr Kinds kArgument = kPointer | kNumber;
 
@@ -25,7 +26,7 @@ constexpr Kinds sum(Kinds a, Kinds b) {
     if (a == b) return a;
     const Kinds both = a | b;
     if (both == (kPointer | kScratch)) return both;
-    for (const Kinds kind : {kPointer, kScratch, kLoaded, kWidened}) {
+    for (const Kinds kind : {kPointer, kScratch, kParameter, kLoaded, kWidened}) {
         if (both & kind) return kind;
     }
     return kNumber;

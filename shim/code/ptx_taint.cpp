@@ -131,10 +131,13 @@ class Follower {
 
     void compute(Body& body, const Opcode& opcode, const PtxInstruction& instruction) {
         const Kinds result = value_of(body, opcode, instruction);
+        note_address_taken(body, instruction);
         if (instruction.operands[0].is_address) {
             // Copies and reductions within memory ("cp.async", "cp.reduce"): shared memory may hold anything
-            // afterwards.
+            // afterwards. Others put there what they are given ("stmatrix").
             if (opcode.is("cp")) learn(scratch_, kLoaded);
+            if (to_scratch(body, opcode, instruction.operands[0])) learn(scratch_, result);
+            makes_tensor_maps_ |= makes_tensor_map(opcode);
             return;
         }
         for (const PtxName name : instruction.operands[0].names) learn(body.kinds[name], result);
@@ -147,11 +150,32 @@ class Follower {
         }
     }
 
+    // Arguments may be read by other addresses than their names; those of a function where they lie in local
+    // memory, too.
+    void note_address_taken(const Body& body, const PtxInstruction& instruction) {
+        for (const PtxOperand& operand : instruction.operands) {
+            if (operand.is_address) continue;
+            for (const PtxName name : operand.names) {
+                if (body.function.spaces[name] != PtxSpace::Param) continue;
+                learn(parameters_, body.kinds[name]);
+                if (&body != bodies_.data()) learn(scratch_, body.kinds[name]);
+            }
+        }
+    }
+
+    // What stands there, not behind it.
+    Kinds value(const Body& body, const PtxOperand& operand) const {
+        Kinds kinds = 0;
+        for (const PtxName name : operand.names)
+            kinds |= body.function.spaces[name] == PtxSpace::Param ? kParameter : body.kinds[name];
+        return kinds;
+    }
+
     // Of what an instruction with a destination gives.
     Kinds value_of(const Body& body, const Opcode& opcode, const PtxInstruction& instruction) const {
         const std::vector<PtxOperand>& operands = instruction.operands;
         const auto source = [&](std::size_t i) {
-            return i < operands.size() ? of(body, operands[i]) : Kinds{0};
+            return i < operands.size() ? value(body, operands[i]) : Kinds{0};
         };
         if (opcode.is("ld") || opcode.is("ldu") || opcode.is("atom")) {
             return operands.size() < 2 ? kLoaded : loaded(body, opcode, operands[1]);
@@ -185,7 +209,10 @@ class Follower {
 
     Kinds loaded(const Body& body, const Opcode& opcode, const PtxOperand& address) const {
         if (opcode.in_space("param")) {
-            const Kinds kinds = of(body, address);
+            const Kinds where = value(body, address);
+            const bool named = address.names.size() == 1 &&
+                               body.function.spaces[address.names[0]] == PtxSpace::Param;
+            const Kinds kinds = named ? of(body, address) : where & kParameter ? parameters_ : where;
             return opcode.is_wide() || kinds & (kLoaded | kScratch) ? kinds : kNumber;
         }
         // Written by the host alone, and what it writes there is followed.
@@ -218,7 +245,7 @@ class Follower {
 
     void call(std::size_t index, const PtxInstruction& instruction) {
         const PtxCall call = call_of(module_, bodies_[index].function, instruction);
-        if (is_harmless(call.function)) {
+        if (is_harmless(module_, call.function)) {
             // A heap of the device's own is no memory of the app's.
             for (const PtxName result : call.returned) learn(bodies_[index].kinds[result], kPointer);
             return;
@@ -241,13 +268,17 @@ class Follower {
         const Body& body = bodies_[index];
         for (std::size_t i = 0; i < body.function.body.size() && !hidden_; ++i) {
             const Opcode& opcode = body.opcodes[i];
+            if (makes_tensor_map(opcode) && body.function.body[i].operands.size() > 1)
+                hidden_ |= (of(body, body.function.body[i].operands[1]) & kLoaded) != 0;
             if (!reaches_global(opcode)) continue;
             const bool plain = one_of(opcode.root(), {"ld", "ldu", "st", "atom", "red"});
             for (const PtxOperand& operand : body.function.body[i].operands) {
                 if (!operand.is_address) continue;
                 const Kinds kinds = of(body, operand);
-                const bool known = (kinds & (kPointer | kScratch)) != 0;
+                const bool known = (kinds & (kPointer | kScratch | kParameter)) != 0;
                 hidden_ |= (kinds & kLoaded) != 0 || (plain && !known);
+                // A tensor map that lies elsewhere than among the arguments: others may have made it.
+                hidden_ |= goes_by_tensor_map(opcode) && (kinds & kPointer) != 0 && !makes_tensor_maps_;
             }
         }
     }
@@ -263,6 +294,8 @@ class Follower {
     PtxBodies kernel_;
     std::vector<Body>& bodies_ = kernel_.bodies;
     Kinds scratch_ = kNumber;  // of all that is stored in local and shared memory
+    Kinds parameters_ = 0;     // of the arguments whose addresses are taken
+    bool makes_tensor_maps_ = false;
     bool grown_ = false;
     bool hidden_ = false;
 };

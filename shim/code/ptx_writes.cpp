@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "shim/code/ptx_layouts.h"
 
@@ -32,7 +33,7 @@ bool is_global(const Opcode& opcode) {
 
 bool only_reads(const Opcode& opcode) {
     return one_of(opcode.root(), {"ld", "ldu", "ldmatrix", "prefetch", "prefetchu", "tex", "tld4"}) ||
-           (opcode.is("wmma") && opcode.has("load"));
+           (opcode.is("wmma") && opcode.has("load")) || (opcode.is("cp") && opcode.has("prefetch"));
 }
 
 // "cp.async.ca.shared.global": the space of the destination comes first.
@@ -178,9 +179,9 @@ class WriteFollower {
 
     // Parameters may be read where they lie, by other addresses than their names.
     void note_address_taken(std::size_t index, const PtxOperand& operand) {
-        if (index != 0) return;
         for (const PtxName name : operand.names) {
-            if (places_[name]) learn(scratch_, origins_[0][name]);
+            if (kernel_.bodies[index].function.spaces[name] == PtxSpace::Param)
+                learn(scratch_, origins_[index][name]);
         }
     }
 
@@ -199,6 +200,7 @@ class WriteFollower {
 
     void write(std::size_t index, const Opcode& opcode, const PtxInstruction& instruction,
                const Origins& values, std::size_t addresses) {
+        if (makes_tensor_map(opcode)) grown_ |= !std::exchange(makes_tensor_maps_, true);
         if (!is_global(opcode)) learn(scratch_, values);
         if (!is_scratch(opcode)) learn(global_, values);
         if (addresses > 1 && !is_scratch(opcode)) {
@@ -211,12 +213,17 @@ class WriteFollower {
             const Origins address = of(index, operand.names);
             written_.add(address.none() ? ParameterWords::all() : address.words);
         }
+        // A tensor map that was put together here names what was put into memory.
+        if (goes_by_tensor_map(opcode) && makes_tensor_maps_) {
+            written_.add(scratch_.words);
+            written_.add(global_.words);
+        }
     }
 
     void call(std::size_t index, const PtxInstruction& instruction) {
         const PtxCall call = call_of(module_, kernel_.bodies[index].function, instruction);
         const auto callee = kernel_.ids.find(call.function);
-        if (is_harmless(call.function) || callee == kernel_.ids.end()) {
+        if (is_harmless(module_, call.function) || callee == kernel_.ids.end()) {
             Origins result = of(index, call.arguments);
             result.own = true;
             for (const PtxName name : call.returned) learn(origins_[index][name], result);
@@ -237,6 +244,7 @@ class WriteFollower {
     Origins scratch_;                               // of all that is stored in local and shared memory
     Origins global_;                                // and elsewhere
     ParameterWords written_;
+    bool makes_tensor_maps_ = false;
     bool grown_ = false;
 };
 

@@ -96,6 +96,23 @@ TEST_CASE("addresses told: arguments, with offsets of any origin") {
     SUBCASE("nothing global at all") {
         CHECK(body("bar.sync 0; .shared .align 4 .b8 s[4]; ld.shared.u32 %r2, [s];") == Answer::Complete);
     }
+    SUBCASE("tensor maps that are arguments, or made here of such") {
+        const std::string store =
+            "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd9, {%r1}], [%r2];";
+        const std::string load =
+            "cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r2], "
+            "[%rd9, {%r1}], [%r2];";
+        const std::string tile = ".shared .align 128 .b8 tile[256]; mov.u32 %r2, tile;";
+        for (const std::string& use : {store, load}) {
+            CAPTURE(use);
+            CHECK(body(tile + "mov.b64 %rd8, k_param_0; cvta.param.u64 %rd9, %rd8;" + use) ==
+                  Answer::Complete);
+            CHECK(body(tile + "mov.b64 %rd9, k_param_0;" + use) == Answer::Complete);
+            CHECK(body(tile + "tensormap.replace.tile.global_address.global.b1024.b64 [%rd3], %rd4;"
+                              "mov.u64 %rd9, %rd3;" +
+                       use) == Answer::Complete);
+        }
+    }
     SUBCASE("functions that touch no memory of the program's") {
         CHECK(body("{ // callseq 0, 0\n.param .b64 param0; st.param.b64 [param0+0], %rd3;"
                    ".param .b32 retval0; call.uni (retval0), vprintf, (param0, param0);"
@@ -175,6 +192,30 @@ TEST_CASE("addresses hidden: loaded values, wherever they went since") {
         CHECK(body("mov.u64 %rd5, 4096; ld.global.u32 %r2, [%rd5];") == Answer::Incomplete);
         CHECK(body("ld.global.u32 %r2, [%rd77];") == Answer::Incomplete);
     }
+    SUBCASE("in tensor maps") {
+        const std::string store =
+            "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd3, {%r1}], [%r2];";
+        const std::string load =
+            "cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r2], "
+            "[%rd3, {%r1}], [%r2];";
+        const std::string tile = ".shared .align 128 .b8 tile[256]; mov.u32 %r2, tile;";
+        for (const std::string& use : {store, load}) {
+            CAPTURE(use);
+            // Which others may have made.
+            CHECK(body(tile + use) == Answer::Incomplete);
+            CHECK(body(tile + "ld.global.u64 %rd5, [%rd4];"
+                              "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r2], %rd5;"
+                              "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync."
+                              "aligned [%rd3], [%r2], 128;" +
+                       use) == Answer::Incomplete);
+        }
+    }
+    SUBCASE("put into shared memory by what is no store") {
+        CHECK(body(".shared .align 8 .b8 tile[64]; mov.u32 %r2, tile; st.shared.u64 [%r2], %rd4;"
+                   "ld.global.v2.u32 {%r3, %r4}, [%rd3];"
+                   "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r2], {%r3, %r4};"
+                   "ld.shared.u64 %rd6, [%r2]; st.global.u32 [%rd6], 1;") == Answer::Incomplete);
+    }
     SUBCASE("asynchronous copies") {
         CHECK(body(".shared .align 8 .b8 tile[64]; mov.u32 %r2, tile; ld.global.u64 %rd5, [%rd3];"
                    "cp.async.cg.shared.global [%r2], [%rd5], 16;") == Answer::Incomplete);
@@ -204,6 +245,26 @@ TEST_CASE("ptx taint: calls") {
             "st.param.b64 [func_retval0+0], %rd2; ret; }\n";
         CHECK(body(call("%rd3"), next) == Answer::Complete);
         CHECK(body(call("%rd3") + "ld.u32 %r2, [%rd9];", next) == Answer::Incomplete);
+    }
+    SUBCASE("with a loaded value that is read where it lies") {
+        const std::string in_place =
+            ".func (.param .b64 func_retval0) at(.param .b64 at_param_0, .param .b32 at_param_1) {"
+            ".local .b64 depot; mov.b64 %rd3, depot; st.local.u64 [%rd3], %rd3; mov.b64 %rd1, at_param_0;"
+            "ld.local.u64 %rd2, [%rd1]; st.u32 [%rd2], 1; ret; }\n";
+        CHECK(body("ld.global.u64 %rd5, [%rd3];" + call("%rd5"), in_place) == Answer::Incomplete);
+        const std::string by_address =
+            ".func (.param .b64 func_retval0) at(.param .b64 at_param_0, .param .b32 at_param_1) {"
+            "mov.b64 %rd1, at_param_0; ld.param.u64 %rd2, [%rd1]; st.u32 [%rd2], 1; ret; }\n";
+        CHECK(body("ld.global.u64 %rd5, [%rd3];" + call("%rd5"), by_address) == Answer::Incomplete);
+        CHECK(body(call("%rd3"), by_address) == Answer::Complete);
+    }
+    SUBCASE("of a function of the program's that is called like one of the runtime's") {
+        const std::string own =
+            ".visible .func (.param .b64 r) malloc(.param .b64 p) { ld.param.u64 %rd1, [p]; ld.u64 %rd2, "
+            "[%rd1]; st.u32 [%rd2], 1; st.param.b64 [r], %rd2; ret; }\n";
+        CHECK(body("{ .param .b64 param0; st.param.b64 [param0], %rd3; .param .b64 retval0;"
+                   "call.uni (retval0), malloc, (param0); }",
+                   own) == Answer::Incomplete);
     }
     SUBCASE("of what cannot be seen") {
         CHECK(body(call("%rd3"), ".extern .func (.param .b64 r) at(.param .b64 a, .param .b32 b);\n") ==
