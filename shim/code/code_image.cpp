@@ -14,7 +14,7 @@ CodeImage::CodeImage(const void* image, std::optional<std::uint64_t> bytes, cons
     if (!image) return;
     if (keep.layouts) cubins_ = find_cubins(image, bytes, keep.gpus);
     layouts_in_ptx_ = keep.layouts && cubins_.empty();
-    if (tells_addresses_ || layouts_in_ptx_) ptx_ = find_ptx(image, bytes);
+    if (tells_addresses_ || layouts_in_ptx_) ptx_ = find_ptx(image, bytes, keep.gpus);
     tells_writes_ = tells_addresses_ && ptx_is_like_native(image, bytes, keep.gpus);
 }
 
@@ -53,12 +53,15 @@ const std::vector<Parameter>* CodeImage::layout_of(const std::string& kernel) {
 Addresses CodeImage::addresses_of(const std::string& kernel) {
     look();
     Addresses result = Addresses::Unknown;
+    bool does_something = false;
     for (const auto& module : modules_) {
         const PtxModule::Answer answer = module->addresses_of(kernel);
         if (answer == PtxModule::Answer::Incomplete) return Addresses::Incomplete;
         if (answer == PtxModule::Answer::Complete) result = Addresses::Complete;
+        does_something |= answer == PtxModule::Answer::Complete && !module->written_by(kernel).none();
     }
-    return result;
+    // One that does nothing stands in for native code that is compiled from something else.
+    return does_something || tells_writes_ ? result : Addresses::Unknown;
 }
 
 ParameterWords CodeImage::written_by(const std::string& kernel) {

@@ -43,7 +43,9 @@ class CodeImage {
     // only the driver knows.
     const std::vector<Parameter>* layout_of(const std::string& kernel);
     Addresses addresses_of(const std::string& kernel);
-    // The words of its parameters that its writes may go to; of a kernel whose addresses are Complete.
+    // The words of its parameters that its writes may go to; of a kernel whose addresses are Complete. All
+    // where it seems to write nothing: what does nothing may stand in for code that is compiled for other
+    // GPUs.
     ParameterWords written_by(const std::string& kernel);
 
   private:

@@ -43,6 +43,8 @@ constexpr std::size_t kFlags = 40;        // u64
 constexpr std::size_t kPlainBytes = 56;   // u64
 constexpr std::uint64_t kFlagLz4 = 0x2000;
 constexpr std::uint64_t kFlagZstd = 0x8000;
+constexpr std::uint64_t kFlagOwn = 0x100000;     // "sm_90a"
+constexpr std::uint64_t kFlagFamily = 0x200000;  // "sm_100f"
 }  // namespace entry
 
 template <typename T>
@@ -132,13 +134,85 @@ std::uint64_t bytes_of_elf(const char* at) {
 constexpr std::uint64_t kMostOfZstd = (128 << 10) / 4;
 constexpr std::uint64_t kMostOfLz4 = 255;
 
-}  // namespace
+// What code was compiled for: `arch`, and whether for that GPU alone ("sm_90a"), its family ("sm_100f"), or
+// neither.
+struct Target {
+    std::uint32_t arch;
+    std::uint64_t features;
+    friend bool operator==(const Target&, const Target&) = default;
+};
 
-namespace {
+Target target_of(const char* head) {
+    return {read<std::uint32_t>(head + entry::kArch),
+            read<std::uint64_t>(head + entry::kFlags) & (entry::kFlagOwn | entry::kFlagFamily)};
+}
 
-// Native code for `arch` runs on GPUs of its own major version, and no earlier minor one.
-bool runs(std::uint32_t arch, unsigned gpu) {
-    return gpu / 10 == arch / 10 && gpu >= arch;
+// Native code runs on GPUs of its own major version, and no earlier minor one; PTX on all that are no
+// earlier.
+bool runs(const Target& target, bool native, unsigned gpu) {
+    if (target.features & entry::kFlagOwn) return gpu == target.arch;
+    const bool related = !native && !(target.features & entry::kFlagFamily);
+    return gpu >= target.arch && (related || gpu / 10 == target.arch / 10);
+}
+
+struct Entry {
+    const char* head;
+    Target target;
+};
+struct Entries {
+    std::vector<Entry> ptx;
+    std::vector<Entry> native;
+};
+
+Entries entries_of(const char* fat_binary) {
+    Entries entries;
+    each_entry(fat_binary, [&](std::uint16_t kind, const char* head) {
+        if (kind == entry::kKindPtx) entries.ptx.push_back({head, target_of(head)});
+        if (kind == entry::kKindNative) entries.native.push_back({head, target_of(head)});
+    });
+    return entries;
+}
+
+// The newest of those that `gpu` can run: several where some are for its own features.
+std::vector<Entry> newest_for(std::vector<Entry> entries, bool native, unsigned gpu) {
+    std::erase_if(entries, [&](const Entry& each) { return !runs(each.target, native, gpu); });
+    std::uint32_t newest = 0;
+    for (const Entry& each : entries) newest = std::max(newest, each.target.arch);
+    std::erase_if(entries, [&](const Entry& each) { return each.target.arch != newest; });
+    return entries;
+}
+
+// The native code that may run; with no GPUs given, all.
+std::vector<Entry> native_for(const Entries& entries, std::span<const unsigned> gpus) {
+    if (gpus.empty()) return entries.native;
+    std::vector<Entry> all;
+    for (const unsigned gpu : gpus) {
+        const std::vector<Entry> some = newest_for(entries.native, true, gpu);
+        all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+}
+
+bool has(const std::vector<Entry>& entries, const Target& target) {
+    return std::ranges::find(entries, target, &Entry::target) != entries.end();
+}
+
+// The PTX that may run, or stands for the native code that does: each once.
+std::vector<Entry> ptx_for(const Entries& entries, std::span<const unsigned> gpus) {
+    if (gpus.empty() || entries.ptx.empty()) return entries.ptx;
+    const std::vector<Entry> native = native_for(entries, gpus);
+    std::vector<Entry> wanted;
+    for (const unsigned gpu : gpus) {
+        const std::vector<Entry> some = newest_for(entries.ptx, false, gpu);
+        wanted.insert(wanted.end(), some.begin(), some.end());
+    }
+    std::vector<Entry> found = entries.ptx;
+    std::erase_if(found,
+                  [&](const Entry& each) { return !has(wanted, each.target) && !has(native, each.target); });
+    if (found.empty())
+        found.push_back(
+            std::ranges::max(entries.ptx, {}, [](const Entry& each) { return each.target.arch; }));
+    return found;
 }
 
 }  // namespace
@@ -147,39 +221,20 @@ bool ptx_is_like_native(const void* image, std::optional<std::uint64_t> bytes,
                         std::span<const unsigned> gpus) {
     bool like = true;
     each_fat_binary(static_cast<const char*>(image), bytes, [&](const char* fat_binary) {
-        std::uint32_t ptx = 0;
-        std::vector<std::uint32_t> native;
-        each_entry(fat_binary, [&](std::uint16_t kind, const char* head) {
-            const auto arch = read<std::uint32_t>(head + entry::kArch);
-            if (kind == entry::kKindPtx) ptx = std::max(ptx, arch);
-            if (kind == entry::kKindNative) native.push_back(arch);
-        });
-        if (gpus.empty())
-            like &= std::ranges::all_of(native, [&](std::uint32_t arch) { return arch == ptx; });
-        for (const unsigned gpu : gpus) {
-            std::uint32_t best = 0;
-            for (const std::uint32_t arch : native) {
-                if (runs(arch, gpu)) best = std::max(best, arch);
-            }
-            like &= best == 0 || best == ptx;
-        }
+        const Entries entries = entries_of(fat_binary);
+        like &= std::ranges::all_of(native_for(entries, gpus),
+                                    [&](const Entry& each) { return has(entries.ptx, each.target); });
     });
     return like;
 }
 
-std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t> bytes) {
+std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t> bytes,
+                                 std::span<const unsigned> gpus) {
     std::vector<PackedCode> found;
     const char* at = static_cast<const char*>(image);
     const Form form = each_fat_binary(at, bytes, [&](const char* fat_binary) {
-        const char* newest = nullptr;
-        std::uint32_t newest_arch = 0;
-        each_entry(fat_binary, [&](std::uint16_t kind, const char* head) {
-            const auto arch = read<std::uint32_t>(head + entry::kArch);
-            if (kind != entry::kKindPtx || (newest && arch <= newest_arch)) return;
-            newest = head;
-            newest_arch = arch;
-        });
-        if (newest) found.push_back(payload_of(newest));
+        for (const Entry& each : ptx_for(entries_of(fat_binary), gpus))
+            found.push_back(payload_of(each.head));
     });
     if (form == Form::Text) {
         const std::size_t length = strnlen(at, bytes.value_or(UINT64_MAX));
@@ -191,16 +246,13 @@ std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t>
 std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes,
                                     std::span<const unsigned> gpus) {
     std::vector<PackedCode> found;
-    const auto wanted = [&](std::uint32_t arch) {
-        return gpus.empty() ||
-               std::any_of(gpus.begin(), gpus.end(), [&](unsigned gpu) { return runs(arch, gpu); });
-    };
     const char* at = static_cast<const char*>(image);
     const Form form = each_fat_binary(at, bytes, [&](const char* fat_binary) {
-        each_entry(fat_binary, [&](std::uint16_t kind, const char* head) {
-            if (kind == entry::kKindNative && wanted(read<std::uint32_t>(head + entry::kArch)))
-                found.push_back(payload_of(head));
-        });
+        for (const Entry& each : entries_of(fat_binary).native) {
+            if (gpus.empty() ||
+                std::ranges::any_of(gpus, [&](unsigned gpu) { return runs(each.target, true, gpu); }))
+                found.push_back(payload_of(each.head));
+        }
     });
     if (form == Form::Native) {
         const std::uint64_t length = bytes ? *bytes : bytes_of_elf(at);

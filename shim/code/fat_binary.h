@@ -18,20 +18,21 @@ struct PackedCode {
     std::string bytes;
 };
 
-// Copies the PTX out of `image`, one for each fat binary in it: that for the newest GPUs. Empty where there
-// is native code alone. The driver has accepted the image, so its own headers are believed; without `bytes`
-// it is as long as they say.
-std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t> bytes = std::nullopt);
+// Copies the PTX out of `image`: of each fat binary in it, what one of `gpus` may run, each its compute
+// capability (86 is 8.6), and what was compiled like the native code that one of them runs; if there is none
+// of these, that for the newest GPUs. With none given, all. Empty where there is native code alone. The
+// driver has accepted the image, so its own headers are believed; without `bytes` it is as long as they say.
+std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t> bytes = std::nullopt,
+                                 std::span<const unsigned> gpus = {});
 
-// Copies native code out of `image`; otherwise as find_ptx. Of a fat binary, what one of `gpus` can run, each
-// its compute capability (86 is 8.6): code for its own major version, and no later minor one. With none
-// given, all.
+// Copies native code out of `image`; otherwise as find_ptx. Of a fat binary, what one of `gpus` can run:
+// code for its own major version, and no later minor one. With none given, all.
 std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes = std::nullopt,
                                     std::span<const unsigned> gpus = {});
 
-// Whether what find_ptx() finds was compiled for the architecture of the native code that `gpus` run instead,
-// as far as there is any: for another one, the same source may give another kernel. With no GPUs given, any
-// code.
+// Whether there is PTX in it that was compiled for the same architecture, and the same of its features, as
+// the native code that `gpus` run instead, as far as there is any: for another one, the same source may give
+// another kernel. With no GPUs given, any code.
 bool ptx_is_like_native(const void* image, std::optional<std::uint64_t> bytes,
                         std::span<const unsigned> gpus);
 

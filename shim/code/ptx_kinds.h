@@ -15,7 +15,7 @@ inline constexpr Kinds kPointer =
 inline constexpr Kinds kLoaded = 4;  // loaded from memory: a number, or a pointer nobody saw
 inline constexpr Kinds kWidened =
     8;  // such a value of 32 bits, made one of 64: a number, unless shifted back up
-inline constexpr Kinds kScratch = 16;  // address of local or shared memory
+inline constexpr Kinds kScratch = 16;    // address of local or shared memory
 inline constexpr Kinds kParameter = 32;  // address of an argument
 inline constexpr std::array kEach{kNumber, kPointer, kLoaded, kWidened, kScratch, kParameter};
 // An argument of 64 bits that does not say what it is.

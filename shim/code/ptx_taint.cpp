@@ -210,8 +210,8 @@ class Follower {
     Kinds loaded(const Body& body, const Opcode& opcode, const PtxOperand& address) const {
         if (opcode.in_space("param")) {
             const Kinds where = value(body, address);
-            const bool named = address.names.size() == 1 &&
-                               body.function.spaces[address.names[0]] == PtxSpace::Param;
+            const bool named =
+                address.names.size() == 1 && body.function.spaces[address.names[0]] == PtxSpace::Param;
             const Kinds kinds = named ? of(body, address) : where & kParameter ? parameters_ : where;
             return opcode.is_wide() || kinds & (kLoaded | kScratch) ? kinds : kNumber;
         }

@@ -26,8 +26,8 @@ class PtxModule {
         Incomplete,
     };
     Answer addresses_of(std::string_view kernel);
-    // The words of its parameters that its writes may go to: all where it hides addresses, none where it is
-    // absent.
+    // The words of its parameters that its writes may go to: all where it hides addresses, none where it
+    // writes nothing or is absent.
     ParameterWords written_by(std::string_view kernel);
 
   private:

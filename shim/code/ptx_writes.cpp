@@ -74,7 +74,7 @@ class WriteFollower {
                 for (std::size_t at = 0; at < kernel_.bodies[i].opcodes.size(); ++at) pass(i, at);
             }
         } while (grown_);
-        return written_.none() ? ParameterWords::all() : written_;
+        return written_;
     }
 
   private:

@@ -12,8 +12,7 @@
 
 namespace lms::engine {
 
-// Of a kernel that hides no addresses. All words where it seems to write nothing: what does nothing is a
-// stand-in for code that is compiled for other GPUs alone.
+// Of a kernel that hides no addresses.
 ParameterWords written_words(const PtxModuleText& module, const PtxBodies& kernel);
 
 }  // namespace lms::engine

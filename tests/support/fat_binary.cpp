@@ -23,11 +23,11 @@ FatBinary::FatBinary(std::uint32_t entry_bytes) : entry_bytes_(entry_bytes), byt
     put<std::uint16_t>(bytes_, 6, kHeaderBytes);
 }
 
-FatBinary& FatBinary::ptx(unsigned arch, std::string_view text, Packing packing) {
+FatBinary& FatBinary::ptx(unsigned arch, std::string_view text, Packing packing, For gpus) {
     std::string plain(text);
     plain += '\0';
     std::string packed = plain;
-    std::uint64_t flags = 0x11;
+    std::uint64_t flags = 0x11 | static_cast<std::uint64_t>(gpus);
     if (packing == Packing::Lz4) {
         packed.resize(static_cast<std::size_t>(LZ4_compressBound(static_cast<int>(plain.size()))));
         packed.resize(static_cast<std::size_t>(LZ4_compress_default(
@@ -43,8 +43,8 @@ FatBinary& FatBinary::ptx(unsigned arch, std::string_view text, Packing packing)
     return *this;
 }
 
-FatBinary& FatBinary::native(unsigned arch) {
-    entry(2, arch, 0x11,
+FatBinary& FatBinary::native(unsigned arch, For gpus) {
+    entry(2, arch, 0x11 | static_cast<std::uint64_t>(gpus),
           std::string("\x7f"
                       "ELF and what follows"),
           0, 0);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shim/code/loaded_code.h"
@@ -14,6 +15,7 @@
 
 using namespace lms::engine;
 using support::FatBinary;
+using support::For;
 using support::Packing;
 
 namespace {
@@ -208,6 +210,43 @@ TEST_CASE("loaded code: communication libraries, by name") {
     CHECK(code.addresses_of({}, "ncc") == Addresses::Unknown);
 }
 
+TEST_CASE("code: what nvcc compiles for a GPU's own features is told from what it compiles for others") {
+    const auto writes = [](unsigned gpu) {
+        CodeImage image = CodeImage::of_file(UNIT_FEATURES, {.addresses = true, .gpus = {&gpu, 1}});
+        REQUIRE(image.addresses_of("choose") == Addresses::Complete);
+        const ParameterWords words = image.written_by("choose");
+        return std::pair(words.touch(0, 8), words.touch(8, 8));
+    };
+    // sm_90a beside the PTX of compute_90, sm_100f beside its own.
+    CHECK(writes(90) == std::pair(true, true));
+    CHECK(writes(103) == std::pair(false, true));
+    CHECK(writes(120) == std::pair(false, true));
+}
+
+TEST_CASE("code: what addresses a kernel takes is told by the PTX that runs") {
+    const auto told = [](FatBinary& code, unsigned gpu) {
+        return CodeImage(code.image(), std::nullopt, {.addresses = true, .gpus = {&gpu, 1}})
+            .addresses_of("k");
+    };
+    const std::string stores =
+        ".version 8.4\n.target sm_75\n.address_size 64\n"
+        ".visible .entry k(.param .u64 .ptr a) { ld.param.u64 %rd1, [a]; st.global.u32 [%rd1], 1; ret; }\n";
+    FatBinary ages;
+    ages.ptx(75, kHidden).ptx(90, stores);
+    CHECK(told(ages, 80) == Addresses::Incomplete);
+    CHECK(told(ages, 90) == Addresses::Complete);
+    // What does nothing stands in for native code that is compiled from something else.
+    FatBinary stub;
+    stub.native(90, For::Itself).ptx(90, kTold);
+    CHECK(told(stub, 90) == Addresses::Unknown);
+    FatBinary same;
+    same.native(90).ptx(90, kTold);
+    CHECK(told(same, 90) == Addresses::Complete);
+    FatBinary other;
+    other.native(80).ptx(90, stores);
+    CHECK(told(other, 80) == Addresses::Complete);
+}
+
 TEST_CASE("code: what a kernel writes is told by PTX that was compiled like what runs") {
     const std::string text =
         ".version 8.4\n.target sm_75\n.address_size 64\n"
@@ -240,6 +279,45 @@ TEST_CASE("code: what a kernel writes is told by PTX that was compiled like what
     CHECK(only_reads_a(several, {86}));
     CHECK(only_reads_a(several, {89}));
     CHECK_FALSE(only_reads_a(several, {80}));
+    // Code for a GPU's own features is another kernel too.
+    FatBinary own;
+    own.native(90, For::Itself).ptx(90, text);
+    CHECK_FALSE(only_reads_a(own, {90}));
+    CHECK_FALSE(only_reads_a(own, {}));
+    FatBinary same_own;
+    same_own.native(90, For::Itself).ptx(90, text, Packing::Raw, For::Itself);
+    CHECK(only_reads_a(same_own, {90}));
+    FatBinary both;
+    both.native(90).native(90, For::Itself).ptx(90, text);
+    CHECK_FALSE(only_reads_a(both, {90}));
+    FatBinary family;
+    family.native(100, For::Family).ptx(100, text, Packing::Raw, For::Family);
+    for (const unsigned gpu : {100u, 103u}) CHECK(only_reads_a(family, {gpu}));
+    FatBinary family_without;
+    family_without.native(100, For::Family).ptx(100, text);
+    CHECK_FALSE(only_reads_a(family_without, {103}));
+    // This does not run there.
+    FatBinary another;
+    another.native(100, For::Itself).ptx(100, text);
+    CHECK(only_reads_a(another, {103}));
+
+    // Of several, what runs: that like the native code, and the newest that the GPU knows.
+    std::string by_both = text;
+    by_both.replace(by_both.find("ret;"), 0, "st.global.u32 [%rd1], %r1;");
+    FatBinary ages;
+    ages.ptx(75, text).ptx(90, by_both);
+    for (const unsigned gpu : {75u, 89u}) CHECK(only_reads_a(ages, {gpu}));
+    CHECK_FALSE(only_reads_a(ages, {90}));
+    CHECK_FALSE(only_reads_a(ages, {75, 90}));
+    CHECK_FALSE(only_reads_a(ages, {}));
+    FatBinary old_native;
+    old_native.native(80).ptx(80, text).ptx(86, by_both).ptx(90, by_both);
+    CHECK(only_reads_a(old_native, {80}));
+    CHECK_FALSE(only_reads_a(old_native, {86}));  // the driver may be told to prefer it
+    FatBinary own_ptx;
+    own_ptx.ptx(90, text).ptx(90, by_both, Packing::Raw, For::Itself);
+    CHECK_FALSE(only_reads_a(own_ptx, {90}));
+    CHECK(only_reads_a(own_ptx, {100}));
 
     LoadedCode code;
     code.loaded(handle(0), CodeImage(text.c_str(), std::nullopt, {.addresses = true}), nullptr);

@@ -108,8 +108,9 @@ TEST_CASE("addresses told: arguments, with offsets of any origin") {
             CHECK(body(tile + "mov.b64 %rd8, k_param_0; cvta.param.u64 %rd9, %rd8;" + use) ==
                   Answer::Complete);
             CHECK(body(tile + "mov.b64 %rd9, k_param_0;" + use) == Answer::Complete);
-            CHECK(body(tile + "tensormap.replace.tile.global_address.global.b1024.b64 [%rd3], %rd4;"
-                              "mov.u64 %rd9, %rd3;" +
+            CHECK(body(tile +
+                       "tensormap.replace.tile.global_address.global.b1024.b64 [%rd3], %rd4;"
+                       "mov.u64 %rd9, %rd3;" +
                        use) == Answer::Complete);
         }
     }
@@ -203,10 +204,11 @@ TEST_CASE("addresses hidden: loaded values, wherever they went since") {
             CAPTURE(use);
             // Which others may have made.
             CHECK(body(tile + use) == Answer::Incomplete);
-            CHECK(body(tile + "ld.global.u64 %rd5, [%rd4];"
-                              "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r2], %rd5;"
-                              "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync."
-                              "aligned [%rd3], [%r2], 128;" +
+            CHECK(body(tile +
+                       "ld.global.u64 %rd5, [%rd4];"
+                       "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r2], %rd5;"
+                       "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync."
+                       "aligned [%rd3], [%r2], 128;" +
                        use) == Answer::Incomplete);
         }
     }
