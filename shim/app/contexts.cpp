@@ -21,6 +21,7 @@ struct Registry {
     std::vector<Known> contexts LMS_GUARDED_BY(mutex);
     std::map<CUdevice, CUcontext> primaries LMS_GUARDED_BY(mutex);
     std::set<std::pair<CUdevice, CUdevice>> peers LMS_GUARDED_BY(mutex);  // owner, who may reach it
+    std::set<CUcontext> given_graphs LMS_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -54,6 +55,7 @@ CUcontext primary_of(CUdevice device) {
 void forget_context(CUcontext context) {
     const util::Lock lock(registry().mutex);
     std::erase_if(registry().contexts, [&](const Known& known) { return known.context == context; });
+    registry().given_graphs.erase(context);
     std::erase_if(registry().primaries, [&](const auto& entry) { return entry.second == context; });
 }
 
@@ -74,6 +76,17 @@ bool may_reach(CUcontext context, CUdevice owner) {
     const util::Lock lock(all.mutex);
     const auto it = std::ranges::find_if(all.contexts, [&](const Known& k) { return k.context == context; });
     return it == all.contexts.end() || it->device == owner || all.peers.contains({owner, it->device});
+}
+
+bool may_lead_to(CUcontext context, CUdevice owner) {
+    if (may_reach(context, owner)) return true;
+    const util::Lock lock(registry().mutex);
+    return registry().given_graphs.contains(context);
+}
+
+void graph_launched_in(CUcontext context) {
+    const util::Lock lock(registry().mutex);
+    registry().given_graphs.insert(context);
 }
 
 void peer_admitted(CUdevice owner, CUdevice device) {

@@ -72,6 +72,7 @@ CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& cal
         const CUstream where = engine::resolve_stream(stream, per_thread);
         // Captured, it is read again with the graph it becomes part of.
         if (!engine::capturing(where)) engine::note_graph_copies(exec);
+        engine::graph_nears(where);
         return engine::submit(
             where,
             [&] {

@@ -55,7 +55,7 @@ Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
 std::vector<CUcontext> contexts_of(const State& state, CUcontext current) {
     std::vector<CUcontext> contexts = known_contexts();
     if (std::find(contexts.begin(), contexts.end(), current) == contexts.end()) contexts.push_back(current);
-    std::erase_if(contexts, [&](CUcontext context) { return !may_reach(context, state.device); });
+    std::erase_if(contexts, [&](CUcontext context) { return !may_lead_to(context, state.device); });
     return contexts;
 }
 
@@ -70,7 +70,7 @@ void begin_pressure(State& state, SessionLock& lock) {
     EarlierWork& earlier = state.earlier;
     earlier.entering = true;
     for (const KnownStream& each : known_streams()) {
-        if (may_reach(each.context, state.device))
+        if (may_lead_to(each.context, state.device))
             earlier.streams.push_back({state.fences.key_of(each.stream), each.stream, each.context});
     }
     for (const CUcontext context : contexts_of(state, current))

@@ -219,6 +219,7 @@ WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
     }
     reach.stream = stream;
     follow_tables(reach);
+    reach.anywhere = reach.opaque || reach.unseen;
     return reach;
 }
 

@@ -24,7 +24,7 @@ ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
     const CUcontext context = sessions().size() > 1 ? context_of(reach.stream) : nullptr;
     for (Session* session : sessions()) {
         // Kernels of GPUs may wait for one another: those that one cannot reach do not hold up its moves.
-        const bool elsewhere = context && !may_reach(context, session->device());
+        const bool elsewhere = context && !reach.anywhere && !may_reach(context, session->device());
         Held& held = held_.emplace_back(session, Work(reach, elsewhere, &scratch_));
         status_ = session->acquire(held.work);
         if (status_ != CUDA_SUCCESS || held.work.is_nothing()) held_.pop_back();
@@ -34,6 +34,11 @@ ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
 
 ResidencyGuard::~ResidencyGuard() {
     for (Held& held : held_) held.session->submitted(held.work);
+}
+
+void graph_nears(CUstream stream) {
+    if (sessions().size() < 2) return;
+    if (const CUcontext context = context_of(stream)) graph_launched_in(context);
 }
 
 void ResidencyGuard::suspend() {

@@ -44,6 +44,7 @@ struct WorkingSet {
     std::pmr::vector<const void*> owners;  // modules and libraries whose variables it reaches
     bool opaque = false;                   // reaches what it does not name
     bool unseen = false;                   // may do so, and write there: its code cannot be seen
+    bool anywhere = false;                 // it may run on other GPUs than its stream's
     CUstream stream = CU_STREAM_LEGACY;    // never null
     const void* code = nullptr;            // the kernel or graph, as the program names it; null: neither
     std::string label;                     // its name, where a trace is written

@@ -316,3 +316,36 @@ FAMILY_TEST("earlier work: blocking streams that wait for one another through th
     OK(cuStreamSynchronize, first);
     EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 5));
 }
+
+BODY(earlier_graph_elsewhere) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Add add(b.at(), a.at(), 3);
+    const CUgraph graph = new_graph();
+    Gate gate;
+    const CUgraphNode held = gate.add_to(graph);
+    add_kernel(graph, add.params, held);
+    const CUgraphExec exec = instantiate(graph);
+    CUcontext other = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &other, 1);
+    OK(cuCtxSetCurrent, other);
+    const Buffer there(kBuffer, 3);
+    const CUstream stream = new_stream();
+    OK(cuGraphLaunch, exec, stream);
+    auto pressed = std::async(std::launch::async, [&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        More().press(new_stream());
+    });
+    // What is moved beside the graph is by then.
+    pressed.wait_for(std::chrono::milliseconds(200));
+    gate.open();
+    pressed.get();
+    OK(cuStreamSynchronize, stream);
+    OK(cuCtxSetCurrent, gpu.context);
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
+}
+
+TEST_CASE("earlier work: a graph that runs on the GPU from another's stream is waited for") {
+    run_both("earlier_graph_elsewhere", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
+}

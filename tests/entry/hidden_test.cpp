@@ -126,6 +126,34 @@ FAMILY_TEST("hidden: what code that cannot be seen wrote goes out with that, als
     }
 }
 
+// A graph's nodes run on the GPUs they were made for, whosever stream it is launched into.
+BODY(hidden_write_by_a_graph_elsewhere) {
+    const Gpu gpu;
+    Buffer a(kBuffer, 1);
+    const Buffer into(kBuffer, 2);
+    Crowd crowd;
+    Poke poke(a.at(), 5);
+    const CUgraph graph = new_graph();
+    add_kernel(graph, poke.params);
+    const CUgraphExec exec = instantiate(graph);
+    CUcontext other = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &other, 1);
+    OK(cuCtxSetCurrent, other);
+    const Buffer there(kBuffer, 3);
+    const CUstream stream = new_stream();
+    OK(cuCtxSetCurrent, gpu.context);
+    crowd.evict(a);
+    read_by_kernel(a, into);
+    OK(cuGraphLaunch, exec, stream);
+    OK(cuStreamSynchronize, stream);
+    crowd.evict(a);
+    EXPECT(a.read() == poked(5));
+}
+
+TEST_CASE("hidden: what a graph wrote that was launched into another GPU's stream goes out with that") {
+    run_both("hidden_write_by_a_graph_elsewhere", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
+}
+
 // It begins in host memory, and is written there.
 BODY(hidden_write_to_new_memory) {
     const Gpu gpu;
