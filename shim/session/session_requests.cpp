@@ -16,7 +16,7 @@ using core::ChunkId;
 
 std::vector<ChunkRequest> Session::requests_at(core::Address address, std::uint64_t bytes) {
     std::pmr::vector<ChunkRequest> needs;
-    const Range range{address, bytes};
+    const Range range{.address = address, .bytes = bytes, .only_read = true};
     name({}, std::span(&range, 1), needs);
     return {needs.begin(), needs.end()};
 }
@@ -122,7 +122,7 @@ void Session::resume_paused() {
     state.paused = false;
     // What does not fit any more, or is held up, comes in when it is needed.
     for (const auto& [chunk, serial] : std::exchange(state.set_aside, {})) {
-        const ChunkRequest each{chunk, serial};
+        const ChunkRequest each{.chunk = chunk, .serial = serial, .written = false};
         if (gone(each, state.residency)) continue;
         if (state.residency.device_bytes() + state.residency.chunk(each.chunk).bytes > state.budget_bytes)
             break;

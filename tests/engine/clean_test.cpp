@@ -122,6 +122,49 @@ TEST_CASE("clean: what may have been written is copied out") {
     });
 }
 
+TEST_CASE(
+    "clean: what was asked for beforehand, or comes back after a pause, is only read until it is written") {
+    at_each([](const RigOptions& options) {
+        enum class By { Prefetch, Pin, Pause };
+        for (const By by : {By::Prefetch, By::Pin, By::Pause}) {
+            for (const bool written : {false, true}) {
+                CAPTURE(static_cast<int>(by));
+                CAPTURE(written);
+                Weights scene(options);
+                scene.round();
+                scene.round();
+                const std::size_t target = 1;
+                const Region& region = scene.regions[target];
+                scene.push_out(target);
+                scene.rig.drain();
+                engine::Session& session = scene.rig.session();
+                if (by == By::Prefetch)
+                    REQUIRE(session.prefetch(region.address, region.bytes) == engine::Session::Asked::Done);
+                if (by == By::Pin) {
+                    REQUIRE(session.pin(region.address, region.bytes) == engine::Session::Asked::Done);
+                    REQUIRE(session.unpin(region.address, region.bytes));
+                }
+                if (by == By::Pause) {
+                    scene.use(target);
+                    scene.rig.drain();
+                    REQUIRE(session.pause() == engine::Session::Asked::Done);
+                    session.resume_paused();
+                }
+                REQUIRE(scene.place(target) == Place::Device);
+                if (written) {
+                    REQUIRE(scene.submit({scene.stream, {region.address}, {}, false, scene.write(target)},
+                                         target) == CUDA_SUCCESS);
+                }
+                scene.rig.drain();
+                const std::uint64_t before = bytes_out();
+                scene.push_out(target);
+                if (!written) CHECK(bytes_out() == before);
+                scene.check();
+            }
+        }
+    });
+}
+
 TEST_CASE("clean: not while work is unfinished that may write anything") {
     at_each([](const RigOptions& options) {
         Weights scene(options);
