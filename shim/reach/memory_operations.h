@@ -16,7 +16,7 @@ inline std::span<const CUstreamBatchMemOpParams> operations_of(const CUstreamBat
     return {batch, !batch || count >= kMost ? 0 : count};
 }
 
-// The words that operations write and wait for.
+// The words that operations write and wait for, and what may be such; any addresses.
 inline std::vector<Range> words_of(std::span<const CUstreamBatchMemOpParams> operations) {
     std::vector<Range> words;
     for (const CUstreamBatchMemOpParams& each : operations) {
@@ -33,7 +33,13 @@ inline std::vector<Range> words_of(std::span<const CUstreamBatchMemOpParams> ope
             case CU_STREAM_MEM_OP_WRITE_VALUE_64:
                 words.push_back({each.writeValue.address, 8});
                 break;
+            case CU_STREAM_MEM_OP_BARRIER:
+            case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+                break;
             default:
+                // One that later drivers know, as that of CUDA 13.1 which adds to a word: what it names is
+                // among what follows its type and flags.
+                for (const core::Address word : std::span(each.pad).subspan(1)) words.push_back({word, 4});
                 break;
         }
     }
