@@ -10,8 +10,9 @@ namespace {
 using engine::Range;
 
 template <typename Call>
-CUresult operate(const std::vector<Range>& words, bool waits, CUstream stream, Call&& call) {
-    return guarded([&]() -> CUresult {
+CUresult operate(const std::vector<Range>& words, std::span<const engine::WrittenWord> written, bool waits,
+                 CUstream stream, Call&& call) {
+    const CUresult status = guarded([&]() -> CUresult {
         if (const CUresult error = within_buffers(words); error != CUDA_SUCCESS) return error;
         std::vector<engine::PinnedIn> kept;
         if (!waits || !any_managed(words) || engine::pin_resident(words, kept) != CUDA_SUCCESS)
@@ -24,6 +25,19 @@ CUresult operate(const std::vector<Range>& words, bool waits, CUstream stream, C
         }
         return status;
     });
+    if (written.empty()) return status;
+    return noted(status, stream, [&] {
+        for (const engine::WrittenWord& word : written) engine::note_word(word.at, word.value);
+    });
+}
+
+// What such a write leaves there; nothing of a smaller one, which is no address.
+std::vector<engine::WrittenWord> written_by(bool waits, core::Address at, cuuint64_t value) {
+    if (waits) return {};
+    return {{at, value}};
+}
+std::vector<engine::WrittenWord> written_by(bool, core::Address, cuuint32_t) {
+    return {};
 }
 
 }  // namespace
@@ -32,10 +46,11 @@ CUresult operate(const std::vector<Range>& words, bool waits, CUstream stream, C
 using namespace lms::entry;
 using lms::device::driver;
 
-#define LMS_VALUE(symbol, word, waits, per_thread)                                                     \
-    CUresult symbol(CUstream stream, CUdeviceptr addr, word value, unsigned int flags) {               \
-        return operate({{addr, sizeof value}}, waits, lms::engine::resolve_stream(stream, per_thread), \
-                       [&] { return driver().symbol(stream, addr, value, flags); });                   \
+#define LMS_VALUE(symbol, word, waits, per_thread)                                       \
+    CUresult symbol(CUstream stream, CUdeviceptr addr, word value, unsigned int flags) { \
+        return operate({{addr, sizeof value}}, written_by(waits, addr, value), waits,    \
+                       lms::engine::resolve_stream(stream, per_thread),                  \
+                       [&] { return driver().symbol(stream, addr, value, flags); });     \
     }
 #define LMS_VALUE_FORMS(symbol, word, waits) \
     LMS_VALUE(symbol, word, waits, false)    \
@@ -49,13 +64,13 @@ LMS_VALUE_VERSIONS(cuStreamWaitValue64, cuuint64_t, true)
 LMS_VALUE_VERSIONS(cuStreamWriteValue32, cuuint32_t, false)
 LMS_VALUE_VERSIONS(cuStreamWriteValue64, cuuint64_t, false)
 
-#define LMS_VALUE_BATCH(symbol, per_thread)                                                    \
-    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray, \
-                    unsigned int flags) {                                                      \
-        const auto operations = lms::engine::operations_of(paramArray, count);                 \
-        return operate(lms::engine::words_of(operations), lms::engine::any_waits(operations),  \
-                       lms::engine::resolve_stream(stream, per_thread),                        \
-                       [&] { return driver().symbol(stream, count, paramArray, flags); });     \
+#define LMS_VALUE_BATCH(symbol, per_thread)                                                                 \
+    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,              \
+                    unsigned int flags) {                                                                   \
+        const auto operations = lms::engine::operations_of(paramArray, count);                              \
+        return operate(lms::engine::words_of(operations), lms::engine::written_by(operations),              \
+                       lms::engine::any_waits(operations), lms::engine::resolve_stream(stream, per_thread), \
+                       [&] { return driver().symbol(stream, count, paramArray, flags); });                  \
     }
 LMS_VALUE_BATCH(cuStreamBatchMemOp, false)
 LMS_VALUE_BATCH(cuStreamBatchMemOp_ptsz, true)

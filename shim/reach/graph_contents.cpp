@@ -5,7 +5,6 @@
 
 #include "shim/device/driver_table.h"
 #include "shim/reach/arguments.h"
-#include "shim/reach/memory_operations.h"
 #include "shim/util/mutex.h"
 
 namespace lms::engine {
@@ -244,7 +243,9 @@ GraphContents contents_of(const CUDA_MEMSET_NODE_PARAMS& set) {
 
 GraphContents contents_of(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch) {
     GraphContents contents;
-    contents.operands = words_of(operations_of(batch.paramArray, batch.count));
+    const auto operations = operations_of(batch.paramArray, batch.count);
+    contents.operands = words_of(operations);
+    contents.words = written_by(operations);
     return contents;
 }
 
@@ -290,6 +291,7 @@ void merge(GraphContents& into, const GraphContents& from) {
     append(into.kernels.owners, from.kernels.owners);
     append(into.operands, from.operands);
     append(into.copies, from.copies);
+    append(into.words, from.words);
 }
 
 bool exchange_paired(GraphPart& to, GraphPart& from) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "shim/reach/memory_operations.h"
 #include "shim/reach/pointer_tables.h"
 #include "shim/session/submit.h"
 
@@ -20,6 +21,7 @@ struct GraphContents {
     WorkingSet kernels;
     std::vector<Range> operands;  // of the other nodes; any addresses
     std::vector<GraphCopy> copies;
+    std::vector<WrittenWord> words;  // by memory operations
 };
 
 // A node, or a whole graph, whose nodes are its parts; so are those of a child graph and of conditional

@@ -192,13 +192,17 @@ void node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled) {
 
 void note_graph_copies(CUgraphExec exec) {
     std::vector<GraphCopy> copies;
+    std::vector<WrittenWord> words;
     {
         const util::Lock lock(registry().mutex);
         const auto it = registry().executables.find(exec);
         if (it == registry().executables.end()) return;
-        copies = sum_of(it->second).copies;
+        const GraphContents& sum = sum_of(it->second);
+        copies = sum.copies;
+        words = sum.words;
     }
     for (const GraphCopy& copy : copies) note_typed(copy.to, copy.from, copy.from_type, Effect::Adds);
+    for (const WrittenWord& word : words) note_word(word.at, word.value, Effect::Adds);
 }
 
 WorkingSet reach_of(CUgraphExec exec, CUstream stream) {

@@ -46,6 +46,20 @@ inline std::vector<Range> words_of(std::span<const CUstreamBatchMemOpParams> ope
     return words;
 }
 
+// A word of 8 bytes that is written, as an address may be.
+struct WrittenWord {
+    core::Address at;
+    std::uint64_t value;
+};
+inline std::vector<WrittenWord> written_by(std::span<const CUstreamBatchMemOpParams> operations) {
+    std::vector<WrittenWord> words;
+    for (const CUstreamBatchMemOpParams& each : operations) {
+        if (each.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64)
+            words.push_back({each.writeValue.address, each.writeValue.value64});
+    }
+    return words;
+}
+
 inline bool any_waits(std::span<const CUstreamBatchMemOpParams> operations) {
     return std::any_of(operations.begin(), operations.end(), [](const CUstreamBatchMemOpParams& each) {
         return each.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||

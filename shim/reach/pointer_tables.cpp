@@ -258,6 +258,10 @@ void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effe
     }
 }
 
+void note_word(Address at, std::uint64_t value, Effect effect) {
+    note_upload({at, sizeof value}, {reinterpret_cast<Address>(&value), sizeof value}, effect);
+}
+
 void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect) {
     if (sessions().empty() || bytes_of(to) == 0) return;
     Registry& all = registry();

@@ -41,6 +41,8 @@ bool is_host_memory(core::Address address);
 // Copied from what it calls host memory. Of what is not where the GPU's is known to be the driver is not
 // asked.
 void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect = Effect::Replaces);
+// The same of one word of 8 bytes.
+void note_word(core::Address at, std::uint64_t value, Effect effect = Effect::Replaces);
 // Copied within managed memory.
 void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect = Effect::Replaces);
 // `from` is what the driver says it is.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tests/entry/graph_rig.h"
+#include "tests/support/kernels.h"
 
 using namespace rig;
 
@@ -128,6 +129,53 @@ FAMILY_TEST("memory operations: batches of writes", "memory-batches") {
     check([](auto... arguments) { OK(cuStreamBatchMemOp_ptsz, arguments...); });
     check([](auto... arguments) { OK(cuStreamBatchMemOp_v2, arguments...); });
     check([](auto... arguments) { OK(cuStreamBatchMemOp_v2_ptsz, arguments...); });
+}
+
+FAMILY_TEST("memory operations: an address that one writes names its buffer for those who read it") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const std::string text =
+        support::kPtxHead + ".visible .const .align 8 .u64 target;\n" +
+        support::word_kernel("fill", ".param .u32 k, .param .u32 n",
+                             "ld.const.u64 %a1, [target];\nld.param.u32 %r1, [k];\nld.param.u32 %n, [n];\n",
+                             "add.u64 %a1, %a1, %o;\nst.global.u32 [%a1], %r1;\n");
+    CUmodule module = nullptr;
+    CUfunction fill = nullptr;
+    CUdeviceptr target = 0;
+    OK(cuModuleLoadData, &module, text.c_str());
+    OK(cuModuleGetFunction, &fill, module, "fill");
+    OK(cuModuleGetGlobal_v2, &target, nullptr, module, "target");
+    Crowd crowd;
+    unsigned value = 0x01010101;
+    const auto check = [&](auto&& write) {
+        const Buffer a(kBuffer, 1);
+        crowd.evict(a);
+        write(stream, a.at());
+        unsigned n = kWords;
+        void* parameters[] = {&value, &n};
+        OK(cuLaunchKernel, fill, kWords / 256, 1, 1, 256, 1, 1, 0, stream, parameters, nullptr);
+        OK(cuStreamSynchronize, stream);
+        EXPECT(a.resident());
+        EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, static_cast<std::uint8_t>(value)));
+        value += 0x01010101;
+    };
+    check([&](CUstream where, CUdeviceptr to) { OK(cuStreamWriteValue64_v2, where, target, to, 0); });
+    check([&](CUstream where, CUdeviceptr to) {
+        CUstreamBatchMemOpParams operation = write_64(target, to);
+        OK(cuStreamBatchMemOp_v2, where, 1, &operation, 0);
+    });
+    CUstreamBatchMemOpParams operation = write_64(target, 0);
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch{gpu.context, 1, &operation, 0};
+    check([&](CUstream where, CUdeviceptr to) {
+        operation = write_64(target, to);
+        const CUgraph graph = new_graph();
+        CUgraphNode node = nullptr;
+        OK(cuGraphAddBatchMemOpNode, &node, graph, nullptr, 0, &batch);
+        const CUgraphExec exec = instantiate(graph);
+        OK(cuGraphLaunch, exec, where);
+        OK(cuStreamSynchronize, where);
+        OK(cuGraphExecDestroy, exec);
+    });
 }
 
 // What ends the wait has to be brought in while the wait lasts, and so has much else.
