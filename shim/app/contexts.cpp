@@ -21,7 +21,7 @@ struct Registry {
     std::vector<Known> contexts LMS_GUARDED_BY(mutex);
     std::map<CUdevice, CUcontext> primaries LMS_GUARDED_BY(mutex);
     std::set<std::pair<CUdevice, CUdevice>> peers LMS_GUARDED_BY(mutex);  // owner, who may reach it
-    std::set<CUcontext> given_graphs LMS_GUARDED_BY(mutex);
+    std::set<CUcontext> leading_elsewhere LMS_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -55,7 +55,7 @@ CUcontext primary_of(CUdevice device) {
 void forget_context(CUcontext context) {
     const util::Lock lock(registry().mutex);
     std::erase_if(registry().contexts, [&](const Known& known) { return known.context == context; });
-    registry().given_graphs.erase(context);
+    registry().leading_elsewhere.erase(context);
     std::erase_if(registry().primaries, [&](const auto& entry) { return entry.second == context; });
 }
 
@@ -81,12 +81,12 @@ bool may_reach(CUcontext context, CUdevice owner) {
 bool may_lead_to(CUcontext context, CUdevice owner) {
     if (may_reach(context, owner)) return true;
     const util::Lock lock(registry().mutex);
-    return registry().given_graphs.contains(context);
+    return registry().leading_elsewhere.contains(context);
 }
 
-void graph_launched_in(CUcontext context) {
+void leads_elsewhere(CUcontext context) {
     const util::Lock lock(registry().mutex);
-    registry().given_graphs.insert(context);
+    registry().leading_elsewhere.insert(context);
 }
 
 void peer_admitted(CUdevice owner, CUdevice device) {

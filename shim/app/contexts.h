@@ -18,10 +18,10 @@ bool is_known(CUcontext context);
 std::vector<CUcontext> known_contexts();
 // Whether work in `context` may reach memory of `owner`: it is that GPU's, or a peer's, or not known.
 bool may_reach(CUcontext context, CUdevice owner);
-// The same of all that was given to `context`: a graph's nodes run where they were made, whosever stream it is
-// launched into.
+// The same of all that was ever given to `context`: also of what runs on other GPUs than its own, or copies
+// their memory, of which leads_elsewhere() has told.
 bool may_lead_to(CUcontext context, CUdevice owner);
-void graph_launched_in(CUcontext context);
+void leads_elsewhere(CUcontext context);
 // Work on `device` may reach memory of `owner`, another GPU.
 void peer_admitted(CUdevice owner, CUdevice device);
 std::vector<CUdevice> peers_of(CUdevice owner);

@@ -51,10 +51,12 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
         });
     };
     CUresult status = CUDA_SUCCESS;
-    if (lms::engine::try_fast_path(stream, pass, status)) return status;
     Range source = engine::span_of(source_of(*copy));
-    source.only_read = true;
     Range destination = engine::span_of(destination_of(*copy));
+    const Range sides[] = {source, destination};
+    note_use(sides, stream);
+    if (lms::engine::try_fast_path(stream, pass, status)) return status;
+    source.only_read = true;
     if (sizeof...(Rest) == 0 &&
         (copy->srcMemoryType == CU_MEMORYTYPE_HOST || copy->dstMemoryType == CU_MEMORYTYPE_HOST)) {
         source.may_stay = destination.may_stay =

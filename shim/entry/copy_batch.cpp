@@ -109,6 +109,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std:
             sides.push_back({to[i], bytes[i]});
         }
         CUresult status = each_within_buffers(sides, failed);
+        note_use(sides, stream);
         if (status != CUDA_SUCCESS || engine::try_fast_path(stream, pass, status)) return status;
         const bool in_order =
             std::all_of(runs.attributes, runs.attributes + runs.count, reads_in_order<CUmemcpyAttributes>);

@@ -1,5 +1,7 @@
 #include "shim/entry/cross_device_copy.h"
 
+#include <algorithm>
+
 #include "shim/app/contexts.h"
 
 namespace lms::entry {
@@ -40,6 +42,18 @@ int detail::ask_for_devices() {
     if (device::driver().cuDeviceGetCount(&count) != CUDA_SUCCESS) return 0;
     devices = count;
     return count;
+}
+
+void note_use_elsewhere(std::span<const engine::Range> ranges, CUstream stream) {
+    const auto is_elsewhere = [context = engine::context_of(stream)](const engine::Range& range) {
+        const engine::Session* session = engine::session_at(range.address);
+        return session && !engine::may_reach(context, session->device());
+    };
+    if (std::ranges::any_of(ranges, is_elsewhere)) engine::leads_elsewhere(engine::context_of(stream));
+}
+
+void note_graph_use(CUstream stream) {
+    if (several_devices()) engine::leads_elsewhere(engine::context_of(stream));
 }
 
 std::optional<Ends> ends_apart(core::Address to, core::Address from) {

@@ -24,6 +24,16 @@ inline bool several_devices() {
     return known != 1 && (known > 1 || detail::ask_for_devices() > 1);
 }
 
+// Work that uses these is about to be submitted to `stream`, without a look if nothing moves. Where they are
+// another GPU's than the stream's, that one looks at the stream, too, when it begins to move.
+void note_use_elsewhere(std::span<const engine::Range> ranges, CUstream stream);
+inline void note_use(std::span<const engine::Range> ranges, CUstream stream) {
+    if (several_devices()) [[unlikely]]
+        note_use_elsewhere(ranges, stream);
+}
+// The same of a graph, whose nodes run where they were made, whosever stream it is launched into.
+void note_graph_use(CUstream stream);
+
 // The contexts of a copy's two ends; null for host memory.
 struct Ends {
     CUcontext to;

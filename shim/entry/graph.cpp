@@ -1,5 +1,6 @@
 // Executable graphs: made, updated as a whole, launched, destroyed; graphs destroyed.
 #include "shim/device/driver_table.h"
+#include "shim/entry/cross_device_copy.h"
 #include "shim/entry/guard.h"
 #include "shim/reach/graphs.h"
 #include "shim/trace/live_page.h"
@@ -72,7 +73,7 @@ CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& cal
         const CUstream where = engine::resolve_stream(stream, per_thread);
         // Captured, it is read again with the graph it becomes part of.
         if (!engine::capturing(where)) engine::note_graph_copies(exec);
-        engine::graph_nears(where);
+        note_graph_use(where);
         return engine::submit(
             where,
             [&] {

@@ -41,6 +41,7 @@ CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, st
                            [=] { return real(to, pitch, value, width, height, rest...); });
     };
     CUresult status = CUDA_SUCCESS;
+    note_use({&rows, 1}, stream);
     if (engine::try_fast_path(stream, pass, status)) return status;
     if (engine::capturing(stream) || !too_large({rows}) || height <= 1) return over({rows}, stream, pass);
     const std::size_t half = height / 2;

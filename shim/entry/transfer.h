@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "shim/entry/context_check.h"
+#include "shim/entry/cross_device_copy.h"
 #include "shim/entry/guard.h"
 #include "shim/entry/wait.h"
 #include "shim/reach/pointer_tables.h"
@@ -153,6 +154,7 @@ inline CUresult linear(
         const engine::Range ranges[] = {{destination, bytes}, {source, bytes}};
         CUresult status = within_buffers(ranges);
         if (status != CUDA_SUCCESS) return status;
+        note_use(ranges, stream);
         if (engine::try_fast_path(
                 stream, [=] { return copy(0, bytes); }, status)) [[likely]]
             return status;
@@ -176,6 +178,7 @@ CUresult over(
     return guarded([&]() -> CUresult {
         if (!any_managed(ranges)) return engine::call_with_oom_retry(call);
         if (engine::capturing(stream)) return recorded(ranges, call);
+        note_use(ranges, stream);
         return engine::submit(
             stream,
             [&] {

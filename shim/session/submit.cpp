@@ -8,15 +8,11 @@
 
 namespace lms::engine {
 
-namespace {
-
 CUcontext context_of(CUstream stream) {
     if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) return context_of_known(stream);
     CUcontext context = nullptr;
     return device::driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
 }
-
-}  // namespace
 
 ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
     take_up_requests();
@@ -34,11 +30,6 @@ ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
 
 ResidencyGuard::~ResidencyGuard() {
     for (Held& held : held_) held.session->submitted(held.work);
-}
-
-void graph_nears(CUstream stream) {
-    if (sessions().size() < 2) return;
-    if (const CUcontext context = context_of(stream)) graph_launched_in(context);
 }
 
 void ResidencyGuard::suspend() {

@@ -32,8 +32,8 @@ inline CUstream resolve_stream(CUstream stream, bool per_thread) {
     return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-// A graph is about to be launched into `stream`, without a look at where its nodes run if nothing moves.
-void graph_nears(CUstream stream);
+// Null: it is not known.
+CUcontext context_of(CUstream stream);
 
 // Holds what a reach names in every session for as long as it lives; tells the sessions when it ends that the
 // work was submitted (or refused). status() says whether it may be submitted.

@@ -349,3 +349,48 @@ BODY(earlier_graph_elsewhere) {
 TEST_CASE("earlier work: a graph that runs on the GPU from another's stream is waited for") {
     run_both("earlier_graph_elsewhere", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
 }
+
+// From and to a GPU's buffers, in another's stream, which needs no access to them.
+BODY(earlier_copies_elsewhere) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    CUcontext other = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &other, 1);
+    OK(cuCtxSetCurrent, other);
+    const Buffer there(kBuffer, 4);
+    const Buffer from(kBuffer, 5);
+    const CUstream stream = new_stream();
+    CUDA_MEMCPY3D_PEER box{};
+    box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    box.srcContext = other;
+    box.dstContext = gpu.context;
+    box.srcDevice = from.at();
+    box.dstDevice = c.at();
+    box.WidthInBytes = kBuffer / 16;
+    box.Height = 16;
+    box.Depth = 1;
+    Gate gate;
+    gate.hold_up(stream);
+    OK(cuMemcpyPeerAsync, there.at(), other, a.at(), gpu.context, kBuffer, stream);
+    OK(cuMemcpyDtoDAsync_v2, b.at(), from.at(), kBuffer, stream);
+    OK(cuMemcpy3DPeerAsync, &box, stream);
+    auto pressed = std::async(std::launch::async, [&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        More().press(new_stream());
+    });
+    // What is moved beside the copies is by then.
+    pressed.wait_for(std::chrono::milliseconds(200));
+    gate.open();
+    pressed.get();
+    OK(cuStreamSynchronize, stream);
+    EXPECT(there.holds(1));
+    OK(cuCtxSetCurrent, gpu.context);
+    EXPECT(b.holds(5));
+    EXPECT(c.holds(5));
+}
+
+TEST_CASE("earlier work: copies between GPUs in another's stream are waited for") {
+    run_both("earlier_copies_elsewhere", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
+}
