@@ -137,7 +137,8 @@ std::shared_ptr<LibraryKernel> checked_kernel(CUkernel handle) {
 }
 
 void forget_libraries(const Context& context) {
-    for (const auto& library : libraries().select([](const Library&) { return true; })) library->forget(context);
+    for (const auto& library : libraries().select([](const Library&) { return true; }))
+        library->forget(context);
 }
 
 void unload_library(CUlibrary handle) {

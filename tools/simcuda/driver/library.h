@@ -72,7 +72,6 @@ class Library {
     void forget(const Context& context);
 
   private:
-
     const std::shared_ptr<const ptx::Program> program_;
     const std::shared_ptr<ManagedVariables> managed_;
     std::vector<std::shared_ptr<LibraryKernel>> kernels_;
