@@ -17,13 +17,13 @@ CUresult operate(const std::vector<Range>& words, std::span<const engine::Writte
         std::vector<engine::PinnedIn> kept;
         if (!waits || !any_managed(words) || engine::pin_resident(words, kept) != CUDA_SUCCESS)
             return over(words, stream, call);
-        const CUresult status = call();
-        if (status == CUDA_SUCCESS) {
+        const CUresult taken = call();
+        if (taken == CUDA_SUCCESS) {
             engine::leave_pinned(kept);
         } else {
             engine::let_go(kept);
         }
-        return status;
+        return taken;
     });
     if (written.empty()) return status;
     return noted(status, stream, [&] {
