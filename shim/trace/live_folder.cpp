@@ -44,11 +44,15 @@ std::uint64_t changes_of(int file) {
     return pread(file, &changes, sizeof changes, kAt) == sizeof changes ? changes : 1;
 }
 
-// The buffers that move most are read together or not at all.
+// The buffers that move most are read together or not at all, and the counters after them: what a buffer has
+// moved is counted before it is told of that.
 bool read_whole(int file, LivePage& page) {
+    constexpr off_t kCounters = offsetof(LivePage, counters);
     for (int look = 0; look < kLooks; ++look) {
         const std::uint64_t before = changes_of(file);
-        if (pread(file, &page, sizeof page, 0) != sizeof page) return false;
+        if (pread(file, &page, sizeof page, 0) != sizeof page ||
+            pread(file, &page.counters, sizeof page.counters, kCounters) != sizeof page.counters)
+            return false;
         if (before % 2 == 0 && changes_of(file) == before) return true;
     }
     for (LiveBuffer& buffer : page.moving.buffers) buffer.number = 0;

@@ -55,8 +55,9 @@ TEST_CASE("guards: they find nothing in any program that names what it uses") {
     for (const App& app : apps()) {
         CAPTURE(app.name);
         const std::string reference = reference_of(app);
-        // Of one nothing that left comes back: the host reads it where it is.
+        // Of some nothing that left comes back: the host reads it where it is.
+        const bool stays = app.name == "symbols" || app.name == "linked" || app.name == "mipmaps";
         const auto compared = check_app(app, 0.5, reference) + check_app(app, 0.25, reference);
-        CHECK((compared > 0 || app.name == "symbols"));
+        CHECK((compared > 0 || stays));
     }
 }
