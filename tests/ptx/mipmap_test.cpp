@@ -32,8 +32,10 @@ struct Pyramid {
                       .height = side,
                       .row_bytes = side * 4,
                       .slice_bytes = side * side * 4};
-            for (std::uint32_t i = 0; i < side * side; ++i)
-                memory.back()->as<float>()[i] = static_cast<float>(1000 * level + 10 * (i / side) + i % side);
+            for (std::uint32_t i = 0; i < side * side; ++i) {
+                const std::uint32_t row = i / side;
+                memory.back()->as<float>()[i] = static_cast<float>(1000 * level + 10 * row + i % side);
+            }
         }
     }
     std::vector<std::unique_ptr<DeviceMemory>> memory;
