@@ -81,6 +81,23 @@ GraphPart part_of_bodies(CUgraphNode node) {
     return part;
 }
 
+// Of a node whose parameters tell nothing of memory, or that a newer driver has and may reach any.
+GraphPart part_without_parameters(CUgraphNodeType type) {
+    switch (type) {
+        case CU_GRAPH_NODE_TYPE_HOST:
+        case CU_GRAPH_NODE_TYPE_EMPTY:
+        case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+        case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        case CU_GRAPH_NODE_TYPE_MEM_FREE:
+            return {};
+        default:
+            return GraphPart(unreadable());
+    }
+}
+
 GraphPart part_of_node(CUgraphNode node) {
     CUgraphNodeType type;
     if (driver().cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return GraphPart(unreadable());
@@ -110,7 +127,7 @@ GraphPart part_of_node(CUgraphNode node) {
         case CU_GRAPH_NODE_TYPE_CONDITIONAL:
             return part_of_bodies(node);
         default:
-            return {};
+            return part_without_parameters(type);
     }
 }
 
@@ -272,8 +289,10 @@ GraphPart part_of(const CUgraphNodeParams& node) {
         case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
             return GraphPart(contents_of(CUDA_BATCH_MEM_OP_NODE_PARAMS{
                 node.memOp.ctx, node.memOp.count, node.memOp.paramArray, node.memOp.flags}));
+        case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+            return {};  // its bodies are still to be filled
         default:
-            return {};
+            return part_without_parameters(node.type);
     }
 }
 

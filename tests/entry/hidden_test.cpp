@@ -5,6 +5,7 @@
 
 #include "tests/entry/gate.h"
 #include "tests/entry/graph_rig.h"
+#include "tests/entry/overlay/record.h"
 #include "tests/entry/where.h"
 #include "tests/support/kernels.h"
 
@@ -152,6 +153,28 @@ BODY(hidden_write_by_a_graph_elsewhere) {
 
 TEST_CASE("hidden: what a graph wrote that was launched into another GPU's stream goes out with that") {
     run_both("hidden_write_by_a_graph_elsewhere", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
+}
+
+BODY(hidden_write_by_a_strange_node) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    Buffer a(kBuffer, 1);
+    const Buffer into(kBuffer, 2);
+    Crowd crowd;
+    overlay::record().strange_nodes = true;
+    const CUgraph graph = new_graph();
+    const Add add(a.at(), into.at(), 5);
+    add_kernel(graph, add.params);
+    const CUgraphExec exec = instantiate(graph);
+    crowd.evict(a);
+    read_by_kernel(a, into);
+    launch_and_wait(exec, stream);
+    crowd.evict(a);
+    EXPECT(a.read() == plus(into.read(), 5));
+}
+
+TEST_CASE("hidden: what a node of a type that is not known wrote goes out with that") {
+    run_both("hidden_write_by_a_strange_node", Driver::Overlay, {});
 }
 
 // It begins in host memory, and is written there.

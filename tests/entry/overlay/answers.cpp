@@ -69,6 +69,14 @@ CUresult cuStreamDestroy(CUstream stream) {
     return SIM(cuStreamDestroy_v2)(stream);
 }
 
+// ---- nodes as a newer driver may have them
+
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
+    const CUresult status = SIM(cuGraphNodeGetType)(node, type);
+    if (status == CUDA_SUCCESS && overlay_record.strange_nodes) *type = CUgraphNodeType(99);
+    return status;
+}
+
 // ---- a table of functions without names
 
 CUresult cuGetExportTable(const void** table, const CUuuid*) {

@@ -12,6 +12,7 @@ struct Record {
     int exports = 0;                  // calls that share memory with others
     int green_uses = 0;               // of green contexts while they were another thread's
     unsigned block = 0;               // threads of a block of legacy launches
+    bool strange_nodes = false;       // nodes are said to be of a type that cuda.h does not know
 };
 
 // What a call asks for whose first argument is kAsked, see overlay_want_room().
