@@ -156,6 +156,8 @@ FAMILY_TEST("pools: the most that was used and the most that was held begin anew
     OK(cuMemFreeAsync, address, nullptr);
     OK(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero);
     EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == kBuffer);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) ==
+           attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
     OK(cuMemPoolDestroy, pool);
 }
 
