@@ -25,13 +25,13 @@ namespace {
 struct Code {
     std::uintptr_t begin;
     std::uintptr_t end;
+    bool operator==(const Code&) const = default;
 };
 
-// What is loaded, as of a count of loads and unloads. Replaced as a whole; those before are kept, because
+// What is loaded that is exempt. Replaced as a whole where that has changed; those before are kept, because
 // another thread may still look at them.
 struct Loaded {
-    std::uint64_t adds;
-    std::uint64_t subs;
+    mutable std::atomic<std::uint64_t> changes;  // loads and unloads there had been when it was so last
     std::vector<Code> exempt;
     std::unique_ptr<const Loaded> before;
 };
@@ -83,17 +83,19 @@ bool is_exempt(std::string_view path) {
     return true;
 }
 
-int count_loads(dl_phdr_info* info, std::size_t, void* into) {
-    Loaded& now = *static_cast<Loaded*>(into);
-    now.adds = info->dlpi_adds;
-    now.subs = info->dlpi_subs;
+// How often something was loaded or unloaded. One number, for two would have to be read at once.
+std::uint64_t changes_of(const dl_phdr_info& info) {
+    return info.dlpi_adds + info.dlpi_subs;
+}
+
+int count_changes(dl_phdr_info* info, std::size_t, void* into) {
+    *static_cast<std::uint64_t*>(into) = changes_of(*info);
     return 1;  // the first tells for all
 }
 
 int find_exempt(dl_phdr_info* info, std::size_t, void* into) {
     Loaded& now = *static_cast<Loaded*>(into);
-    now.adds = info->dlpi_adds;
-    now.subs = info->dlpi_subs;
+    now.changes = changes_of(*info);
     if (!info->dlpi_name || !is_exempt(info->dlpi_name)) return 0;
     for (int i = 0; i < info->dlpi_phnum; ++i) {
         const auto& part = info->dlpi_phdr[i];
@@ -106,17 +108,21 @@ int find_exempt(dl_phdr_info* info, std::size_t, void* into) {
 
 const Loaded& look() {
     [[maybe_unused]] static const bool begun = (begin_matching(), true);
-    Loaded counts{};
-    dl_iterate_phdr(count_loads, &counts);
+    std::uint64_t changes = 0;
+    dl_iterate_phdr(count_changes, &changes);
     const Loaded* known = loaded.load(std::memory_order_acquire);
-    if (known && known->adds == counts.adds && known->subs == counts.subs) return *known;
+    if (known && known->changes == changes) return *known;
     auto fresh = std::make_unique<Loaded>();
     dl_iterate_phdr(find_exempt, fresh.get());
     const util::Lock lock(renewing);
-    fresh->before.reset(loaded.load());
-    const Loaded* const made = fresh.release();
-    loaded.store(made, std::memory_order_release);
-    return *made;
+    known = loaded.load();
+    if (known && known->exempt == fresh->exempt) {
+        known->changes = fresh->changes.load();
+        return *known;
+    }
+    fresh->before.reset(known);
+    loaded.store(fresh.get(), std::memory_order_release);
+    return *fresh.release();
 }
 
 bool in_exempt_code(std::uintptr_t address) {

@@ -1,5 +1,6 @@
 // LMS_EXEMPT: what libraries of those names allocate is left alone, and what they launch may reach anything.
 #include <dlfcn.h>
+#include <malloc.h>
 
 #include <chrono>
 #include <functional>
@@ -74,6 +75,27 @@ BODY(exempt_named) {
     EXPECT(allocates_managed("libnccl.so.2"));
 }
 
+// As a program does that compiles code while it runs.
+BODY(exempt_loads) {
+    const Gpu gpu;
+    constexpr std::size_t kLoads = 1000;
+    const auto growth = [](bool ask) {
+        const std::size_t before = mallinfo2().uordblks;
+        for (std::size_t i = 0; i < kLoads; ++i) {
+            void* const handle =
+                dlopen((support::build_dir() + "/entry/libother.so.2").c_str(), RTLD_NOW);
+            EXPECT(handle != nullptr);
+            if (ask) OK(cuMemFree_v2, allocate());
+            dlclose(handle);
+        }
+        const std::size_t after = mallinfo2().uordblks;
+        return after > before ? after - before : 0;
+    };
+    growth(true);
+    growth(false);
+    EXPECT(growth(true) < growth(false) + kLoads);
+}
+
 BODY(exempt_none) {
     const Gpu gpu;
     EXPECT(allocates_managed("libother.so.2"));
@@ -82,6 +104,10 @@ BODY(exempt_none) {
 
 TEST_CASE("exempt: allocations of NCCL's are the driver's, those of others are managed") {
     run_both("exempt_by_default", Driver::Simulated, {});
+}
+
+TEST_CASE("exempt: what is known of loads does not grow with them") {
+    run_both("exempt_loads", Driver::Simulated, {});
 }
 
 TEST_CASE("exempt: LMS_EXEMPT names other libraries, or none") {
