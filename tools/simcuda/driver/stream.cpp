@@ -1,7 +1,7 @@
 #include "tools/simcuda/driver/stream.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <array>
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
@@ -81,25 +81,27 @@ void note_launch(Context& context, const Op& op) {
     if (launch->launch.kernel->uses_heap) context.has_used_heap = true;
 }
 
-// Handles of streams that are no more. Those of live ones are not among them.
+// Handles of streams that are no more, the latest of them: a process that runs for long destroys any number.
+// Those of live ones are not among them.
 class Destroyed {
   public:
     void add(const void* handle) {
         std::lock_guard lock(mutex_);
-        handles_.insert(handle);
+        handles_[next_++ % handles_.size()] = handle;
     }
     void remove(const void* handle) {
         std::lock_guard lock(mutex_);
-        handles_.erase(handle);
+        std::ranges::replace(handles_, handle, nullptr);
     }
     bool contains(const void* handle) {
         std::lock_guard lock(mutex_);
-        return handles_.contains(handle);
+        return std::ranges::find(handles_, handle) != handles_.end();
     }
 
   private:
     std::mutex mutex_;
-    std::unordered_set<const void*> handles_;
+    std::array<const void*, 1024> handles_{};
+    std::size_t next_ = 0;
 };
 
 Destroyed& destroyed() {
