@@ -48,6 +48,7 @@ TEST_CASE("streams: one that the driver does not destroy is known again") {
     {
         StreamEnd end(stream);
         CHECK(!is_known(stream));
+        end.unlist();
         end.refused();
     }
     CHECK(is_known(stream));
