@@ -127,4 +127,17 @@ SIM_TEST("pools: access of other devices is kept and answered", {{"SIMCUDA_DEVIC
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAccess, pool, &wanted, 1);
 }
 
+SIM_TEST("pools: none is taken in the legacy stream while a blocking stream is captured", {}) {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_DEFAULT);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUdeviceptr address = 0;
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemAllocAsync, &address, 4096, nullptr);
+    CUgraph graph = nullptr;
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, stream, &graph);
+    OK(cuMemAllocAsync, &address, 4096, nullptr);
+    OK(cuMemFreeAsync, address, nullptr);
+}
+
 }  // namespace

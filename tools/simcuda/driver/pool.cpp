@@ -8,6 +8,7 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/graph/capture.h"
 #include "tools/simcuda/driver/graph/graph_memory.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/ipc.h"
@@ -78,6 +79,10 @@ CUdeviceptr allocate_async(Stream& stream, const std::shared_ptr<MemoryPool>& po
         const auto memory = create_graph_memory(pool->device, bytes);
         submit(stream, ActionOp{nullptr, memory});
         return memory->address();
+    }
+    if (stream.kind == Stream::Kind::Legacy) {
+        const CUresult allowed = capture_check_legacy_stream(context);
+        require(allowed == CUDA_SUCCESS, allowed);
     }
     {
         std::lock_guard lock(pool->mutex);
