@@ -45,6 +45,13 @@ inline bool capturing(CUstream stream) {
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+// Whether `stream` is the legacy one, and a capture elsewhere forbids its use.
+inline bool capture_forbids(CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return capturing_anywhere() &&
+           device::about_capture(device::driver().cuStreamIsCapturing(stream, &status));
+}
+
 // While it lives no capture begins; false if one is about to.
 class CapturesHeldOff {
   public:

@@ -97,12 +97,16 @@ CUresult allocate_on(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool,
         real, [&] { return in_context_of(where, engine::current_session); });
 }
 
+// A graph's memory is the graph's, and what a capture forbids is the driver's to refuse.
+bool taken_by_capture(CUstream stream) {
+    return engine::capturing(stream) || engine::capture_forbids(stream);
+}
+
 CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdeviceptr* pointer,
                         std::size_t bytes, CUstream stream, bool per_thread) {
     const CUstream where = engine::resolve_stream(stream, per_thread);
     const auto pass = [&] { return real(pointer, bytes, stream); };
-    // A graph's memory is the graph's.
-    if (engine::capturing(where)) return pass();
+    if (taken_by_capture(where)) return pass();
     CUmemoryPool pool = nullptr;
     const bool managed = in_context_of(where, [&] {
         CUdevice device = 0;
@@ -117,7 +121,7 @@ CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) re
                             std::size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread) {
     const CUstream where = engine::resolve_stream(stream, per_thread);
     const auto pass = [&] { return real(pointer, bytes, pool, stream); };
-    if (engine::capturing(where)) return pass();
+    if (taken_by_capture(where)) return pass();
     const bool managed = in_context_of(where, [&] {
         CUdevice device = 0;
         return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && engine::pool_is_managed(pool, device);
@@ -125,15 +129,20 @@ CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) re
     return allocate_on(pointer, bytes, pool, managed, where, pass);
 }
 
+template <typename Free>
+CUresult free_unmanaged(CUdeviceptr pointer, Free&& free) {
+    // What the app maps itself is not freed so.
+    const auto known = engine::session_at(pointer) ? std::nullopt : engine::forget_memory(pointer);
+    const CUresult status = free();
+    if (status != CUDA_SUCCESS && known) engine::region_stays(*known);
+    return status;
+}
+
 CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr pointer, CUstream stream,
                     bool per_thread) {
     return guarded([&]() -> CUresult {
         Session* session = engine::allocator_of(pointer);
-        if (!session) {
-            // What the app maps itself is not freed so.
-            if (!engine::session_at(pointer)) engine::note_freed(pointer, 0);
-            return real(pointer, stream);
-        }
+        if (!session) return free_unmanaged(pointer, [&] { return real(pointer, stream); });
         const CUstream where = engine::resolve_stream(stream, per_thread);
         // A graph can free what it allocated itself only.
         if (engine::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
@@ -177,11 +186,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
     return entry::guarded([&]() -> CUresult {
         engine::Session* session = engine::allocator_of(dptr);
-        if (!session) {
-            // What the app maps itself is not freed so.
-            if (!engine::session_at(dptr)) engine::note_freed(dptr, 0);
-            return driver().cuMemFree_v2(dptr);
-        }
+        if (!session) return entry::free_unmanaged(dptr, [&] { return driver().cuMemFree_v2(dptr); });
         CUresult status = entry::allowed_while_capturing();
         if (status != CUDA_SUCCESS) return status;
         // cuMemFree waits for the work that may use the memory, and fails where waiting is forbidden; so do

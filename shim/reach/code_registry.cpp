@@ -51,11 +51,11 @@ CUcontext current_context() {
 }
 
 // Which kernels were its the driver no longer tells.
-std::vector<KnownVariable> forget(const LoadedCode::Gone& gone) {
+std::vector<KnownRegion> forget(const LoadedCode::Gone& gone) {
     forget_layouts();
-    std::vector<KnownVariable> variables;
+    std::vector<KnownRegion> variables;
     for (const LoadedCode::Handle handle : gone.handles()) {
-        for (KnownVariable& each : forget_variables(handle)) variables.push_back(std::move(each));
+        for (KnownRegion& each : forget_variables(handle)) variables.push_back(std::move(each));
     }
     return variables;
 }
@@ -100,7 +100,7 @@ CodeEnd::CodeEnd(const void* handle) : code_(loaded_code().unloaded(handle)), va
 
 void CodeEnd::refused() {
     loaded_code().stays(std::move(code_));
-    for (const KnownVariable& each : variables_) variable_stays(each);
+    for (const KnownRegion& each : variables_) region_stays(each);
 }
 
 void context_code_gone(CUcontext context) {

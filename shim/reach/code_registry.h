@@ -36,7 +36,7 @@ class CodeEnd {
 
   private:
     LoadedCode::Gone code_;
-    std::vector<KnownVariable> variables_;
+    std::vector<KnownRegion> variables_;
 };
 void context_code_gone(CUcontext context);
 

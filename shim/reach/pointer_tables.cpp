@@ -161,6 +161,14 @@ void erase_region(Registry& all, std::map<Address, Region>::iterator it) LMS_REQ
     all.regions.erase(it);
 }
 
+KnownRegion take_region(Registry& all, std::map<Address, Region>::iterator it) LMS_REQUIRES(all.mutex) {
+    const std::uint64_t bytes = it->second.end - it->first;
+    KnownRegion known{it->first, bytes, it->second.owners, it->second.copied_into,
+                      all.words.words_in(it->first, bytes)};
+    erase_region(all, it);
+    return known;
+}
+
 // There is a region from here on; those that overlap it otherwise were of memory since freed.
 Region& enter_region(Registry& all, Extent extent) LMS_REQUIRES(all.mutex) {
     auto it = region_at(all, extent.begin);
@@ -321,12 +329,7 @@ void note_freed(Address address, std::uint64_t bytes) {
     Registry& all = registry();
     if (!table_words_seen.load()) return;
     const util::Lock lock(all.mutex);
-    if (bytes > 0) {
-        all.words.overwrite(address, bytes, {});
-        return;
-    }
-    const auto it = all.regions.find(address);
-    if (it != all.regions.end()) erase_region(all, it);
+    all.words.overwrite(address, bytes, {});
 }
 
 void note_handle_unmapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, Address address,
@@ -376,28 +379,31 @@ void note_variable(Address address, std::uint64_t bytes, std::span<const void* c
     table_variables_seen = true;
 }
 
-std::vector<KnownVariable> forget_variables(const void* owner) {
+std::vector<KnownRegion> forget_variables(const void* owner) {
     Registry& all = registry();
     if (!table_variables_seen.load()) return {};
-    std::vector<KnownVariable> known;
+    std::vector<KnownRegion> known;
     const util::Lock lock(all.mutex);
-    for (auto it = all.variables.find(owner); it != all.variables.end(); it = all.variables.find(owner)) {
-        const auto region = all.regions.find(it->second);
-        const std::uint64_t bytes = region->second.end - region->first;
-        known.push_back({region->first, bytes, region->second.owners, region->second.copied_into,
-                         all.words.words_in(region->first, bytes)});
-        erase_region(all, region);
-    }
+    for (auto it = all.variables.find(owner); it != all.variables.end(); it = all.variables.find(owner))
+        known.push_back(take_region(all, all.regions.find(it->second)));
     return known;
 }
 
-void variable_stays(const KnownVariable& variable) {
-    note_variable(variable.address, variable.bytes, variable.owners);
+std::optional<KnownRegion> forget_memory(Address address) {
+    Registry& all = registry();
+    if (!table_words_seen.load()) return std::nullopt;
+    const util::Lock lock(all.mutex);
+    const auto it = all.regions.find(address);
+    if (it == all.regions.end()) return std::nullopt;
+    return take_region(all, it);
+}
+
+void region_stays(const KnownRegion& known) {
+    if (!known.owners.empty()) note_variable(known.address, known.bytes, known.owners);
     Registry& all = registry();
     const util::Lock lock(all.mutex);
-    enter_region(all, {variable.address, variable.address + variable.bytes}).copied_into |=
-        variable.copied_into;
-    all.words.add(variable.words);
+    enter_region(all, {known.address, known.address + known.bytes}).copied_into |= known.copied_into;
+    all.words.add(known.words);
 }
 
 Bounds table_bounds() {

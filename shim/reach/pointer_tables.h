@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -55,7 +56,7 @@ void note_set(const StridedRegion& to);
 
 // The app has got memory that is not managed: other tables may point to tables there.
 void note_unmanaged(core::Address address, std::uint64_t bytes);
-// It is about to free its memory at `address`; `bytes` is 0 for memory that is not managed.
+// It frees managed memory, or unmaps what it had mapped.
 void note_freed(core::Address address, std::uint64_t bytes);
 // Memory of a handle that the app maps itself: what the host wrote by a mapping that is no more is known by
 // the handle, until that is mapped again, for others may take the mapping's address before. A handle is
@@ -68,16 +69,21 @@ void note_handle_given(CUmemGenericAllocationHandle handle);
 
 // It has asked where a variable of a module, of a library or of both (`owners`, not null) is.
 void note_variable(core::Address address, std::uint64_t bytes, std::span<const void* const> owners);
-struct KnownVariable {
+
+// What is known of memory that is not managed.
+struct KnownRegion {
     core::Address address;
     std::uint64_t bytes;
-    std::vector<const void*> owners;
+    std::vector<const void*> owners;  // of a variable
     bool copied_into;
     std::vector<PointerWord> words;
 };
-// The module or library is about to be unloaded: what was known of its variables. And it has stayed.
-std::vector<KnownVariable> forget_variables(const void* owner);
-void variable_stays(const KnownVariable& variable);
+// The module or library is about to be unloaded, or the memory at `address`, which is not managed, freed: what
+// was known. It is forgotten before, for others may have the address after.
+std::vector<KnownRegion> forget_variables(const void* owner);
+std::optional<KnownRegion> forget_memory(core::Address address);
+// It has stayed.
+void region_stays(const KnownRegion& region);
 
 // Arguments in this range may be tables although they are not managed.
 Bounds table_bounds();

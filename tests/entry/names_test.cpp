@@ -79,6 +79,36 @@ FAMILY_TEST("names: a table whose free is refused holds what it held") {
     OK(cuCtxSynchronize);
 }
 
+FAMILY_TEST("names: a table in memory that is not managed holds what it held after frees that are refused") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer out(kBuffer, 9);
+    constexpr std::size_t kSmall = 256;
+    CUdeviceptr table = 0;
+    OK(cuMemAlloc_v2, &table, kSmall);
+    Crowd crowd;
+    const CUstream stream = new_stream();
+    const CUstream gone = new_stream();
+    OK(cuStreamDestroy_v2, gone);
+    const CUdeviceptr pointer = a.at();
+    OK(cuMemcpyHtoD_v2, table, &pointer, sizeof pointer);
+    constexpr unsigned kSmallWords = kSmall / 4;
+    const auto held = [&] {
+        crowd.evict(a);
+        EXPECT(launch("add", kSmallWords, nullptr, out.at(), table, 0u, kSmallWords) == CUDA_SUCCESS);
+        EXPECT(a.resident());
+        OK(cuCtxSynchronize);
+    };
+    EXPECT(CU(cuMemFreeAsync)(table, gone) != CUDA_SUCCESS);
+    held();
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemFree_v2, table);
+    CUgraph graph = nullptr;
+    CU(cuStreamEndCapture)(stream, &graph);
+    held();
+    OK(cuMemFree_v2, table);
+}
+
 FAMILY_TEST("names: a pointer at any byte of a packed struct") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);

@@ -178,6 +178,26 @@ FAMILY_TEST("pools: memory whose free is refused is taken still") {
     EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
 }
 
+FAMILY_TEST("pools: none is taken in the legacy stream while a capture forbids it") {
+    const Gpu gpu;
+    const CUmemoryPool pool = default_pool(gpu);
+    const CUmemoryPool own = own_pool(gpu);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_DEFAULT);
+    const auto check = [&](auto&& take) {
+        OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+        CUdeviceptr address = 0;
+        EXPECT(take(&address) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        CUgraph graph = nullptr;
+        FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, stream, &graph);
+    };
+    check([](CUdeviceptr* address) { return CU(cuMemAllocAsync)(address, kBuffer, nullptr); });
+    check([&](CUdeviceptr* address) { return CU(cuMemAllocFromPoolAsync)(address, kBuffer, own, nullptr); });
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    EXPECT(attribute(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    OK(cuMemPoolDestroy, own);
+}
+
 // The driver does not say how much it lacks.
 BODY(a_large_request) {
     const Gpu gpu;
