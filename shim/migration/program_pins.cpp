@@ -43,6 +43,14 @@ bool end_pin(State& state, core::Address address, std::uint64_t bytes) {
     return true;
 }
 
+void end_pins_at(State& state, core::Address address, std::uint64_t bytes) {
+    std::erase_if(state.program_pins, [&](const ProgramPin& pin) {
+        if (pin.address - address >= bytes) return false;
+        for (const ProgramPin::One& one : pin.chunks) let_go(state, one);
+        return true;
+    });
+}
+
 void end_pins_of(State& state, core::AllocationId id) {
     // Most buffers that are freed are none of these.
     if (std::ranges::none_of(state.residency.allocation(id).chunks,

@@ -15,6 +15,8 @@ void begin_pin(State& state, core::Address address, std::uint64_t bytes,
                std::span<const core::ChunkId> chunks);
 // One that was begun by these names; false: there is none.
 bool end_pin(State& state, core::Address address, std::uint64_t bytes);
+// Of names in [address, address + bytes), where nothing is mapped any more.
+void end_pins_at(State& state, core::Address address, std::uint64_t bytes);
 // Of a buffer that is freed.
 void end_pins_of(State& state, core::AllocationId id);
 // For work that cannot run beside them; said once. False: there are none.

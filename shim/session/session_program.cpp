@@ -151,8 +151,10 @@ CUresult Session::unmap(core::Address home, core::Address address) {
     const HeldStill still(state, id, lock);
     const std::vector<Remap> remaps = remaps_of(pieces_of(state, id), view_at(buffer, address), true);
     const CUresult status = unlocked(lock, [&] { return take_away(*port_, remaps); });
-    if (status == CUDA_SUCCESS)
+    if (status == CUDA_SUCCESS) {
+        end_pins_at(state, address, state.residency.allocation(id).bytes);
         std::erase_if(buffer.views, [&](const auto& view) { return view.address == address; });
+    }
     return status;
 }
 

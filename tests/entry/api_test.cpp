@@ -1,5 +1,6 @@
 // What programs ask of the shim itself (<lms/lms.h>): who may call, when, with what, and what is answered.
 #include "tests/entry/api.h"
+#include "tests/entry/own.h"
 
 #include <cstring>
 #include <memory>
@@ -135,6 +136,32 @@ FAMILY_TEST("api: while a stream is captured memory moves, and the capture is wh
     OK(cuGraphExecDestroy, exec);
     OK(cuGraphDestroy, graph);
     OK(cuStreamDestroy_v2, stream);
+}
+
+FAMILY_TEST("api: what is pinned by a mapping of the program's own goes with that mapping") {
+    const Gpu gpu;
+    const Buffer other(kBuffer, 2);
+    const CUmemGenericAllocationHandle handle = create(kBuffer);
+    const CUdeviceptr first = reserve(kBuffer);
+    const CUdeviceptr second = reserve(kBuffer);
+    map(first, kBuffer, handle);
+    map(second, kBuffer, handle);
+    write(second, kBuffer, 1);
+    const auto pointer = reinterpret_cast<const void*>(first);
+    ANSWERS(LMS_OK, lms_pin(pointer, kBuffer));
+    ANSWERS(LMS_OK, lms_pin(at(other), 0));
+    OK(cuMemUnmap, first, kBuffer);
+    ANSWERS(LMS_NOT_MANAGED, lms_unpin(pointer, kBuffer));
+    std::size_t count = 8;
+    lms_buffer buffers[8];
+    ANSWERS(LMS_OK, lms_snapshot(buffers, &count));
+    for (std::size_t i = 0; i < count; ++i)
+        EXPECT(buffers[i].pinned_bytes == (buffers[i].address == other.at() ? kBuffer : 0));
+    EXPECT(reads(second, kBuffer, 1));
+    OK(cuMemUnmap, second, kBuffer);
+    OK(cuMemRelease, handle);
+    for (const CUdeviceptr each : {first, second}) OK(cuMemAddressFree, each, kBuffer);
+    ANSWERS(LMS_OK, lms_unpin(at(other), 0));
 }
 
 FAMILY_TEST("api: after its context a buffer is nobody's, and a new one begins anew") {
