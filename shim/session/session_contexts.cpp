@@ -124,6 +124,12 @@ CUresult Session::wake(CUcontext context) {
     return refreshed;
 }
 
+void Session::see_work_over(CUcontext context) {
+    SessionLock lock(state_->mutex);
+    earlier_work_gone(*state_, [&](const EarlierWork::In& in) { return in.context == context; });
+    poll_completions(*state_, lock);
+}
+
 void Session::context_ending(CUcontext context, CUcontext next) {
     if (!works_through(context)) return;
     SessionLock lock(state_->mutex);

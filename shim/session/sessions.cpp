@@ -178,7 +178,10 @@ void context_ending(CUcontext context) {
     Session* const session = session_of(device);
     const CUcontext next = another_context(device, context);
     if (!session) return;
-    if (next) device::driver().cuCtxSynchronize();
+    // Its events and streams go with it, while threads in others ask on.
+    if (next && device::driver().cuCtxSynchronize() == CUDA_SUCCESS) {
+        for (Session* each : sessions()) each->see_work_over(context);
+    }
     session->context_ending(context, next);
 }
 

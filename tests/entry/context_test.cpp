@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/entry/gate.h"
+#include "tests/entry/overlay/record.h"
 
 using namespace rig;
 
@@ -99,6 +100,38 @@ FAMILY_TEST("contexts: a release that is not the last takes nothing away") {
     EXPECT(a.holds(1));
     crowd.evict(a);
     EXPECT(a.holds(1));
+}
+
+// Another thread's work in the other context, before the destroying call is back.
+OVERLAY_TEST("contexts: of one that the driver has destroyed nothing is asked") {
+    OK(cuInit, 0);
+    // The shim works through the one that is used first.
+    for (const bool first_goes : {true, false}) {
+        const CUcontext one = new_context(0);
+        work_under_pressure();
+        const CUcontext two = new_context(0);
+        work_under_pressure();
+        static CUcontext stays = nullptr;
+        stays = first_goes ? two : one;
+        const CUcontext goes = first_goes ? one : two;
+        OK(cuCtxSetCurrent, goes);
+        CUstream stream = nullptr;
+        OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+        const Buffer left(kBuffer, 1);
+        // Nobody has seen it to be over.
+        OK(cuMemsetD8Async, left.at(), 1, kBuffer, stream);
+        OK(cuMemsetD8Async, left.at(), 1, kBuffer, nullptr);
+        OK(cuCtxSetCurrent, stays);
+        overlay::record().context_gone = [] {
+            std::thread([] {
+                OK(cuCtxSetCurrent, stays);
+                work_under_pressure();
+            }).join();
+        };
+        OK(cuCtxDestroy_v2, goes);
+        EXPECT(overlay::record().dead_queries == 0);
+        OK(cuCtxDestroy_v2, stays);
+    }
 }
 
 FAMILY_TEST("contexts: two on a GPU share its memory, and each outlives the other", "two-contexts") {

@@ -82,8 +82,7 @@ BODY(exempt_loads) {
     const auto growth = [](bool ask) {
         const std::size_t before = mallinfo2().uordblks;
         for (std::size_t i = 0; i < kLoads; ++i) {
-            void* const handle =
-                dlopen((support::build_dir() + "/entry/libother.so.2").c_str(), RTLD_NOW);
+            void* const handle = dlopen((support::build_dir() + "/entry/libother.so.2").c_str(), RTLD_NOW);
             EXPECT(handle != nullptr);
             if (ask) OK(cuMemFree_v2, allocate());
             dlclose(handle);

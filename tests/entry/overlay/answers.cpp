@@ -69,6 +69,28 @@ CUresult cuStreamDestroy(CUstream stream) {
     return SIM(cuStreamDestroy_v2)(stream);
 }
 
+// ---- contexts that end beside other threads
+
+CUresult cuCtxDestroy_v2(CUcontext context) {
+    const CUresult status = SIM(cuCtxDestroy_v2)(context);
+    if (void (*const call)() = std::exchange(overlay_record.context_gone, nullptr)) call();
+    return status;
+}
+
+static CUresult asked(CUresult status) {
+    if (status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        ++overlay_record.dead_queries;
+    return status;
+}
+
+CUresult cuEventQuery(CUevent event) {
+    return asked(SIM(cuEventQuery)(event));
+}
+
+CUresult cuStreamQuery(CUstream stream) {
+    return asked(SIM(cuStreamQuery)(stream));
+}
+
 // ---- nodes as a newer driver may have them
 
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
