@@ -19,14 +19,28 @@ struct Rig {
         copy.extent = {kWidth, kRows, kSlices};
         copy.kind = cudaMemcpyDefault;
         RT_ANSWERS(cudaSuccess, cudaGraphCreate, &graph, 0);
+        RT_ANSWERS(cudaSuccess, cudaGraphAddMemcpyNode, &node, graph, nullptr, 0, &copy);
+        RT_ANSWERS(cudaSuccess, cudaGraphInstantiate, &exec, graph, 0);
     }
 
     // All calls that take such a description refuse it.
     void refused() {
-        cudaGraphNode_t node = nullptr;
+        cudaGraphNode_t other = nullptr;
         RT_ANSWERS(cudaErrorInvalidValue, cudaMemcpy3D, &copy);
         RT_ANSWERS(cudaErrorInvalidValue, cudaMemcpy3DAsync, &copy, nullptr);
-        RT_ANSWERS(cudaErrorInvalidValue, cudaGraphAddMemcpyNode, &node, graph, nullptr, 0, &copy);
+        RT_ANSWERS(cudaErrorInvalidValue, cudaGraphAddMemcpyNode, &other, graph, nullptr, 0, &copy);
+        RT_ANSWERS(cudaErrorInvalidValue, cudaGraphMemcpyNodeSetParams, node, &copy);
+        RT_ANSWERS(cudaErrorInvalidValue, cudaGraphExecMemcpyNodeSetParams, exec, node, &copy);
+    }
+
+    // The driver's own, without the runtime before them.
+    void refused_by_driver(const CUDA_MEMCPY3D& box) {
+        CUgraphNode other = nullptr;
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpy3D, &box);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpy3DAsync, &box, nullptr);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemcpyNode, &other, graph, nullptr, 0, &box, gpu.context);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphMemcpyNodeSetParams, node, &box);
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemcpyNodeSetParams, exec, node, &box, gpu.context);
     }
 
     Gpu gpu;
@@ -34,6 +48,8 @@ struct Rig {
     std::uint8_t* device = nullptr;
     cudaMemcpy3DParms copy{};
     cudaGraph_t graph = nullptr;
+    cudaGraphNode_t node = nullptr;
+    cudaGraphExec_t exec = nullptr;
 };
 
 SIM_TEST("copy: a pitch of the maximum is refused, on either side", {}) {
@@ -48,6 +64,16 @@ SIM_TEST("copy: a pitch of the maximum is refused, on either side", {}) {
         side->pitch = kWidth;
     }
     RT_ANSWERS(cudaSuccess, cudaMemcpy3D, &rig.copy);
+    CUDA_MEMCPY3D box{};
+    OK(cuGraphMemcpyNodeGetParams, rig.node, &box);
+    for (std::size_t* pitch : {&box.srcPitch, &box.dstPitch}) {
+        for (const std::size_t wrong : {static_cast<std::size_t>(largest), kLargest}) {
+            *pitch = wrong;
+            rig.refused_by_driver(box);
+        }
+        *pitch = kWidth;
+    }
+    OK(cuMemcpy3D, &box);
 }
 
 SIM_TEST("copy: sizes that wrap around are refused", {}) {
