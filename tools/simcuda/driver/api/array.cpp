@@ -105,7 +105,7 @@ SIMCUDA_API cuMipmappedArrayGetLevel(CUarray* array, CUmipmappedArray mipmapped,
 }
 
 SIMCUDA_API cuMipmappedArrayDestroy(CUmipmappedArray array) {
-    return call(Entry::cuMipmappedArrayDestroy, kUnsafeInCapture, [&](Context&) {
+    return call(Entry::cuMipmappedArrayDestroy, kUnsafeInCapture | kNotAfterFailure, [&] {
         destroy_mipmapped(array);
         return CUDA_SUCCESS;
     });

@@ -50,7 +50,7 @@ SIMCUDA_API cuEventCreate(CUevent* event, unsigned flags) {
 }
 
 SIMCUDA_API cuEventDestroy_v2(CUevent event) {
-    return call(Entry::cuEventDestroy_v2, [&](Context&) {
+    return call(Entry::cuEventDestroy_v2, kNotAfterFailure, [&] {
         destroy_event(event);
         return CUDA_SUCCESS;
     });

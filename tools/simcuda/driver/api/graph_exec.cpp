@@ -126,7 +126,7 @@ SIMCUDA_STREAM_API(cuGraphInstantiateWithParams, _ptsz,
 }
 
 SIMCUDA_API cuGraphExecDestroy(CUgraphExec exec) {
-    return call(Entry::cuGraphExecDestroy, [&](Context&) {
+    return call(Entry::cuGraphExecDestroy, kNotAfterFailure, [&] {
         destroy_exec(exec);
         return CUDA_SUCCESS;
     });

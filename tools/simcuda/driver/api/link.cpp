@@ -150,7 +150,7 @@ SIMCUDA_API cuLinkComplete(CUlinkState state, void** image, std::size_t* bytes) 
 }
 
 SIMCUDA_API cuLinkDestroy(CUlinkState state) {
-    return call(Entry::cuLinkDestroy, [&](Context&) {
+    return call(Entry::cuLinkDestroy, kNotAfterFailure, [&] {
         require(linkers().remove(state) != nullptr, CUDA_ERROR_INVALID_HANDLE);
         return CUDA_SUCCESS;
     });

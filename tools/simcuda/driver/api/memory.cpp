@@ -1,4 +1,11 @@
 // Device memory, page-locked host memory and managed memory: allocation and its questions.
+//
+// What is given back is found by its address or handle, and knows its context: none need be current, which
+// cuda.h does not promise. numba's tests (0.68.1) need it of cuMemFree, cuMemFreeHost, cuMemHostUnregister,
+// cuModuleUnload, cuEventDestroy and cuStreamDestroy: cuda.close() pops the last context before it frees, and
+// raises what is answered. NVIDIA/cuda-python#2750 says it of cuMemFree ("with any context or none current")
+// and of whatever has a handle, which textures and surfaces have not; openucx/ucx#10643 of
+// cuMemHostUnregister.
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
@@ -14,7 +21,7 @@ namespace {
 constexpr std::uint64_t kPitchUnit = 512;
 
 CUresult free_device(CUdeviceptr address) {
-    if (address == 0) return CUDA_SUCCESS;
+    if (address == 0) return current_context() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
     const RegionPtr region = memory_map().find(address);
     const bool freeable = region != nullptr && region->address == address &&
                           (region->kind == Region::Kind::Device || region->kind == Region::Kind::Async ||
@@ -89,7 +96,8 @@ SIMCUDA_API cuMemAllocPitch_v2(CUdeviceptr* address, std::size_t* pitch, std::si
 }
 
 SIMCUDA_API cuMemFree_v2(CUdeviceptr address) {
-    return call(Entry::cuMemFree_v2, kUnsafeInCapture, [&](Context&) { return free_device(address); });
+    return call(Entry::cuMemFree_v2, kUnsafeInCapture | kNotAfterFailure,
+                [&] { return free_device(address); });
 }
 
 SIMCUDA_API cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
@@ -113,7 +121,7 @@ SIMCUDA_API cuMemAllocHost_v2(void** pointer, std::size_t bytes) {
 }
 
 SIMCUDA_API cuMemFreeHost(void* pointer) {
-    return call(Entry::cuMemFreeHost, kUnsafeInCapture, [&](Context&) {
+    return call(Entry::cuMemFreeHost, kUnsafeInCapture | kNotAfterFailure, [&] {
         const RegionPtr region = page_locked(pointer);
         require(region->kind == Region::Kind::Pinned, CUDA_ERROR_INVALID_VALUE);
         require(region->address == reinterpret_cast<std::uint64_t>(pointer), CUDA_ERROR_INVALID_VALUE);
@@ -135,7 +143,7 @@ SIMCUDA_API cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned flag
 }
 
 SIMCUDA_API cuMemHostUnregister(void* pointer) {
-    return call(Entry::cuMemHostUnregister, kUnsafeInCapture, [&](Context&) {
+    return call(Entry::cuMemHostUnregister, kUnsafeInCapture | kNotAfterFailure, [&] {
         require(pointer != nullptr, CUDA_ERROR_INVALID_VALUE);
         const auto address = reinterpret_cast<std::uint64_t>(pointer);
         if (const RegionPtr region = memory_map().find(address); region != nullptr) finish_work_on(*region);

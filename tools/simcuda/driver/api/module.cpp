@@ -40,7 +40,7 @@ SIMCUDA_API cuModuleLoadFatBinary(CUmodule* module, const void* image) {
 }
 
 SIMCUDA_API cuModuleUnload(CUmodule module) {
-    return call(Entry::cuModuleUnload, kUnsafeInCapture, [&](Context&) {
+    return call(Entry::cuModuleUnload, kUnsafeInCapture | kNotAfterFailure, [&] {
         require(!checked_module(module)->of_library(), CUDA_ERROR_NOT_PERMITTED);
         unload_module(module);
         return CUDA_SUCCESS;

@@ -52,7 +52,7 @@ SIMCUDA_API cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int pri
 }
 
 SIMCUDA_API cuStreamDestroy_v2(CUstream stream) {
-    return call(Entry::cuStreamDestroy_v2, [&](Context&) {
+    return call(Entry::cuStreamDestroy_v2, kNotAfterFailure, [&] {
         destroy_stream(stream);
         return CUDA_SUCCESS;
     });
