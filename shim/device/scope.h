@@ -50,4 +50,24 @@ class InContext {
     bool pushed_ = false;
 };
 
+// For a call that the driver answers without a current context: a thread that has none has `context`, if
+// there is that, while this lives. Captures see the thread's calls as its own.
+class ContextForNone {
+  public:
+    explicit ContextForNone(CUcontext context) {
+        CUcontext current = nullptr;
+        pushed_ = context && driver().cuCtxGetCurrent(&current) == CUDA_SUCCESS && !current &&
+                  driver().cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+    }
+    ~ContextForNone() {
+        CUcontext popped;
+        if (pushed_) driver().cuCtxPopCurrent_v2(&popped);
+    }
+    ContextForNone(const ContextForNone&) = delete;
+    ContextForNone& operator=(const ContextForNone&) = delete;
+
+  private:
+    bool pushed_ = false;
+};
+
 }  // namespace lms::device

@@ -187,13 +187,15 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     return entry::guarded([&]() -> CUresult {
         engine::Session* session = engine::allocator_of(dptr);
         if (!session) return entry::free_unmanaged(dptr, [&] { return driver().cuMemFree_v2(dptr); });
+        const auto buffer = session->buffer_at(dptr);
+        // The memory knows its context: none need be current.
+        const device::ContextForNone context(buffer && buffer->owner ? buffer->owner : session->context());
         CUresult status = entry::allowed_while_capturing();
         if (status != CUDA_SUCCESS) return status;
         // cuMemFree waits for the work that may use the memory, and fails where waiting is forbidden; so do
         // we.
         status = driver().cuCtxSynchronize();
         if (status != CUDA_SUCCESS) return status;
-        const auto buffer = session->buffer_at(dptr);
         if (buffer && buffer->owner && buffer->owner != entry::current_context()) {
             const device::InContext in_context(buffer->owner);
             status = driver().cuCtxSynchronize();
