@@ -37,6 +37,10 @@ unsigned architecture(const Device& device) {
                                  device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
 }
 
+bool overlaps_kernels(const Device& device) {
+    return architecture(device) >= 90;
+}
+
 int function_attribute(const Device& device, const Function& function, const ptx::Program& program,
                        CUfunction_attribute attribute) {
     const ptx::Kernel& kernel = *function.kernel;

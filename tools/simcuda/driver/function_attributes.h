@@ -22,4 +22,7 @@ void parameter_info(const ptx::Kernel& kernel, std::size_t index, std::size_t* o
 // The compute capability as one number: 75 is 7.5.
 unsigned architecture(const Device& device);
 
+// Whether kernels may begin before those they come behind have ended.
+bool overlaps_kernels(const Device& device);
+
 }  // namespace simcuda::driver

@@ -49,6 +49,7 @@ void settle(Context& context, const exec::Grid& grid, const std::string& name) {
 
 struct KernelEngine::Running {
     std::unique_ptr<exec::Grid> grid;
+    exec::Flags behind;
     bool exhausted = false;  // no block left to take; guarded by mutex_
     unsigned helpers = 0;    // guarded by mutex_
 };
@@ -88,6 +89,8 @@ void KernelEngine::lead(unsigned slot) {
             work->context->fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
         }
         complete(work);
+        std::lock_guard lock(mutex_);
+        if (!running_.empty()) running_changed_.notify_all();  // what was behind it may be helped now
     }
 }
 
@@ -97,7 +100,9 @@ void KernelEngine::run(const WorkPtr& work, Random& random) {
     exec::Launch& launch = std::get<KernelOp>(work->op).launch;
     const std::string name = launch.kernel->name;
     const std::uint64_t threads = threads_of(launch);
+    if (launch.kernel->lets_dependents_go) launch.on_let_go = [&work] { let_go(work); };
     auto running = std::make_shared<Running>();
+    running->behind = launch.behind;
     running->grid = exec::Grid::create(std::move(launch));
     exec::Grid& grid = *running->grid;
     {
@@ -125,7 +130,7 @@ std::shared_ptr<KernelEngine::Running> KernelEngine::join() {
     std::unique_lock lock(mutex_);
     for (;;) {
         for (const auto& running : running_) {
-            if (running->exhausted) continue;
+            if (running->exhausted || !exec::all_set(running->behind)) continue;
             ++running->helpers;
             return running;
         }

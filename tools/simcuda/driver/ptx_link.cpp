@@ -1,6 +1,7 @@
 #include "tools/simcuda/driver/ptx_link.h"
 
 #include <cctype>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string_view>
@@ -145,7 +146,7 @@ struct Linked {
     std::map<std::string, Linkage, std::less<>> defined;
 };
 
-void add_module(Linked& linked, std::string_view text, std::size_t number,
+void add_module(Linked& linked, std::string_view text, std::size_t number, bool has_head,
                 const std::set<std::string>& everywhere) {
     const std::vector<Statement> statements = statements_of(text);
     std::map<std::string_view, std::string> renamed;
@@ -157,7 +158,7 @@ void add_module(Linked& linked, std::string_view text, std::size_t number,
     }
     for (const Statement& statement : statements) {
         if (statement.head) {
-            if (number == 0) linked.head += std::string(statement.text) + '\n';
+            if (has_head) linked.head += std::string(statement.text) + '\n';
             continue;
         }
         if (statement.linkage == Linkage::Extern && !statement.function &&
@@ -214,11 +215,27 @@ std::set<std::string> undefined_in(const std::vector<std::string>& texts) {
     return undefined;
 }
 
+// The one for the newest GPU: what it may use it may use linked, too.
+std::size_t newest_of(const std::vector<std::string>& texts) {
+    constexpr std::string_view kTarget = ".target sm_";
+    std::size_t newest = 0;
+    int target_of_newest = 0;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        const std::size_t at = texts[i].find(kTarget);
+        const int target = at == texts[i].npos ? 0 : std::atoi(texts[i].c_str() + at + kTarget.size());
+        if (target <= target_of_newest) continue;
+        newest = i;
+        target_of_newest = target;
+    }
+    return newest;
+}
+
 std::string link_ptx(const std::vector<std::string>& texts) {
     std::set<std::string> everywhere;
     for (const std::string& text : texts) everywhere.merge(definitions_of(text));
     Linked linked;
-    for (std::size_t i = 0; i < texts.size(); ++i) add_module(linked, texts[i], i, everywhere);
+    const std::size_t newest = newest_of(texts);
+    for (std::size_t i = 0; i < texts.size(); ++i) add_module(linked, texts[i], i, i == newest, everywhere);
     return linked.head + linked.variables + linked.functions;
 }
 

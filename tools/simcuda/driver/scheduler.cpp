@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <utility>
 
 #include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
@@ -20,6 +21,20 @@ std::condition_variable& completions() {
 
 unsigned waiting = 0;  // threads waiting on completions(); guarded by work_mutex
 
+// The launch waits for one thing less. That it begins early is never promised.
+void release(const WorkPtr& launch, const WorkPtr& ended, std::vector<WorkPtr>& ready) {
+    if (!ended->done && !launch->early) {
+        launch->early = launch->context->device().scheduler.begin_early();
+        if (!launch->early) return ended->dependents.push_back(launch);
+    }
+    if (--launch->blockers == 0) ready.push_back(launch);
+}
+
+void release_held(Work& kernel, std::vector<WorkPtr>& ready) {
+    kernel.let_go = true;
+    for (const auto& [launch, ended] : std::exchange(kernel.held, {})) release(launch, ended, ready);
+}
+
 // Starts the work, or ends it if there is nothing to it, and so on down the line. work_mutex is held.
 void start_all(std::vector<WorkPtr> ready) {
     bool ended = false;
@@ -36,6 +51,8 @@ void start_all(std::vector<WorkPtr> ready) {
             if (--dependent->blockers == 0) ready.push_back(std::move(dependent));
         }
         work->dependents.clear();
+        release_held(*work, ready);
+        if (work->early) work->context->device().scheduler.end_early();
         if (work->stream != nullptr) --work->stream->pending;
         work->stream.reset();
         work->context.reset();
@@ -84,6 +101,12 @@ Scheduler::Scheduler(unsigned device)
       kernels_(8 * device + 4),
       host_(8 * device + 5) {}
 
+bool Scheduler::begin_early() {
+    if (early_ >= knobs().kernels / 2) return false;
+    ++early_;
+    return true;
+}
+
 void Scheduler::dispatch(const WorkPtr& work) {
     if (std::holds_alternative<KernelOp>(work->op)) return kernels_.add(work);
     if (std::holds_alternative<HostOp>(work->op)) return host_.add(work);
@@ -105,6 +128,36 @@ void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after, const Timin
         ++work->blockers;
     }
     if (work->blockers == 0) start_all({work});
+}
+
+void enqueue_early(const WorkPtr& launch, const std::vector<WorkPtr>& after,
+                   const std::vector<Primary>& primaries, const WorkPtr& both) {
+    std::vector<WorkPtr> all{launch};
+    auto& behind = std::get<KernelOp>(launch->op).launch.behind;
+    for (const Primary& primary : primaries) {
+        all.push_back(primary.ended);
+        behind.emplace_back(primary.ended, &primary.ended->done);
+    }
+    launch->blockers = static_cast<unsigned>(primaries.size());
+    enqueue(launch, after);
+    // What it costs is what it is behind these: how much they share is not modelled.
+    if (simulated_time()) launch->timing.after.insert(launch->timing.after.end(), all.begin() + 1, all.end());
+    std::vector<WorkPtr> ready;
+    for (const auto& [kernel, ended] : primaries) {
+        if (kernel->let_go)
+            release(launch, ended, ready);
+        else
+            kernel->held.emplace_back(launch, ended);
+    }
+    start_all(std::move(ready));
+    enqueue(both, all);
+}
+
+void let_go(const WorkPtr& kernel) {
+    std::lock_guard lock(work_mutex());
+    std::vector<WorkPtr> ready;
+    release_held(*kernel, ready);
+    start_all(std::move(ready));
 }
 
 void spawn(const WorkPtr& work, std::vector<SpawnStep> steps) {

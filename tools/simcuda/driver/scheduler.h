@@ -28,16 +28,35 @@ class Scheduler {
 
     GpuResources& resources() { return resources_; }
 
+    // Whether one more kernel may begin early: of those that run at once half may, for they may wait for the
+    // others. work_mutex must be held.
+    bool begin_early();
+    void end_early() { --early_; }
+
   private:
     MemoryEngine host_to_device_, device_to_host_, on_device_;
     KernelEngine kernels_;
     HostEngine host_;
     GpuResources resources_;  // simulated time: what works take
+    unsigned early_ = 0;
+};
+
+// A kernel that a launch may begin behind when it has let that go; and what has ended when it and all before
+// it have.
+struct Primary {
+    WorkPtr kernel, ended;
 };
 
 // Links `work` behind what is not done of `after` and starts it if nothing is left. work_mutex must be held.
 // `within` is given for a step of other work.
 void enqueue(const WorkPtr& work, const std::vector<WorkPtr>& after, const Timing* within = nullptr);
+
+// The same for a launch that may begin before `primaries` have ended; `both` ends when it and they have.
+void enqueue_early(const WorkPtr& launch, const std::vector<WorkPtr>& after,
+                   const std::vector<Primary>& primaries, const WorkPtr& both);
+
+// The kernel lets go what may begin before it has ended. work_mutex must not be held.
+void let_go(const WorkPtr& kernel);
 
 // An engine has found that the work is these steps: they are started in their order, and the work comes back
 // to its engine when all have ended. work_mutex must not be held.

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/device.h"
+#include "tools/simcuda/driver/function_attributes.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/scheduler.h"
@@ -43,24 +46,50 @@ bool waits_for_all(const Work& work) {
            (std::holds_alternative<CopyOp>(work.op) || std::holds_alternative<MemsetOp>(work.op));
 }
 
-bool starts_early(const Work& work) {
+// One that waits for what it comes behind is kept to that.
+bool overtakes(const Work& work) {
     const auto* const launch = std::get_if<KernelOp>(&work.op);
-    return is(Perverse::LaunchesOverlap) && launch != nullptr && launch->programmatic;
+    return is(Perverse::LaunchesOverlap) && launch != nullptr && launch->programmatic &&
+           !launch->launch.kernel->waits_for_grids;
+}
+
+// Whether it may begin before the kernel before it has ended, if that is what stands before it.
+bool may_begin_early(const Stream& stream, const Work& work) {
+    const auto* const launch = std::get_if<KernelOp>(&work.op);
+    return launch != nullptr && launch->programmatic && stream.kernel != nullptr && !stream.tail->done &&
+           overlaps_kernels(stream.context.device());
+}
+
+// The nodes that this one may begin before the end of.
+std::vector<std::size_t> early_behind(const Stream& stream, const GraphNode& node) {
+    const bool may = std::holds_alternative<KernelOp>(node.op) && overlaps_kernels(stream.context.device());
+    return may ? node.early : std::vector<std::size_t>{};
 }
 
 // Puts the work at the stream's end. work_mutex is held.
 void append(Stream& stream, const WorkPtr& work, const std::vector<WorkPtr>& after) {
     std::vector<WorkPtr> all = predecessors(stream);
     all.insert(all.end(), after.begin(), after.end());
-    if (starts_early(*work)) all.front() = stream.before_tail;
+    const bool perverse = overtakes(*work);
+    if (perverse) all.front() = stream.before_tail;
     if (is(Perverse::LaunchesOverlap)) stream.before_tail = stream.tail;
     if (waits_for_all(*work))
         for (const auto& other : stream.context.streams) all.push_back(other->tail);
     work->context = stream.context.shared_from_this();
-    work->stream = stream.shared_from_this();
     ++stream.pending;
-    stream.tail = work;
-    enqueue(work, all);
+    const bool early = !perverse && may_begin_early(stream, *work);
+    const WorkPtr kernel =
+        std::exchange(stream.kernel, std::holds_alternative<KernelOp>(work->op) ? work : WorkPtr(nullptr));
+    if (!early) {
+        work->stream = stream.shared_from_this();
+        stream.tail = work;
+        return enqueue(work, all);
+    }
+    const WorkPtr tail = std::exchange(stream.tail, std::make_shared<Work>());
+    stream.tail->context = work->context;
+    stream.tail->stream = stream.shared_from_this();
+    all.erase(all.begin());
+    enqueue_early(work, all, {{kernel, tail}}, stream.tail);
 }
 
 std::unique_lock<std::mutex> lock_with_room(Stream& stream) {
@@ -183,20 +212,30 @@ WorkPtr submit_between(Stream& stream, Op op, const std::set<std::shared_ptr<Con
 }
 
 std::vector<WorkPtr> submit_graph(Stream& stream, std::vector<GraphNode> nodes, const WorkPtr& earlier) {
-    std::vector<WorkPtr> works(nodes.size());
+    std::vector<WorkPtr> works(nodes.size()), kernels(nodes.size());
     const auto lock = lock_with_room(stream);
     std::vector<WorkPtr> before = predecessors(stream);
     before.push_back(earlier);
     for (std::size_t i = 0; i < nodes.size(); ++i) {
         note_launch(stream.context, nodes[i].op);
-        works[i] = std::make_shared<Work>();
+        const std::vector<std::size_t> early = early_behind(stream, nodes[i]);
+        kernels[i] = works[i] = std::make_shared<Work>();
         works[i]->op = std::move(nodes[i].op);
         works[i]->context = stream.context.shared_from_this();
+        std::vector<Primary> primaries;
+        for (std::size_t index : early) primaries.push_back({kernels[index], works[index]});
         std::vector<WorkPtr> after;
-        for (std::size_t index : nodes[i].after) after.push_back(works[index]);
-        if (after.empty()) after = before;
+        for (std::size_t index : nodes[i].after)
+            if (std::find(early.begin(), early.end(), index) == early.end()) after.push_back(works[index]);
+        if (nodes[i].after.empty()) after = before;
         after.insert(after.end(), nodes[i].waits_for.begin(), nodes[i].waits_for.end());
-        enqueue(works[i], after);
+        if (primaries.empty()) {
+            enqueue(works[i], after);
+            continue;
+        }
+        works[i] = std::make_shared<Work>();
+        works[i]->context = kernels[i]->context;
+        enqueue_early(kernels[i], after, primaries, works[i]);
     }
     const auto join = std::make_shared<Work>();
     append(stream, join, works);

@@ -47,6 +47,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
     // Guarded by the scheduler's mutex.
     WorkPtr tail;          // the last work submitted; null or done: the stream is idle
+    WorkPtr kernel;        // the last work submitted, if that was a launch; `tail` has ended when it has
     WorkPtr before_tail;   // of a perverse driver: the one before
     unsigned pending = 0;  // submitted and not done
     bool destroyed = false;
@@ -83,6 +84,7 @@ struct GraphNode {
     Op op;
     std::vector<std::size_t> after;
     std::vector<WorkPtr> waits_for;
+    std::vector<std::size_t> early = {};  // of `after`: kernels before whose end a kernel may begin
 };
 std::vector<WorkPtr> submit_graph(Stream& stream, std::vector<GraphNode> nodes, const WorkPtr& earlier);
 

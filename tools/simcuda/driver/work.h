@@ -1,6 +1,7 @@
 // What a stream does: one operation, and its place in the order of things.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,7 +23,7 @@ struct Work;
 struct KernelOp {
     exec::Launch launch;
     CUfunction function = nullptr;  // by which it was named
-    bool programmatic = false;      // may begin before what is before it in its stream has ended
+    bool programmatic = false;      // may begin before the kernel before it in its stream has ended
 };
 
 enum class Place : std::uint8_t {
@@ -115,7 +116,11 @@ struct Work {
     Op op;
     unsigned blockers = 0;  // works that must end before this may start
     std::vector<std::shared_ptr<Work>> dependents;
-    bool done = false;
+    std::atomic<bool> done = false;  // also looked at without the mutex
+    bool let_go = false;             // what may begin before it is done
+    bool early = false;              // begins before what it comes behind is done
+    // Launches that may begin once this has let them go; and, where they may not after all, behind what.
+    std::vector<std::pair<std::shared_ptr<Work>, std::shared_ptr<Work>>> held;
     std::uint64_t done_ns = 0;  // once done; in simulated time once timing.known
     Timing timing;              // simulated time alone
 };

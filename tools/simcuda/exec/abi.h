@@ -25,7 +25,7 @@
 // bits
 //   each, structures by their host address, and gives what they return.
 // sc_runtime: what a kernel may call. `surface` gives the host address of so many bytes, 0 where there are
-//   none. Only fibers may call what waits: yield, exit, barriers and warp operations.
+//   none. Only fibers may call what waits: yield, exit, barriers, warp operations and wait_for_grids.
 #pragma once
 
 #define SIMCUDA_C_TEXT(name, ...) \
@@ -103,7 +103,7 @@ struct sc_steps {
 };
 enum sc_at {
     SC_AT_SITE = 0xffff, SC_AT_BARRIER = 0x10000, SC_AT_WARP = 0x20000, SC_AT_JOIN = 0x30000,
-    SC_ENDED = 0x40000, SC_AT_WHAT = 0xf0000, SC_AT_SHIFT = 20, SC_APART = -1
+    SC_ENDED = 0x40000, SC_AT_GRIDS = 0x50000, SC_AT_WHAT = 0xf0000, SC_AT_SHIFT = 20, SC_APART = -1
 };
 enum { SC_KEPT = 1040 };
 
@@ -130,6 +130,8 @@ struct sc_runtime {
     void (*yield)(struct sc_thread*);
     void (*arrive_in_cluster)(struct sc_thread*);
     void (*wait_for_cluster)(struct sc_thread*);
+    void (*let_dependents_go)(struct sc_thread*);
+    void (*wait_for_grids)(struct sc_thread*);
     void (*exit)(struct sc_thread*);
     void (*trap)(struct sc_thread*);
     void (*stack_overflow)(struct sc_thread*);

@@ -78,7 +78,7 @@ std::uint64_t Block::stack_limit() const {
 }
 
 bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard,
-                  Children& children, Cluster* cluster) {
+                  Children& children, Cluster* cluster, const Flags& behind) {
     const std::uint64_t shared_bytes = std::uint64_t{abi.static_shared_bytes} + abi.dynamic_shared_bytes;
     shared_to_come_ = 0;
     if (cluster) {
@@ -102,6 +102,10 @@ bool Block::start(const sc_block& abi, const ptx::NativeKernel& kernel, void* en
     abi_.peers = cluster_->shared.data();
     waiting_for_cluster_ = 0;
     in_cluster_barrier_.fill(0);
+    behind_ = &behind;
+    has_let_go_ = tells_that_ = false;
+    waiting_for_grids_ = 0;
+    at_grids_.fill(0);
     yields_ = 0;
     meetings_ = 0;
     leaving_ = false;
@@ -128,6 +132,11 @@ void Block::start_on_one_stack(void (*run_all)(void*)) {
 void Block::run_loop() {
     reinterpret_cast<ptx::NativeKernel::LoopEntry>(entry_)(&abi_, stack_limit());
     live_ = 0;
+    leave_stack();
+}
+
+// From the first stack back to the scheduler.
+void Block::leave_stack() {
     simcuda_switch_stack(&fibers_[0].stack, scheduler_);
 }
 
@@ -165,6 +174,8 @@ Block::State Block::run() {
         leave(Outcome::NotSupported);
     if (mode_ != ptx::NativeKernel::Mode::Fibers) {
         simcuda_switch_stack(&scheduler_, fibers_[0].stack);
+        if (std::exchange(tells_that_, false)) return State::LetGo;
+        if (waiting_for_grids_ != 0) return State::Waiting;
         return live_ == 0 ? State::Done : State::Stalled;
     }
     for (;;) {
@@ -173,6 +184,15 @@ Block::State Block::run() {
             simcuda_switch_stack(&scheduler_, next->stack);
         }
         if (live_ == 0) return State::Done;
+        if (std::exchange(tells_that_, false)) return State::LetGo;
+        if (waiting_for_grids_ != 0 && all_set(*behind_)) {
+            stop_waiting_for_grids();
+            if (!leaving_) continue;
+        }
+        if (waiting_for_grids_ != 0 && !leaving_) {
+            cluster_->idle_turns = 0;  // who waits for these waits for what will come
+            return State::Waiting;
+        }
         if (!leaving_ && cluster_may_go_on()) return State::Stalled;
         const bool released = release_converged();
         if (leaving_) {

@@ -77,6 +77,8 @@ class Block {
     enum class State {
         Done,     // all threads have ended
         Stalled,  // threads go round, perhaps waiting for something outside the block
+        Waiting,  // none can run before the grids that theirs comes behind have ended
+        LetGo,    // one has, for the first time of any, let go what waits for its grid; it can go on at once
         Stuck,    // no thread can ever run again
     };
 
@@ -92,20 +94,24 @@ class Block {
 
     // Makes ready to run the block that `abi` (but for `shared` and `peers`) describes, as one of `cluster`
     // if there is one, which must outlive it; its shared memory is then there from its first run() until it
-    // is done. False when memory is short.
+    // is done. `behind` is Launch::behind. False when memory is short.
     bool start(const sc_block& abi, const ptx::NativeKernel& kernel, void* entry, Guard& guard,
-               Children& children, Cluster* cluster);
+               Children& children, Cluster* cluster, const Flags& behind);
 
-    // Runs until the block is done, stalled or stuck.
+    // Runs until the block is done or cannot go on, or has something to tell.
     State run();
 
     sc_tally& tally() { return tally_; }  // of what start() will run
     Guard& guard() { return *guard_; }
     Children& children() { return *children_; }
     Cluster& cluster() { return *cluster_; }
+    bool has_let_go() const { return has_let_go_; }
     // Other blocks of its cluster can no longer reach its shared memory.
     void close_shared();
     static Block& of(const sc_thread* thread) { return *static_cast<Block*>(thread->block->executor); }
+
+    // Called by translated code on any stack.
+    void let_dependents_go(const sc_thread* thread);
 
     // Called on fibers, by translated code.
     std::uint32_t barrier(Fiber& fiber, std::uint32_t id, std::uint32_t threads, sc_barrier_op operation,
@@ -117,6 +123,7 @@ class Block {
     void yield(Fiber& fiber);
     void arrive_in_cluster(Fiber& fiber);
     void wait_for_cluster(Fiber& fiber);
+    void wait_for_grids(Fiber& fiber);
     void leave_cluster_barrier();
     [[noreturn]] void exit(Fiber& fiber);
 
@@ -127,12 +134,13 @@ class Block {
     std::uint64_t stack_top(std::uint32_t index) const;
     std::uint64_t stack_limit() const;  // of the first
     void start_on_one_stack(void (*run_all)(void*));
+    void leave_stack();
     void run_loop();
     void start_fibers();
 
     // steps.cpp: where all threads are in steps, and the lanes of a warp that are at one place or another
     struct Places {
-        std::uint32_t live = 0, at_barrier = 0, at_warp = 0, at_join = 0;
+        std::uint32_t live = 0, at_barrier = 0, at_warp = 0, at_join = 0, at_grids = 0;
     };
     void start_steps();
     void run_steps();
@@ -143,6 +151,7 @@ class Block {
     void complete_step(std::uint32_t warp, std::uint32_t lanes);
     void furthest_go_on(std::uint32_t warp, std::uint32_t among);
     void go_on(std::uint32_t warp, std::uint32_t lanes);
+    void await_grids();
 
     // The scheduler. `suspend` takes the running fiber out of the ready set and returns when somebody has put
     // it back and its turn has come.
@@ -172,6 +181,9 @@ class Block {
     void leave_cluster(const Fiber& fiber);
     bool cluster_may_go_on();
 
+    // dependents.cpp
+    void stop_waiting_for_grids();
+
     // warp.cpp
     bool try_complete(std::uint32_t warp, const Fiber& first, std::uint32_t present);
     void complete(std::uint32_t warp, std::uint32_t lanes);
@@ -188,6 +200,11 @@ class Block {
     std::uint64_t shared_to_come_ = 0;  // bytes, provided when it first runs
     std::uint32_t waiting_for_cluster_ = 0;
     std::array<std::uint32_t, kMaxWarps> in_cluster_barrier_{};  // lanes
+    const Flags* behind_ = nullptr;
+    bool has_let_go_ = false;
+    bool tells_that_ = false;                          // when it is next left
+    std::uint32_t waiting_for_grids_ = 0;              // threads; in steps 1 if any
+    std::array<std::uint32_t, kMaxWarps> at_grids_{};  // lanes, of fibers
     void* entry_ = nullptr;
     ptx::NativeKernel::Mode mode_ = ptx::NativeKernel::Mode::Loop;  // but for fibers, all on the first stack
     std::uint64_t kept_bytes_ = 0;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <mutex>
 #include <random>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -28,6 +29,10 @@ constexpr std::size_t kMaxResident = 512;
 // Rounds in which no resident block ends before another is started beside them: the one they wait for may be
 // running on another worker.
 constexpr std::uint32_t kPatience = 4;
+// The same where all wait for other grids to end: fewer, for these take long, and a GPU has no room for more.
+constexpr std::size_t kMaxWaiting = 64;
+// How long to sleep then between two looks.
+constexpr auto kNap = std::chrono::microseconds(100);
 // In the count of those running a grid: all its blocks have ended, and one runs what they launched.
 constexpr std::uint32_t kRunsChildren = 1u << 16;
 
@@ -50,6 +55,7 @@ struct Worker {
     std::vector<std::unique_ptr<Block>> resident;
     std::size_t current = 0;
     std::uint32_t idle_rounds = 0;
+    bool all_wait = true;  // of those looked at in this round, for other grids
 };
 
 class LaunchedGrid final : public Grid {
@@ -91,6 +97,7 @@ class LaunchedGrid final : public Grid {
     bool take_block(Worker& worker, std::unique_ptr<Block> spare);
     void retire(Worker& worker);
     void look_elsewhere(Worker& worker);
+    void count_let_go();
     void describe(std::uint64_t cluster, std::uint32_t rank, sc_block& block) const;
     void take_cluster(Worker& worker, std::uint64_t index);
     void start_block(Worker& worker, std::uint64_t index, std::uint32_t rank, Cluster* cluster);
@@ -105,7 +112,8 @@ class LaunchedGrid final : public Grid {
     void* entry_ = nullptr;
     std::string message_;
     std::uint32_t cluster_size_ = 1;
-    std::uint64_t total_ = 0;  // clusters, of one block mostly
+    std::uint64_t total_ = 0;               // clusters, of one block mostly
+    std::atomic<std::uint64_t> let_go_{0};  // blocks
     std::uint64_t id_ = next_id_++;
     std::atomic<std::uint64_t> next_{0};
     std::atomic<std::uint32_t> running_{0};  // workers inside run()
@@ -299,7 +307,7 @@ void LaunchedGrid::start_block(Worker& worker, std::uint64_t index, std::uint32_
     sc_block abi;
     describe(index, rank, abi);
     if (block) block->tally() = tally_;
-    if (!block || !block->start(abi, *native_, entry_, worker.guard, children_, cluster))
+    if (!block || !block->start(abi, *native_, entry_, worker.guard, children_, cluster, launch_.behind))
         leave(Outcome::NotSupported);
 }
 
@@ -314,7 +322,14 @@ void LaunchedGrid::work(Worker& worker) {
                 retire(worker);
                 break;
             case Block::State::Stalled:
+                worker.all_wait = false;
                 look_elsewhere(worker);
+                break;
+            case Block::State::Waiting:
+                look_elsewhere(worker);
+                break;
+            case Block::State::LetGo:
+                count_let_go();
                 break;
             case Block::State::Stuck:
                 leave(Outcome::Timeout);
@@ -325,7 +340,9 @@ void LaunchedGrid::work(Worker& worker) {
 void LaunchedGrid::retire(Worker& worker) {
     flush_output();
     worker.idle_rounds = 0;
+    worker.all_wait = false;
     std::unique_ptr<Block> block = std::move(worker.resident[worker.current]);
+    if (!block->has_let_go()) count_let_go();
     if (ptx::counts_work()) {
         std::lock_guard lock(mutex_);
         add_tally(total_tally_, block->tally());
@@ -354,6 +371,10 @@ void LaunchedGrid::keep_ended(Worker& worker, std::unique_ptr<Block> block) {
     std::erase_if(worker.clusters, [cluster](const auto& one) { return one.get() == cluster; });
 }
 
+void LaunchedGrid::count_let_go() {
+    if (launch_.on_let_go && ++let_go_ == total_ * cluster_size_) launch_.on_let_go();
+}
+
 // The current block waits for another: the next resident one goes on, after some rounds a further one.
 void LaunchedGrid::look_elsewhere(Worker& worker) {
     if (failed_) leave(Outcome::Timeout);
@@ -361,13 +382,16 @@ void LaunchedGrid::look_elsewhere(Worker& worker) {
     if (std::exchange(worker.resident[worker.current]->cluster().met, false)) worker.idle_rounds = 0;
     if (++worker.current < worker.resident.size()) return;
     worker.current = 0;
-    if (++worker.idle_rounds < kPatience) {
+    const bool all_wait = std::exchange(worker.all_wait, true);
+    if (!all_wait && ++worker.idle_rounds < kPatience) {
         sched_yield();
         return;
     }
     worker.idle_rounds = 0;
-    if (worker.resident.size() < kMaxResident && take_block(worker, nullptr))
+    if (worker.resident.size() < (all_wait ? kMaxWaiting : kMaxResident) && take_block(worker, nullptr))
         worker.current = worker.resident.size() - cluster_size_;
+    else if (all_wait)
+        std::this_thread::sleep_for(kNap);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Runs the blocks of one kernel launch on the threads that are lent to it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +21,12 @@ struct Image {
     std::vector<DeviceAddress> variable_addresses;
 };
 
+// Set by others, once and for all.
+using Flags = std::vector<std::shared_ptr<const std::atomic<bool>>>;
+inline bool all_set(const Flags& flags) {
+    return std::all_of(flags.begin(), flags.end(), [](const auto& flag) { return flag->load(); });
+}
+
 struct Launch {
     std::shared_ptr<const Image> image;  // keeps the code loaded while the grid runs
     const ptx::Kernel* kernel = nullptr;
@@ -33,6 +41,11 @@ struct Launch {
     std::uint32_t multiprocessors = 1;  // that blocks are told to run on, by turns
     std::uint64_t time_limit_ns = 0;    // 0: none
     std::uint64_t seed = 0;             // of choices among orders that are all allowed
+    // Of a grid that may begin before those it comes behind have ended: whether they have.
+    Flags behind;
+    // Called once, by one of those that run the grid, when each of its blocks has let go what may begin
+    // before it has ended, or has ended itself; null: nobody asks. Must not block.
+    std::function<void()> on_let_go;
 };
 
 enum class Outcome { Finished, IllegalAddress, Trap, Assert, NotSupported, Timeout };

@@ -36,6 +36,13 @@ void Block::run_steps() {
     for (std::uint32_t running = lanes_of(warps); running;) {
         for_each_lane(running, [&](std::uint32_t w) { step_warp(w); });
         running = 0;
+        // Others of their warp and their block wait for those that wait for grids.
+        for (std::uint32_t w = 0; w < warps; ++w) running |= (places_of(w).at_grids != 0) << w;
+        if (running) {
+            await_grids();
+            for_each_lane(running, [&](std::uint32_t w) { go_on(w, places_of(w).at_grids); });
+            continue;
+        }
         // Those that wait for others of their warp, which wait for the block, go on without.
         for (std::uint32_t w = 0; w < warps; ++w) {
             const Places places = places_of(w);
@@ -51,10 +58,10 @@ void Block::run_steps() {
             go_on(w, lanes);
             running |= 1u << w;
         }
-        if (++meetings_ % kMeetings == 0) simcuda_switch_stack(&fibers_[0].stack, scheduler_);
+        if (++meetings_ % kMeetings == 0) leave_stack();
     }
     live_ = 0;
-    simcuda_switch_stack(&fibers_[0].stack, scheduler_);
+    leave_stack();
 }
 
 // Until its lanes have ended, or wait for other warps.
@@ -86,6 +93,9 @@ Block::Places Block::places_of(std::uint32_t w) const {
                 break;
             case SC_AT_JOIN:
                 places.at_join |= bits;
+                break;
+            case SC_AT_GRIDS:
+                places.at_grids |= bits;
                 break;
             default:
                 continue;

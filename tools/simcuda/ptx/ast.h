@@ -113,6 +113,7 @@ struct Function {
 
 struct Module {
     std::string source;
+    unsigned version = 0, target = 0;   // 78 is 7.8, 90 sm_90; 0: not said
     std::deque<std::string> names;      // that stand nowhere in the source
     std::deque<Declaration> variables;  // .global, .const and .shared at module scope
     std::vector<std::unique_ptr<Function>> functions;

@@ -122,9 +122,18 @@ void FunctionEmitter::emit_trap(const Instruction&) {
     line("    t->block->runtime->trap(t);");
 }
 
-// A grid starts when those before it in its stream have ended, and what it waits for is there.
 void FunctionEmitter::emit_grid_control(const Instruction& instruction) {
     allow(instruction, "launch_dependents wait");
+    expect_operands(instruction, 0, 0);
+    if (instruction.modifiers.size() != 1) refuse(instruction);
+    if (instruction.has("launch_dependents")) {
+        out_.lets_dependents_go = true;
+        line("    t->block->runtime->let_dependents_go(t);");
+        return;
+    }
+    out_.waits = out_.waits_for_grids = true;
+    if (liveness_) return stop("SC_AT_GRIDS");
+    line("    t->block->runtime->wait_for_grids(t);");
 }
 
 // A breakpoint without a debugger, a performance event without a profiler.

@@ -34,6 +34,8 @@ struct EmittedFunction {
     bool needs_stack = false;  // in ways, or places, that only a thread with a stack of its own can
     bool prints = false;
     bool uses_heap = false;
+    bool lets_dependents_go = false;
+    bool waits_for_grids = false;
     bool has_matrices = false;  // that the lanes of a warp hold together
     bool exits = false;         // ends its thread by `exit`
     bool calls_indirectly = false;

@@ -90,6 +90,19 @@ Declaration* Parser::find_declaration(std::string_view name) const {
     return nullptr;
 }
 
+// What the assembler refuses where the module is for something older.
+void Parser::check_target(const Instruction& instruction) const {
+    constexpr unsigned kTarget = 90, kVersion = 78;
+    if (instruction.opcode != "griddepcontrol") return;
+    const auto require = [&](bool fits, std::string_view what) {
+        if (!fits)
+            throw SyntaxError(fmt::format("PTX line {}: instruction '{}' requires {}", instruction.line,
+                                          instruction.text, what));
+    };
+    require(module_.target >= kTarget, ".target sm_90 or higher");
+    require(module_.version >= kVersion, "PTX ISA .version 7.8 or later");
+}
+
 void Parser::parse_instruction() {
     Statement statement;
     Instruction& instruction = statement.instruction;
@@ -112,6 +125,7 @@ void Parser::parse_instruction() {
         else
             instruction.modifiers.push_back(part);
     }
+    check_target(instruction);
     try {
         while (!token_.is(';')) {
             instruction.operands.push_back(parse_operand());

@@ -6,6 +6,17 @@
 #include <algorithm>
 
 namespace simcuda::ptx {
+namespace {
+
+// Of "7.8" 78, of "sm_90a" 90.
+unsigned digits_of(std::string_view text) {
+    unsigned number = 0;
+    for (char c : text)
+        if (c >= '0' && c <= '9') number = 10 * number + static_cast<unsigned>(c - '0');
+    return number;
+}
+
+}  // namespace
 
 std::unique_ptr<Module> Parser::parse(std::string_view source) {
     auto module = std::make_unique<Module>();
@@ -76,6 +87,8 @@ void Parser::parse_module() {
     while (token_.kind != Token::Kind::End) {
         const Token token = token_;
         advance();
+        if (token.is(".version")) module_.version = digits_of(token_.text);
+        if (token.is(".target")) module_.target = digits_of(token_.text);
         if (token.is(".version") || token.is(".target") || token.is(".address_size") || token.is(".file") ||
             token.is(".loc")) {
             while (token_.kind != Token::Kind::End && token_.line == token.line) advance();

@@ -83,6 +83,7 @@ class Parser {
 
     // parse_instructions.cpp
     void parse_instruction();
+    void check_target(const Instruction& instruction) const;
     Operand parse_operand();
     Operand parse_primary();
     Operand parse_word();

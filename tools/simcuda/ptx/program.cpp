@@ -99,6 +99,8 @@ class TranslatedProgram final : public Program {
         kernel.explicit_cluster = entry.explicit_cluster;
         kernel.prints = reach.prints;
         kernel.uses_heap = reach.uses_heap;
+        kernel.lets_dependents_go = reach.lets_dependents_go;
+        kernel.waits_for_grids = reach.waits_for_grids;
         kernel.unsupported = reach.unsupported;
         if (!kernel.unsupported.empty()) return;
         native.unit =

@@ -27,6 +27,8 @@ struct Kernel {
     bool explicit_cluster = false;          // cannot be launched without clusters
     bool prints = false;                    // by vprintf
     bool uses_heap = false;                 // of malloc and free
+    bool lets_dependents_go = false;        // griddepcontrol.launch_dependents
+    bool waits_for_grids = false;           // griddepcontrol.wait
     std::string unsupported;                // first thing in it that cannot be translated; empty: it runs
     void* code = nullptr;                   // native entry; its signature is exec's business
 };

@@ -119,6 +119,8 @@ Reach reach_of(const Module& module, const EmittedFunctions& emitted,
         reach.has_matrices |= function.has_matrices;
         reach.prints |= function.prints;
         reach.uses_heap |= function.uses_heap;
+        reach.lets_dependents_go |= function.lets_dependents_go;
+        reach.waits_for_grids |= function.waits_for_grids;
         reach.uses_function_addresses |= function.takes_function_address || function.calls_indirectly;
         reach.recursive |= is_recursive(emitted, candidate.get());
         reach.frame_bytes += function.frame_bytes;

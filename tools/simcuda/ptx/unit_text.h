@@ -21,6 +21,8 @@ struct Reach {
     bool has_matrices = false;
     bool prints = false;
     bool uses_heap = false;
+    bool lets_dependents_go = false;
+    bool waits_for_grids = false;
     bool uses_function_addresses = false;
     bool recursive = false;  // or indirect calls, which may be
     std::uint64_t frame_bytes = 0;

@@ -56,6 +56,14 @@ void add_once(GraphCapture::Position& to, const std::vector<CUgraphNode>& nodes)
     }
 }
 
+// The next kernel may begin before the one it comes behind has ended, if that is all that it comes behind.
+void begin_early(GraphCapture::Position& at) {
+    if (at.nodes.size() != 1 || at.edges.front().type != CU_GRAPH_DEPENDENCY_TYPE_DEFAULT) return;
+    if (!std::holds_alternative<KernelNode>(checked_node(at.nodes.front())->work)) return;
+    at.edges.front().type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    at.edges.front().from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+}
+
 // Every node that must have run when those of the position have.
 void collect(const Node& node, std::set<const Node*>& into) {
     if (!into.insert(&node).second) return;
@@ -152,6 +160,8 @@ void GraphCapture::record_graph(Stream& stream, ChildNode child) {
 
 void GraphCapture::append(Stream& stream, NodeWork work) {
     Position& at = position(stream);
+    if (const auto* kernel = std::get_if<KernelNode>(&work); kernel != nullptr && kernel->op.programmatic)
+        begin_early(at);
     Node& node = graph->add(std::move(work), at.nodes, at.edges.data());
     at = {{node.handle()}, {CUgraphEdgeData{}}};
 }

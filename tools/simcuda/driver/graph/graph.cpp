@@ -44,6 +44,21 @@ void release_handles(Node& node) {
     if (auto* free = std::get_if<MemFreeNode>(&node.work)) free->memory->forget_graph(*node.graph);
 }
 
+// Only kernels have ends before their end, and only kernels wait for what came before these.
+void check_edge(const Node& from, const Node& to, const CUgraphEdgeData& data) {
+    const bool from_kernel = std::holds_alternative<KernelNode>(from.work);
+    const bool to_kernel = std::holds_alternative<KernelNode>(to.work);
+    const bool programmatic = data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    require(programmatic || data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT, CUDA_ERROR_INVALID_VALUE);
+    require(data.to_port == 0 && data.from_port <= CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER,
+            CUDA_ERROR_INVALID_VALUE);
+    if (data.from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT)
+        return require(!programmatic, CUDA_ERROR_INVALID_VALUE);
+    require(from_kernel && (!programmatic || to_kernel), CUDA_ERROR_INVALID_VALUE);
+    require(programmatic || data.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER,
+            CUDA_ERROR_INVALID_VALUE);
+}
+
 bool depends(const Node& to, const Node& from) {
     return std::any_of(to.dependencies.begin(), to.dependencies.end(),
                        [&](const Edge& edge) { return edge.from == &from; });
@@ -144,7 +159,9 @@ Node& Graph::add(NodeWork work, std::span<const CUgraphNode> dependencies, const
     for (std::size_t i = 0; i < dependencies.size(); ++i) {
         auto from = checked_node(dependencies[i]);
         require(from->graph == this && !depends(*node, *from), CUDA_ERROR_INVALID_VALUE);
-        node->dependencies.push_back({from.get(), edges ? edges[i] : CUgraphEdgeData{}});
+        const CUgraphEdgeData data = edges ? edges[i] : CUgraphEdgeData{};
+        check_edge(*from, *node, data);
+        node->dependencies.push_back({from.get(), data});
     }
     adopt(*node);
     node_handles().add(node);
@@ -155,6 +172,7 @@ Node& Graph::add(NodeWork work, std::span<const CUgraphNode> dependencies, const
 void Graph::add_dependency(Node& from, Node& to, const CUgraphEdgeData& data) {
     require(from.graph == this && to.graph == this, CUDA_ERROR_INVALID_VALUE);
     require(!depends(to, from) && &from != &to, CUDA_ERROR_INVALID_VALUE);
+    check_edge(from, to, data);
     to.dependencies.push_back({&from, data});
 }
 

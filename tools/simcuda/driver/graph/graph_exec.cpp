@@ -126,6 +126,7 @@ Op step_of(const ExecNode& node);
 void put_first(std::vector<GraphNode>& steps, Op op) {
     for (GraphNode& step : steps) {
         for (std::size_t& index : step.after) ++index;
+        for (std::size_t& index : step.early) ++index;
         if (step.after.empty()) step.after = {0};
     }
     steps.insert(steps.begin(), GraphNode{std::move(op), {}, {}});
@@ -189,7 +190,11 @@ void GraphExec::lay_out(const Graph& graph, std::vector<std::size_t> after, std:
     std::map<const Node*, std::size_t> ends;  // where a node's work is complete
     for (Node* node : graph.in_order()) {
         ExecNode made{node->handle(), type_of(node->work), MarkerOp{}, {}};
-        for (const Edge& edge : node->dependencies) made.after.push_back(ends.at(edge.from));
+        for (const Edge& edge : node->dependencies) {
+            made.after.push_back(ends.at(edge.from));
+            if (edge.data.from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC)
+                made.early.push_back(made.after.back());
+        }
         if (made.after.empty()) made.after = after;
         made.removed = node->removed;
         try {
@@ -276,7 +281,7 @@ void GraphExec::launch(Stream& stream) {
     const auto begun = begin_uses(stream);
     std::vector<GraphNode> steps;
     for (const ExecNode& node : nodes_) {
-        GraphNode step{step_of(node), node.after, {}};
+        GraphNode step{step_of(node), node.after, {}, node.early};
         if (node.wait) {
             std::lock_guard lock(node.wait->mutex);
             if (node.wait->record) step.waits_for.push_back(node.wait->record);

@@ -17,6 +17,7 @@ struct ExecNode {
     CUgraphNodeType type;
     Op op;
     std::vector<std::size_t> after;
+    std::vector<std::size_t> early = {};  // of these: GraphNode::early
     bool enabled = true;
     std::shared_ptr<const bool> removed;  // the source, from its graph; null: there is none
     std::shared_ptr<Event> record;        // event record nodes
