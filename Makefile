@@ -137,8 +137,8 @@ $(BUILD)/apps/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(NVCC_FLAGS_$*) -o $@ $< -Xlinker --allow-shlib-undefined -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
 
-# Clusters came with compute capability 9.0.
-$(BUILD)/apps/clusters: NVCC_FLAGS := $(subst compute_75,compute_90,$(NVCC_FLAGS))
+# Both came with compute capability 9.0.
+$(BUILD)/apps/clusters $(BUILD)/apps/dependent_launch: NVCC_FLAGS := $(subst compute_75,compute_90,$(NVCC_FLAGS))
 $(BUILD)/apps/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -rdc=true -I. -o $@ $(filter %.cu,$^)

@@ -15,6 +15,7 @@ const App kApps[] = {
     {"cooperative_groups", 4},
     {"copies_2d", 8},
     {"cub_device", 6},
+    {"dependent_launch", 8, {{"SIMCUDA_ARCH", "90"}}},
     {"device_malloc", 4},
     {"device_output", 4},
     {"device_streams", 8},

@@ -61,6 +61,8 @@ TEST_CASE("writes: what is only loaded from is only read") {
                   "st.global.u32 [%rd6], %r2;") == "bd");
     CHECK(written("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r2, %r3}, [%rd1], 16;") == "d");
     CHECK(written("st.global.u64 [%rd3], %r1; bar.sync 0; ld.global.u64 %rd5, [%rd1];") == "cd");
+    CHECK(written("griddepcontrol.launch_dependents; ld.global.u32 %r2, [%rd1]; griddepcontrol.wait;"
+                  "ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd3], %r3;") == "cd");
 }
 
 TEST_CASE("writes: stores, reductions, atomics, and what is not known to only read") {
