@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 namespace lms::engine {
 
@@ -69,13 +70,22 @@ void capture_ended(CUstream stream) {
     --captures;
 }
 
-void capture_gone(CUstream stream) {
+CaptureEnd::CaptureEnd(CUstream stream) : stream_(stream) {
     const util::Lock lock(registry().mutex);
-    registry().fenced.erase(stream);
-    const auto it = registry().begun.find(stream);
-    if (it == registry().begun.end()) return;
-    captures -= it->second;
-    registry().begun.erase(it);
+    fenced_ = registry().fenced.erase(stream) > 0;
+    const auto begun = registry().begun.extract(stream);
+    if (begun) begun_ = begun.mapped();
+}
+
+// Until then they count: streams that a capture has spread to are captured while its first one is there.
+CaptureEnd::~CaptureEnd() {
+    captures -= begun_;
+}
+
+void CaptureEnd::refused() {
+    const util::Lock lock(registry().mutex);
+    if (fenced_) registry().fenced.insert(stream_);
+    if (begun_ > 0) registry().begun[stream_] += std::exchange(begun_, 0);
 }
 
 bool capturing_anywhere() {

@@ -23,8 +23,23 @@ void capture_began();
 void capture_may_reach(CUstream stream, bool fenced);
 // When the capture that was begun on `stream` has ended, or gone with the stream.
 void capture_ended(CUstream stream);
-// The stream is gone, and a capture that was begun on it with it.
-void capture_gone(CUstream stream);
+
+// A stream is about to go, and a capture that was begun on it with it. Its handle may be another's before the
+// driver's call is over, and what begins there then is not forgotten.
+class CaptureEnd {
+  public:
+    explicit CaptureEnd(CUstream stream);
+    ~CaptureEnd();
+    CaptureEnd(const CaptureEnd&) = delete;
+    CaptureEnd& operator=(const CaptureEnd&) = delete;
+    // The driver did not destroy it.
+    void refused();
+
+  private:
+    CUstream stream_;
+    int begun_ = 0;
+    bool fenced_ = false;
+};
 
 // Whether any stream is capturing, or about to.
 bool capturing_anywhere();

@@ -51,7 +51,9 @@ std::vector<CUstream> streams_destroyed_with(CUcontext context) {
             return true;
         });
     }
-    for (const CUstream stream : gone) capture_gone(stream);
+    for (const CUstream stream : gone) {
+        const CaptureEnd end(stream);
+    }
     return gone;
 }
 

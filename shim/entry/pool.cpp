@@ -22,8 +22,9 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     return entry::guarded([&]() -> CUresult {
+        const std::uint64_t number = engine::number_of_pool(pool);
         const CUresult status = driver().cuMemPoolDestroy(pool);
-        if (status == CUDA_SUCCESS) engine::forget_pool(pool);
+        if (status == CUDA_SUCCESS) engine::forget_pool(pool, number);
         return status;
     });
 }

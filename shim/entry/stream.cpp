@@ -35,10 +35,10 @@ CUresult destroy(CUstream stream, Destroy&& call) {
             end.unlist();
             for (engine::Session* session : engine::sessions()) session->stream_ended(stream);
         }
+        engine::CaptureEnd capture_end(stream);
         const CUresult status = call();
-        if (status == CUDA_SUCCESS) {
-            engine::capture_gone(stream);
-        } else {
+        if (status != CUDA_SUCCESS) {
+            capture_end.refused();
             end.refused();
         }
         return status;

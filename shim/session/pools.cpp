@@ -21,6 +21,15 @@ struct Registry {
     std::unordered_map<CUmemoryPool, CUdevice> managed LMS_GUARDED_BY(mutex);  // pools of the app's own
     std::unordered_map<CUmemoryPool, PoolUse> uses LMS_GUARDED_BY(mutex);
     std::unordered_map<core::Address, Taken> taken LMS_GUARDED_BY(mutex);
+    std::unordered_map<CUmemoryPool, std::uint64_t> numbers LMS_GUARDED_BY(mutex);  // of the app's own
+    std::uint64_t last_number LMS_GUARDED_BY(mutex) = 0;
+
+    void forget(CUmemoryPool pool) LMS_REQUIRES(mutex) {
+        managed.erase(pool);
+        uses.erase(pool);
+        numbers.erase(pool);
+        std::erase_if(taken, [&](const auto& entry) { return entry.second.pool == pool; });
+    }
 };
 
 Registry& registry() {
@@ -31,19 +40,26 @@ Registry& registry() {
 }  // namespace
 
 void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties) {
+    const util::Lock lock(registry().mutex);
+    registry().forget(pool);
+    registry().numbers[pool] = ++registry().last_number;
     if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE || properties.maxSize != 0) {
         return;
     }
-    const util::Lock lock(registry().mutex);
     registry().managed[pool] = properties.location.id;
 }
 
-void forget_pool(CUmemoryPool pool) {
+std::uint64_t number_of_pool(CUmemoryPool pool) {
     const util::Lock lock(registry().mutex);
-    registry().managed.erase(pool);
-    registry().uses.erase(pool);
-    std::erase_if(registry().taken, [&](const auto& entry) { return entry.second.pool == pool; });
+    const auto it = registry().numbers.find(pool);
+    return it == registry().numbers.end() ? 0 : it->second;
+}
+
+void forget_pool(CUmemoryPool pool, std::uint64_t number) {
+    const util::Lock lock(registry().mutex);
+    const auto it = registry().numbers.find(pool);
+    if (it != registry().numbers.end() && it->second == number) registry().forget(pool);
 }
 
 bool pool_is_managed(CUmemoryPool pool, CUdevice device) {

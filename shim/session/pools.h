@@ -12,10 +12,12 @@ namespace lms::engine {
 
 // Thread-safe, for the process.
 
-// `pool` was created with these properties.
+// `pool` was created with these properties. Whatever had that handle before is gone.
 void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties);
-// It was destroyed; what was taken from it lives on.
-void forget_pool(CUmemoryPool pool);
+// Tells one pool from others that have had its handle.
+std::uint64_t number_of_pool(CUmemoryPool pool);
+// That one was destroyed; what was taken from it lives on. Its handle may be another's by now.
+void forget_pool(CUmemoryPool pool, std::uint64_t number);
 
 // Whether memory of `pool` can be managed where `device` is the current context's: the device's default pool,
 // and those the app created for it without a limit and not for other processes.

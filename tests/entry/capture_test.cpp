@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/entry/graph_rig.h"
+#include "tests/entry/overlay/record.h"
 
 using namespace rig;
 
@@ -119,4 +120,60 @@ BODY(capture_soft_limit) {
 TEST_CASE("capture: no allocation fails for LMS_SOFT_LIMIT until it is ended, and then they do" *
           doctest::test_suite("capture-soft-limit")) {
     run_both("capture_soft_limit", Driver::Simulated, {{"LMS_SOFT_LIMIT", "1M"}});
+}
+
+namespace {
+
+CUstream made = nullptr;
+
+// What is captured is alone in its graph, and moves nothing.
+void capture_and_end(const Buffer& from, const Buffer& to, CUstream stream) {
+    CUgraph graph = nullptr;
+    EXPECT(launch("add", kWords, stream, to.at(), from.at(), 3u, kWords) == CUDA_SUCCESS);
+    OK(cuStreamEndCapture, stream, &graph);
+    EXPECT(from.evicted());
+    EXPECT(to.evicted());
+    std::size_t nodes = 0;
+    OK(cuGraphGetNodes, graph, nullptr, &nodes);
+    EXPECT(nodes == 1);
+}
+
+}  // namespace
+
+OVERLAY_TEST("capture: one that begins on a handle before its last stream's destruction is over goes on") {
+    const Gpu gpu;
+    kernel("add");
+    const Buffer a(kBuffer, 1), b(kBuffer, 2);
+    Crowd crowd;
+    for (const bool captured : {false, true}) {
+        crowd.evict(a);
+        crowd.evict(b);
+        const CUstream destroyed = new_stream();
+        if (captured) OK(cuStreamBeginCapture_v2, destroyed, CU_STREAM_CAPTURE_MODE_RELAXED);
+        overlay::record().handle_free = [] {
+            made = new_stream();
+            OK(cuStreamBeginCapture_v2, made, CU_STREAM_CAPTURE_MODE_RELAXED);
+        };
+        OK(cuStreamDestroy_v2, destroyed);
+        EXPECT(made == destroyed);
+        capture_and_end(a, b, made);
+        // And none is left behind: work of the stream runs, with what it names brought in.
+        EXPECT(launch("add", kWords, made, b.at(), a.at(), 3u, kWords) == CUDA_SUCCESS);
+        OK(cuStreamSynchronize, made);
+        EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
+    }
+}
+
+OVERLAY_TEST("capture: it goes on where the driver does not destroy its stream") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    kernel("add");
+    const Buffer a(kBuffer, 1), b(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(a);
+    crowd.evict(b);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    overlay::record().keeps_streams = true;
+    FAILS(CUDA_ERROR_UNKNOWN, cuStreamDestroy_v2, stream);
+    capture_and_end(a, b, stream);
 }

@@ -1,6 +1,7 @@
 // Memory pools, the device's and the program's own: what is taken from them is managed, and they say so.
 #include <cstdint>
 
+#include "tests/entry/overlay/record.h"
 #include "tests/entry/rig.h"
 
 using namespace rig;
@@ -222,4 +223,50 @@ BODY(a_large_request) {
 
 TEST_CASE("pools: room is made for what the driver is asked for, however much it is") {
     run_both("a_large_request", Driver::Simulated, {{"SIMCUDA_MEMORY", "208M"}});
+}
+
+namespace {
+
+CUmemoryPool destroyed = nullptr, made = nullptr;
+
+// Pools until one has the handle of that which is being destroyed.
+void make_again(std::size_t limit) {
+    const Gpu gpu;
+    for (int i = 0; made != destroyed && i < 1000; ++i) made = own_pool(gpu, limit);
+}
+
+CUdeviceptr take_from(CUmemoryPool pool) {
+    CUdeviceptr address = 0;
+    OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+    return address;
+}
+
+}  // namespace
+
+OVERLAY_TEST(
+    "pools: one that has a handle before its last pool's destruction is over is managed from then on") {
+    const Gpu gpu;
+    destroyed = own_pool(gpu);
+    overlay::record().handle_free = [] {
+        make_again(0);
+        take_from(made);
+    };
+    OK(cuMemPoolDestroy, destroyed);
+    EXPECT(made == destroyed);
+    EXPECT(attribute(made, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == kBuffer);
+    for (int i = 0; i < 12; ++i) EXPECT(pool_of(take_from(made)) == made);
+    EXPECT(attribute(made, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 13 * kBuffer);
+}
+
+OVERLAY_TEST("pools: one with a limit is not managed for that its handle was one's without") {
+    const Gpu gpu;
+    destroyed = own_pool(gpu);
+    overlay::record().handle_free = [] {
+        make_again(kBuffer);
+        take_from(made);
+        CUdeviceptr more = 0;
+        FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync, &more, kBuffer, made, nullptr);
+    };
+    OK(cuMemPoolDestroy, destroyed);
+    EXPECT(made == destroyed);
 }

@@ -30,6 +30,7 @@ std::vector<std::uint8_t>& bytes_of(CUarray array) {
 
 std::uintptr_t handles = 0x1000;
 std::vector<void*> free_handles;
+std::vector<CUstream> free_streams;
 
 void* new_handle() {
     if (free_handles.empty()) return reinterpret_cast<void*>(handles += 16);
@@ -39,10 +40,16 @@ void* new_handle() {
 }
 
 // Others may have it before the call that frees it is over.
+CUresult freed(CUresult status) {
+    void (*const call)() =
+        status == CUDA_SUCCESS ? std::exchange(overlay_record.handle_free, nullptr) : nullptr;
+    if (call) call();
+    return status;
+}
+
 CUresult free_handle(void* handle) {
     free_handles.push_back(handle);
-    if (void (*const call)() = std::exchange(overlay_record.handle_free, nullptr)) call();
-    return CUDA_SUCCESS;
+    return freed(CUDA_SUCCESS);
 }
 
 CUresult in_place(bool there) {
@@ -97,6 +104,31 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
     const CUresult status = SIM(cuGraphNodeGetType)(node, type);
     if (status == CUDA_SUCCESS && overlay_record.strange_nodes) *type = CUgraphNodeType(99);
     return status;
+}
+
+// ---- handles that are another's before the call is over
+
+// One that somebody waits for becomes the next one.
+CUresult cuStreamDestroy_v2(CUstream stream) {
+    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
+    if (overlay_record.keeps_streams) return CUDA_ERROR_UNKNOWN;
+    if (!overlay_record.handle_free) return SIM(cuStreamDestroy_v2)(stream);
+    CUgraph captured = nullptr;
+    if (SIM(cuStreamEndCapture)(stream, &captured) == CUDA_SUCCESS) SIM(cuGraphDestroy)(captured);
+    free_streams.push_back(stream);
+    return freed(CUDA_SUCCESS);
+}
+
+CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
+    if (free_streams.empty()) return SIM(cuStreamCreate)(stream, flags);
+    *stream = free_streams.back();
+    free_streams.pop_back();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    return overlay_deinitialized ? CUDA_ERROR_DEINITIALIZED : freed(SIM(cuMemPoolDestroy)(pool));
 }
 
 // ---- a table of functions without names

@@ -44,7 +44,10 @@ static CUresult deinitialized() {
     return CUDA_ERROR_DEINITIALIZED;
 }
 
+bool overlay_deinitialized = false;
+
 void overlay_deinitialize() {
+    overlay_deinitialized = true;
     for (void*& slot : overlay_slots) slot = reinterpret_cast<void*>(&deinitialized);
 }
 

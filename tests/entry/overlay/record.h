@@ -8,13 +8,14 @@
 namespace overlay {
 
 struct Record {
-    void (*handle_free)() = nullptr;   // called once, when a texture's handle has become another's to have
+    void (*handle_free)() = nullptr;   // called once, when a texture's, stream's or pool's is free
     void (*context_gone)() = nullptr;  // called once, when the driver has destroyed a context
     int dead_queries = 0;              // of events and streams that were gone with their context
     int exports = 0;                   // calls that share memory with others
     int green_uses = 0;                // of green contexts while they were another thread's
     unsigned block = 0;                // threads of a block of legacy launches
     bool strange_nodes = false;        // nodes are said to be of a type that cuda.h does not know
+    bool keeps_streams = false;        // cuStreamDestroy answers CUDA_ERROR_UNKNOWN
 };
 
 // What a call asks for whose first argument is kAsked, see overlay_want_room().
@@ -55,6 +56,7 @@ extern "C" {
 extern overlay::Record overlay_record;
 // From now on the simulated driver is gone, as the real one is late in a process's exit.
 void overlay_deinitialize();
+extern bool overlay_deinitialized;
 // From now on the function of that name, and no other, answers CUDA_ERROR_OUT_OF_MEMORY to calls with kAsked
 // until kWanted bytes are free, and then CUDA_SUCCESS.
 void overlay_want_room(const char* name);
