@@ -10,6 +10,7 @@ import tempfile
 ROOT = os.getcwd()
 BUILD = os.environ.get("BUILD", "build")
 PROGRAM = os.path.join(ROOT, BUILD, "apps", "vector_add")
+COMMANDS = ("run", "settings", "doctor", "top", "set", "report", "replay", "diff", "export", "trace")
 problems = []
 
 
@@ -92,6 +93,36 @@ def wheel(folder):
     expect(not left, f"wheel: left behind {left}")
 
 
+def completion(prefix):
+    """Offers what there is: all that --help lists, and nothing else."""
+    script = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lms; printf "%s\\n" "${COMPREPLY[@]}"'
+    path = {"PATH": f"{prefix}/bin:" + os.environ["PATH"]}
+
+    def offered(*words):
+        return sorted(must("bash", "-c", script, f"{prefix}/share/bash-completion/completions/lms", "lms", *words, env=path).split())
+
+    expect(offered("") == sorted(COMMANDS), "completion: the commands", offered(""))
+    for command in COMMANDS:
+        options = re.findall(r"^  (?:-\w,)?(--[a-z-]+)", must(f"{prefix}/bin/lms", command, "--help"), re.MULTILINE)
+        expect(offered(command, "--") == sorted(options), f"completion: the options of {command}", offered(command, "--"))
+    expect(offered("run", "--pol") == ["--policy"], "completion: one option")
+    expect(offered("run", "--", "python", "--pol") == [], "completion: the program's own options", offered("run", "--", "python", "--pol"))
+    expect(offered("trace", "1", "st") == ["start", "stop"], "completion: what a trace does")
+    expect(offered("set", "1", "p") == ["pause", "policy="], "completion: what is changed")
+
+
+def pages(prefix):
+    """Each command has a page, which tells what its --help does."""
+    for command in ("", *COMMANDS):
+        page = "-".join(filter(None, ("lms", command)))
+        with open(f"{prefix}/share/man/man1/{page}.1", encoding="utf-8") as file:
+            shown = file.read().replace("\\-", "-")
+        expect(f"{page} - " in shown, f"pages: the name of {page}", shown)
+        told = must(f"{prefix}/bin/lms", *filter(None, (command,)), "--help")
+        for option in re.findall(r"^  (?:-\w,)?(--[a-z-]+)", told, re.MULTILINE):
+            expect(option in shown, f"pages: {option} in {page}", shown)
+
+
 def install(folder):
     prefix = f"{folder}/prefix"
     must("make", "-s", "install", f"PREFIX={prefix}")
@@ -101,13 +132,8 @@ def install(folder):
     expect(flags.strip() == f"-I{prefix}/include", "install: pkg-config --cflags", flags)
     shim = must("pkg-config", "--variable=shim", "lmsshim", env=env).strip()
     expect(os.path.exists(shim), f"install: pkg-config names {shim}")
-    # Completion offers what there is.
-    script = f"source {prefix}/share/bash-completion/completions/lms; COMP_WORDS=(lms '{{}}' '{{}}'); COMP_CWORD={{}}; _lms; echo \"${{{{COMPREPLY[*]}}}}\""
-    path = {"PATH": f"{prefix}/bin:" + os.environ["PATH"]}
-    offered = must("bash", "-c", script.format("t", "", 1), env=path)
-    expect("top" in offered.split(), "install: completion of commands", offered)
-    offered = must("bash", "-c", script.format("run", "--pol", 2), env=path)
-    expect(offered.split() == ["--policy"], "install: completion of options", offered)
+    completion(prefix)
+    pages(prefix)
     must("make", "-s", "uninstall", f"PREFIX={prefix}")
     expect(not files_below(prefix), f"uninstall: left behind {files_below(prefix)}")
 

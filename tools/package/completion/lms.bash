@@ -1,23 +1,36 @@
 # Completion of lms for bash: asks the program what there is.
 _lms() {
-    local word=${COMP_WORDS[COMP_CWORD]} i
+    local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} offered= i
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "$(lms --help | sed -n '/^Subcommands:/,$s/^  \([a-z-]*\) .*/\1/p')" -- "$word")
-        return
-    fi
-    if [[ $word == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(lms "${COMP_WORDS[1]}" --help | grep -oE -- '--[a-z-]+' | sort -u)" -- "$word")
-        return
+        offered=$(lms --help | sed -n '/^Subcommands:/,$s/^  \([a-z-]*\) .*/\1/p')
     fi
     # What is run has a completion of its own.
-    if [[ ${COMP_WORDS[1]} == run ]]; then
+    if [[ $command == run ]]; then
         for ((i = 2; i < COMP_CWORD; i++)); do
-            [[ ${COMP_WORDS[i]} == -- ]] && declare -F _command_offset >/dev/null && _command_offset $((i + 1)) && return
+            [[ ${COMP_WORDS[i]} == -- ]] || continue
+            if declare -F _command_offset >/dev/null; then
+                _command_offset $((i + 1))
+            else
+                mapfile -t COMPREPLY < <(compgen -c -f -- "$word")
+            fi
+            return
         done
-        mapfile -t COMPREPLY < <(compgen -c -f -- "$word")
-    else
-        mapfile -t COMPREPLY < <(compgen -f -- "$word")
     fi
+    if [[ $word == -* ]]; then
+        offered=$(lms $( ((COMP_CWORD == 1)) || echo "$command") --help | sed -n 's/^  \(-[a-z],\)\{0,1\}\(--[a-z-]*\).*/\2/p')
+    elif ((COMP_CWORD > 1)); then
+        case $command:$COMP_CWORD in
+        set:2 | trace:2 | top:2) offered=$(lms top --json | sed -n 's/^    "process": \([0-9]*\),$/\1/p') ;;
+        set:*)
+            offered="limit= policy= log= pause resume"
+            compopt -o nospace 2>/dev/null  # it is told so outside of a completion
+            ;;
+        trace:3) offered="start stop" ;;
+        run:*) mapfile -t COMPREPLY < <(compgen -c -f -- "$word") ;;
+        *) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
+        esac
+    fi
+    [[ -z $offered ]] || mapfile -t COMPREPLY < <(compgen -W "$offered" -- "$word")
 }
 complete -o filenames -F _lms lms
