@@ -3,15 +3,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "shim/util/keep_errno.h"
 
@@ -56,6 +59,17 @@ bool read_whole(int file, LivePage& page) {
         if (before % 2 == 0 && changes_of(file) == before) return true;
     }
     for (LiveBuffer& buffer : page.moving.buffers) buffer.number = 0;
+    return true;
+}
+
+// False where another keeps it for longer than one takes that goes on.
+bool lock(int file) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) return false;
+        if (std::chrono::steady_clock::now() >= deadline) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
     return true;
 }
 
@@ -124,17 +138,23 @@ std::vector<std::unique_ptr<LivePage>> LiveFolder::pages() const {
 
 std::unique_ptr<LivePage, LiveFolder::Unshare> LiveFolder::share_with(pid_t process,
                                                                       std::string& problem) const {
-    const std::string name = std::to_string(process) + "." + std::to_string(start_of_process(process));
+    const std::string name = text_of(process_of(process));
     const int file =
         is_open() ? openat(folder_, name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK) : -1;
     if (file < 0) {
         problem = "no process " + std::to_string(process) + " of yours runs under the shim";
         return nullptr;
     }
+    // Tools one after the other; the lock goes with them.
+    if (!lock(file)) {
+        problem = "another lms has been asking process " + std::to_string(process) +
+                  " for five seconds; is it stopped?";
+        ::close(file);
+        return nullptr;
+    }
     struct stat status {};
     std::uint32_t version = 0;
-    // Tools one after the other; the lock goes with them.
-    const bool known = flock(file, LOCK_EX) == 0 && fstat(file, &status) == 0 &&
+    const bool known = fstat(file, &status) == 0 &&
                        pread(file, &version, sizeof version, offsetof(LivePage, version)) == sizeof version &&
                        version == LivePage::kVersion && status.st_size >= static_cast<off_t>(sizeof(OwnPage));
     void* const place =
@@ -155,58 +175,42 @@ void LiveFolder::Unshare::operator()(LivePage* page) const noexcept {
     munmap(page, sizeof(OwnPage));
 }
 
+bool LiveFolder::is_gone(const LivePage& page) const {
+    const Life life = life_of(page.process);
+    return life == Life::Unknown ? nobody_has(name_of(page)) : life == Life::Gone;
+}
+
+// The kernel gives a lease for reading where nobody has the file open or mapped to write, as the process does
+// that counts in it, wherever that is. Who opens it during the lease has the holder sent a signal: one that
+// nobody minds.
+bool LiveFolder::nobody_has(const std::string& name) const noexcept {
+    const util::KeepErrno keep;
+    const int file = openat(folder_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) return errno == ENOENT;
+    const bool nobody = fcntl(file, F_SETSIG, SIGURG) == 0 && fcntl(file, F_SETLEASE, F_RDLCK) == 0;
+    ::close(file);
+    return nobody;
+}
+
 void LiveFolder::clean() const {
     const util::KeepErrno keep;
     for (const auto& page : pages()) {
-        if (!is_gone(*page)) continue;
         // Whoever waits for it takes it away; unless he is gone too.
-        if (page->run != 0 && is_of_run(*page, static_cast<pid_t>(page->run))) continue;
+        if (page->run != ProcessName{} && life_of(page->run) != Life::Gone) continue;
+        if (!is_gone(*page)) continue;
         take_away(*page);
     }
 }
 
 std::unique_ptr<LivePage> LiveFolder::take_away(const LivePage& seen) const {
     auto left = read_page(folder_, name_of(seen).c_str());
-    if (left && left->ended_ns == 0) replace_stats(*left);
+    if (left && left->ended_ns == 0 && life_of(left->process) != Life::Unknown) replace_stats(*left);
     remove(name_of(seen));
     return left;
 }
 
-std::uint64_t start_of_process(pid_t process) noexcept {
-    char path[32];
-    std::snprintf(path, sizeof path, "/proc/%d/stat", process);
-    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return 0;
-    char text[1024];
-    const ssize_t length = ::read(file, text, sizeof text - 1);
-    ::close(file);
-    if (length <= 0) return 0;
-    text[length] = '\0';
-    // The second field is a name that may have spaces and brackets; the third and all behind it have none.
-    const char* field = std::strrchr(text, ')');
-    // The third: dead ones stay until their parent has asked for them.
-    if (field != nullptr && (field[2] == 'Z' || field[2] == 'X')) return 0;
-    for (int number = 2; field != nullptr && number < 22; ++number) field = std::strchr(field + 1, ' ');
-    return field == nullptr ? 0 : std::strtoull(field, nullptr, 10);
-}
-
-std::uint64_t numbers_of_this_process() noexcept {
-    struct stat status;
-    return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
-}
-
 std::string name_of(const LivePage& page) {
-    return std::to_string(page.process) + "." + std::to_string(page.process_started);
-}
-
-bool is_of_run(const LivePage& page, pid_t run) noexcept {
-    const std::uint64_t started = start_of_process(run);
-    return page.run == static_cast<std::uint32_t>(run) && started != 0 && started <= page.process_started;
-}
-
-bool is_gone(const LivePage& page) noexcept {
-    return page.numbers_of == numbers_of_this_process() &&
-           start_of_process(page.process) != page.process_started;
+    return text_of(page.process);
 }
 
 }  // namespace lms::trace

@@ -30,15 +30,18 @@ class LiveFolder {
     std::vector<std::unique_ptr<LivePage>> pages() const;
 
     // The page of a process itself, to write requests into; null, and why in one line. Nobody else writes any
-    // meanwhile.
+    // meanwhile; who waits for that does so for five seconds at most.
     struct Unshare {
         void operator()(LivePage* page) const noexcept;
     };
     std::unique_ptr<LivePage, Unshare> share_with(pid_t process, std::string& problem) const;
 
+    // False where that cannot be known. May throw std::bad_alloc.
+    bool is_gone(const LivePage& page) const;
+
     // Takes away the page of a process that is gone, of which `seen` may have been read when it was not, and
-    // writes its counters if it was killed; the page as it was left, null if it is there no more. May throw
-    // std::bad_alloc.
+    // writes its counters if it was killed, unless it was one of other name spaces, which may have had other
+    // files by their path; the page as it was left, null if it is there no more. May throw std::bad_alloc.
     std::unique_ptr<LivePage> take_away(const LivePage& seen) const;
 
     // Takes away the pages of processes that are gone and for which no `lms run` waits, and writes the
@@ -46,21 +49,12 @@ class LiveFolder {
     void clean() const;
 
   private:
+    bool nobody_has(const std::string& name) const noexcept;
+
     int folder_;
 };
 
-// When a process began, in the system's ticks since it was started (proc(5), field 22); 0: there is none, or
-// it is dead.
-std::uint64_t start_of_process(pid_t process) noexcept;
-// The inode of the name space of this process's process numbers.
-std::uint64_t numbers_of_this_process() noexcept;
-
 // Its file's name.
 std::string name_of(const LivePage& page);
-// Whether the process of that number is the `lms run` that waits for it: that began before it did, and not
-// after another one of that number had ended.
-bool is_of_run(const LivePage& page, pid_t run) noexcept;
-// False too of a process in another name space, whose end cannot be seen from here.
-bool is_gone(const LivePage& page) noexcept;
 
 }  // namespace lms::trace

@@ -55,11 +55,9 @@ void share_nothing() {
 
 void fill_head(LivePage& page, const std::string& stats_path) {
     page.bytes = sizeof own_page;
-    page.process = getpid();
-    page.process_started = start_of_process(page.process);
-    page.numbers_of = numbers_of_this_process();
+    page.process = this_process();
     const char* const run = secure_getenv("LMSSHIM_RUN");
-    page.run = run == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(run, nullptr, 10));
+    page.run = run == nullptr ? ProcessName{} : parse_process(run);
     page.began_ns = now_ns();
     std::strncpy(page.program, program_invocation_name, sizeof page.program - 1);
     settings().policy.copy(page.policy, sizeof page.policy - 1);
@@ -142,7 +140,7 @@ void withdraw() noexcept try {
     LivePage& page = own_page.page;
     if (sharing_process != getpid()) return;
     page.ended_ns = now_ns();
-    if (page.run == 0) LiveFolder().remove(name_of(page));
+    if (page.run == ProcessName{}) LiveFolder().remove(name_of(page));
 } catch (const std::exception&) {
     // Out of memory: who looks at the folder next takes it away.
 }

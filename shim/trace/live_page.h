@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "shim/trace/process_name.h"
 #include "shim/trace/stats.h"
 
 namespace lms::trace {
@@ -64,21 +65,19 @@ struct LiveBuffers {
 
 struct LivePage {
     static constexpr std::uint64_t kMagic = 0x6576696c20736d6c;  // "lms live"
-    static constexpr std::uint32_t kVersion = 7;                 // another: the rest is laid out otherwise
+    static constexpr std::uint32_t kVersion = 8;                 // another: the rest is laid out otherwise
     static constexpr std::size_t kGpus = 64;                     // by CUDA ordinal
 
     std::uint64_t magic = kMagic;
     std::uint32_t version = kVersion;
     std::uint32_t bytes = 0;  // of the page
-    std::int32_t process = 0;
-    std::uint32_t run = 0;              // of the `lms run` that waits for it to end; 0: none does
-    std::uint64_t process_started = 0;  // as start_of_process(); with the number it names one process
-    std::uint64_t numbers_of = 0;       // the name space of process numbers, by its inode
-    std::uint64_t began_ns = 0;         // CLOCK_MONOTONIC, which is the machine's
-    Counters::Counter ended_ns = 0;     // 0: runs, or was killed
-    char program[256] = {};             // ends in 0, as the next
-    char policy[512] = {};              // LMS_POLICY
-    char stats_path[1024] = {};         // where the counters are to go in the end, absolute; empty: nowhere
+    ProcessName process;
+    ProcessName run;                 // the `lms run` that waits for it to end
+    std::uint64_t began_ns = 0;      // CLOCK_MONOTONIC, which is the machine's
+    Counters::Counter ended_ns = 0;  // 0: runs, or was killed
+    char program[256] = {};          // ends in 0, as the next
+    char policy[512] = {};           // LMS_POLICY
+    char stats_path[1024] = {};      // where the counters are to go in the end, absolute; empty: nowhere
 
     Counters counters;
     LiveGpu gpus[kGpus];

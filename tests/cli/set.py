@@ -102,7 +102,8 @@ def wrong(a):
     # A shim that has another page.
     with open("/proc/self/stat", encoding="utf-8") as file:
         started = file.read().rsplit(")", 1)[1].split()[19]
-    page = os.path.join(PLAIN["XDG_RUNTIME_DIR"], f"lmsshim-{os.geteuid()}", f"{os.getpid()}.{started}")
+    numbers, times = (os.stat("/proc/self/ns/" + name).st_ino if os.path.exists("/proc/self/ns/" + name) else 0 for name in ("pid", "time"))
+    page = os.path.join(PLAIN["XDG_RUNTIME_DIR"], f"lmsshim-{os.geteuid()}", f"{os.getpid()}.{started}.{numbers | times << 32}")
     with open(page, "wb") as file:
         file.write(struct.pack("<QII", 0x6576696C20736D6C, 99, 64) + bytes(48))
     status, err = set_(os.getpid(), "pause")
@@ -183,6 +184,24 @@ def ended(environment):
     expect((asking.returncode, out, err) == (1, "", f"lms set: process {running.process.pid} has ended\n"), f"of one that ends: {out}{err}")
 
 
+def held(environment):
+    """Of two tools one is stopped while it asks: the other does not wait for ever, nor does who only looks."""
+    running = Running(environment)
+    pid = str(running.process.pid)
+    os.kill(running.process.pid, signal.SIGSTOP)
+    with subprocess.Popen([LMS, "set", pid, "limit=1M"], env=PLAIN) as asking:
+        while running.page()["limit_bytes"] != 1 << 20:
+            time.sleep(0.01)
+        os.kill(asking.pid, signal.SIGSTOP)
+        for words in (("set", pid, "log=info"), ("trace", pid, "start")):
+            said = lms(*words)
+            expect(said == (1, "", f"lms {words[0]}: another lms has been asking process {pid} for five seconds; is it stopped?\n"), f"{words}: {said}")
+        os.kill(asking.pid, signal.SIGKILL)
+    os.kill(running.process.pid, signal.SIGCONT)
+    expect(lms("set", pid, "limit=none")[0] == 0, "once that is gone it is asked")
+    running.end()
+
+
 def main():
     environment = {**PLAIN, "LD_PRELOAD": sys.argv[1], "LMS_DRIVER": sys.argv[2], "SIMCUDA_MEMORY": "8M", "SIMCUDA_GRANULARITY": "64K",
                    "LMS_THRESHOLD": "16K"}
@@ -211,6 +230,7 @@ def main():
     expect("outside" not in b.end(), "b was not asked to tell")
     expect(set_(a.process.pid, "pause")[0] == 1, "of one that has ended")
     ended(environment)
+    held(environment)
     trace(environment)
 
 

@@ -252,8 +252,7 @@ void live_page(std::string_view input) {
     must(kFolder == 0);
     trace::OwnPage own;
     trace::LivePage& page = own.page;
-    page.process = getpid();
-    page.process_started = trace::start_of_process(page.process);
+    page.process = trace::this_process();
     page.gpus[0].used = 1;
     std::string_view rest = input;
     const std::size_t bytes = std::min(take_number(rest), sizeof own);

@@ -2,6 +2,7 @@
 #include "shim/trace/hot_buffers.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -258,11 +259,48 @@ TEST_CASE("lms top: buffers by how fast they move now, by the frame that they do
     CHECK(lms::tool::hottest({}, {}).empty());
 }
 
+TEST_CASE("lms: a buffer is told by the user's line of Python, not by that of a package which it called") {
+    const std::string convert =
+        "File \"/venv/lib/python3.11/site-packages/torch/nn/modules/module.py\", line 1374, in convert";
+    const std::string zeros = "File \"/usr/lib/python3/dist-packages/torch/zeros.py\", line 3, in zeros";
+    const auto line = [](int number) { return fmt::format("File \"train.py\", line {}, in step", number); };
+    const auto buffer = [](std::vector<std::string> frames) {
+        return lms::tool::MovingBuffer{.number = 1, .frames = std::move(frames)};
+    };
+    CHECK(lms::tool::places_of({buffer({convert, line(9), line(20)}), buffer({line(12), line(20)}),
+                                buffer({zeros, convert}), buffer({}),
+                                buffer({"site-packages/x.so+0x2 (x+0x2)"})}) ==
+          std::vector<std::string>{line(9), line(12), zeros, "", "site-packages/x.so+0x2 (x+0x2)"});
+}
+
+TEST_CASE("lms run: buffers of one size and place that moved most are told together") {
+    lms::tool::Pages pages;
+    pages.push_back(std::make_unique<LivePage>());
+    HotBuffers all(pages[0]->moving);
+    for (std::uint32_t id = 1; id <= 7; ++id) {
+        all.allocated(0, id, id == 7 ? 4 * kMiB : kMiB,
+                      std::vector<std::string>{id < 6 ? "weights (a.cu:8)" : "inputs (a.cu:9)"});
+        all.moved(0, id, Direction::In, kMiB);
+    }
+    all.moved(0, 7, Direction::Out, 8 * kMiB);
+    const std::string told = lms::tool::summary(pages, "true", 1);
+    CHECK_MESSAGE(told.find("allocation: 7 (4M, inputs (a.cu:9); 1M in, 8M out), "
+                            "1, 2, 3 and 2 more (1M each, weights (a.cu:8); 5M in, 0B out), "
+                            "6 (1M, inputs (a.cu:9); 1M in, 0B out)\n") != std::string::npos,
+                  told);
+}
+
+TEST_CASE("lms: what may be filled was less at times where more was lacking than the peak says") {
+    CHECK(lms::tool::filled(12 * kMiB, 25 * kMiB, 13 * kMiB) == "12M");
+    CHECK(lms::tool::filled(12 * kMiB, 25 * kMiB, 17 * kMiB) == "12M (at times less)");
+    CHECK(lms::tool::filled(25 * kMiB, 24 * kMiB, 16 * kMiB) == "25M (at times less)");
+}
+
 TEST_CASE("lms top: a line that the terminal has no room for is two, with all that it had") {
     lms::tool::Look look;
     for (const std::int32_t process : {7, 8}) {
         auto page = std::make_unique<LivePage>();
-        page->process = process;
+        page->process.number = process;
         std::strcpy(page->program, "train");
         std::strcpy(page->policy, "next-use");
         look.pages.push_back(std::move(page));

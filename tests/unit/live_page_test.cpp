@@ -13,6 +13,7 @@
 #include "shim/trace/live_folder.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
+#include "tools/lms/summary.h"
 
 using namespace lms::trace;
 namespace fs = std::filesystem;
@@ -79,11 +80,11 @@ TEST_CASE("live page: what a process counts is seen by others while it runs") {
     REQUIRE(read(ends[0], &ready, 1) == 1);
     auto pages = LiveFolder().pages();
     REQUIRE(pages.size() == 1);
-    CHECK(pages[0]->process == child);
+    CHECK(pages[0]->process == process_of(child));
     CHECK(pages[0]->counters.launches == 5);
     CHECK(pages[0]->gpus[1].budget_bytes == 1ull << 40);
     CHECK(std::string(pages[0]->stats_path) == "/nowhere/stats");
-    CHECK(!is_gone(*pages[0]));
+    CHECK(!LiveFolder().is_gone(*pages[0]));
     const auto json = to_json(*pages[0]);
     CHECK(json["launches"] == 5);
     REQUIRE(json["gpus"].size() == 1);
@@ -131,7 +132,7 @@ TEST_CASE("live page: of a process that ends as its page is looked at, the count
     REQUIRE(seen.size() == 1);
     support::write_report(back[1], "x");
     CHECK(support::end_of_child(child) == 0);
-    REQUIRE(is_gone(*seen[0]));
+    REQUIRE(LiveFolder().is_gone(*seen[0]));
     CHECK(LiveFolder().take_away(*seen[0]) == nullptr);
     CHECK(nlohmann::json::parse(runtime.scratch().get("stats"))["launches"] == 7);
     for (const int end : {ends[0], ends[1], back[0], back[1]}) close(end);
@@ -152,30 +153,82 @@ TEST_CASE("live page: what was to get the counters and is no file any more gets 
 
 TEST_CASE("live page: one for which lms run waits is left to it, unless that is gone") {
     const Runtime runtime;
-    setenv("LMSSHIM_RUN", std::to_string(getpid()).c_str(), 1);
+    setenv("LMSSHIM_RUN", text_of(this_process()).c_str(), 1);
     killed_after("", 1);
     LiveFolder().clean();
     CHECK(runtime.files() == 1);
     unsetenv("LMSSHIM_RUN");
     fs::remove_all(runtime.folder());
 
-    const pid_t gone = support::start_child([] {});
-    support::end_of_child(gone);
-    setenv("LMSSHIM_RUN", std::to_string(gone).c_str(), 1);
+    // One that had the number of a later process.
+    ProcessName gone = this_process();
+    --gone.started;
+    setenv("LMSSHIM_RUN", text_of(gone).c_str(), 1);
     killed_after("", 1);
     LiveFolder().clean();
     CHECK(runtime.files() == 0);
     unsetenv("LMSSHIM_RUN");
 }
 
-TEST_CASE("live page: of a run that had the number of a later one before, it is not taken for that one's") {
-    LivePage page;
-    page.run = static_cast<std::uint32_t>(getpid());
-    page.process_started = start_of_process(getpid());
-    CHECK(is_of_run(page, getpid()));
-    CHECK_FALSE(is_of_run(page, getppid()));
-    --page.process_started;
-    CHECK_FALSE(is_of_run(page, getpid()));
+TEST_CASE(
+    "live page: lms run takes the pages of its own run, not those of a run of its number elsewhere or "
+    "before") {
+    const Runtime runtime;
+    ProcessName before = this_process(), elsewhere = before;
+    --before.started;
+    ++elsewhere.spaces;
+    for (const ProcessName& run : {before, elsewhere, this_process()}) {
+        setenv("LMSSHIM_RUN", text_of(run).c_str(), 1);
+        const pid_t child = support::start_child([] { publish(""); });
+        CHECK(support::end_of_child(child) == 0);
+        CHECK(lms::tool::take_pages(this_process()).size() == (run == this_process() ? 1 : 0));
+    }
+    unsetenv("LMSSHIM_RUN");
+}
+
+TEST_CASE("live page: the name of a process is read as it is written, and what is none names none") {
+    const ProcessName process{4194304, ~std::uint64_t{0} - 1, ~std::uint64_t{0}};
+    CHECK(parse_process(text_of(process).c_str()) == process);
+    for (const char* const text : {"", "12", "12.3", "a.b.c"}) CHECK(parse_process(text) == ProcessName{});
+    CHECK(life_of(this_process()) == Life::Runs);
+    CHECK(life_of({}) == Life::Unknown);
+}
+
+TEST_CASE("live page: one of other name spaces is not written to, and goes once nobody has it") {
+    const Runtime runtime;
+    const std::string stats = runtime.scratch().path("stats");
+    runtime.scratch().put("stats", "another file at that path");
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    // A process of the same number and time as this one, in a container that has the same folder.
+    ProcessName other = this_process();
+    ++other.spaces;
+    const pid_t child = support::start_child([&] {
+        publish(stats);
+        const std::string name = name_of(own_page.page);
+        own_page.page.process = other;
+        fs::rename(runtime.folder() / name, runtime.folder() / name_of(own_page.page));
+        support::write_report(ends[1], "x");
+        pause();
+    });
+    char ready;
+    REQUIRE(read(ends[0], &ready, 1) == 1);
+    for (const int end : ends) close(end);
+    std::string problem;
+    CHECK(LiveFolder().share_with(getpid(), problem) == nullptr);
+    CHECK(problem == "no process " + std::to_string(getpid()) + " of yours runs under the shim");
+    LiveFolder().clean();
+    CHECK(LiveFolder().pages().size() == 1);
+    // This process has a page of its own beside that.
+    CHECK(support::in_child([&] {
+              publish("");
+              return LiveFolder().pages().size() == 2 ? 0 : 1;
+          }) == 0);
+    kill(child, SIGKILL);
+    support::end_of_child(child);
+    LiveFolder().clean();
+    CHECK(LiveFolder().pages().empty());
+    CHECK(runtime.scratch().get("stats") == "another file at that path");
 }
 
 TEST_CASE("live page: a child of fork counts for itself") {
@@ -224,10 +277,10 @@ TEST_CASE("live page: files that are none are passed over") {
     fs::remove_all(runtime.folder());
     CHECK(LiveFolder().pages().empty());
     const std::string folder = "lmsshim-" + std::to_string(geteuid()) + "/";
-    runtime.scratch().put(folder + "1.2", page);                           // another's name
-    runtime.scratch().put(folder + "3.4", page.substr(0, 100));            // cut short
-    runtime.scratch().put(folder + "5.6", std::string(page.size(), 'x'));  // of another kind
-    fs::create_directory(runtime.folder() / "7.8");
+    runtime.scratch().put(folder + "1.2.3", page);                           // another's name
+    runtime.scratch().put(folder + "3.4.5", page.substr(0, 100));            // cut short
+    runtime.scratch().put(folder + "5.6.7", std::string(page.size(), 'x'));  // of another kind
+    fs::create_directory(runtime.folder() / "7.8.9");
     CHECK(LiveFolder().pages().empty());
     LiveFolder().clean();
     CHECK(runtime.files() == 4);

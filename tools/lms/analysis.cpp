@@ -1,6 +1,7 @@
 #include "tools/lms/analysis.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <tuple>
 #include <unordered_map>
@@ -274,6 +275,13 @@ std::span<const std::string> telling(const BufferGroup& group) {
     return group.frames.subspan(trace::first_telling(group.frames));
 }
 
+// The user's own line says more than that of an installed package which it called.
+bool is_of_package(std::string_view frame) {
+    return trace::is_python(frame) &&
+           std::ranges::any_of(std::array{"/site-packages/", "/dist-packages/", "/lib/python3"},
+                               [&](const char* part) { return frame.find(part) != frame.npos; });
+}
+
 void name_by_frames(const std::vector<BufferGroup*>& groups) {
     std::span<const std::string> some;
     std::size_t common = ~std::size_t{0};
@@ -288,7 +296,10 @@ void name_by_frames(const std::vector<BufferGroup*>& groups) {
     }
     for (BufferGroup* group : groups) {
         const std::span<const std::string> frames = telling(*group);
-        if (!frames.empty()) group->call_site = frames[differ ? std::min(common, frames.size() - 1) : 0];
+        if (frames.empty()) continue;
+        const auto first = frames.begin() + (differ ? std::min(common, frames.size() - 1) : 0);
+        const auto own = std::find_if_not(first, frames.end(), is_of_package);
+        group->call_site = own == frames.end() ? *first : *own;
     }
 }
 

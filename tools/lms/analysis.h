@@ -107,7 +107,10 @@ struct Analysis {
     std::uint64_t moved() const { return in.bytes + out.bytes; }
 };
 
-// Gives each that has frames its name.
+inline constexpr std::string_view kUnknownPlace = "an unknown place";
+
+// Gives each that has frames its name: the innermost frame that they do not all share, of Python's the
+// innermost from there on that is in no installed package.
 void name_places(std::span<BufferGroup> groups);
 
 Analysis analyse(const Trace& trace);

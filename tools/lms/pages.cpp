@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "shim/util/units.h"
 #include "tools/lms/analysis.h"
 #include "tools/lms/printable.h"
 
@@ -51,12 +52,19 @@ std::vector<std::string> places_of(const std::vector<MovingBuffer>& buffers) {
     return places;
 }
 
+std::string filled(std::uint64_t budget_bytes, std::uint64_t peak_allocated_bytes,
+                   std::uint64_t most_beyond_bytes) {
+    const bool was_less =
+        most_beyond_bytes > peak_allocated_bytes - std::min(peak_allocated_bytes, budget_bytes);
+    return util::format_bytes(budget_bytes) + (was_less ? " (at times less)" : "");
+}
+
 std::string policy_of(const trace::LivePage& page) {
     return printable(page.request.policy[0] != '\0' ? page.request.policy : page.policy);
 }
 
 Json process_json(const trace::LivePage& page) {
-    Json process{{"process", page.process}, {"program", page.program}};
+    Json process{{"process", page.process.number}, {"program", page.program}};
     const std::uint64_t limit = page.request.limit_bytes;
     process["policy"] = policy_of(page);
     process["limit_bytes"] = limit == 0 ? Json() : Json(limit);

@@ -34,6 +34,10 @@ std::vector<MovingBuffer> moving_buffers(const trace::LivePage& page);
 // Who allocated each, by the innermost frame that not all of them have; empty where it is not known.
 std::vector<std::string> places_of(const std::vector<MovingBuffer>& buffers);
 
+// What may be filled of a GPU, in words; that it was less for a time is known by how much was lacking then.
+std::string filled(std::uint64_t budget_bytes, std::uint64_t peak_allocated_bytes,
+                   std::uint64_t most_beyond_bytes);
+
 // What is told of one process: its number and program, what `lms set` changes, then all of its page.
 nlohmann::ordered_json process_json(const trace::LivePage& page);
 // As text; what of a program's name is not UTF-8 is replaced.

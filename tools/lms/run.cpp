@@ -129,10 +129,11 @@ int run(const RunOptions& options) {
     preload(shim);
 
     if (options.summary == "off") return cannot_start(command, become(command));
-    setenv(kRun, std::to_string(getpid()).c_str(), 1);
+    const trace::ProcessName self = trace::this_process();
+    setenv(kRun, trace::text_of(self).c_str(), 1);
     const Ended ended = run_and_wait(command);
     if (ended.problem != 0) return cannot_start(command, ended.problem);
-    const Pages pages = take_pages(getpid());
+    const Pages pages = take_pages(self);
     const std::uint64_t now = trace::now_ns();
     fmt::print(stderr, "{}",
                options.summary == "json" ? summary_json(pages, now) : summary(pages, command[0], now));

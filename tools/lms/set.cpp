@@ -99,7 +99,8 @@ int set(int process, const std::vector<std::string>& words) {
 Told tell_process(int process, const char* command, const std::function<void(trace::LiveRequest&)>& write,
                   const std::function<void(const trace::LiveRequest&)>& read) {
     std::string problem;
-    const auto page = trace::LiveFolder().share_with(process, problem);
+    const trace::LiveFolder folder;
+    const auto page = folder.share_with(process, problem);
     if (!page) {
         fmt::print(stderr, "lms {}: {}\n", command, problem);
         return Told::Never;
@@ -107,7 +108,7 @@ Told tell_process(int process, const char* command, const std::function<void(tra
     write(page->request);
     ++page->request.number;
     if (!await(page->request)) {
-        if (trace::is_gone(*page)) {
+        if (folder.is_gone(*page)) {
             fmt::print(stderr, "lms {}: process {} has ended\n", command, process);
             return Told::Never;
         }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -52,18 +53,41 @@ std::string link(std::size_t device, const LiveGpu& gpu) {
     return text.empty() ? text : fmt::format("GPU {}: while it copied, {}\n", device, text);
 }
 
-// The few that moved most, by number and size.
+// Those of one size and place together, by number; the few such groups that moved most.
 std::string most_moved(const LivePage& page) {
     constexpr std::size_t kFew = 3;
+    struct Group {
+        std::uint64_t bytes;
+        std::string site;
+        std::vector<std::uint64_t> numbers = {};
+        std::uint64_t bytes_in = 0;
+        std::uint64_t bytes_out = 0;
+        std::uint64_t moved() const { return bytes_in + bytes_out; }
+    };
+    std::vector<Group> groups;
     const std::vector<MovingBuffer> buffers = moving_buffers(page);
-    if (buffers.empty()) return {};
     const std::vector<std::string> sites = places_of(buffers);
-    std::string text;
-    for (std::size_t i = 0; i < std::min(buffers.size(), kFew); ++i) {
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
         const MovingBuffer& each = buffers[i];
-        text += fmt::format("{}{} ({}{}; {} in, {} out)", text.empty() ? "" : ", ", each.number,
-                            format_bytes(each.bytes), sites[i].empty() ? "" : ", " + sites[i],
-                            format_bytes(each.bytes_in), format_bytes(each.bytes_out));
+        auto group = std::ranges::find_if(
+            groups, [&](const Group& one) { return one.bytes == each.bytes && one.site == sites[i]; });
+        if (group == groups.end()) group = groups.insert(groups.end(), {each.bytes, sites[i]});
+        group->numbers.push_back(each.number);
+        group->bytes_in += each.bytes_in;
+        group->bytes_out += each.bytes_out;
+    }
+    if (groups.empty()) return {};
+    std::ranges::stable_sort(groups, std::ranges::greater{}, &Group::moved);
+    std::string text;
+    groups.resize(std::min(groups.size(), kFew));
+    for (const Group& group : groups) {
+        const std::size_t count = group.numbers.size();
+        const std::span named(group.numbers.begin(), std::min(count, kFew));
+        text += fmt::format(
+            "{}{}{} ({}{}{}; {} in, {} out)", text.empty() ? "" : ", ", fmt::join(named, ", "),
+            count > kFew ? fmt::format(" and {} more", count - kFew) : "", format_bytes(group.bytes),
+            count > 1 ? " each" : "", group.site.empty() ? "" : ", " + group.site,
+            format_bytes(group.bytes_in), format_bytes(group.bytes_out));
     }
     return fmt::format("buffers that moved most, by the order of their allocation: {}\n", text);
 }
@@ -71,7 +95,8 @@ std::string most_moved(const LivePage& page) {
 std::string lacking(std::size_t device, const LiveGpu& gpu) {
     return fmt::format(
         "GPU {}: buffers of {} at once where {} may be filled; with {} more nothing would have moved\n",
-        device, format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes),
+        device, format_bytes(gpu.peak_allocated_bytes),
+        filled(gpu.budget_bytes, gpu.peak_allocated_bytes, gpu.most_beyond_bytes),
         format_bytes(gpu.most_beyond_bytes));
 }
 
@@ -108,12 +133,11 @@ std::vector<std::string> lines_of(const LivePage& page, std::uint64_t now_ns) {
 
 // What was killed together with the program may take a moment to die; what goes on beside it is not waited
 // for.
-void await_dying(const trace::LiveFolder& folder, pid_t run) {
+void await_dying(const trace::LiveFolder& folder, const trace::ProcessName& run) {
     for (int look = 0; look < 10; ++look) {
         const Pages pages = folder.pages();
-        if (std::ranges::all_of(pages, [&](const auto& page) {
-                return !trace::is_of_run(*page, run) || trace::is_gone(*page);
-            })) {
+        if (std::ranges::all_of(
+                pages, [&](const auto& page) { return page->run != run || folder.is_gone(*page); })) {
             return;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -122,14 +146,14 @@ void await_dying(const trace::LiveFolder& folder, pid_t run) {
 
 }  // namespace
 
-Pages take_pages(pid_t run) {
+Pages take_pages(const trace::ProcessName& run) {
     const trace::LiveFolder folder;
     await_dying(folder, run);
     Pages taken;
     for (auto& page : folder.pages()) {
-        if (!trace::is_of_run(*page, run)) continue;
+        if (page->run != run) continue;
         // One that goes on in the background keeps its page.
-        if (trace::is_gone(*page)) {
+        if (folder.is_gone(*page)) {
             if (auto left = folder.take_away(*page)) page = std::move(left);
         }
         taken.push_back(std::move(page));
@@ -143,7 +167,7 @@ std::string summary(const Pages& pages, const std::string& command, std::uint64_
     std::string text;
     for (const auto& page : pages) {
         const std::string who =
-            pages.size() == 1 ? "" : fmt::format("{} ({}): ", printable(page->program), page->process);
+            pages.size() == 1 ? "" : fmt::format("{} ({}): ", printable(page->program), page->process.number);
         for (const std::string& line : lines_of(*page, now_ns)) text += fmt::format("lms: {}{}", who, line);
     }
     return text;

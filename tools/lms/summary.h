@@ -12,7 +12,7 @@ namespace lms::tool {
 
 // The pages of the processes of this run (`run`: LivePage::run), which are taken away from their folder; the
 // counters of those that were killed are put where LMS_STATS says.
-Pages take_pages(pid_t run);
+Pages take_pages(const trace::ProcessName& run);
 
 // A few lines, each behind "lms: ". `command`: the program that was run, for when no page tells of it.
 // `now_ns` (CLOCK_MONOTONIC) is the end of processes that were killed.

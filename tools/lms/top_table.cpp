@@ -83,9 +83,8 @@ class Rates {
 };
 
 const LivePage* same_process(const Look& look, const LivePage& page) {
-    const std::string name = trace::name_of(page);
     const auto found =
-        std::ranges::find(look.pages, name, [](const auto& each) { return trace::name_of(*each); });
+        std::ranges::find(look.pages, page.process, [](const auto& each) { return each->process; });
     return found == look.pages.end() ? nullptr : found->get();
 }
 
@@ -102,7 +101,7 @@ void add_rows(const LivePage& page, const Rates& rates, std::vector<Row>& rows) 
     bool first = true;
     const auto row = [&](const std::string& gpu, const LiveGpu& levels) {
         const auto once = [&](const std::string& text) { return first ? text : std::string(); };
-        rows.push_back({once(std::to_string(page.process)), once(program_of(page)), gpu,
+        rows.push_back({once(std::to_string(page.process.number)), once(program_of(page)), gpu,
                         format_bytes(levels.budget_bytes), format_bytes(levels.allocated_bytes),
                         format_bytes(levels.resident_bytes), format_bytes(levels.host_bytes),
                         once(rates.bytes(&Counters::bytes_in)), once(rates.bytes(&Counters::bytes_out)),
@@ -117,7 +116,7 @@ void add_rows(const LivePage& page, const Rates& rates, std::vector<Row>& rows) 
 }
 
 struct BufferRow {
-    std::int32_t process;
+    std::int64_t process;
     MovingBuffer buffer;
     double in;  // bytes a second, as the next
     double out;
@@ -136,7 +135,7 @@ void add_rows(const LivePage* before, const LivePage& now, const Rates& rates, s
         const MovingBuffer then = known == seen.end() ? MovingBuffer{} : *known;
         const double in = rates.a_second(then.bytes_in, each.bytes_in);
         const double out = rates.a_second(then.bytes_out, each.bytes_out);
-        rows.push_back({now.process, std::move(each), in, out, std::move(places[i])});
+        rows.push_back({now.process.number, std::move(each), in, out, std::move(places[i])});
     }
 }
 
@@ -144,8 +143,10 @@ void add_rows(const LivePage* before, const LivePage& now, const Rates& rates, s
 
 Look look_at_processes(int process) {
     Look look;
-    for (auto& page : trace::LiveFolder().pages()) {
-        if (page->ended_ns == 0 && !trace::is_gone(*page) && (process == 0 || page->process == process))
+    const trace::LiveFolder folder;
+    for (auto& page : folder.pages()) {
+        if (page->ended_ns == 0 && !folder.is_gone(*page) &&
+            (process == 0 || page->process.number == process))
             look.pages.push_back(std::move(page));
     }
     std::ranges::sort(look.pages, {}, [](const auto& page) { return page->began_ns; });
