@@ -99,6 +99,12 @@ struct Node {
     std::map<std::string, Node> below;
 };
 
+// One that is too wide for a narrow page is moved sideways below it, at a size that can be read.
+std::string picture(int height, std::string_view inside) {
+    return fmt::format("<div class=\"s\"><svg viewBox=\"0 0 {} {}\" role=\"img\">{}</svg></div>\n",
+                       kPageWidth, height, inside);
+}
+
 // Shades tell neighbours apart, and the same frame is the same everywhere.
 int shade_of(std::string_view name) {
     return static_cast<int>(std::hash<std::string_view>()(name) % 5);
@@ -108,10 +114,7 @@ class Flames {
   public:
     Flames(const Node& root, Unit unit) : unit_(unit), all_(root.amount) { draw(root, "all", 0, 0); }
 
-    std::string svg() const {
-        return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\">{}</svg>\n", kPageWidth,
-                           (deepest_ + 1) * kRow, text_);
-    }
+    std::string svg() const { return picture((deepest_ + 1) * kRow, text_); }
 
   private:
     static constexpr int kRow = 19;
@@ -189,11 +192,11 @@ std::string svg_of(const Chart& chart) {
     const double most = most_of(chart, sum);
     if (most <= 0 || chart.to <= chart.from) return "<p>no data</p>\n";
     const Frame frame(chart, most);
-    std::string text = "<p class=\"l\">";
+    std::string legend = "<p class=\"l\">";
     for (const auto* lines : {&chart.areas, &chart.lines}) {
-        for (const Line& line : *lines) text += legend_of(line.name, line.colour);
+        for (const Line& line : *lines) legend += legend_of(line.name, line.colour);
     }
-    text += fmt::format("</p><svg viewBox=\"0 0 {} {}\" role=\"img\">{}", kPageWidth, kHeight, frame.axes());
+    std::string text = frame.axes();
     std::vector<double> below(sum.size());
     for (const Line& area : chart.areas) {
         std::vector<double> above = below;
@@ -209,13 +212,12 @@ std::string svg_of(const Chart& chart) {
             "points=\"{}\"><title>{}</title></polyline>",
             line.colour, frame.points(line.values, false), escaped(line.name));
     }
-    return text + "</svg>\n";
+    return legend + "</p>" + picture(kHeight, text);
 }
 
 std::string svg_of(const std::vector<Row>& rows) {
     constexpr int kRow = 24;
-    std::string text =
-        fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\">", kPageWidth, rows.size() * kRow);
+    std::string text;
     int y = 0;
     for (const Row& row : rows) {
         text += text_at(kLeft - 6, y + 15, "end", row.name);
@@ -228,7 +230,7 @@ std::string svg_of(const std::vector<Row>& rows) {
         }
         y += kRow;
     }
-    return text + "</svg>\n";
+    return picture(y, text);
 }
 
 std::string flame_graph(const std::vector<Stack>& stacks, Unit unit) {

@@ -97,7 +97,7 @@ int diff(const std::string& before, const std::string& after, bool as_json) {
     fmt::print("\n{:>12} {:>12} {:>9}  {}\n", "moved before", "after", "change", "allocated at");
     for (const auto& [site, moved] : places) {
         fmt::print("{:>12} {:>12} {:>9}  {}\n", format_bytes(moved.first), format_bytes(moved.second),
-                   change(moved.first, moved.second), site.empty() ? "no data" : site);
+                   change(moved.first, moved.second), site.empty() ? kUnknownPlace : site);
     }
     return 0;
 }

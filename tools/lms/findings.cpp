@@ -7,6 +7,7 @@
 #include "shim/trace/names.h"
 #include "shim/util/units.h"
 #include "tools/lms/open_trace.h"
+#include "tools/lms/pages.h"
 
 namespace lms::tool {
 namespace {
@@ -38,7 +39,7 @@ void costly_buffers(const Analysis& all, std::vector<Finding>& found) {
     const BufferGroup& most = all.places.front();
     found.push_back({fmt::format("{} buffer{} of {} from {} made {:.0f} % of all moves.", most.buffers,
                                  most.buffers == 1 ? "" : "s", format_bytes(most.bytes),
-                                 most.call_site.empty() ? "an unknown place" : most.call_site,
+                                 most.call_site.empty() ? kUnknownPlace : most.call_site,
                                  percent(most.moved(), all.moved())),
                      "Begin there: fewer or smaller buffers, or that much more GPU memory, help most."});
 }
@@ -48,7 +49,8 @@ void memory(const Analysis& all, std::vector<Finding>& found) {
         if (gpu.most_beyond_bytes == 0) continue;
         found.push_back(
             {fmt::format("On GPU {} buffers took {} at once where {} may be filled.", device,
-                         format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes)),
+                         format_bytes(gpu.peak_allocated_bytes),
+                         filled(gpu.budget_bytes, gpu.peak_allocated_bytes, gpu.most_beyond_bytes)),
              fmt::format("With {} less (a smaller batch, say) or on a GPU with so much more nothing moves.",
                          format_bytes(gpu.most_beyond_bytes))});
     }

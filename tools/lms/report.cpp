@@ -75,7 +75,8 @@ std::string lacking(const Analysis& all) {
             text += fmt::format(
                 "GPU {}: buffers took {} at once where {} may be filled; with {} more nothing would have "
                 "moved.",
-                device, format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes),
+                device, format_bytes(gpu.peak_allocated_bytes),
+                filled(gpu.budget_bytes, gpu.peak_allocated_bytes, gpu.most_beyond_bytes),
                 format_bytes(gpu.most_beyond_bytes));
         }
     }
@@ -206,7 +207,7 @@ std::string table(const Analysis& all) {
         text += fmt::format("{:>9} {:>8} {:>10} {:>10} {:>6.1f} {:>9.1f}  {}\n", format_bytes(group.bytes),
                             group.buffers, format_bytes(group.bytes_in), format_bytes(group.bytes_out),
                             group.round_trips(), static_cast<double>(group.stall_ns) / 1e6,
-                            group.call_site.empty() ? kNoData : group.call_site);
+                            group.call_site.empty() ? kUnknownPlace : group.call_site);
     }
     if (all.places.size() > kRows) text += fmt::format("and {} more (--json)\n", all.places.size() - kRows);
     return text;

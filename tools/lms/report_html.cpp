@@ -31,9 +31,9 @@ constexpr std::string_view kHead = R"(<!doctype html><html lang="en"><head><meta
 <meta name="viewport" content="width=device-width"><title>lms report</title><style>
 :root{color-scheme:light dark;--0:#2a78b8;--1:#e08a2c;--2:#3a9a5c;--3:#b8407a;--4:#7b62b8;--5:#2aa0a8;--6:#999;--line:currentColor}
 body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:0 1em}
-svg{width:100%;height:auto;font-size:11px}svg text{fill:currentColor}svg .g{stroke:currentColor;opacity:.2}
+.s{overflow-x:auto}svg{display:block;width:100%;min-width:600px;height:auto;font-size:11px}svg text{fill:currentColor}svg .g{stroke:currentColor;opacity:.2}
 table{border-collapse:collapse;width:100%;font-size:13px}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #8885}
-td:last-child,th:last-child{text-align:left;word-break:break-word}.f td,.f th{text-align:left;vertical-align:top}
+td:last-child,th:last-child{text-align:left;word-break:break-word}.f td,.f th{text-align:left;vertical-align:top;width:50%;word-break:break-word}
 .l{font-size:13px;word-break:break-word}.i{display:inline-block;margin-right:1em}.k{display:inline-block;width:.8em;height:.8em;margin:0 .4em 0 0}
 .f0{fill:#e08a2c66}.f1{fill:#d9743066}.f2{fill:#e8a23a66}.f3{fill:#cf5f3a66}.f4{fill:#e0b04466}
 </style></head><body><h1>lms report</h1>
@@ -82,7 +82,7 @@ std::vector<std::size_t> place_of_groups(const Analysis& all, int device, std::v
     for (const BufferGroup& group : all.groups) {
         if (group.device != device) continue;
         std::size_t at = std::min(areas.size(), kPlaces);
-        const std::string name = group.call_site.empty() ? "no data" : group.call_site;
+        const std::string name(group.call_site.empty() ? kUnknownPlace : group.call_site);
         const auto same = std::ranges::find(areas, name, &Line::name);
         if (same != areas.end()) at = static_cast<std::size_t>(same - areas.begin());
         if (at == areas.size())
@@ -369,7 +369,7 @@ std::string buffers(const Analysis& all) {
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td><td>{}</td></tr>",
             format_bytes(group.bytes), group.buffers, format_bytes(group.bytes_in),
             format_bytes(group.bytes_out), group.round_trips(), static_cast<double>(group.stall_ns) / 1e6,
-            group.call_site.empty() ? "no data" : escaped(group.call_site));
+            group.call_site.empty() ? std::string(kUnknownPlace) : escaped(group.call_site));
     }
     return text + "</table>\n";
 }
