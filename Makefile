@@ -30,7 +30,7 @@ obj = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 SHIM_SRC := $(sort $(wildcard shim/*/*.cpp shim/entry/interpose/*.cpp))
 POLICY_SRC := $(sort $(wildcard policy/*.cpp))
 SHIM := $(BUILD)/liblmsshim.so
-POLICIES := $(patsubst policy/%.cpp,$(BUILD)/policy/%.so,$(filter-out policy/host.cpp,$(POLICY_SRC)))
+POLICIES := $(patsubst policy/%.cpp,$(BUILD)/policy/%.so,$(filter-out policy/host.cpp policy/watched.cpp,$(POLICY_SRC)))
 
 # ---------------------------------------------------------------- the simulated GPU
 SIM_DRIVER_SRC := $(sort $(wildcard tools/simcuda/ptx/*.cpp tools/simcuda/exec/*.cpp tools/simcuda/driver/*.cpp tools/simcuda/driver/*/*.cpp))

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "policy/builtin.h"
+#include "policy/watched.h"
 #include "shim/util/log.h"
 #include "shim/util/trust.h"
 
@@ -25,6 +26,9 @@ static_assert(LMS_NO_CHUNK == core::kNoChunk);
 static_assert(LMS_PURPOSE_ROOM == static_cast<std::uint32_t>(core::Purpose::Room));
 static_assert(LMS_PURPOSE_WAIT == static_cast<std::uint32_t>(core::Purpose::Wait));
 static_assert(LMS_PURPOSE_AHEAD == static_cast<std::uint32_t>(core::Purpose::Ahead));
+static_assert(LMS_ACCESS_UNKNOWN == core::kAccessUnknown && LMS_ACCESS_READ == core::kAccessRead);
+static_assert(LMS_ACCESS_WRITTEN == core::kAccessWritten && LMS_ACCESS_WHOLE == core::kAccessWhole);
+static_assert(LMS_NOT_KNOWN == core::Candidate::kUnknown);
 
 constexpr const lms_policy* kBuiltin[] = {&kNextUse, &kLru, &kLms};
 
@@ -119,15 +123,50 @@ const lms_policy* load(const std::string& name, std::string& problem) {
     }
     const auto get = reinterpret_cast<decltype(&lms_policy_get)>(dlsym(library, "lms_policy_get"));
     const lms_policy* const table = get == nullptr ? nullptr : get(LMS_POLICY_ABI_VERSION);
-    const std::string fault = get == nullptr ? "exports no lms_policy_get" : fault_of(table);
+    std::string fault = get == nullptr ? "exports no lms_policy_get" : fault_of(table);
+    if (fault.empty() && Watched::given_up(table)) fault = "took too long before";
     if (fault.empty()) return table;
     problem = fmt::format("{} {}", path, fault);
     dlclose(library);
     return nullptr;
 }
 
+// What a policy may ask back. It may ask about, and answer with, anything; others must only hear of chunks
+// that exist.
+struct Request {
+    bool is_eligible(core::ChunkId chunk) const { return chunk < chunk_end && eligible(chunk); }
+
+    const std::function<bool(core::ChunkId)>& eligible;
+    core::Asker* asker;
+    core::ChunkId chunk_end;
+};
+
 int call_eligible(void* context, std::uint32_t chunk) {
-    return (*static_cast<const std::function<bool(core::ChunkId)>*>(context))(chunk) ? 1 : 0;
+    return static_cast<const Request*>(context)->is_eligible(chunk) ? 1 : 0;
+}
+
+// As much of `answer` as the policy knows.
+template <typename Answer>
+int give(Answer* out, Answer answer) {
+    answer.size = out->size;
+    std::memcpy(out, &answer, std::min<std::size_t>(out->size, sizeof answer));
+    return 1;
+}
+
+int call_candidate(void* context, std::uint32_t chunk, lms_policy_candidate* out) {
+    const auto& request = *static_cast<const Request*>(context);
+    if (request.asker == nullptr || chunk >= request.chunk_end) return 0;
+    const core::Candidate one = request.asker->candidate(chunk);
+    if (one.bytes == 0) return 0;
+    return give(out, {0, one.clean ? 1u : 0u, one.bytes, one.idle_in_ns});
+}
+
+int call_links(void* context, lms_policy_links* out) {
+    const auto& request = *static_cast<const Request*>(context);
+    if (request.asker == nullptr) return 0;
+    const core::Links links = request.asker->links();
+    return give(out, {0, 0, links.queued_in_bytes, links.queued_out_bytes, links.in_bytes_per_s,
+                      links.out_bytes_per_s});
 }
 
 }  // namespace
@@ -183,17 +222,25 @@ std::unique_ptr<Host> Host::create(const std::string& setting, std::optional<dou
     }
     static std::atomic<bool> told;
     if (log::once(told)) log::info("policy {}", table->name);
-    return std::unique_ptr<Host>(new Host(table, state));
+    if (std::ranges::find(kBuiltin, table) != std::end(kBuiltin))
+        return std::unique_ptr<Host>(new Host(table, state, false));
+    const bool wants_facts = entry_of(*table, &lms_policy::work, offsetof(lms_policy, work)) != nullptr;
+    return std::make_unique<Watched>(table, state, wants_facts, create(kLru.name, frac, threshold_bytes));
 }
 
 Host::~Host() {
     table_->destroy(state_);
 }
 
-void Host::added(core::ChunkId chunk, std::uint64_t bytes, core::AllocationId allocation) {
-    chunk_end_ = std::max(chunk_end_, chunk + 1);
-    const lms_policy_chunk event = {
-        .size = sizeof event, .chunk = chunk, .allocation = allocation, .reserved = 0, .bytes = bytes};
+void Host::added(const core::Added& chunk) {
+    chunk_end_ = std::max(chunk_end_, chunk.chunk + 1);
+    const lms_policy_chunk event = {.size = sizeof event,
+                                    .chunk = chunk.chunk,
+                                    .allocation = chunk.allocation,
+                                    .reserved = 0,
+                                    .bytes = chunk.bytes,
+                                    .address = chunk.address,
+                                    .offset = chunk.offset};
     if (table_->added != nullptr) table_->added(state_, &event);
 }
 
@@ -219,12 +266,15 @@ void Host::evicted(core::ChunkId chunk) {
     if (table_->evicted != nullptr) table_->evicted(state_, chunk);
 }
 
-void Host::work(std::span<const core::ChunkId> chunks) {
+void Host::work(std::span<const core::ChunkId> chunks, const core::WorkFacts* facts) {
     if (chunks.empty()) return;
     if (const auto work = entry_of(*table_, &lms_policy::work, offsetof(lms_policy, work))) {
         const lms_policy_work event = {.size = sizeof event,
                                        .count = static_cast<std::uint32_t>(chunks.size()),
-                                       .chunks = chunks.data()};
+                                       .chunks = chunks.data(),
+                                       .stream = facts ? facts->stream : 0,
+                                       .code = facts ? facts->code : 0,
+                                       .access = facts ? facts->access.data() : nullptr};
         work(state_, &event);
     }
     const auto used = table_->used;
@@ -249,20 +299,18 @@ std::size_t Host::upcoming(std::span<core::ChunkId> out) {
 
 core::ChunkId Host::next_victim(const core::VictimRequest& wanted,
                                 const std::function<bool(core::ChunkId)>& eligible) {
-    // A plugin may ask about, and answer with, anything; the residency map must only hear of chunks that
-    // exist.
-    const std::function<bool(core::ChunkId)> guarded = [&](core::ChunkId chunk) {
-        return chunk < chunk_end_ && eligible(chunk);
-    };
+    Request context{eligible, wanted.asker, chunk_end_};
     const lms_policy_request request = {.size = sizeof request,
                                         .purpose = static_cast<std::uint32_t>(wanted.purpose),
                                         .need_bytes = wanted.need_bytes,
                                         .eligible = call_eligible,
-                                        .context = const_cast<std::function<bool(core::ChunkId)>*>(&guarded),
+                                        .context = &context,
                                         .sooner = wanted.sooner,
-                                        .reserved = 0};
+                                        .reserved = 0,
+                                        .candidate = call_candidate,
+                                        .links = call_links};
     const core::ChunkId victim = table_->next_victim(state_, &request);
-    if (victim == core::kNoChunk || guarded(victim)) return victim;
+    if (victim == core::kNoChunk || context.is_eligible(victim)) return victim;
     static std::atomic<bool> said;
     if (log::once(said)) {
         log::warn("policy {} chose chunk {}, which may not be evicted; another goes", name(), victim);

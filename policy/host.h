@@ -20,7 +20,7 @@ namespace lms::policy {
 const lms_policy* find(const std::string& setting, std::string& problem);
 
 // One device's policy. Unless said otherwise, called with the session's lock held.
-class Host final : public core::Ranking {
+class Host : public core::Ranking {
   public:
     // The policy that `setting` means, or lru with a line at warn if it cannot be used. May throw
     // std::bad_alloc. `frac` as LMS_FRAC, `threshold_bytes` as LMS_THRESHOLD.
@@ -34,23 +34,26 @@ class Host final : public core::Ranking {
     // Whether the shim serves an allocation of `bytes`. Any thread, no lock needed.
     bool is_managed(std::uint64_t bytes) const { return table_->is_managed(state_, bytes) != 0; }
 
-    void added(core::ChunkId chunk, std::uint64_t bytes, core::AllocationId allocation) override;
+    void added(const core::Added& chunk) override;
     void freed(core::ChunkId chunk) override;
     void removed(core::ChunkId chunk) override;
     void used(core::ChunkId chunk) override;
     void resident(core::ChunkId chunk) override;
     void evicted(core::ChunkId chunk) override;
-    void work(std::span<const core::ChunkId> chunks) override;
+    void work(std::span<const core::ChunkId> chunks, const core::WorkFacts* facts) override;
     std::size_t upcoming(std::span<core::ChunkId> out) override;
     core::ChunkId next_victim(const core::VictimRequest& wanted,
                               const std::function<bool(core::ChunkId)>& eligible) override;
     std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) override;
 
-  private:
-    Host(const lms_policy* table, void* state) : table_(table), state_(state) {}
+  protected:
+    Host(const lms_policy* table, void* state, bool wants_facts)
+        : Ranking(wants_facts), table_(table), state_(state) {}
 
-    const lms_policy* table_;
-    void* state_;
+    const lms_policy* const table_;
+
+  private:
+    void* const state_;
     std::uint64_t sequence_ = 0;
     core::ChunkId chunk_end_ = 0;  // above every chunk ever added
 };

@@ -60,6 +60,7 @@ typedef struct lms_counters {
     uint64_t self_checks_failed;
     uint64_t self_check_ns;
     uint64_t self_checks_remaps_wait;
+    uint64_t victims_overruled;
 } lms_counters;
 
 /* Of one GPU. */

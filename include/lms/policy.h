@@ -49,6 +49,10 @@ typedef struct lms_policy_chunk {
     uint32_t allocation; /* the allocation it is part of; numbered like chunks */
     uint32_t reserved;
     uint64_t bytes;
+    /* Added since. Memory that the program maps itself has an address here that stands for it, and that
+     * nothing else ever has at the same time. */
+    uint64_t address; /* on the device, for as long as the chunk lives */
+    uint64_t offset;  /* in its allocation */
 } lms_policy_chunk;
 
 /* A launch or copy names a chunk, which need not be on the device: it may be about to come in. */
@@ -58,12 +62,23 @@ typedef struct lms_policy_use {
     uint64_t sequence; /* counts the uses of all chunks of the device, from 1 */
 } lms_policy_use;
 
+/* How work touches a chunk: READ or WRITTEN where it is certain to do that alone, if it touches the chunk;
+ * else UNKNOWN: it may do either or both. WHOLE is added where every byte is touched for certain. */
+#define LMS_ACCESS_UNKNOWN 0u
+#define LMS_ACCESS_READ 1u
+#define LMS_ACCESS_WRITTEN 2u
+#define LMS_ACCESS_WHOLE 4u
+
 /* A piece of work (a kernel, copy, set or graph launch) names these chunks, in the order of its arguments,
  * each once. `used` follows for each. */
 typedef struct lms_policy_work {
     uint32_t size;  /* sizeof(lms_policy_work) */
     uint32_t count; /* of chunks, at least 1 */
     const uint32_t* chunks;
+    /* Added since. */
+    uint64_t stream; /* a number that is the stream's own for as long as it lives */
+    uint64_t code;   /* the same for the same kernel or executable graph while that is loaded; 0: neither */
+    const uint8_t* access; /* LMS_ACCESS_... of each chunk; null: nothing is known */
 } lms_policy_work;
 
 /* How full the device is. */
@@ -73,6 +88,25 @@ typedef struct lms_policy_pressure {
     uint64_t budget_bytes;    /* device memory that managed chunks may fill */
     uint64_t allocated_bytes; /* all managed memory, wherever it is */
 } lms_policy_pressure;
+
+/* A chunk that may go. */
+typedef struct lms_policy_candidate {
+    uint32_t size;  /* sizeof(lms_policy_candidate), set by the policy */
+    uint32_t clean; /* non-zero: what is on the device is on the host too, and goes without a copy */
+    uint64_t bytes;
+    uint64_t idle_in_ns; /* until nothing unfinished uses it: 0 if so now, LMS_NOT_KNOWN */
+} lms_policy_candidate;
+#define LMS_NOT_KNOWN UINT64_MAX
+
+/* What the copies between device and host have to do, and how fast they were seen to go. */
+typedef struct lms_policy_links {
+    uint32_t size; /* sizeof(lms_policy_links), set by the policy */
+    uint32_t reserved;
+    uint64_t queued_in_bytes; /* of chunks: begun, and not seen to be complete */
+    uint64_t queued_out_bytes;
+    uint64_t in_bytes_per_s; /* 0: not known yet */
+    uint64_t out_bytes_per_s;
+} lms_policy_links;
 
 /* What a victim is for. */
 #define LMS_PURPOSE_ROOM 0u  /* room for what work needs now, or very soon */
@@ -89,6 +123,10 @@ typedef struct lms_policy_request {
     void* context;
     uint32_t sooner; /* LMS_PURPOSE_AHEAD: the chunk that would come in */
     uint32_t reserved;
+    /* Added since. What may be asked of a chunk, eligible or not: non-zero, and it is told; zero: there is no
+     * such chunk, or nothing is known. And of the copies: the same. Both with `context`. */
+    int (*candidate)(void* context, uint32_t chunk, lms_policy_candidate* candidate);
+    int (*links)(void* context, lms_policy_links* links);
 } lms_policy_request;
 
 /* One state per device, and one more that is only asked is_managed, before there is a device. Unless said
@@ -121,7 +159,11 @@ typedef struct lms_policy {
      * there is none. Called again, without an event in between, until the chunks chosen make up what is
      * needed; one that was chosen is not eligible any more. `evicted` follows when its copy is complete, or
      * never, if it was used again first. If the answer is none or not eligible while some chunk is, the shim
-     * takes any that is. */
+     * takes the one that lru would (but for LMS_PURPOSE_AHEAD: then none goes).
+     *
+     * A call of this function, of `work` or of `upcoming` may take 10 ms. What calls take beyond that adds
+     * up, what they take less is paid back; at more than a second lru decides from then on, on all devices,
+     * and of this table only is_managed and destroy are called. */
     uint32_t (*next_victim)(void* state, const lms_policy_request* request);
 
     /* From here on everything may be null, or missing from an older table. */

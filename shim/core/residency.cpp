@@ -67,7 +67,7 @@ AllocationId Residency::add(Address address, std::uint64_t asked_bytes,
         const std::size_t count = bytes / granularity_;
         if (at_.size() < first + count) at_.resize(std::max(first + count, at_.size() * 2), kNoChunk);
         std::fill_n(at_.begin() + static_cast<std::ptrdiff_t>(first), count, chunk_id);
-        ranking_->added(chunk_id, bytes, id);
+        ranking_->added({chunk_id, bytes, id, chunk.address, chunk.address - address});
     }
     allocated_bytes_ += allocation.bytes;
     return id;
@@ -111,8 +111,10 @@ void Residency::revive(AllocationId id, std::uint64_t asked_bytes) {
 }
 
 void Residency::introduce(ChunkId id) {
-    const State where = chunks_[id].state;
-    ranking_->added(id, chunks_[id].bytes, chunks_[id].allocation);
+    const Chunk& chunk = chunks_[id];
+    const State where = chunk.state;
+    ranking_->added({id, chunk.bytes, chunk.allocation, chunk.address,
+                     chunk.address - allocations_[chunk.allocation].address});
     if (where == State::Filling || where == State::Resident || where == State::Evicting)
         ranking_->resident(id);
 }
@@ -252,7 +254,9 @@ ChunkId Residency::next_victim(const VictimRequest& wanted, const std::function<
     const ChunkId victim = ranking_->next_victim(wanted, eligible);
     if (victim != kNoChunk || wanted.purpose == Purpose::Ahead) return victim;
     for (ChunkId id = 0; id < chunks_.size(); ++id) {
-        if (eligible(id)) return id;
+        if (!eligible(id)) continue;
+        if (wanted.asker) wanted.asker->overruled();
+        return id;
     }
     return kNoChunk;
 }

@@ -63,7 +63,8 @@ class Residency {
     void use(ChunkId id, Use use) { record_use(chunks_[id].uses, use, timelines); }
     // A launching thread named these, once each, which are the most recently used now: the policy hears of
     // it.
-    void work(std::span<const ChunkId> ids) { ranking_->work(ids); }
+    void work(std::span<const ChunkId> ids, const WorkFacts* facts) { ranking_->work(ids, facts); }
+    bool wants_facts() const { return ranking_->wants_facts(); }
     // The same of one that was not named by work.
     void touch(ChunkId id) { ranking_->used(id); }
     bool in_flight(ChunkId id) { return any_unfinished(chunks_[id].uses, timelines); }

@@ -25,6 +25,7 @@ CUresult launch(CUfunction function, CUstream stream, Call&& call) {
             [&] {
                 WorkingSet reach;
                 reach.stream = where;
+                reach.code = function;
                 engine::add_parameters(reach, function);
                 engine::follow_tables(reach);
                 return reach;
@@ -51,6 +52,7 @@ CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags)
         trace::add(trace::counters().launches);
         WorkingSet& reach = reaches.emplace_back();
         reach.stream = engine::resolve_stream(each.hStream, false);
+        reach.code = each.function;
         engine::add_arguments(reach, each.function, each.kernelParams, nullptr);
         engine::follow_tables(reach);
         const engine::ResidencyGuard& admission = held.emplace_back(reach);

@@ -11,6 +11,7 @@
 #include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
+#include "shim/migration/victim_facts.h"
 
 namespace lms::engine {
 
@@ -39,11 +40,6 @@ FencePtr unfinished_work(const State& state) {
 void give_back(State& state, const PendingEviction& each) {
     if (each.copies) state.host_blocks.put(each.host);
     if (each.orphan) state.device_blocks.put(each.device);
-}
-
-// Whether it leaves as it is. Guards want to see it copied (complete_evictions).
-bool needs_no_copy(const State& state, ChunkId id) {
-    return state.residency.chunk(id).clean && !state.settings.check;
 }
 
 void list(State& state, ChunkId victim, const Block& host, bool copies) {
@@ -134,6 +130,10 @@ bool enqueue_copies(State& state, SessionLock& lock) {
 
 }  // namespace
 
+bool needs_no_copy(const State& state, ChunkId id) {
+    return state.residency.chunk(id).clean && !state.settings.check;
+}
+
 std::uint64_t pending_eviction_bytes(const State& state) {
     std::uint64_t sum = 0;
     for (const PendingEviction& each : state.pending_evictions) {
@@ -184,9 +184,10 @@ Start start_evictions(State& state, const core::VictimRequest& wanted, std::uint
     // The next needs no copy. What comes after it is not begun before it is gone, or it would never go.
     bool ready = false;
     const std::uint64_t all = wanted.need_bytes + ahead;
+    VictimFacts facts(state);
     for (std::uint64_t now = pending_eviction_bytes(state); now < all && result == Start::Enough && !ready;
          now = pending_eviction_bytes(state)) {
-        result = choose(state, {all - now, wanted.purpose, wanted.sooner},
+        result = choose(state, {all - now, wanted.purpose, wanted.sooner, &facts},
                         now < wanted.need_bytes ? nullptr : &ready, lock);
     }
     return enqueue_copies(state, lock) ? result : Start::Failed;

@@ -40,6 +40,9 @@ void cancel_evictions(State& state);
 // the longer a copy waits for its remap, the more likely that is. What is needed is copied again.
 void cancel_stale(State& state);
 
+// Whether the chunk leaves as it is. Guards want to see it copied (complete_evictions).
+bool needs_no_copy(const State& state, core::ChunkId id);
+
 // Gives back the memory of copies that are complete and of no use. Drops nothing.
 void sweep_evictions(State& state);
 

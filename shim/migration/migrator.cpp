@@ -13,6 +13,7 @@
 #include "shim/migration/self_check.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
+#include "shim/migration/victim_facts.h"
 #include "shim/trace/writer.h"
 #include "shim/util/log.h"
 
@@ -326,7 +327,8 @@ Migrator::Step Migrator::await_opaque(SessionLock& lock) {
 Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
     waits_for_ = trace::StallCause::InUse;
     Residency& residency = state_.residency;
-    const core::VictimRequest wanted{bytes, core::Purpose::Wait};
+    VictimFacts facts(state_);
+    const core::VictimRequest wanted{bytes, core::Purpose::Wait, core::kNoChunk, &facts};
     ChunkId busy =
         residency.next_victim(wanted, [&](ChunkId id) { return !is_stalled(residency.chunk(id).uses); });
     if (busy == core::kNoChunk) busy = residency.next_victim(wanted, Residency::InFlight::Accept);

@@ -144,8 +144,10 @@ class Naming {
                 need.overwritten = need.aside = false;  // named twice: once it is read
                 need.may_stay &= range.may_stay;
                 need.written |= !range.only_read;
+                need.unread = need.unread && range.overwritten;
             } else {
-                add(id, range.overwritten && whole, !range.only_read, range.may_stay);
+                needs_[add(id, range.overwritten && whole, !range.only_read, range.may_stay)].unread =
+                    range.overwritten;
             }
         }
     }

@@ -21,12 +21,36 @@ using core::ChunkId;
 
 namespace {
 
-void tell_policy(State& state, std::span<const ChunkRequest> needs) {
+bool is_told(const State& state, const ChunkRequest& need) {
+    return !need.aside && !gone(need, state.residency);
+}
+
+std::uint8_t access_of(const ChunkRequest& need) {
+    if (!need.written) return core::kAccessRead;
+    if (!need.unread) return core::kAccessUnknown;
+    return need.overwritten ? core::kAccessWritten | core::kAccessWhole : core::kAccessWritten;
+}
+
+// For plugins alone: what is built in asks for nothing of it.
+[[gnu::noinline]] void tell_more(State& state, const WorkingSet& reach, StreamKey stream,
+                                 std::span<const ChunkRequest> needs) {
+    state.accesses.clear();
+    for (const ChunkRequest& need : needs) {
+        if (is_told(state, need)) state.accesses.push_back(access_of(need));
+    }
+    const core::WorkFacts facts{stream, reinterpret_cast<std::uintptr_t>(reach.code), state.accesses};
+    state.residency.work(state.told, &facts);
+}
+
+void tell_policy(State& state, const WorkingSet& reach, StreamKey stream,
+                 std::span<const ChunkRequest> needs) {
     state.told.clear();
     for (const ChunkRequest& need : needs) {
-        if (!need.aside && !gone(need, state.residency)) state.told.push_back(need.chunk);
+        if (is_told(state, need)) state.told.push_back(need.chunk);
     }
-    state.residency.work(state.told);
+    if (state.residency.wants_facts()) [[unlikely]]
+        return tell_more(state, reach, stream, needs);
+    state.residency.work(state.told, nullptr);
 }
 
 // For the trace. A copy from host memory to host memory, where evicted memory is used in place, loads no
@@ -66,7 +90,7 @@ CUresult Session::acquire(Work& work) {
         if (!port_->maps_host_memory()) {
             for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
         }
-        tell_policy(state, work.needs);
+        tell_policy(state, work.reach, stream, work.needs);
         if (!work.needs.empty()) state.paused = false;
         if (excess_bytes(state) > 0) migrator_->give_back_excess(lock, false);
         status = migrator_->bring_in(work.needs, work.hold, lock);

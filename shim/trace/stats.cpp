@@ -40,6 +40,8 @@ constexpr CounterField kFields[] = {
     {"self_check_ns", &Counters::self_check_ns, "Nanoseconds that they took"},
     {"self_checks_remaps_wait", &Counters::self_checks_remaps_wait,
      "Of those trials, that found remaps to wait for all work"},
+    {"victims_overruled", &Counters::victims_overruled,
+     "Times that the policy named no chunk to go, or one that may not, and lru's choice was taken"},
 };
 
 // The process whose counters are written; a child of fork has another number.

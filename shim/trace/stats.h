@@ -32,6 +32,7 @@ struct Counters {
     Counter self_checks_failed = 0;
     Counter self_check_ns = 0;
     Counter self_checks_remaps_wait = 0;
+    Counter victims_overruled = 0;
 };
 
 struct CounterField {

@@ -14,6 +14,9 @@ namespace {
 
 const std::string kHostMapping[] = {"1", "0"};
 
+// Beside the one that all else here runs with.
+const std::string kPolicies[] = {"lru", "lms", support::build_dir() + "/random/reckless.so"};
+
 // Those whose memory the shim leaves alone, or that use next to none.
 const std::string kUnmanaged[] = {"arrays", "errors", "graph_nodes", "launches", "runtime_calls", "textures"};
 
@@ -53,6 +56,7 @@ void check_app(const App& app) {
     // What moves beside kernels differs most between these.
     check_at(app, 0.25, {{"LMS_SAFETY", "args"}, {"SIMCUDA_HOST_VMM", "0"}}, reference);
     check_at(app, 0.25, {{"LMS_SAFETY", "strict"}}, reference);
+    for (const std::string& policy : kPolicies) check_at(app, 0.25, {{"LMS_POLICY", policy}}, reference);
 }
 
 }  // namespace

@@ -87,13 +87,13 @@ class Undecided final : public core::Ranking {
   public:
     explicit Undecided(std::size_t& asked) : asked_(asked) {}
 
-    void added(core::ChunkId chunk, std::uint64_t, core::AllocationId) override { there_[chunk] = false; }
+    void added(const core::Added& one) override { there_[one.chunk] = false; }
     void freed(core::ChunkId) override {}
     void removed(core::ChunkId chunk) override { there_.erase(chunk); }
     void used(core::ChunkId) override {}
     void resident(core::ChunkId chunk) override { there_[chunk] = true; }
     void evicted(core::ChunkId chunk) override { there_[chunk] = false; }
-    void work(std::span<const core::ChunkId>) override {}
+    void work(std::span<const core::ChunkId>, const core::WorkFacts*) override {}
     core::ChunkId next_victim(const core::VictimRequest&,
                               const std::function<bool(core::ChunkId)>& eligible) override {
         for (const auto& [chunk, there] : there_) {

@@ -69,6 +69,7 @@ CUresult Rig::submit(Job job) {
     reach.stream = job.stream;
     reach.opaque = job.opaque;
     reach.unseen = job.unseen;
+    reach.code = job.code;
     engine::Work work(reach);
     const CUresult status = session_->acquire(work);
     if (status != CUDA_SUCCESS) return status;

@@ -37,6 +37,7 @@ struct Job {
     Kernel kernel;
     std::vector<Address> reads = {};  // as arguments by which it writes nothing
     bool unseen = false;
+    const void* code = nullptr;
 };
 
 class Rig {

@@ -29,5 +29,5 @@ soak: random-programs ## test: random programs for a time, half of it with yield
 	python3 -B tests/random/run.py run --minutes $$half --ops $(OPS) --yields $(ARGS) || status=1; \
 	wait $$endless && exit $$status
 build-all: $(RANDOM_PROGRAM) $(RECKLESS) $(YIELDS)
-# It runs under that policy too.
-$(BUILD)/tests/engine: | $(RECKLESS)
+# They run under that policy too.
+$(BUILD)/tests/engine $(BUILD)/tests/e2e: | $(RECKLESS)

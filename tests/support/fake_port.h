@@ -7,11 +7,13 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -108,6 +110,10 @@ class FakePort final : public device::Port {
     CUcontext current_context() override { return nullptr; }
     CUresult work_through(CUcontext) override { return CUDA_SUCCESS; }
     void leave(CUcontext) override {}
+    std::optional<device::DeviceTime> time_of_copy(Address) override {
+        const std::uint64_t ns = copy_ns_.load();
+        return ns == 0 ? std::nullopt : std::optional(device::DeviceTime{0, ns});
+    }
 
     // The app's side.
 
@@ -126,6 +132,8 @@ class FakePort final : public device::Port {
     // The n-th call of that kind from now on (1 is the next), and it alone, fails with `status`, without
     // effect.
     void fail(Call call, std::uint64_t nth, CUresult status);
+    // What each of the shim's copies is told to have taken from now on; at first nothing is told.
+    void copies_take(std::uint64_t ns) { copy_ns_ = ns; }
     // What health() says from now on.
     void fall_ill(CUresult status);
     // action() runs within that call, on its thread, before it takes effect: another thread's chance, forced.
@@ -184,6 +192,7 @@ class FakePort final : public device::Port {
     void dawdle(Lock& lock);
 
     const std::uint64_t address_bytes_;
+    std::atomic<std::uint64_t> copy_ns_{0};
     mutable std::mutex mutex_;
     Memory memory_;
     std::vector<std::pair<Address, std::uint64_t>> owed_;  // unmaps to be tried again

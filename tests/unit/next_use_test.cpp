@@ -110,7 +110,7 @@ class Cache {
     void run(const Step& step) {
         if (step.what == Step::Make) {
             chunks_[step.buffers[0]] = number();
-            host_->added(chunk(step.buffers[0]), 4096, 0);
+            host_->added({chunk(step.buffers[0]), 4096, 0});
         } else if (step.what == Step::Free) {
             there_.erase(chunk(step.buffers[0]));
             host_->freed(chunk(step.buffers[0]));
@@ -140,7 +140,7 @@ class Cache {
     void work(const std::vector<unsigned>& buffers) {
         std::vector<ChunkId> named;
         for (const unsigned buffer : buffers) named.push_back(chunk(buffer));
-        host_->work(named);
+        host_->work(named, nullptr);
         for (const ChunkId id : named) {
             if (there_.contains(id)) continue;
             ++misses_;

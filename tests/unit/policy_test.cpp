@@ -36,7 +36,7 @@ bool any(ChunkId) {
 void add_resident(Host& host, std::initializer_list<std::uint64_t> sizes) {
     ChunkId chunk = 0;
     for (const std::uint64_t bytes : sizes) {
-        host.added(chunk, bytes, 0);
+        host.added({chunk, bytes, 0});
         host.resident(chunk++);
     }
 }
@@ -119,7 +119,7 @@ TEST_CASE("policy: nothing resident, no victim") {
         CAPTURE(name);
         const auto host = make(name);
         CHECK(host->next_victim({1}, any) == kNoChunk);
-        host->added(3, 4096, 0);
+        host->added({3, 4096, 0});
         host->used(3);
         CHECK(host->next_victim({1}, any) == kNoChunk);
         host->resident(3);
@@ -188,7 +188,7 @@ TEST_CASE("policy: a chunk's number comes back with another size") {
         const auto host = make(name);
         add_resident(*host, {16, 64});
         host->removed(0);
-        host->added(0, 128, 7);
+        host->added({0, 128, 7});
         host->resident(0);
         CHECK(host->next_victim({100}, any) == 0);
         CHECK(host->next_victim({16}, any) == 1);
@@ -221,7 +221,7 @@ TEST_CASE("policy: any sequence of events gives what a plain list gives") {
                             m = {};
                         } else {
                             m = {.bytes = 1ull << (random() % 4), .exists = true};
-                            host->added(chunk, m.bytes, 0);
+                            host->added({chunk, m.bytes, 0});
                         }
                         break;
                     case 1:
@@ -354,8 +354,8 @@ TEST_CASE("policy host: a plugin that answers nonsense harms nobody") {
         const lms_policy* lms_policy_get(uint32_t v) { (void)v; return &table; }
     )");
     const auto host = make(path);
-    host->added(0, 64, 0);  // events it does not want
-    host->added(1, 64, 0);
+    host->added({0, 64, 0});  // events it does not want
+    host->added({1, 64, 0});
     host->used(0);
     host->resident(0);
     host->evicted(0);
@@ -407,7 +407,7 @@ TEST_CASE("policy host: a plugin built against the first header of version 1 wor
     CHECK(host->eviction_start(1000, 2000) == 500);
     add_resident(*host, {64, 64, 64});
     for (const ChunkId chunk : {0, 0, 2}) host->used(chunk);
-    host->work(Order{1, 2});
+    host->work(Order{1, 2}, nullptr);
     Order out(4);
     CHECK(host->upcoming(out) == 0);
     CHECK(host->next_victim({64, lms::core::Purpose::Wait}, [](ChunkId chunk) { return chunk != 0; }) == 1);

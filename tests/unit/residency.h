@@ -16,9 +16,9 @@ inline constexpr std::uint64_t kSpan = 64 * kGranule;
 // Tells what it was told, and chooses the eligible chunk with the lowest id.
 class Spy final : public Ranking {
   public:
-    void added(ChunkId chunk, std::uint64_t bytes, AllocationId) override {
-        note("added", chunk);
-        known[chunk] = bytes;
+    void added(const Added& one) override {
+        note("added", one.chunk);
+        known[one.chunk] = one.bytes;
     }
     void freed(ChunkId chunk) override { note("freed", chunk); }
     void removed(ChunkId chunk) override {
@@ -28,7 +28,7 @@ class Spy final : public Ranking {
     void used(ChunkId chunk) override { note("used", chunk); }
     void resident(ChunkId chunk) override { note("resident", chunk); }
     void evicted(ChunkId chunk) override { note("evicted", chunk); }
-    void work(std::span<const ChunkId>) override {}
+    void work(std::span<const ChunkId>, const WorkFacts*) override {}
     std::size_t upcoming(std::span<ChunkId>) override { return 0; }
     ChunkId next_victim(const VictimRequest&, const std::function<bool(ChunkId)>& eligible) override {
         for (const auto& [chunk, bytes] : known) {

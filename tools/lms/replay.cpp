@@ -5,12 +5,12 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "policy/host.h"
 #include "shim/core/arena.h"
 #include "shim/core/residency.h"
+#include "tools/lms/optimal.h"
 #include "tools/lms/pace.h"
 #include "tools/lms/progress.h"
 
@@ -21,45 +21,8 @@ using core::ChunkId;
 using Step = ReplayScript::Step;
 using Touch = ReplayScript::Touch;
 
-// Out goes what is needed last; in comes what is needed first. It is told what comes next by who replays.
-class Optimal final : public core::Ranking {
-  public:
-    void added(ChunkId chunk, std::uint64_t, core::AllocationId) override {
-        next_.resize(std::max<std::size_t>(next_.size(), chunk + 1), ReplayScript::kNever);
-        next_[chunk] = ReplayScript::kNever;
-    }
-    void freed(ChunkId chunk) override { gone(chunk); }
-    void removed(ChunkId chunk) override { gone(chunk); }
-    void used(ChunkId) override {}
-    void resident(ChunkId chunk) override { resident_.insert({next_[chunk], chunk}); }
-    void evicted(ChunkId chunk) override { gone(chunk); }
-    void work(std::span<const ChunkId>) override {}
-    ChunkId next_victim(const core::VictimRequest&, const std::function<bool(ChunkId)>& eligible) override {
-        for (const auto& [next, chunk] : resident_) {
-            if (eligible(chunk)) return chunk;
-        }
-        return core::kNoChunk;
-    }
-    std::size_t upcoming(std::span<ChunkId>) override { return 0; }
-    std::uint64_t eviction_start(std::uint64_t budget, std::uint64_t) override { return budget; }
-
-    void will_be_used(ChunkId chunk, std::uint32_t work) {
-        auto there = resident_.extract({next_[chunk], chunk});
-        next_[chunk] = work;
-        if (there.empty()) return;
-        there.value().first = work;
-        resident_.insert(std::move(there));
-    }
-
-  private:
-    void gone(ChunkId chunk) { resident_.erase({next_[chunk], chunk}); }
-
-    std::vector<std::uint32_t> next_;                                       // by chunk
-    std::set<std::pair<std::uint32_t, ChunkId>, std::greater<>> resident_;  // what is used last first
-};
-
 // Works run one after the other, for as long as they took; copies run beside them, one each way at a time.
-class Replay {
+class Replay final : core::Asker {
   public:
     Replay(const ReplayScript& script, const ReplayWith& with)
         : script_(script),
@@ -215,7 +178,7 @@ class Replay {
         for (const Touch& touch : script_.touched_by(step)) {
             if (ids_[touch.chunk] != core::kNoChunk) chunks.push_back(ids_[touch.chunk]);
         }
-        residency_.work(chunks);
+        tell(step, chunks);
         if (step.writes_unseen) ++soilings_;
         // What is there is kept, and then what has come in.
         for (const ChunkId chunk : chunks) residency_.pin(chunk);
@@ -246,6 +209,33 @@ class Replay {
         bring_ahead(next);
         pace_.now = std::max(pace_.now, next);
     }
+
+    void tell(const Step& step, std::span<const ChunkId> chunks) {
+        std::vector<std::uint8_t> access;
+        for (const Touch& touch : script_.touched_by(step)) {
+            if (ids_[touch.chunk] == core::kNoChunk) continue;
+            access.push_back(touch.only_read     ? core::kAccessRead
+                             : touch.overwritten ? core::kAccessWritten | core::kAccessWhole
+                                                 : core::kAccessUnknown);
+        }
+        const core::WorkFacts facts{step.stream, step.code, access};
+        residency_.work(chunks, &facts);
+    }
+
+    core::Candidate candidate(ChunkId chunk) override {
+        const double idle_at = std::max(places_[chunk].idle_at, places_[chunk].ready_at);
+        return {residency_.chunk(chunk).bytes, needs_no_copy(chunk),
+                static_cast<std::uint64_t>(std::max(0., idle_at - pace_.now) * 1e9)};
+    }
+    core::Links links() override {
+        const auto queued = [this](double free, double bytes_per_s) {
+            return static_cast<std::uint64_t>(std::max(0., free - pace_.now) * bytes_per_s);
+        };
+        return {queued(in_free_, with_.in_bytes_per_s), queued(out_free_, with_.out_bytes_per_s),
+                static_cast<std::uint64_t>(with_.in_bytes_per_s),
+                static_cast<std::uint64_t>(with_.out_bytes_per_s)};
+    }
+    void overruled() override {}
 
     // What is foretold comes in beside the work, while the program waits.
     void bring_ahead(double until) {
@@ -285,7 +275,8 @@ class Replay {
         for (const std::uint64_t limit : {start(), budget_bytes_}) {
             while (residency_.device_bytes() + bytes > limit) {
                 if (give_back_dead()) continue;
-                const core::VictimRequest wanted{residency_.device_bytes() + bytes - limit, purpose, chunk};
+                const core::VictimRequest wanted{residency_.device_bytes() + bytes - limit, purpose, chunk,
+                                                 this};
                 if (purpose == core::Purpose::Room) pace_.now = std::max(pace_.now, few_fills_at());
                 const ChunkId victim = residency_.next_victim(
                     wanted, [&](ChunkId id) { return optimal_ || places_[id].idle_at <= pace_.now; });

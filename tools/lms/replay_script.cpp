@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
+#include <functional>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -21,6 +23,10 @@ struct Part {
     std::uint64_t begin;
     std::uint64_t end;
 };
+
+std::uint64_t code_of(std::string_view kernel) {
+    return kernel.empty() ? 0 : std::hash<std::string_view>{}(kernel) | 1;
+}
 
 class Builder {
   public:
@@ -100,6 +106,7 @@ class Builder {
                                  .end = end,
                                  .took_ns = event.end_ns - event.begin_ns,
                                  .stream = stream,
+                                 .code = code_of(event.kernel),
                                  .writes_unseen = event.writes_unseen});
     }
 

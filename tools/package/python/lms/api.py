@@ -19,7 +19,7 @@ _VERSION = 1
 _COUNTERS = (
     "allocations", "frees", "refusals", "launches", "in_place_launches", "fills", "fills_ahead", "bytes_in", "evictions", "bytes_out",
     "peak_resident_bytes", "peak_host_bytes", "stalls", "stall_ns", "self_checks", "self_checks_failed", "self_check_ns",
-    "self_checks_remaps_wait",
+    "self_checks_remaps_wait", "victims_overruled",
 )
 _LEVELS = ("budget_bytes", "allocated_bytes", "peak_allocated_bytes", "most_beyond_bytes", "resident_bytes", "host_bytes")
 _SPEEDS = ("in_bytes_per_s", "out_bytes_per_s")  # 0: not known

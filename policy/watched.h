@@ -1,0 +1,45 @@
+// A plugin's policy under watch, an lru beside it: that decides where the plugin gives no answer that can be
+// used, and altogether once it has taken too long.
+#pragma once
+
+#include <lms/policy.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "policy/host.h"
+
+namespace lms::policy {
+
+class Watched final : public Host {
+  public:
+    // `lru` is told what the plugin is told.
+    Watched(const lms_policy* table, void* state, bool wants_facts, std::unique_ptr<Host> lru)
+        : Host(table, state, wants_facts), lru_(std::move(lru)) {}
+
+    // Whether it has taken too long, on any device. Any thread.
+    static bool given_up(const lms_policy* table);
+
+    void added(const core::Added& chunk) override;
+    void freed(core::ChunkId chunk) override;
+    void removed(core::ChunkId chunk) override;
+    void used(core::ChunkId chunk) override;
+    void resident(core::ChunkId chunk) override;
+    void evicted(core::ChunkId chunk) override;
+    void work(std::span<const core::ChunkId> chunks, const core::WorkFacts* facts) override;
+    std::size_t upcoming(std::span<core::ChunkId> out) override;
+    core::ChunkId next_victim(const core::VictimRequest& wanted,
+                              const std::function<bool(core::ChunkId)>& eligible) override;
+    std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) override;
+
+  private:
+    bool decides() const { return !given_up(table_); }
+    template <typename Call>
+    auto timed(const char* function, Call&& call);
+
+    const std::unique_ptr<Host> lru_;
+    std::chrono::steady_clock::duration debt_{0};  // what calls took beyond what they may, not paid back
+};
+
+}  // namespace lms::policy
