@@ -224,9 +224,15 @@ std::unique_ptr<Host> Host::create(const std::string& setting, std::optional<dou
     if (log::once(told)) log::info("policy {}", table->name);
     if (std::ranges::find(kBuiltin, table) != std::end(kBuiltin))
         return std::unique_ptr<Host>(new Host(table, state, false));
-    const bool wants_facts = entry_of(*table, &lms_policy::work, offsetof(lms_policy, work)) != nullptr;
-    return std::make_unique<Watched>(table, state, wants_facts, create(kLru.name, frac, threshold_bytes));
+    return std::make_unique<Watched>(table, state, create(kLru.name, frac, threshold_bytes));
 }
+
+Host::Host(const lms_policy* table, void* state, bool is_plugin)
+    : Ranking(is_plugin),
+      table_(table),
+      state_(state),
+      work_(entry_of(*table, &lms_policy::work, offsetof(lms_policy, work))),
+      upcoming_(entry_of(*table, &lms_policy::upcoming, offsetof(lms_policy, upcoming))) {}
 
 Host::~Host() {
     table_->destroy(state_);
@@ -268,30 +274,31 @@ void Host::evicted(core::ChunkId chunk) {
 
 void Host::work(std::span<const core::ChunkId> chunks, const core::WorkFacts* facts) {
     if (chunks.empty()) return;
-    if (const auto work = entry_of(*table_, &lms_policy::work, offsetof(lms_policy, work))) {
+    if (work_ != nullptr) {
         const lms_policy_work event = {.size = sizeof event,
                                        .count = static_cast<std::uint32_t>(chunks.size()),
                                        .chunks = chunks.data(),
                                        .stream = facts ? facts->stream : 0,
                                        .code = facts ? facts->code : 0,
                                        .access = facts ? facts->access.data() : nullptr};
-        work(state_, &event);
+        work_(state_, &event);
     }
     const auto used = table_->used;
     if (used == nullptr) return;
     lms_policy_use event = {.size = sizeof event, .chunk = 0, .sequence = 0};
+    std::uint64_t sequence = sequence_;
+    sequence_ += chunks.size();
     for (const core::ChunkId chunk : chunks) {
         event.chunk = chunk;
-        event.sequence = ++sequence_;
+        event.sequence = ++sequence;
         used(state_, &event);
     }
 }
 
 std::size_t Host::upcoming(std::span<core::ChunkId> out) {
-    const auto upcoming = entry_of(*table_, &lms_policy::upcoming, offsetof(lms_policy, upcoming));
-    if (upcoming == nullptr) return 0;
+    if (upcoming_ == nullptr) return 0;
     const auto most = static_cast<std::uint32_t>(out.size());
-    const std::uint32_t count = std::min(upcoming(state_, out.data(), most), most);
+    const std::uint32_t count = std::min(upcoming_(state_, out.data(), most), most);
     const auto real = std::remove_if(out.begin(), out.begin() + count,
                                      [&](core::ChunkId chunk) { return chunk >= chunk_end_; });
     return static_cast<std::size_t>(real - out.begin());

@@ -47,13 +47,15 @@ class Host : public core::Ranking {
     std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) override;
 
   protected:
-    Host(const lms_policy* table, void* state, bool wants_facts)
-        : Ranking(wants_facts), table_(table), state_(state) {}
+    Host(const lms_policy* table, void* state, bool is_plugin);
 
     const lms_policy* const table_;
 
   private:
     void* const state_;
+    // For every launch: null where the table has none.
+    const decltype(lms_policy::work) work_;
+    const decltype(lms_policy::upcoming) upcoming_;
     std::uint64_t sequence_ = 0;
     core::ChunkId chunk_end_ = 0;  // above every chunk ever added
 };

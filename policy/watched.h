@@ -15,8 +15,8 @@ namespace lms::policy {
 class Watched final : public Host {
   public:
     // `lru` is told what the plugin is told.
-    Watched(const lms_policy* table, void* state, bool wants_facts, std::unique_ptr<Host> lru)
-        : Host(table, state, wants_facts), lru_(std::move(lru)) {}
+    Watched(const lms_policy* table, void* state, std::unique_ptr<Host> lru)
+        : Host(table, state, true), lru_(std::move(lru)) {}
 
     // Whether it has taken too long, on any device. Any thread.
     static bool given_up(const lms_policy* table);

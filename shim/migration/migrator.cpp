@@ -81,8 +81,11 @@ bool Migrator::hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold
     hold.pinned.reserve(needs.size());
     bool some_aside = false;
     for (const ChunkRequest& need : needs) {
-        some_aside |= need.aside;
-        if (!need.aside && !hold_present(need, hold)) missing.push_back(need);
+        if (need.aside) {
+            some_aside = true;
+        } else if (!hold_present(need, hold)) {
+            missing.push_back(need);
+        }
     }
     if (some_aside && missing.empty()) {
         for (const ChunkRequest& need : needs) {

@@ -24,12 +24,12 @@ struct ChunkRequest {
     // The work may reach it, but is not thought to (core/parts.h): it is not brought in, and nobody is told
     // that it was used. What moves must wait for the work all the same. Only where host memory can be used in
     // place.
-    bool aside : 1 = false;
+    bool aside = false;
     // The work writes some of it, for certain, and reads none.
     bool unread : 1 = false;
     // Which of the work's pointers into large buffers means it, counted from 1; 0: none
     // (migration/large_buffers.h).
-    std::uint32_t part = 0;
+    std::uint32_t part : 31 = 0;
 
     bool wants_in() const { return !may_stay && !aside; }
 };

@@ -33,24 +33,26 @@ std::uint8_t access_of(const ChunkRequest& need) {
 
 // For plugins alone: what is built in asks for nothing of it.
 [[gnu::noinline]] void tell_more(State& state, const WorkingSet& reach, StreamKey stream,
-                                 std::span<const ChunkRequest> needs) {
+                                 std::span<const ChunkRequest> needs, std::span<const ChunkId> told) {
     state.accesses.clear();
     for (const ChunkRequest& need : needs) {
         if (is_told(state, need)) state.accesses.push_back(access_of(need));
     }
     const core::WorkFacts facts{stream, reinterpret_cast<std::uintptr_t>(reach.code), state.accesses};
-    state.residency.work(state.told, &facts);
+    state.residency.work(told, &facts);
 }
 
 void tell_policy(State& state, const WorkingSet& reach, StreamKey stream,
                  std::span<const ChunkRequest> needs) {
-    state.told.clear();
+    if (state.told.size() < needs.size()) state.told.resize(needs.size());
+    ChunkId* const begin = state.told.data();
+    ChunkId* end = begin;
     for (const ChunkRequest& need : needs) {
-        if (is_told(state, need)) state.told.push_back(need.chunk);
+        if (is_told(state, need)) *end++ = need.chunk;
     }
     if (state.residency.wants_facts()) [[unlikely]]
-        return tell_more(state, reach, stream, needs);
-    state.residency.work(state.told, nullptr);
+        return tell_more(state, reach, stream, needs, {begin, end});
+    state.residency.work({begin, end}, nullptr);
 }
 
 // For the trace. A copy from host memory to host memory, where evicted memory is used in place, loads no
