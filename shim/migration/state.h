@@ -186,7 +186,7 @@ struct State {
         std::size_t index = 0;
     };
     std::vector<Named> named;
-    std::uint64_t namings = 0;        // ever begun
+    std::uint64_t namings = 0;           // ever begun
     std::vector<core::ChunkId> told;     // what the policy is told of it
     std::vector<std::uint8_t> accesses;  // and of each of those, where it wants to know
 

@@ -20,8 +20,8 @@ typedef struct recorder {
     uint32_t named[RECORDER_CHUNKS];
     uint8_t access[RECORDER_CHUNKS];
     uint64_t calls[RECORDER_FUNCTIONS];
-    unsigned sleep_ms[RECORDER_FUNCTIONS];         /* of the next call */
-    enum recorder_answer answer;                   /* the chunk that came in first, none, one that is not there */
+    unsigned sleep_ms[RECORDER_FUNCTIONS]; /* of the next call */
+    enum recorder_answer answer;           /* the chunk that came in first, none, one that is not there */
     void (*asked)(const lms_policy_request* request); /* null, or called by next_victim */
 } recorder;
 
