@@ -78,8 +78,8 @@ struct KnownRegion {
     bool copied_into;
     std::vector<PointerWord> words;
 };
-// The module or library is about to be unloaded, or the memory at `address`, which is not managed, freed: what
-// was known. It is forgotten before, for others may have the address after.
+// The module or library is about to be unloaded, or the memory at `address`, which is not managed, freed:
+// what was known. It is forgotten before, for others may have the address after.
 std::vector<KnownRegion> forget_variables(const void* owner);
 std::optional<KnownRegion> forget_memory(core::Address address);
 // It has stayed.
