@@ -1,4 +1,6 @@
 // Memory pools, the device's and the program's own: what is taken from them is managed, and they say so.
+#include <unistd.h>
+
 #include <cstdint>
 
 #include "tests/entry/overlay/record.h"
@@ -115,6 +117,36 @@ FAMILY_TEST("pools: a destroyed one's levels are not those of one with its handl
         OK(cuMemFree_v2, address);
         OK(cuMemPoolDestroy, pool);
     }
+}
+
+// That allocates nothing.
+FAMILY_TEST("pools: one that is imported at a destroyed one's handle is not taken for that",
+            "pool-imported") {
+    const Gpu gpu;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    CUmemoryPool exported = nullptr;
+    OK(cuMemPoolCreate, &exported, &properties);
+    int file = -1;
+    OK(cuMemPoolExportToShareableHandle, &file, exported, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    bool same = false;
+    for (int i = 0; i < 100 && !same; ++i) {
+        const CUmemoryPool own = own_pool(gpu);
+        OK(cuMemPoolDestroy, own);
+        CUmemoryPool imported = nullptr;
+        OK(cuMemPoolImportFromShareableHandle, &imported,
+           reinterpret_cast<void*>(static_cast<std::intptr_t>(file)),
+           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        same = imported == own;
+        CUdeviceptr address = 0;
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync, &address, kBuffer, imported, nullptr);
+        OK(cuMemPoolDestroy, imported);
+    }
+    EXPECT(same);
+    close(file);
+    OK(cuMemPoolDestroy, exported);
 }
 
 FAMILY_TEST("pools: memory of no pool, and of cuMemFree", "poolless") {
