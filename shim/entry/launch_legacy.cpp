@@ -37,7 +37,7 @@ CUresult launch(CUfunction function, CUstream stream, Call&& call) {
 template <typename Call>
 CUresult set(CUfunction function, int offset, const void* data, std::size_t bytes, Call&& call) {
     return guarded([&] {
-        const CUresult status = call();
+        const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS && data && offset >= 0)
             engine::set_parameters(function, static_cast<std::size_t>(offset), data, bytes);
         return status;
