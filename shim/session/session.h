@@ -228,8 +228,8 @@ class Session {
     void follow_trace();
     bool keeps_program_memory() const;
     bool works_through(CUcontext context) const { return context_ == context; }
-    // All work that was given to `context` is over.
-    void see_work_over(CUcontext context);
+    // Looks which work is over, so that what told of it is asked no more.
+    void see_work_over();
     // `context`, whose work is done, may be about to go; `next` is another of this GPU's, or null. It has not
     // gone.
     void context_ending(CUcontext context, CUcontext next);

@@ -124,10 +124,12 @@ CUresult Session::wake(CUcontext context) {
     return refreshed;
 }
 
-void Session::see_work_over(CUcontext context) {
-    SessionLock lock(state_->mutex);
-    earlier_work_gone(*state_, [&](const EarlierWork::In& in) { return in.context == context; });
-    poll_completions(*state_, lock);
+void Session::see_work_over() {
+    State& state = *state_;
+    SessionLock lock(state.mutex);
+    state.changed.wait_for(lock, std::chrono::seconds(1), [&] { return !state.earlier.asking; });
+    look_at_earlier_work(state, lock);
+    poll_completions(state, lock);
 }
 
 void Session::context_ending(CUcontext context, CUcontext next) {

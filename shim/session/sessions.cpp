@@ -180,7 +180,7 @@ void context_ending(CUcontext context) {
     if (!session) return;
     // Its events and streams go with it, while threads in others ask on.
     if (next && device::driver().cuCtxSynchronize() == CUDA_SUCCESS) {
-        for (Session* each : sessions()) each->see_work_over(context);
+        for (Session* each : sessions()) each->see_work_over();
     }
     session->context_ending(context, next);
 }

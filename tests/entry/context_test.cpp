@@ -1,5 +1,6 @@
 // Contexts: what is in one goes with it; several on a GPU share its memory; one that is made anew works.
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "tests/entry/gate.h"
@@ -132,6 +133,45 @@ OVERLAY_TEST("contexts: of one that the driver has destroyed nothing is asked") 
         EXPECT(overlay::record().dead_queries == 0);
         OK(cuCtxDestroy_v2, stays);
     }
+}
+
+// A release that is not the last: the context goes on, and what another thread gives it meanwhile, before
+// anything has moved, is no work from before.
+BODY(submitted_while_one_might_end) {
+    const Gpu gpu;
+    const CUcontext other = new_context(gpu.device);
+    OK(cuCtxSetCurrent, gpu.context);
+    kernel("add");
+    const Buffer a(kBuffer, 1);
+    CUcontext again = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &again, gpu.device);
+    static CUstream stream = nullptr;
+    static CUdeviceptr to = 0;
+    static Gate* gate = nullptr;
+    static std::optional<Crowd> crowd;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    to = a.at();
+    Gate closed;
+    gate = &closed;
+    overlay::record().context_synchronized = [] {
+        gate->hold_up(stream);
+        OK(cuMemsetD8Async, to, 7, kBuffer, stream);
+        crowd.emplace();
+    };
+    OK(cuDevicePrimaryCtxRelease_v2, gpu.device);
+    EXPECT(overlay::record().context_synchronized == nullptr);
+    for (int i = 0; i < 3; ++i) crowd->press();
+    EXPECT(a.resident());
+    closed.open();
+    OK(cuStreamSynchronize, stream);
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 7));
+    crowd.reset();
+    OK(cuCtxDestroy_v2, other);
+}
+
+// Where evicted memory is unmapped, nothing moves before such work has ended.
+TEST_CASE("contexts: what is submitted while one might end keeps its memory where it is") {
+    CHECK(run("submitted_while_one_might_end", Driver::Overlay, {{"SIMCUDA_HOST_VMM", "1"}}).failures == "");
 }
 
 FAMILY_TEST("contexts: two on a GPU share its memory, and each outlives the other", "two-contexts") {

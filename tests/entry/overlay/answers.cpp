@@ -84,6 +84,12 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
     return status;
 }
 
+CUresult cuCtxSynchronize() {
+    const CUresult status = SIM(cuCtxSynchronize)();
+    if (void (*const call)() = std::exchange(overlay_record.context_synchronized, nullptr)) call();
+    return status;
+}
+
 static CUresult asked(CUresult status) {
     if (status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_CONTEXT_IS_DESTROYED)
         ++overlay_record.dead_queries;
