@@ -170,6 +170,34 @@ TEST_CASE("oom retry: is made for streams, contexts, code and graphs, by every f
               {"SIMCUDA_GRAPH_BYTES", "128K"}});
 }
 
+// Calls of before CUDA 4.0 that prepare a launch: the first of a function loads its module.
+BODY(room_for_what_is_prepared) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    std::uint32_t word = 1;
+    const auto is_made = [&](auto&& prepare) {
+        CUfunction function = nullptr;
+        OK(cuModuleGetFunction, &function, load_kernels(), "add");
+        crowd.press();
+        const Rest others;
+        EXPECT(prepare(function) == CUDA_SUCCESS);
+    };
+    is_made([](CUfunction function) { return CU(cuFuncSetBlockShape)(function, 1, 1, 1); });
+    is_made([](CUfunction function) { return CU(cuFuncSetSharedSize)(function, 16); });
+    is_made([](CUfunction function) { return CU(cuParamSetSize)(function, 16); });
+    is_made([&](CUfunction function) { return CU(cuParamSeti)(function, 0, word); });
+    is_made([](CUfunction function) { return CU(cuParamSetf)(function, 0, 1.0f); });
+    is_made([&](CUfunction function) { return CU(cuParamSetv)(function, 0, &word, sizeof word); });
+    EXPECT(a.holds(1));
+}
+
+TEST_CASE("oom retry: is made for what prepares a launch in the old way" *
+          doctest::test_suite("oom-retry-prepared")) {
+    run_both("room_for_what_is_prepared", Driver::Simulated,
+             {{"SIMCUDA_MEMORY", "6M"}, {"SIMCUDA_MODULE_BYTES", "128K"}});
+}
+
 // The module is loaded at its first launch, and all of the GPU is then held for the very launch.
 BODY(room_for_a_module) {
     const Gpu gpu;
