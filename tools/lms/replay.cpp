@@ -211,6 +211,7 @@ class Replay final : core::Asker {
     }
 
     void tell(const Step& step, std::span<const ChunkId> chunks) {
+        if (!residency_.wants_facts()) return residency_.work(chunks, nullptr);
         std::vector<std::uint8_t> access;
         for (const Touch& touch : script_.touched_by(step)) {
             if (ids_[touch.chunk] == core::kNoChunk) continue;
