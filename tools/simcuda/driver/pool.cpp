@@ -8,7 +8,6 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
-#include "tools/simcuda/driver/graph/capture.h"
 #include "tools/simcuda/driver/graph/graph_memory.h"
 #include "tools/simcuda/driver/handles.h"
 #include "tools/simcuda/driver/ipc.h"
@@ -80,10 +79,7 @@ CUdeviceptr allocate_async(Stream& stream, const std::shared_ptr<MemoryPool>& po
         submit(stream, ActionOp{nullptr, memory});
         return memory->address();
     }
-    if (stream.kind == Stream::Kind::Legacy) {
-        const CUresult allowed = capture_check_legacy_stream(context);
-        require(allowed == CUDA_SUCCESS, allowed);
-    }
+    require_use_allowed(stream);
     {
         std::lock_guard lock(pool->mutex);
         require(pool->limit == 0 || pool->used + bytes <= pool->limit, CUDA_ERROR_OUT_OF_MEMORY);

@@ -93,10 +93,7 @@ void append(Stream& stream, const WorkPtr& work, const std::vector<WorkPtr>& aft
 }
 
 std::unique_lock<std::mutex> lock_with_room(Stream& stream) {
-    if (stream.kind == Stream::Kind::Legacy) {
-        const CUresult allowed = capture_check_legacy_stream(stream.context);
-        require(allowed == CUDA_SUCCESS, allowed);
-    }
+    require_use_allowed(stream);
     std::unique_lock lock(work_mutex());
     await(lock, [&] { return stream.pending < knobs().queue; });
     return lock;
@@ -177,6 +174,12 @@ std::shared_ptr<Stream> resolve_anywhere(CUstream handle, bool per_thread) {
     const CUresult error = stream->context.error();
     require(error == CUDA_SUCCESS, error);
     return stream;
+}
+
+void require_use_allowed(Stream& stream) {
+    if (stream.kind != Stream::Kind::Legacy) return;
+    const CUresult allowed = capture_check_legacy_stream(stream.context);
+    require(allowed == CUDA_SUCCESS, allowed);
 }
 
 WorkPtr submit(Stream& stream, Op op, const std::vector<WorkPtr>& after) {

@@ -68,6 +68,9 @@ std::shared_ptr<Stream> resolve(Context& context, CUstream handle, bool per_thre
 // CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT, or the error of the stream's context.
 std::shared_ptr<Stream> resolve_anywhere(CUstream handle, bool per_thread);
 
+// Throws Failure, and the captures concerned are invalid, where they forbid the use of this stream.
+void require_use_allowed(Stream& stream);
+
 // Puts `op` behind what the stream has (and, by the legacy stream's rules, what other streams have) and
 // behind `after`. Blocks while the stream's launch queue is full. On a capturing stream it is recorded
 // instead and null is returned. The only door: every API call that gives work to a stream comes through here.
