@@ -34,6 +34,19 @@ std::vector<Form> forms() {
             {to_graph(CU(cuStreamBeginCaptureToGraph_ptsz)), end_ptsz}};
 }
 
+// What is captured is alone in its graph, and moves nothing.
+CUgraph capture_and_end(const Buffer& from, const Buffer& to, CUstream stream) {
+    CUgraph graph = nullptr;
+    EXPECT(launch("add", kWords, stream, to.at(), from.at(), 3u, kWords) == CUDA_SUCCESS);
+    OK(cuStreamEndCapture, stream, &graph);
+    EXPECT(from.evicted());
+    EXPECT(to.evicted());
+    std::size_t nodes = 0;
+    OK(cuGraphGetNodes, graph, nullptr, &nodes);
+    EXPECT(nodes == 1);
+    return graph;
+}
+
 }  // namespace
 
 FAMILY_TEST("capture: however begun, what is captured moves nothing and is alone in the graph",
@@ -84,14 +97,7 @@ FAMILY_TEST("capture: one that another thread tries to end goes on, and moves no
         others = CU(cuStreamEndCapture)(stream, &graph);
     }).join();
     EXPECT(others == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    EXPECT(launch("add", kWords, stream, b.at(), a.at(), 3u, kWords) == CUDA_SUCCESS);
-    OK(cuStreamEndCapture, stream, &graph);
-    EXPECT(a.evicted());
-    EXPECT(b.evicted());
-    std::size_t nodes = 0;
-    OK(cuGraphGetNodes, graph, nullptr, &nodes);
-    EXPECT(nodes == 1);
-    launch_and_wait(instantiate(graph), stream);
+    launch_and_wait(instantiate(capture_and_end(a, b, stream)), stream);
     EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
 }
 
@@ -125,18 +131,6 @@ TEST_CASE("capture: no allocation fails for LMS_SOFT_LIMIT until it is ended, an
 namespace {
 
 CUstream made = nullptr;
-
-// What is captured is alone in its graph, and moves nothing.
-void capture_and_end(const Buffer& from, const Buffer& to, CUstream stream) {
-    CUgraph graph = nullptr;
-    EXPECT(launch("add", kWords, stream, to.at(), from.at(), 3u, kWords) == CUDA_SUCCESS);
-    OK(cuStreamEndCapture, stream, &graph);
-    EXPECT(from.evicted());
-    EXPECT(to.evicted());
-    std::size_t nodes = 0;
-    OK(cuGraphGetNodes, graph, nullptr, &nodes);
-    EXPECT(nodes == 1);
-}
 
 }  // namespace
 

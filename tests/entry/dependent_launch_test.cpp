@@ -138,6 +138,15 @@ std::vector<std::uint8_t> with(unsigned added, std::uint32_t seed, std::vector<s
 
 const Environment kHopper = {{"SIMCUDA_ARCH", "90"}};
 
+void run_at_each_level(const std::string& body) {
+    for (const char* safety : {"opaque", "args", "strict"}) {
+        CAPTURE(safety);
+        Environment environment = kHopper;
+        environment["LMS_SAFETY"] = safety;
+        run_both(body, Driver::Simulated, environment);
+    }
+}
+
 }  // namespace
 
 BODY(dependent_launches_that_fit) {
@@ -197,12 +206,7 @@ BODY(memory_moves_beside_dependent_launches) {
 
 TEST_CASE(
     "dependent launches: what the first writes stays for as long as it runs, though the second has ended") {
-    for (const char* safety : {"opaque", "args", "strict"}) {
-        CAPTURE(safety);
-        Environment environment = kHopper;
-        environment["LMS_SAFETY"] = safety;
-        run_both("memory_moves_beside_dependent_launches", Driver::Simulated, environment);
-    }
+    run_at_each_level("memory_moves_beside_dependent_launches");
 }
 
 BODY(dependent_launches_that_do_not_fit) {
@@ -229,12 +233,7 @@ BODY(dependent_launches_that_do_not_fit) {
 }
 
 TEST_CASE("dependent launches: where memory moves they come one after the other") {
-    for (const char* safety : {"opaque", "args", "strict"}) {
-        CAPTURE(safety);
-        Environment environment = kHopper;
-        environment["LMS_SAFETY"] = safety;
-        run_both("dependent_launches_that_do_not_fit", Driver::Simulated, environment);
-    }
+    run_at_each_level("dependent_launches_that_do_not_fit");
 }
 
 BODY(dependent_launches_of_a_graph) {
