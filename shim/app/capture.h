@@ -63,7 +63,7 @@ inline bool capturing(CUstream stream) {
 // Whether `stream` is the legacy one, and a capture elsewhere forbids its use.
 inline bool capture_forbids(CUstream stream) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return capturing_anywhere() &&
+    return stream == CU_STREAM_LEGACY && capturing_anywhere() &&
            device::about_capture(device::driver().cuStreamIsCapturing(stream, &status));
 }
 

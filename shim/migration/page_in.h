@@ -25,7 +25,8 @@ struct ChunkRequest {
     // that it was used. What moves must wait for the work all the same. Only where host memory can be used in
     // place.
     bool aside = false;
-    // The work writes some of it, for certain, and reads none.
+    // The work writes some of it, for certain, and reads none. (Where the next is, so that launches have no
+    // more to copy.)
     bool unread : 1 = false;
     // Which of the work's pointers into large buffers means it, counted from 1; 0: none
     // (migration/large_buffers.h).

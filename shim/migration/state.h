@@ -187,8 +187,8 @@ struct State {
     };
     std::vector<Named> named;
     std::uint64_t namings = 0;           // ever begun
-    std::vector<core::ChunkId> told;     // what the policy is told of it
-    std::vector<std::uint8_t> accesses;  // and of each of those, where it wants to know
+    std::vector<core::ChunkId> told;     // room for what the policy is told of it
+    std::vector<std::uint8_t> accesses;  // of each of those, where it wants to know
 
     // Objects by which work may reach kept chunks that it does not name: while there are any, all work leaves
     // a fence.
