@@ -8,15 +8,15 @@
 namespace overlay {
 
 struct Record {
-    void (*handle_free)() = nullptr;   // called once, when a texture's, stream's or pool's is free
-    void (*context_gone)() = nullptr;  // called once, when the driver has destroyed a context
+    void (*handle_free)() = nullptr;           // called once, when a texture's, stream's or pool's is free
+    void (*context_gone)() = nullptr;          // called once, when the driver has destroyed a context
     void (*context_synchronized)() = nullptr;  // called once, when the driver has waited for one
-    int dead_queries = 0;              // of events and streams that were gone with their context
-    int exports = 0;                   // calls that share memory with others
-    int green_uses = 0;                // of green contexts while they were another thread's
-    unsigned block = 0;                // threads of a block of legacy launches
-    bool strange_nodes = false;        // nodes are said to be of a type that cuda.h does not know
-    bool keeps_streams = false;        // cuStreamDestroy answers CUDA_ERROR_UNKNOWN
+    int dead_queries = 0;                      // of events and streams that were gone with their context
+    int exports = 0;                           // calls that share memory with others
+    int green_uses = 0;                        // of green contexts while they were another thread's
+    unsigned block = 0;                        // threads of a block of legacy launches
+    bool strange_nodes = false;                // nodes are said to be of a type that cuda.h does not know
+    bool keeps_streams = false;                // cuStreamDestroy answers CUDA_ERROR_UNKNOWN
 };
 
 // What a call asks for whose first argument is kAsked, see overlay_want_room().
