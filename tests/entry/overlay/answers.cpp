@@ -85,6 +85,7 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 }
 
 CUresult cuCtxSynchronize() {
+    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
     const CUresult status = SIM(cuCtxSynchronize)();
     if (void (*const call)() = std::exchange(overlay_record.context_synchronized, nullptr)) call();
     return status;
@@ -97,10 +98,12 @@ static CUresult asked(CUresult status) {
 }
 
 CUresult cuEventQuery(CUevent event) {
+    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
     return asked(SIM(cuEventQuery)(event));
 }
 
 CUresult cuStreamQuery(CUstream stream) {
+    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
     return asked(SIM(cuStreamQuery)(stream));
 }
 
