@@ -104,6 +104,38 @@ TEST_CASE("replay: how long it takes if all fits is the time of that replay, the
     CHECK(small.fitting_seconds == fits.seconds);
 }
 
+TEST_CASE("replay: what the rest of the GPU takes goes at once") {
+    for (const char* policy : {"lru", "next-use", kOptimal}) {
+        CAPTURE(policy);
+        ReplayScript script = script_of(3, 3, rounds(3, 2), false, false);
+        script.steps.push_back({.kind = Step::Kind::Budget, .budget_bytes = kChunk});
+        const Replayed less = run(script, policy, false);
+        CHECK(less.fills == 0);
+        CHECK(less.evictions == 2);
+        CHECK(less.bytes_out == 2 * kChunk);
+    }
+}
+
+TEST_CASE(
+    "replay: what is foretold comes in while the program waits for the GPU, not while it is elsewhere") {
+    // Four works at once, the last of which takes as long as many copies; what has to leave first is written.
+    ReplayScript elsewhere = script_of(16, 7, rounds(16, 40), false, false);
+    ReplayScript waiting = elsewhere;
+    std::uint32_t works = 0;
+    for (std::size_t i = 0; i < waiting.steps.size(); ++i) {
+        if (waiting.steps[i].kind != Step::Kind::Work || ++works % 4 != 0) continue;
+        elsewhere.steps[i].took_ns = elsewhere.steps[i].ran_ns = 10'000'000;
+        waiting.steps[i] = elsewhere.steps[i];
+        waiting.steps[i].over = works;
+    }
+    const ReplayWith with{
+        .policy = "next-use", .in_bytes_per_s = kChunk / 250e-6, .out_bytes_per_s = kChunk / 250e-6};
+    const Replayed more = replay(waiting, with), fewer = replay(elsewhere, with);
+    CHECK(more.fitting_seconds == fewer.fitting_seconds);
+    CHECK(fewer.fills_ahead > 0);
+    CHECK(more.fills_ahead > 2 * fewer.fills_ahead);
+}
+
 TEST_CASE("replay: the order that knows the future puts out what is used again last") {
     constexpr std::uint32_t kBuffers = 9;
     constexpr std::uint64_t kRoom = 4;
@@ -153,17 +185,27 @@ TEST_CASE("replay: how long work ran is what the trace tells of its end") {
                     trace::WorkOver{0, 1000, 5000}, trace::WorkOver{0, 1200, 9000}, launch(1, 9500, 9600)};
     const std::vector<Step> works = works_of(trace);
     REQUIRE(works.size() == 4);
-    CHECK(works[0].ran_ns == 0);  // it may have been over at once
-    CHECK(works[1].ran_ns ==
-          3700);  // from when it was submitted: it was not over when the first was seen to be
+    CHECK(works[0].ran_ns == 3900);
+    CHECK(works[1].ran_ns == 4000);  // behind the first
     CHECK(works[2].ran_ns == 8000);  // nothing tells
     CHECK(works[3].ran_ns == 0);
     CHECK(works[0].stream == works[1].stream);
     CHECK(works[0].stream != works[2].stream);
-    // How many had ended when the next began.
-    CHECK(works[0].over == 1);
-    CHECK(works[1].over == 1);
+    // How many had ended when the next began, where one did while the program was on its own.
+    CHECK(works[0].over == 0);
+    CHECK(works[1].over == 0);
     CHECK(works[2].over == 3);
+}
+
+TEST_CASE("replay: what ends while the shim holds the program up is not what that waits for") {
+    const auto over_behind = [](std::uint64_t at_ns) {
+        Trace trace;
+        trace.events = {launch(1, 100, 200), launch(1, 300, 9000), trace::WorkOver{0, 100, at_ns},
+                        launch(1, 9500, 9600), trace::WorkOver{0, 300, 20'000}};
+        return works_of(trace).at(1).over;
+    };
+    CHECK(over_behind(8000) == 0);
+    CHECK(over_behind(9200) == 1);
 }
 
 TEST_CASE("replay: the link is as fast as the device copied, else as the trace tells of what was before") {

@@ -91,6 +91,7 @@ std::vector<Replayed> replay_all(const Trace& trace, const std::vector<std::stri
             sum.bytes_in += one.bytes_in;
             sum.bytes_out += one.bytes_out;
             sum.fills += one.fills;
+            sum.fills_ahead += one.fills_ahead;
             sum.evictions += one.evictions;
             sum.in_place += one.in_place;
             sum.seconds = std::max(sum.seconds, one.seconds);

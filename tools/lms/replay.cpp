@@ -9,6 +9,7 @@
 
 #include "policy/host.h"
 #include "shim/core/arena.h"
+#include "shim/core/chunking.h"
 #include "shim/core/residency.h"
 #include "tools/lms/optimal.h"
 #include "tools/lms/pace.h"
@@ -46,7 +47,7 @@ class Replay final : core::Asker {
             if (step.kind == Step::Kind::StreamFree) stream_free(step);
             if (step.kind == Step::Kind::Revive) revive(step);
             if (step.kind == Step::Kind::Work) work(step);
-            if (step.kind == Step::Kind::Budget) budget_bytes_ = step.budget_bytes;
+            if (step.kind == Step::Kind::Budget) change_budget(step.budget_bytes);
         }
         result_.seconds = pace_.now;
         result_.fitting_seconds = fitting_.now;
@@ -55,12 +56,23 @@ class Replay final : core::Asker {
 
   private:
     static constexpr std::uint64_t kSpan = std::uint64_t{1} << 46;
+    // That the shim copies out before there is need (ahead_bytes() in shim/migration/eviction.cpp).
+    static constexpr std::uint64_t kChunksAhead = 2;
+    // Of one look, as the shim takes: a policy may ask for what it has just let go.
+    static constexpr int kMostStepsAhead = 64;
 
     struct Place {
         bool fresh = false;  // its contents are undefined
         double idle_at = 0;  // the last work that used it is over
         double ready_at = 0;
         std::uint64_t clean = 0;  // while nothing has written it: soilings_ when it came in
+    };
+
+    // It is being copied to the host, unless it needs no copy.
+    struct Leaving {
+        ChunkId chunk;
+        double copied_at;
+        bool copies;
     };
 
     struct Dead {
@@ -86,6 +98,12 @@ class Replay final : core::Asker {
     }
 
     std::uint64_t start() { return std::min(residency_.eviction_start(budget_bytes_), budget_bytes_); }
+
+    // What the rest of the GPU takes must go from it.
+    void change_budget(std::uint64_t bytes) {
+        budget_bytes_ = bytes;
+        make_room(0, bytes, core::kNoChunk);
+    }
 
     void allocate(std::uint32_t number) {
         give_back_dead();
@@ -125,6 +143,7 @@ class Replay final : core::Asker {
 
     void stream_free(const Step& step) {
         if (!is_live(step.buffer)) return;
+        for (const ChunkId chunk : residency_.allocation(*buffers_[step.buffer]).chunks) keep(chunk);
         residency_.kill(*buffers_[step.buffer]);
         dead_.push_back({step.buffer, pace_.free[step.stream]});
     }
@@ -134,6 +153,7 @@ class Replay final : core::Asker {
         const auto before = std::ranges::find(dead_, step.before, &Dead::buffer);
         if (before == dead_.end()) return allocate(step.buffer);
         dead_.erase(before);
+        give_back_dead();
         const ReplayScript::Buffer& buffer = script_.buffers[step.buffer];
         const core::AllocationId id = *std::exchange(buffers_[step.before], {});
         buffers_[step.buffer] = id;
@@ -164,6 +184,7 @@ class Replay final : core::Asker {
 
     void give_back(std::uint32_t number) {
         const core::Allocation buffer = residency_.allocation(*buffers_[number]);
+        for (const ChunkId chunk : buffer.chunks) keep(chunk);
         residency_.remove(*buffers_[number]);
         arena_.give_back(buffer.address, buffer.bytes);
         for (std::size_t i = 0; i < buffer.chunks.size(); ++i)
@@ -181,20 +202,28 @@ class Replay final : core::Asker {
         tell(step, chunks);
         if (step.writes_unseen) ++soilings_;
         // What is there is kept, and then what has come in.
+        for (const ChunkId chunk : chunks) keep(chunk);
         for (const ChunkId chunk : chunks) residency_.pin(chunk);
         double ready = 0;
         bool in_place = false;
+        bool lacked = false;
         for (const Touch& touch : script_.touched_by(step)) {
             const ChunkId chunk = ids_[touch.chunk];
             if (chunk == core::kNoChunk) continue;
             const bool stays = touch.may_stay && residency_.chunk(chunk).state == core::State::OnHost;
-            if (!is_here(chunk) && !stays)
-                in_place |= !bring_in(chunk, touch.overwritten, core::Purpose::Room);
+            if (!is_here(chunk) && !stays) {
+                lacked = true;
+                in_place |= !bring_in(chunk, touch.overwritten);
+            }
             if (!touch.only_read || step.writes_unseen) places_[chunk].clean = 0;
             places_[chunk].fresh = false;
             ready = std::max(ready, places_[chunk].ready_at);
         }
         result_.in_place += in_place;
+        if (lacked) {
+            start_to_leave(0, {0, core::Purpose::Room, core::kNoChunk, this});
+            came_in_at_ = pace_.now;
+        }
         for (const ChunkId chunk : chunks) residency_.unpin(chunk);
         const double end = pace_.submit(step, ready);
         fitting_.submit(step, 0);
@@ -206,7 +235,7 @@ class Replay final : core::Asker {
             if (optimal_) optimal_->will_be_used(chunk, touch.next_work);
         }
         const double next = pace_.next(step);
-        bring_ahead(next);
+        bring_ahead(step, next);
         pace_.now = std::max(pace_.now, next);
     }
 
@@ -238,75 +267,103 @@ class Replay final : core::Asker {
     }
     void overruled() override {}
 
-    // What is foretold comes in beside the work, while the program waits.
-    void bring_ahead(double until) {
+    // What is foretold comes in when work has been submitted, and while the program waits for all that it has
+    // submitted.
+    void bring_ahead(const Step& step, double next) {
+        while (look_ahead() && step.over >= pace_.ends.size()) {
+            const double then = next_change();
+            if (then >= std::min(next, *std::ranges::max_element(pace_.free))) return;
+            pace_.now = then;
+        }
+    }
+
+    // Gets as far as it does without waiting; false: nothing is foretold that could come in.
+    bool look_ahead() {
         std::array<ChunkId, 8> next{};
-        for (;;) {
-            if (pace_.now < few_fills_at()) {
-                if (few_fills_at() >= until) return;
-                pace_.now = few_fills_at();
-            }
+        for (int steps = 0; steps < kMostStepsAhead; ++steps) {
+            if (pace_.now < few_fills_at()) return true;
             const std::size_t count = residency_.upcoming(next);
             const auto able = std::find_if(next.begin(), next.begin() + count, [&](ChunkId chunk) {
                 return chunk < places_.size() && residency_.chunk(chunk).state == core::State::OnHost;
             });
-            if (able == next.begin() + count) return;
-            if (bring_in(*able, false, core::Purpose::Ahead)) continue;
-            const double then = next_end();
-            if (then >= until) return;
-            pace_.now = then;
+            if (able == next.begin() + count) return false;
+            if (!bring_in_ahead(*able)) return true;
         }
+        return true;
+    }
+
+    bool bring_in_ahead(ChunkId chunk) {
+        const std::uint64_t bytes = residency_.chunk(chunk).bytes;
+        const std::uint64_t limit = start();
+        while (lacking(bytes, limit) > 0) {
+            start_to_leave(bytes, {bytes, core::Purpose::Ahead, chunk, this});
+            const auto next = next_to_leave();
+            if (next == leaving_.end() || next->copied_at > pace_.now) return false;
+            put_out(next);
+        }
+        fill(chunk, false);
+        ++result_.fills_ahead;
+        return true;
     }
 
     // When no more copies in are left to run than the shim has before it chooses what goes.
     double few_fills_at() const { return fills_[result_.fills % fills_.size()]; }
 
-    // When the next work is over.
-    double next_end() const {
+    // When the next work or copy is over.
+    double next_change() const {
         double next = std::numeric_limits<double>::infinity();
+        const auto consider = [&](double at) {
+            if (at > pace_.now) next = std::min(next, at);
+        };
         for (std::size_t i = pace_.ends.size(); i-- > 0 && pace_.ends[i] > pace_.now;)
-            next = std::min(next, pace_.ends[i]);
+            consider(pace_.ends[i]);
+        for (const Leaving& each : leaving_) consider(each.copied_at);
+        for (const double at : fills_) consider(at);
         return next;
     }
 
-    // Makes room, as far as that is needed, and copies.
-    bool bring_in(ChunkId chunk, bool overwritten, core::Purpose purpose) {
+    // How much must go for `bytes` more to be within `limit`.
+    std::uint64_t lacking(std::uint64_t bytes, std::uint64_t limit) const {
+        const std::uint64_t wanted = residency_.device_bytes() + bytes;
+        return wanted - std::min(wanted, limit);
+    }
+
+    bool bring_in(ChunkId chunk, bool overwritten) {
         const std::uint64_t bytes = residency_.chunk(chunk).bytes;
-        double room_at = pace_.now;
-        for (const std::uint64_t limit : {start(), budget_bytes_}) {
-            while (residency_.device_bytes() + bytes > limit) {
-                if (give_back_dead()) continue;
-                const core::VictimRequest wanted{residency_.device_bytes() + bytes - limit, purpose, chunk,
-                                                 this};
-                if (purpose == core::Purpose::Room) pace_.now = std::max(pace_.now, few_fills_at());
-                const ChunkId victim = residency_.next_victim(
-                    wanted, [&](ChunkId id) { return optimal_ || places_[id].idle_at <= pace_.now; });
-                if (purpose == core::Purpose::Room && victim != core::kNoChunk &&
-                    dead_reached_at() < copied_out_at(victim)) {
-                    pace_.now = std::max(pace_.now, dead_reached_at());
-                } else if (victim != core::kNoChunk) {
-                    room_at = std::max(room_at, put_out(victim));
-                } else if (limit < budget_bytes_ || !wait_for_idle(wanted)) {
-                    break;
-                }
+        if (!make_room(bytes, start(), chunk) && !make_room(bytes, budget_bytes_, chunk)) return false;
+        fill(chunk, overwritten);
+        return true;
+    }
+
+    // Until `bytes` more are within `limit`, for the sake of that chunk; false: they do not come to be.
+    bool make_room(std::uint64_t bytes, std::uint64_t limit, ChunkId chunk) {
+        while (const std::uint64_t lacks = lacking(bytes, limit)) {
+            if (give_back_dead()) continue;
+            const core::VictimRequest wanted{lacks, core::Purpose::Room, chunk, this};
+            if (leaving_bytes() < lacks) pace_.now = std::max(pace_.now, few_fills_at());
+            start_to_leave(lacks, wanted);
+            const auto next = next_to_leave();
+            if (next == leaving_.end()) {
+                if (limit < budget_bytes_ || !wait_for_idle(wanted)) return false;
+            } else if (dead_reached_at() < next->copied_at) {
+                pace_.now = std::max(pace_.now, dead_reached_at());
+            } else {
+                // Who knows the future chooses what is still in use: the link waits for that, not the
+                // program.
+                double& waits = optimal_ ? in_free_ : pace_.now;
+                waits = std::max(waits, next->copied_at);
+                put_out(next);
             }
-            if (residency_.device_bytes() + bytes <= limit) {
-                if (purpose == core::Purpose::Room) looked_ahead_at_ = pace_.now;
-                fill(chunk, overwritten, room_at);
-                return true;
-            }
-            if (purpose == core::Purpose::Ahead) return false;
         }
-        return false;
+        return true;
     }
 
     // For what the policy says, else for what is dead. False: nothing comes to be.
     bool wait_for_idle(core::VictimRequest wanted) {
-        if (wanted.purpose == core::Purpose::Ahead) return false;
         wanted.purpose = core::Purpose::Wait;
         const ChunkId busy = residency_.next_victim(wanted, core::Residency::InFlight::Accept);
-        const bool waits = busy != core::kNoChunk && places_[busy].idle_at > pace_.now;
-        const double until = waits ? places_[busy].idle_at : dead_reached_at();
+        const bool waits = busy != core::kNoChunk && idle_at(busy) > pace_.now;
+        const double until = waits ? idle_at(busy) : dead_reached_at();
         if (until == std::numeric_limits<double>::infinity()) return false;
         pace_.now = until;
         return true;
@@ -314,47 +371,77 @@ class Replay final : core::Asker {
 
     bool needs_no_copy(ChunkId chunk) const { return places_[chunk].clean == soilings_; }
 
-    // When it would be in host memory, if it went now. What goes next is copied while the last came in.
-    double copied_out_at(ChunkId chunk) const {
-        const Place& place = places_[chunk];
-        const double idle_at = std::max(place.idle_at, place.ready_at);
-        const double mapped_at = pace_.now + with_.remap_seconds;
-        if (needs_no_copy(chunk)) return std::max(idle_at, mapped_at);
-        return std::max(mapped_at,
-                        std::max({out_free_, idle_at, std::min(pace_.now, looked_ahead_at_)}) +
-                            static_cast<double>(residency_.chunk(chunk).bytes) / with_.out_bytes_per_s);
+    double idle_at(ChunkId chunk) const { return std::max(places_[chunk].idle_at, places_[chunk].ready_at); }
+
+    std::uint64_t leaving_bytes() const {
+        std::uint64_t sum = 0;
+        for (const Leaving& each : leaving_) sum += residency_.chunk(each.chunk).bytes;
+        return sum;
     }
 
-    double put_out(ChunkId chunk) {
+    // The policy chooses of what is idle until as much leaves as is to go `out`, and for Purpose::Room what
+    // will be chosen next, as far as it needs a copy.
+    void start_to_leave(std::uint64_t out, const core::VictimRequest& wanted) {
+        const std::uint64_t ahead =
+            wanted.purpose == core::Purpose::Room && !optimal_
+                ? kChunksAhead * core::largest_chunk(budget_bytes_, script_.granularity)
+                : 0;
+        for (std::uint64_t leaves = leaving_bytes(); leaves < out + ahead; leaves = leaving_bytes()) {
+            const ChunkId victim = residency_.next_victim(
+                wanted, [&](ChunkId id) { return optimal_ || idle_at(id) <= pace_.now; });
+            if (victim == core::kNoChunk || (leaves >= out && needs_no_copy(victim))) return;
+            leave(victim);
+        }
+    }
+
+    void leave(ChunkId chunk) {
         const bool copies = !needs_no_copy(chunk);
-        const double gone_at = copied_out_at(chunk);
+        // Who knows the future knew it when the last came in.
+        double copied_at = std::max(optimal_ ? std::min(pace_.now, came_in_at_) : pace_.now, idle_at(chunk));
+        if (copies) {
+            copied_at = std::max(copied_at, out_free_) +
+                        static_cast<double>(residency_.chunk(chunk).bytes) / with_.out_bytes_per_s;
+            out_free_ = copied_at;
+        }
         residency_.begin_out(chunk);
-        residency_.begin_remap(chunk);
-        residency_.out(chunk);
+        leaving_.push_back({chunk, copied_at, copies});
+    }
+
+    std::vector<Leaving>::iterator next_to_leave() {
+        return std::ranges::min_element(leaving_, {}, &Leaving::copied_at);
+    }
+
+    // It does not leave, then.
+    void keep(ChunkId chunk) {
+        if (std::erase_if(leaving_, [&](const Leaving& each) { return each.chunk == chunk; }) > 0)
+            residency_.cancel_out(chunk);
+    }
+
+    void put_out(std::vector<Leaving>::iterator which) {
+        const Leaving each = *which;
+        leaving_.erase(which);
+        residency_.begin_remap(each.chunk);
+        residency_.out(each.chunk);
         ++result_.evictions;
         pace_.now += with_.remap_seconds;
-        places_[chunk].clean = 0;
-        if (!copies) return gone_at;
-        out_free_ = gone_at;
-        result_.bytes_out += residency_.chunk(chunk).bytes;
-        return gone_at;
+        places_[each.chunk].clean = 0;
+        if (each.copies) result_.bytes_out += residency_.chunk(each.chunk).bytes;
     }
 
-    void fill(ChunkId chunk, bool overwritten, double room_at) {
+    void fill(ChunkId chunk, bool overwritten) {
         const bool copies = residency_.chunk(chunk).state == core::State::OnHost &&
                             !(places_[chunk].fresh && (overwritten || with_.clears));
         const std::uint64_t bytes = residency_.chunk(chunk).bytes;
         residency_.begin_in(chunk);
         pace_.now += with_.remap_seconds;
+        places_[chunk].ready_at = pace_.now;
         if (!copies) {
             residency_.mapped_empty(chunk);
-            places_[chunk].ready_at = room_at;
             return;
         }
         residency_.begin_fill(chunk);
         residency_.filled(chunk);
-        in_free_ =
-            std::max({in_free_, room_at, pace_.now}) + static_cast<double>(bytes) / with_.in_bytes_per_s;
+        in_free_ = std::max(in_free_, pace_.now) + static_cast<double>(bytes) / with_.in_bytes_per_s;
         places_[chunk].ready_at = in_free_;
         if (with_.retains) places_[chunk].clean = soilings_;
         fills_[result_.fills % fills_.size()] = in_free_;
@@ -370,6 +457,7 @@ class Replay final : core::Asker {
     core::Arena arena_;
     std::vector<ChunkId> ids_;                                // by chunk of the script, while it is there
     std::vector<std::optional<core::AllocationId>> buffers_;  // by buffer of the script
+    std::vector<Leaving> leaving_;                            // in the order in which they were chosen
     std::vector<Dead> dead_;                                  // in the order in which they were freed
     std::vector<Place> places_;                               // by ChunkId
     std::vector<std::uint32_t> first_use_;
@@ -380,7 +468,7 @@ class Replay final : core::Asker {
     std::array<double, 2> fills_{};  // the last so many: when they are there
     double in_free_ = 0;
     double out_free_ = 0;
-    double looked_ahead_at_ = 0;  // what goes next was chosen
+    double came_in_at_ = 0;  // what a work lacked
     Replayed result_;
 };
 

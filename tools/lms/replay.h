@@ -28,6 +28,7 @@ struct Replayed {
     std::uint64_t bytes_in = 0;
     std::uint64_t bytes_out = 0;
     std::uint64_t fills = 0;
+    std::uint64_t fills_ahead = 0;  // of those, as foretold, before they were needed
     std::uint64_t evictions = 0;
     std::uint64_t in_place = 0;  // works that found no room for all they named
     double seconds = 0;          // as modelled

@@ -60,6 +60,7 @@ Json json_of(const Row& row) {
     json["bytes_in"] = row.result.bytes_in;
     json["bytes_out"] = row.result.bytes_out;
     json["fills"] = row.result.fills;
+    json["fills_ahead"] = row.result.fills_ahead;
     json["evictions"] = row.result.evictions;
     json["works_without_room"] = row.result.in_place;
     json["seconds"] = row.result.seconds;

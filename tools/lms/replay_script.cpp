@@ -110,16 +110,14 @@ class Builder {
                                  .writes_unseen = event.writes_unseen});
     }
 
-    // When it was over nobody has seen: after the last look, at which it was not. It is taken to have been
-    // then.
+    // When it was over nobody has seen, but who looked then: mostly one that had waited for it.
     void operator()(const trace::WorkOver& event) {
         const auto found = std::ranges::lower_bound(begun_, event.launched_ns, {}, &Begun::first);
         if (found == begun_.end() || found->first != event.launched_ns || found->second >= works_.size())
             return;
         std::deque<std::size_t>& queue = queues_[works_[found->second].stream];
         for (; !queue.empty() && queue.front() <= found->second; queue.pop_front())
-            ended(works_[queue.front()], looked_ns_);
-        looked_ns_ = event.at_ns;
+            ended(works_[queue.front()], event.at_ns);
     }
 
     void operator()(const trace::Move& event) {
@@ -151,10 +149,16 @@ class Builder {
         for (const std::deque<std::size_t>& queue : queues_) {
             for (const std::size_t work : queue) ended(works_[work], works_[work].next_ns);
         }
+        // What came to its end while the shim held the program up was not what that waited for.
         std::uint32_t over = 0;
         for (const Work& work : works_) {
-            while (over < works_.size() && works_[over].over_ns <= work.next_ns) ++over;
-            script_.steps[work.step].over = over;
+            const auto count_over = [&](std::uint64_t at_ns) {
+                while (over < works_.size() && works_[over].over_ns <= at_ns) ++over;
+                return over;
+            };
+            const std::uint32_t before = count_over(work.submitted_ns);
+            const std::uint32_t after = count_over(work.next_ns);
+            if (after > before) script_.steps[work.step].over = after;
         }
         script_.streams = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(queues_.size()));
     }
@@ -253,8 +257,7 @@ class Builder {
     std::vector<std::deque<std::size_t>> queues_;  // by stream, works that are not known to be over
     std::unordered_map<std::uint32_t, std::uint64_t> free_ns_;    // by stream: the last known to be over was
     std::unordered_map<std::uint32_t, std::uint64_t> filled_ns_;  // by chunk
-    std::uint64_t looked_ns_ = 0;   // the last time that work was seen to be over
-    std::uint64_t stalled_ns_ = 0;  // in the last work
+    std::uint64_t stalled_ns_ = 0;                                // in the last work
     std::uint64_t pending_stall_ns_ = 0;
 };
 

@@ -35,7 +35,7 @@ struct ReplayScript {
         std::uint64_t took_ns = 0;   // of work, until the next began, without what was waited for the shim
         std::uint64_t ran_ns = 0;    // on the GPU
         std::uint32_t stream = 0;    // of work, or of a StreamFree
-        std::uint32_t over = 0;      // so many works were over when the next began
+        std::uint32_t over = 0;      // so many works were over when the next began, if one ended meanwhile
         std::uint64_t code = 0;      // of work: the same for the same kernel; 0: a copy or set
         bool writes_unseen = false;  // work may write what it does not name
     };
