@@ -120,3 +120,41 @@ FAMILY_TEST("graph memory: a graph made before anything is managed is given what
     EXPECT(a.holds(1));
     EXPECT(b.holds(2));
 }
+
+// What stood there before may still be there when a kernel looks: the graph's place in time is not known.
+FAMILY_TEST("graph memory: what a graph copies a table to names both what that held and what it did before") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    constexpr std::size_t kSmall = 4096;
+    CUdeviceptr table = 0, copied = 0, out = 0;
+    for (CUdeviceptr* each : {&table, &copied, &out}) OK(cuMemAlloc_v2, each, kSmall);
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    Crowd crowd;
+    const CUdeviceptr of_a = a.at(), of_b = b.at();
+    OK(cuMemcpyHtoD_v2, table + 64, &of_a, sizeof of_a);
+    OK(cuMemcpyHtoD_v2, copied + 128, &of_b, sizeof of_b);
+    const CUgraph graph = new_graph();
+    CUDA_MEMCPY3D copy = copy_of(copied, table);
+    copy.WidthInBytes = kSmall;
+    add_copy(graph, copy, gpu);
+    const CUgraphExec exec = instantiate(graph);
+    launch_and_wait(exec, stream);
+    crowd.evict(a);
+    crowd.evict(b);
+    const auto words = static_cast<std::uint32_t>(kSmall / 4);
+    EXPECT(launch("add", words, stream, out, copied, 0u, words) == CUDA_SUCCESS);
+    EXPECT(a.resident());
+    EXPECT(b.resident());
+    OK(cuStreamSynchronize, stream);
+    // The table itself holds what it held.
+    crowd.evict(a);
+    crowd.evict(b);
+    EXPECT(launch("add", words, stream, out, table, 0u, words) == CUDA_SUCCESS);
+    EXPECT(a.resident());
+    EXPECT(!b.resident());
+    OK(cuStreamSynchronize, stream);
+    OK(cuGraphExecDestroy, exec);
+    EXPECT(a.holds(1));
+    EXPECT(b.holds(2));
+}

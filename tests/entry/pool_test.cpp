@@ -165,6 +165,20 @@ FAMILY_TEST("pools: memory of no pool, and of cuMemFree", "poolless") {
     OK(cuMemFree_v2, address);
 }
 
+FAMILY_TEST("pools: what is taken from one is its own when another is made or destroyed") {
+    const Gpu gpu;
+    const CUmemoryPool pool = own_pool(gpu);
+    CUdeviceptr address = 0;
+    OK(cuMemAllocFromPoolAsync, &address, kBuffer, pool, nullptr);
+    const CUmemoryPool other = own_pool(gpu);
+    EXPECT(pool_of(address) == pool);
+    OK(cuMemPoolDestroy, other);
+    EXPECT(pool_of(address) == pool);
+    OK(cuMemFreeAsync, address, nullptr);
+    EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    OK(cuMemPoolDestroy, pool);
+}
+
 FAMILY_TEST("pools: a limit is the driver's to hold") {
     const Gpu gpu;
     const CUmemoryPool pool = own_pool(gpu, kBuffer);
