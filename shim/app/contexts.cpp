@@ -2,6 +2,7 @@
 #include "shim/util/mutex.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
 #include <utility>
@@ -22,6 +23,8 @@ struct Registry {
     std::map<CUdevice, CUcontext> primaries LMS_GUARDED_BY(mutex);
     std::set<std::pair<CUdevice, CUdevice>> peers LMS_GUARDED_BY(mutex);  // owner, who may reach it
     std::set<CUcontext> leading_elsewhere LMS_GUARDED_BY(mutex);
+    std::vector<Known> ending LMS_GUARDED_BY(mutex);
+    util::Condition ended;
 };
 
 Registry& registry() {
@@ -109,6 +112,34 @@ CUcontext another_context(CUdevice device, CUcontext other) {
         if (known.device == device && known.context != other) return known.context;
     }
     return nullptr;
+}
+
+ContextEnd::ContextEnd(CUcontext context, CUdevice device) : context_(context) {
+    const util::Lock lock(registry().mutex);
+    registry().ending.push_back({context, device});
+}
+
+ContextEnd::~ContextEnd() {
+    Registry& all = registry();
+    {
+        const util::Lock lock(all.mutex);
+        all.ending.erase(std::ranges::find(all.ending, context_, &Known::context));
+    }
+    all.ended.notify_all();
+}
+
+void await_end_of_last(CUcontext context, CUdevice device) {
+    Registry& all = registry();
+    util::Lock lock(all.mutex);
+    all.ended.wait_for(lock, std::chrono::seconds(1), [&] {
+        return std::ranges::none_of(all.ending, [&](const Known& each) {
+            const auto is_another = [&](const Known& known) {
+                return known.device == device && known.context != each.context;
+            };
+            return each.context == context ||
+                   (each.device == device && std::ranges::none_of(all.contexts, is_another));
+        });
+    });
 }
 
 }  // namespace lms::engine

@@ -28,4 +28,21 @@ std::vector<CUdevice> peers_of(CUdevice owner);
 // One of that GPU's that is not `other`; null if there is none.
 CUcontext another_context(CUdevice device, CUcontext other);
 
+// While one lives, a call of this thread may destroy `context`, of `device`, or has, and what it had is being
+// forgotten.
+class ContextEnd {
+  public:
+    ContextEnd(CUcontext context, CUdevice device);
+    ~ContextEnd();
+    ContextEnd(const ContextEnd&) = delete;
+    ContextEnd& operator=(const ContextEnd&) = delete;
+
+  private:
+    CUcontext context_;
+};
+// Before a new context is told of: comes back when none lives of one that had its handle, which the driver
+// may give out again before the call that destroyed its last owner has returned, nor of one that is the only
+// one of its GPU, through which the shim works. Within a second: such a call may wait for who waits here.
+void await_end_of_last(CUcontext context, CUdevice device);
+
 }  // namespace lms::engine

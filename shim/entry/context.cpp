@@ -27,6 +27,7 @@ CUresult make(CUcontext* context, CUdevice device, Call&& call,
     return guarded([&] {
         const CUresult status = engine::call_with_oom_retry(call);
         if (status != CUDA_SUCCESS) return status;
+        engine::await_end_of_last(*context, device);
         seen(*context, device);
         engine::context_made(*context, device);
         return status;
@@ -48,6 +49,7 @@ template <typename Call, typename Gone>
 CUresult end(CUcontext context, Call&& call, Gone&& is_gone) {
     return guarded([&] {
         engine::context_ending(context);
+        const engine::ContextEnd ends(context, device_of(context));
         const CUresult status = call();
         if (is_gone(status)) {
             gone(context);
@@ -82,11 +84,21 @@ CUcontext primary_of(CUdevice device) {
     return context;
 }
 
-bool is_active(CUdevice device, CUcontext context) {
+// Of all contexts that there have ever been, from CUDA 12.0 on; 0: not known.
+unsigned long long id_of(CUcontext context) {
+    unsigned long long id = 0;
+    if (!device::driver_has(device::Entry::cuCtxGetId) || driver().cuCtxGetId(context, &id) != CUDA_SUCCESS)
+        return 0;
+    return id;
+}
+
+// Whether the primary context is still the one that had `handle` and `id`, not one that another thread has
+// had made anew.
+bool is_active(CUdevice device, CUcontext handle, unsigned long long id) {
     unsigned flags = 0;
     int active = 0;
     const CUresult status = driver().cuDevicePrimaryCtxGetState(device, &flags, &active);
-    return status == CUDA_SUCCESS ? active : is_alive(context);
+    return (status == CUDA_SUCCESS ? active : is_alive(handle)) && id_of(handle) == id;
 }
 
 // `call` may destroy the primary context of `device`.
@@ -94,7 +106,8 @@ template <typename Call>
 CUresult let_go_of_primary(CUdevice device, Call&& call) {
     const CUcontext context = primary_of(device);
     if (!context) return call();
-    return end(context, call, [&](CUresult) { return !is_active(device, context); });
+    const unsigned long long id = id_of(context);
+    return end(context, call, [&](CUresult) { return !is_active(device, context, id); });
 }
 
 }  // namespace

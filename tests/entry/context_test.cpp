@@ -1,5 +1,7 @@
 // Contexts: what is in one goes with it; several on a GPU share its memory; one that is made anew works.
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -172,6 +174,77 @@ BODY(submitted_while_one_might_end) {
 // Where evicted memory is unmapped, nothing moves before such work has ended.
 TEST_CASE("contexts: what is submitted while one might end keeps its memory where it is") {
     CHECK(run("submitted_while_one_might_end", Driver::Overlay, {{"SIMCUDA_HOST_VMM", "1"}}).failures == "");
+}
+
+namespace {
+
+// Another thread's context, made before the call that destroys the last one of that handle is back, which
+// stands still until `made`, or for a while: it may be waited for.
+struct Successor {
+    explicit Successor(std::function<CUcontext()> make) : make_(std::move(make)) {
+        thread_ = std::thread([this] {
+            context = make_();
+            OK(cuCtxSetCurrent, context);
+            OK(cuMemAlloc_v2, &buffer, kBuffer);
+            OK(cuMemcpyHtoD_v2, buffer, pattern(kBuffer, 5).data(), kBuffer);
+            module = load_kernels();
+            ready = true;
+        });
+        for (int i = 0; i < 300 && !ready; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    // All that it has is there, and pressure in it takes nothing away.
+    void check() {
+        thread_.join();
+        OK(cuCtxSetCurrent, context);
+        std::vector<std::uint8_t> out(kBuffer);
+        OK(cuMemcpyDtoH_v2, out.data(), buffer, kBuffer);
+        EXPECT(out == pattern(kBuffer, 5));
+        work_under_pressure();
+        OK(cuMemcpyDtoH_v2, out.data(), buffer, kBuffer);
+        EXPECT(out == pattern(kBuffer, 5));
+        OK(cuMemFree_v2, buffer);
+        OK(cuModuleUnload, module);
+    }
+
+    std::function<CUcontext()> make_;
+    std::thread thread_;
+    std::atomic<bool> ready = false;
+    CUcontext context = nullptr;
+    CUdeviceptr buffer = 0;
+    CUmodule module = nullptr;
+};
+
+std::optional<Successor> successor;
+
+}  // namespace
+
+OVERLAY_TEST("contexts: one that is made before the destruction of the last is back keeps what it has") {
+    OK(cuInit, 0);
+    const CUcontext goes = new_context(0);
+    work_under_pressure();
+    overlay::record().context_gone = [] { successor.emplace([] { return new_context(0); }); };
+    OK(cuCtxDestroy_v2, goes);
+    successor->check();
+}
+
+OVERLAY_TEST("contexts: a primary context that is made anew at once is another") {
+    OK(cuInit, 0);
+    CUcontext goes = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &goes, 0);
+    OK(cuCtxSetCurrent, goes);
+    CUdeviceptr left = 0;
+    OK(cuMemAlloc_v2, &left, kBuffer);
+    work_under_pressure();
+    overlay::record().context_gone = [] {
+        successor.emplace([] {
+            CUcontext made = nullptr;
+            OK(cuDevicePrimaryCtxRetain, &made, 0);
+            return made;
+        });
+    };
+    OK(cuDevicePrimaryCtxRelease_v2, 0);
+    successor->check();
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2, left);
 }
 
 FAMILY_TEST("contexts: two on a GPU share its memory, and each outlives the other", "two-contexts") {

@@ -84,6 +84,15 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
     return status;
 }
 
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    const CUresult status = SIM(cuDevicePrimaryCtxRelease_v2)(device);
+    unsigned flags = 0;
+    int active = 0;
+    SIM(cuDevicePrimaryCtxGetState)(device, &flags, &active);
+    if (void (*const call)() = active ? nullptr : std::exchange(overlay_record.context_gone, nullptr)) call();
+    return status;
+}
+
 CUresult cuCtxSynchronize() {
     if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
     const CUresult status = SIM(cuCtxSynchronize)();
