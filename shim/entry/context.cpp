@@ -84,7 +84,7 @@ CUcontext primary_of(CUdevice device) {
     return context;
 }
 
-// Of all contexts that there have ever been, from CUDA 12.0 on; 0: not known.
+// One of all contexts that there have ever been, from CUDA 12.0 on; 0: not known.
 unsigned long long id_of(CUcontext context) {
     unsigned long long id = 0;
     if (!device::driver_has(device::Entry::cuCtxGetId) || driver().cuCtxGetId(context, &id) != CUDA_SUCCESS)
@@ -98,7 +98,9 @@ bool is_active(CUdevice device, CUcontext handle, unsigned long long id) {
     unsigned flags = 0;
     int active = 0;
     const CUresult status = driver().cuDevicePrimaryCtxGetState(device, &flags, &active);
-    return (status == CUDA_SUCCESS ? active : is_alive(handle)) && id_of(handle) == id;
+    if (status == CUDA_SUCCESS && !active) return false;
+    const unsigned long long now = id_of(handle);
+    return id != 0 && now != 0 ? now == id : is_alive(handle);
 }
 
 // `call` may destroy the primary context of `device`.
