@@ -175,14 +175,14 @@ void context_ending(CUcontext context) {
     // What is not a context the driver will say.
     if (in_context.status() != CUDA_SUCCESS || device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return;
-    Session* const session = session_of(device);
-    const CUcontext next = another_context(device, context);
-    if (!session) return;
-    // Its events and streams go with it, while threads in others ask on.
-    if (next && device::driver().cuCtxSynchronize() == CUDA_SUCCESS) {
+    // Its events and streams go with it, while threads in others, of other GPUs too, ask on.
+    const std::vector<CUcontext> known = known_contexts();
+    const bool alone = std::ranges::none_of(known, [&](CUcontext each) { return each != context; });
+    if (!alone && !sessions().empty() && device::driver().cuCtxSynchronize() == CUDA_SUCCESS) {
         for (Session* each : sessions()) each->see_work_over();
     }
-    session->context_ending(context, next);
+    if (Session* const session = session_of(device))
+        session->context_ending(context, another_context(device, context));
 }
 
 void context_made(CUcontext context, CUdevice device) {

@@ -137,6 +137,36 @@ OVERLAY_TEST("contexts: of one that the driver has destroyed nothing is asked") 
     }
 }
 
+// Its work has used memory of the other GPU, where another thread moves more.
+BODY(last_of_a_gpu_that_reached_another) {
+    OK(cuInit, 0);
+    static CUcontext stays = nullptr;
+    const CUcontext goes = new_context(0);
+    stays = new_context(1);
+    const Buffer reached(kBuffer, 1);
+    work_under_pressure();
+    OK(cuCtxSetCurrent, goes);
+    OK(cuCtxEnablePeerAccess, stays, 0);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    OK(cuMemsetD8Async, reached.at(), 1, kBuffer, stream);
+    OK(cuMemsetD8Async, reached.at(), 1, kBuffer, nullptr);
+    overlay::record().context_gone = [] {
+        std::thread([] {
+            OK(cuCtxSetCurrent, stays);
+            work_under_pressure();
+        }).join();
+    };
+    OK(cuCtxDestroy_v2, goes);
+    EXPECT(overlay::record().dead_queries == 0);
+    OK(cuCtxSetCurrent, stays);
+    EXPECT(reached.read() == std::vector<std::uint8_t>(kBuffer, 1));
+}
+
+TEST_CASE("contexts: of the last one of a GPU that reached another's memory nothing is asked there") {
+    run_both("last_of_a_gpu_that_reached_another", Driver::Overlay, {{"SIMCUDA_DEVICES", "2"}});
+}
+
 // A release that is not the last: the context goes on, and what another thread gives it meanwhile, before
 // anything has moved, is no work from before.
 BODY(submitted_while_one_might_end) {

@@ -155,7 +155,7 @@ void symbol(std::string_view input) {
 void look_at(const tool::Trace& trace) {
     tool::analyse(trace);
     tool::link_of(trace, trace::Direction::In);
-    tool::replay_all(trace, {"lru", tool::kOptimal}, {.policy = {}, .retains = true}, {});
+    tool::replay_all(trace, {"lru", "next-use", tool::kOptimal}, {.policy = {}, .retains = true}, {});
 }
 
 void trace_file(std::string_view input) {
