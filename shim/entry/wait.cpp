@@ -27,6 +27,25 @@ using device::driver;
 // How long nothing is looked at between two steps.
 constexpr auto kPause = std::chrono::microseconds(50);
 
+// A trace is told of the wait that is made while it lives.
+class WaitTold {
+  public:
+    WaitTold() : begin_ns_(trace::writer() ? trace::now_ns() : 0) {}
+    ~WaitTold() {
+        if (begin_ns_ == 0) return;
+        const std::uint64_t now_ns = trace::now_ns();
+        if (now_ns - begin_ns_ < kShortest) return;
+        if (const auto writer = trace::writer()) writer->write(trace::ProgramWait{begin_ns_, now_ns});
+    }
+    WaitTold(const WaitTold&) = delete;
+    WaitTold& operator=(const WaitTold&) = delete;
+
+  private:
+    static constexpr std::uint64_t kShortest = 10'000;  // or else there was nothing to wait for
+
+    std::uint64_t begin_ns_;
+};
+
 bool bring_ahead() {
     bool more = false;
     for (engine::Session* session : engine::sessions()) more |= session->bring_ahead();
@@ -50,11 +69,13 @@ void meanwhile(Given given, IsOver is_over) {
     engine::take_up_requests();
     // In a host function nothing can be seen to end, and the driver refuses the wait.
     if (given.empty() || refusal() == CUDA_ERROR_NOT_PERMITTED) return;
-    while (bring_ahead()) {
+    for (;;) {
         {
+            // What nobody waits for is not to be waited for with the rest of the context.
             const engine::CapturesHeldOff held_off;
             if (!held_off || engine::capturing_anywhere() || !unfinished(given) || is_over()) return;
         }
+        if (!bring_ahead()) return;
         std::this_thread::sleep_for(kPause);
     }
 }
@@ -110,6 +131,7 @@ Given given_to(CUcontext context) {
 
 template <typename Wait>
 CUresult wait_for_stream(CUstream handle, bool per_thread, Wait wait) {
+    const WaitTold told;
     // Whatever comes of it, the wait is made.
     guarded([&] {
         meanwhile(given_to(engine::resolve_stream(handle, per_thread)));
@@ -120,6 +142,7 @@ CUresult wait_for_stream(CUstream handle, bool per_thread, Wait wait) {
 
 template <typename Wait>
 CUresult wait_for_context(CUcontext context, Wait&& wait) {
+    const WaitTold told;
     // Whatever comes of it, the wait is made.
     guarded([&] {
         if (context) meanwhile(given_to(context));
@@ -131,6 +154,7 @@ CUresult wait_for_context(CUcontext context, Wait&& wait) {
 // What GPUs are given from here on comes after what the event stands for, so being recorded again and again
 // does not make it last.
 CUresult wait_for_event(CUevent event) {
+    const WaitTold told;
     CUresult status = CUDA_ERROR_NOT_READY;
     guarded([&] {
         meanwhile(given_to_all(), [&] {
@@ -146,6 +170,7 @@ CUresult wait_for_event(CUevent event) {
 }  // namespace
 
 void bring_ahead_while_busy(CUstream stream) {
+    const WaitTold told;
     meanwhile(given_to(stream));
 }
 

@@ -135,6 +135,13 @@ class Encoder {
         return names_ + text(json);
     }
 
+    std::string operator()(const ProgramWait& event) {
+        Json json = head("X", "the program waits for GPUs", "wait", 0, event.begin_ns);
+        json["dur"] = microseconds(event.end_ns - event.begin_ns);
+        json["tid"] = row(0, Group::Regions, "waits of the program's own", event.begin_ns, event.end_ns);
+        return names_ + text(json);
+    }
+
     std::string operator()(const Gpu&) { return {}; }
     std::string operator()(const Dropped&) { return {}; }
     std::string operator()(const WorkOver&) { return {}; }

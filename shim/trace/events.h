@@ -186,8 +186,14 @@ struct WorkOver {
     std::uint64_t at_ns;
 };
 
+// A thread of the app waited for GPUs, in a call that it made for that. What is foretold comes in meanwhile.
+struct ProgramWait {
+    std::uint64_t begin_ns;
+    std::uint64_t end_ns;
+};
+
 using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region, WorkOver,
-                           KernelTime, StreamFree, LinkSpeeds, CopyTime>;
+                           KernelTime, StreamFree, LinkSpeeds, CopyTime, ProgramWait>;
 
 // When it began. Of Dropped nobody knows: 0.
 std::uint64_t begin_of(const Event& event);

@@ -236,6 +236,11 @@ void Records::record(const Region& event) {
     put_number(bytes_, event.thread);
 }
 
+void Records::record(const ProgramWait& event) {
+    begin(Tag::ProgramWait);
+    during(event.begin_ns, event.end_ns);
+}
+
 void Records::record(const WorkOver& event) {
     on(event.device);
     begin(Tag::WorkOver);

@@ -57,6 +57,7 @@ class Records {
     void record(const StreamFree& event);
     void record(const LinkSpeeds& event);
     void record(const CopyTime& event);
+    void record(const ProgramWait& event);
 
     std::string bytes_;
     std::uint64_t now_ns_ = 0;

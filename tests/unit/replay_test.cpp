@@ -126,6 +126,8 @@ TEST_CASE(
         if (waiting.steps[i].kind != Step::Kind::Work || ++works % 4 != 0) continue;
         elsewhere.steps[i].took_ns = elsewhere.steps[i].ran_ns = 10'000'000;
         waiting.steps[i] = elsewhere.steps[i];
+        waiting.steps[i].took_ns = 0;
+        waiting.steps[i].waits = true;
         waiting.steps[i].over = works;
     }
     const ReplayWith with{
@@ -191,7 +193,8 @@ TEST_CASE("replay: how long work ran is what the trace tells of its end") {
     CHECK(works[3].ran_ns == 0);
     CHECK(works[0].stream == works[1].stream);
     CHECK(works[0].stream != works[2].stream);
-    // How many had ended when the next began, where one did while the program was on its own.
+    // How many had ended when the next began, where one did while the program was on its own: no wait is told
+    // of.
     CHECK(works[0].over == 0);
     CHECK(works[1].over == 0);
     CHECK(works[2].over == 3);
@@ -206,6 +209,28 @@ TEST_CASE("replay: what ends while the shim holds the program up is not what tha
     };
     CHECK(over_behind(8000) == 0);
     CHECK(over_behind(9200) == 1);
+}
+
+TEST_CASE("replay: a program waits where the trace says so, and is on its own before and after") {
+    Trace trace;
+    trace.events = {launch(1, 1000, 1100), launch(1, 1200, 1300), trace::WorkOver{0, 1000, 2000},
+                    trace::WorkOver{0, 1200, 5000}, trace::ProgramWait{1800, 5000},
+                    // Of another thread, while the launch after it was under way.
+                    trace::ProgramWait{5600, 7500}, launch(1, 6000, 7000), trace::WorkOver{0, 6000, 7800},
+                    launch(1, 8000, 8100)};
+    const std::vector<Step> works = works_of(trace);
+    REQUIRE(works.size() == 4);
+    CHECK_FALSE(works[0].waits);
+    CHECK(works[0].took_ns == 200);
+    CHECK(works[0].over == 0);
+    CHECK(works[1].waits);
+    CHECK(works[1].took_ns == 600);
+    CHECK(works[1].after_ns == 1000);
+    CHECK(works[1].over == 2);
+    // It has ended meanwhile, but nobody waited for that.
+    CHECK_FALSE(works[2].waits);
+    CHECK(works[2].over == 3);
+    CHECK(works[2].took_ns == 2000);
 }
 
 TEST_CASE("replay: the link is as fast as the device copied, else as the trace tells of what was before") {

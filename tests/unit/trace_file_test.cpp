@@ -103,6 +103,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     writer.write(LinkSpeeds{3, 25'000'000'000, 0, 10'003});
     writer.write(Launch{3, "", 0, plain, 10'100, 10'200, false, {CopyWay::ToHost, 3 << 20}});
     writer.write(CopyTime{3, {CopyWay::OnGpu, 5ull << 30}, 10'150, 10'180});
+    writer.write(ProgramWait{9'000, 11'500});
     writer.end();
 
     const auto trace = read(scratch.get("trace"));
@@ -113,7 +114,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(about.at("lmsshim") == LMS_VERSION);
     CHECK(about.at("process") == getpid());
     CHECK(about.at("settings").at("LMS_POLICY") == "next-use");
-    REQUIRE(trace->events.size() == 17);
+    REQUIRE(trace->events.size() == 18);
 
     const auto& gpu = std::get<Gpu>(trace->events[0]);
     CHECK(gpu.device == 3);
@@ -220,6 +221,9 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(copied.copied.bytes == 5ull << 30);
     CHECK(copied.begin_ns == 10'150);
     CHECK(copied.end_ns == 10'180);
+    const auto& wait = std::get<ProgramWait>(trace->events[17]);
+    CHECK(wait.begin_ns == 9'000);
+    CHECK(wait.end_ns == 11'500);
 }
 
 TEST_CASE("trace file: a launch of twelve buffers takes less than 30 bytes") {
@@ -589,4 +593,24 @@ TEST_CASE("trace file: the trace that is kept of version 6 reads as it did then"
           std::map<CopyWay, std::uint64_t>{{CopyWay::ToGpu, 1'505'280}, {CopyWay::ToHost, 1'048'576}});
     CHECK(speeds == std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, 970'386'164},
                                                                          {1'884'897'466, 970'386'164}});
+}
+
+// On the simulated GPU, by its own clock: `streams 8` in 4 MiB, kernels of half a millisecond.
+TEST_CASE("trace file: the trace that is kept of version 7 reads as it did then") {
+    std::ifstream file("tests/unit/traces/v7.lmstrace", std::ios::binary);
+    const auto trace = read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    CHECK(trace->ended);
+    CHECK(trace->stopped.empty());
+    std::size_t waits = 0;
+    std::uint64_t waited_ns = 0, until_ns = 0;
+    for (const Event& event : trace->events) {
+        const auto* const wait = std::get_if<ProgramWait>(&event);
+        if (!wait) continue;
+        CHECK(wait->begin_ns >= until_ns);  // by one thread
+        until_ns = wait->end_ns;
+        waited_ns += wait->end_ns - wait->begin_ns;
+        ++waits;
+    }
+    CHECK(waits == 16);
+    CHECK(waited_ns == 603'541);
 }

@@ -138,6 +138,7 @@ std::string text_of(const Event& event) {
         std::string operator()(const WorkOver&) const { return "over"; }
         std::string operator()(const KernelTime&) const { return "kernel time"; }
         std::string operator()(const CopyTime&) const { return "copy time"; }
+        std::string operator()(const ProgramWait&) const { return "wait"; }
         std::string operator()(const LinkSpeeds& e) const {
             return "speeds " + std::to_string(e.device) + " " + std::to_string(e.in_bytes_per_s) + " " +
                    std::to_string(e.out_bytes_per_s);

@@ -94,6 +94,13 @@ TEST_CASE("trace codec: each kind of event, every field") {
     CHECK(event["ts"] == 2.0);
     CHECK(event["args"] == json({{"allocation", 7}, {"stream", "0xab"}}));
 
+    event = encoded(ProgramWait{2000, 4500});
+    CHECK(event["ph"] == "X");
+    CHECK(event["name"] == "the program waits for GPUs");
+    CHECK(event["cat"] == "wait");
+    CHECK(event["ts"] == 2.0);
+    CHECK(event["dur"] == 2.5);
+
     const std::vector<Touched> touched = {{9, 7}, {3, 4}, {8, 7}};
     event = encoded(Launch{.device = 0,
                            .kernel = "_Z5sgemmIfEvi",

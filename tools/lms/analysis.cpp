@@ -128,6 +128,7 @@ class Analyst {
     }
 
     void operator()(const trace::LinkSpeeds&) {}
+    void operator()(const trace::ProgramWait&) {}
     void operator()(const trace::Dropped&) {}
     void operator()(const trace::WorkOver&) {}
     void operator()(const trace::StreamFree&) {}

@@ -121,6 +121,9 @@ struct CsvLine {
     std::string operator()(const trace::WorkOver& e) const {
         return row("work over", e.device, e.launched_ns, e.at_ns, "", "", "", "");
     }
+    std::string operator()(const trace::ProgramWait& e) const {
+        return fmt::format("wait,,{},{},,,,\n", e.begin_ns, e.end_ns);
+    }
     std::string operator()(const trace::KernelTime& e) const {
         return row("kernel", e.device, e.begin_ns, e.end_ns, "", "", "",
                    trace::demangled(std::string(e.kernel)));

@@ -20,10 +20,18 @@ struct Pace {
         ends.push_back(end);
         return end;
     }
-    // When the program goes on: it did when so many works were over.
-    double next(const ReplayScript::Step& step) const {
+    // When the program has nothing else to do, and when it has waited for what it did: so many works were
+    // over then.
+    double waits_from(const ReplayScript::Step& step) const {
+        return now + static_cast<double>(step.took_ns) / 1e9;
+    }
+    double waits_until(const ReplayScript::Step& step) const {
         const std::size_t over = std::min<std::size_t>(step.over, ends.size());
-        return std::max(now + static_cast<double>(step.took_ns) / 1e9, over > 0 ? ends[over - 1] : 0);
+        return std::max(waits_from(step), over > 0 ? ends[over - 1] : 0);
+    }
+    // When it goes on.
+    double next(const ReplayScript::Step& step) const {
+        return waits_until(step) + static_cast<double>(step.after_ns) / 1e9;
     }
 
     double now = 0;

@@ -234,8 +234,9 @@ class Replay final : core::Asker {
             places_[chunk].idle_at = std::max(places_[chunk].idle_at, end);
             if (optimal_) optimal_->will_be_used(chunk, touch.next_work);
         }
-        const double next = pace_.next(step);
-        bring_ahead(step, next);
+        const double from = pace_.waits_from(step), until = pace_.waits_until(step), next = pace_.next(step);
+        look_ahead();
+        if (step.waits) bring_ahead(from, until);
         pace_.now = std::max(pace_.now, next);
     }
 
@@ -267,12 +268,12 @@ class Replay final : core::Asker {
     }
     void overruled() override {}
 
-    // What is foretold comes in when work has been submitted, and while the program waits for all that it has
-    // submitted.
-    void bring_ahead(const Step& step, double next) {
-        while (look_ahead() && step.over >= pace_.ends.size()) {
+    // What is foretold comes in while the program waits, as it does when work has been submitted.
+    void bring_ahead(double from, double until) {
+        pace_.now = std::max(pace_.now, from);
+        while (look_ahead()) {
             const double then = next_change();
-            if (then >= std::min(next, *std::ranges::max_element(pace_.free))) return;
+            if (then >= std::min(until, *std::ranges::max_element(pace_.free))) return;
             pace_.now = then;
         }
     }

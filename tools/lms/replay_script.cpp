@@ -90,6 +90,7 @@ class Builder {
             Work& last = works_.back();
             const std::uint64_t whole = event.begin_ns - std::min(event.begin_ns, last.begin_ns);
             script_.steps[last.step].took_ns = whole - std::min(whole, stalled_ns_);
+            last.stalled_ns = stalled_ns_;
             last.next_ns = event.begin_ns;
         }
         stalled_ns_ = 0;
@@ -127,6 +128,10 @@ class Builder {
     // It is told before the launch that waited, and lies within that.
     void operator()(const trace::Stall& event) { pending_stall_ns_ += event.end_ns - event.begin_ns; }
 
+    void operator()(const trace::ProgramWait& event) {
+        if (event.begin_ns < event.end_ns) waits_.push_back(event);
+    }
+
     void operator()(const trace::Residency& event) {
         if (!given_ && event.budget_bytes > 0 && event.budget_bytes != budget_) budget(event.budget_bytes);
     }
@@ -149,16 +154,11 @@ class Builder {
         for (const std::deque<std::size_t>& queue : queues_) {
             for (const std::size_t work : queue) ended(works_[work], works_[work].next_ns);
         }
-        // What came to its end while the shim held the program up was not what that waited for.
-        std::uint32_t over = 0;
-        for (const Work& work : works_) {
-            const auto count_over = [&](std::uint64_t at_ns) {
-                while (over < works_.size() && works_[over].over_ns <= at_ns) ++over;
-                return over;
-            };
-            const std::uint32_t before = count_over(work.submitted_ns);
-            const std::uint32_t after = count_over(work.next_ns);
-            if (after > before) script_.steps[work.step].over = after;
+        std::ranges::sort(waits_, {}, &trace::ProgramWait::begin_ns);
+        auto wait = waits_.begin();
+        for (std::size_t i = 0; i < works_.size(); ++i) {
+            note_over(i);
+            if (!waits_.empty()) note_waits(works_[i], wait);
         }
         script_.streams = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(queues_.size()));
     }
@@ -170,10 +170,45 @@ class Builder {
         std::uint32_t stream;
         std::uint64_t begin_ns;
         std::uint64_t submitted_ns;
-        std::uint64_t next_ns;  // another begins
+        std::uint64_t next_ns;         // another begins
+        std::uint64_t stalled_ns = 0;  // of the time between
         std::span<const trace::Touched> touched;
         std::uint64_t over_ns = 0;
     };
+
+    // What came to its end before the next work, but not while the shim held the program up, may be what that
+    // went on after. Traces of before version 7 do not tell whether it waited.
+    void note_over(std::size_t number) {
+        const Work& work = works_[number];
+        const std::uint32_t before = count_over(work.submitted_ns);
+        const std::uint32_t after = count_over(work.next_ns);
+        if (after == before) return;
+        script_.steps[work.step].over = after;
+        script_.steps[work.step].waits = after > number;
+    }
+
+    // The waits between this work and the next, by the thread that submitted it or another.
+    void note_waits(const Work& work, std::vector<trace::ProgramWait>::iterator& wait) {
+        Step& step = script_.steps[work.step];
+        step.waits = false;
+        std::uint64_t waited_ns = 0, began_ns = 0;
+        for (; wait != waits_.end() && wait->end_ns <= work.next_ns; ++wait) {
+            if (wait->begin_ns < work.submitted_ns) continue;
+            if (waited_ns == 0) began_ns = wait->begin_ns;
+            waited_ns += wait->end_ns - wait->begin_ns;
+        }
+        if (waited_ns == 0) return;
+        const auto less = [](std::uint64_t from, std::uint64_t what) { return from - std::min(from, what); };
+        step.waits = true;
+        step.took_ns = less(began_ns - work.begin_ns, work.stalled_ns);
+        step.after_ns = less(work.next_ns - began_ns, waited_ns);
+    }
+
+    // So many works, from the first; at a time that is no earlier than the last that was asked about.
+    std::uint32_t count_over(std::uint64_t at_ns) {
+        while (over_ < works_.size() && works_[over_].over_ns <= at_ns) ++over_;
+        return over_;
+    }
 
     std::uint32_t stream_of(std::uint64_t handle) {
         const auto stream = streams_.emplace(handle, streams_.size()).first->second;
@@ -252,6 +287,7 @@ class Builder {
     std::vector<std::uint64_t> addresses_;    // by buffer
     std::unordered_set<std::uint32_t> dead_;  // buffers freed in stream order
     std::vector<Work> works_;
+    std::vector<trace::ProgramWait> waits_;
     std::vector<Begun> begun_;                                  // when works began, sorted
     std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // by handle
     std::vector<std::deque<std::size_t>> queues_;  // by stream, works that are not known to be over
@@ -259,6 +295,7 @@ class Builder {
     std::unordered_map<std::uint32_t, std::uint64_t> filled_ns_;  // by chunk
     std::uint64_t stalled_ns_ = 0;                                // in the last work
     std::uint64_t pending_stall_ns_ = 0;
+    std::uint32_t over_ = 0;  // of count_over()
 };
 
 void look_ahead(ReplayScript& script) {
@@ -357,7 +394,7 @@ ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64
     });
     if (told != trace.events.end()) builder(std::get<trace::Residency>(*told));
     for (const trace::Event& event : trace.events) {
-        if (device_of(event) != device) continue;
+        if (device_of(event) != device && !std::holds_alternative<trace::ProgramWait>(event)) continue;
         std::visit(builder, event);
         if (std::holds_alternative<trace::Launch>(event)) builder.take_stalls();
     }

@@ -32,10 +32,14 @@ struct ReplayScript {
         std::uint32_t before = 0;          // of Revive: whose memory it is given
         std::uint32_t first = 0, end = 0;  // of work, in `touches`
         std::uint64_t budget_bytes = 0;    // from here on
-        std::uint64_t took_ns = 0;   // of work, until the next began, without what was waited for the shim
+        // Of work: how long the program was on its own then, without what it waited for the shim; whether it
+        // waited for the GPU, and how long it was on its own from then on until it submitted the next.
+        std::uint64_t took_ns = 0;
+        bool waits = false;
+        std::uint64_t after_ns = 0;
         std::uint64_t ran_ns = 0;    // on the GPU
         std::uint32_t stream = 0;    // of work, or of a StreamFree
-        std::uint32_t over = 0;      // so many works were over when the next began, if one ended meanwhile
+        std::uint32_t over = 0;      // so many works were over when it had waited
         std::uint64_t code = 0;      // of work: the same for the same kernel; 0: a copy or set
         bool writes_unseen = false;  // work may write what it does not name
     };

@@ -144,6 +144,11 @@ bool TraceDecoder::record(Input& in) {
         case Tag::Copy:
             copied_ = copied(in);
             return true;
+        case Tag::ProgramWait: {
+            const std::uint64_t begin = time(in);
+            trace_.events.emplace_back(ProgramWait{begin, begin + in.number()});
+            return true;
+        }
         case Tag::WorkOver: {
             const std::uint64_t at = time(in);
             trace_.events.emplace_back(WorkOver{device_, at - in.number(), at});
