@@ -187,50 +187,71 @@ TEST_CASE("replay: how long work ran is what the trace tells of its end") {
                     trace::WorkOver{0, 1000, 5000}, trace::WorkOver{0, 1200, 9000}, launch(1, 9500, 9600)};
     const std::vector<Step> works = works_of(trace);
     REQUIRE(works.size() == 4);
-    CHECK(works[0].ran_ns == 3900);
-    CHECK(works[1].ran_ns == 4000);  // behind the first
+    CHECK(works[0].ran_ns == 0);  // it may have been over at once
+    CHECK(works[1].ran_ns ==
+          3700);  // from when it was submitted: it was not over when the first was seen to be
     CHECK(works[2].ran_ns == 8000);  // nothing tells
     CHECK(works[3].ran_ns == 0);
     CHECK(works[0].stream == works[1].stream);
     CHECK(works[0].stream != works[2].stream);
-    // How many had ended when the next began, where one did while the program was on its own: no wait is told
-    // of.
+    // How many had ended when the next began, where one did while the program was on its own.
     CHECK(works[0].over == 0);
     CHECK(works[1].over == 0);
     CHECK(works[2].over == 3);
 }
 
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+}  // namespace
+
+TEST_CASE("replay: work that a thread waited for ended when that saw it, but for what it saw at first") {
+    const auto ran = [](std::uint64_t seen_ns, std::uint64_t held_up_from_ns) {
+        Trace trace;
+        trace.events = {launch(1, kMs, 2 * kMs), trace::WorkOver{0, kMs, seen_ns},
+                        trace::Stall{0, trace::StallCause::InUse, "k", 1, {}, held_up_from_ns, 9 * kMs},
+                        launch(1, held_up_from_ns, 9 * kMs)};
+        return works_of(trace).at(0).ran_ns;
+    };
+    CHECK(ran(8 * kMs, 5 * kMs) == 6 * kMs);
+    CHECK(ran(5 * kMs + 1000, 5 * kMs) == 0);
+}
+
 TEST_CASE("replay: what ends while the shim holds the program up is not what that waits for") {
     const auto over_behind = [](std::uint64_t at_ns) {
         Trace trace;
-        trace.events = {launch(1, 100, 200), launch(1, 300, 9000), trace::WorkOver{0, 100, at_ns},
-                        launch(1, 9500, 9600), trace::WorkOver{0, 300, 20'000}};
+        trace.events = {launch(1, 100, 200),
+                        trace::WorkOver{0, 100, at_ns},
+                        trace::Stall{0, trace::StallCause::InUse, "k", 1, {}, 300, 9 * kMs},
+                        launch(1, 300, 9 * kMs),
+                        trace::ProgramWait{10 * kMs, 12 * kMs},
+                        launch(1, 13 * kMs, 14 * kMs),
+                        trace::WorkOver{0, 300, 20 * kMs}};
         return works_of(trace).at(1).over;
     };
-    CHECK(over_behind(8000) == 0);
-    CHECK(over_behind(9200) == 1);
+    CHECK(over_behind(8 * kMs) == 0);
+    CHECK(over_behind(11 * kMs) >= 1);
 }
 
 TEST_CASE("replay: a program waits where the trace says so, and is on its own before and after") {
     Trace trace;
-    trace.events = {launch(1, 1000, 1100), launch(1, 1200, 1300), trace::WorkOver{0, 1000, 2000},
-                    trace::WorkOver{0, 1200, 5000}, trace::ProgramWait{1800, 5000},
-                    // Of another thread, while the launch after it was under way.
-                    trace::ProgramWait{5600, 7500}, launch(1, 6000, 7000), trace::WorkOver{0, 6000, 7800},
-                    launch(1, 8000, 8100)};
+    trace.events = {
+        launch(1, 10 * kMs, 11 * kMs), launch(1, 12 * kMs, 13 * kMs), trace::WorkOver{0, 10 * kMs, 20 * kMs},
+        trace::WorkOver{0, 12 * kMs, 50 * kMs}, trace::ProgramWait{18 * kMs, 50 * kMs},
+        // Of another thread, while the launch after it was under way.
+        trace::ProgramWait{56 * kMs, 75 * kMs}, launch(1, 60 * kMs, 70 * kMs), launch(1, 80 * kMs, 81 * kMs)};
     const std::vector<Step> works = works_of(trace);
     REQUIRE(works.size() == 4);
     CHECK_FALSE(works[0].waits);
-    CHECK(works[0].took_ns == 200);
+    CHECK(works[0].took_ns == 2 * kMs);
     CHECK(works[0].over == 0);
     CHECK(works[1].waits);
-    CHECK(works[1].took_ns == 600);
-    CHECK(works[1].after_ns == 1000);
+    CHECK(works[1].took_ns == 6 * kMs);
+    CHECK(works[1].after_ns == 10 * kMs);
     CHECK(works[1].over == 2);
-    // It has ended meanwhile, but nobody waited for that.
     CHECK_FALSE(works[2].waits);
-    CHECK(works[2].over == 3);
-    CHECK(works[2].took_ns == 2000);
+    CHECK(works[2].took_ns == 20 * kMs);
 }
 
 TEST_CASE("replay: the link is as fast as the device copied, else as the trace tells of what was before") {

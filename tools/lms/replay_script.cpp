@@ -111,14 +111,17 @@ class Builder {
                                  .writes_unseen = event.writes_unseen});
     }
 
-    // When it was over nobody has seen, but who looked then: mostly one that had waited for it.
+    // Who was held up by it, or waited for it, saw it end. Else it was over when somebody looked, and not
+    // when somebody had last seen other work to be over: it is taken to have ended then.
     void operator()(const trace::WorkOver& event) {
         const auto found = std::ranges::lower_bound(begun_, event.launched_ns, {}, &Begun::first);
         if (found == begun_.end() || found->first != event.launched_ns || found->second >= works_.size())
             return;
+        const std::uint64_t at_ns = is_watched(event.at_ns) ? event.at_ns : looked_ns_;
         std::deque<std::size_t>& queue = queues_[works_[found->second].stream];
         for (; !queue.empty() && queue.front() <= found->second; queue.pop_front())
-            ended(works_[queue.front()], event.at_ns);
+            ended(works_[queue.front()], at_ns);
+        looked_ns_ = event.at_ns;
     }
 
     void operator()(const trace::Move& event) {
@@ -127,10 +130,6 @@ class Builder {
 
     // It is told before the launch that waited, and lies within that.
     void operator()(const trace::Stall& event) { pending_stall_ns_ += event.end_ns - event.begin_ns; }
-
-    void operator()(const trace::ProgramWait& event) {
-        if (event.begin_ns < event.end_ns) waits_.push_back(event);
-    }
 
     void operator()(const trace::Residency& event) {
         if (!given_ && event.budget_bytes > 0 && event.budget_bytes != budget_) budget(event.budget_bytes);
@@ -142,19 +141,26 @@ class Builder {
     void take_stalls() { stalled_ns_ += std::exchange(pending_stall_ns_, 0); }
 
     // Before the events.
-    void expect_works(const Trace& trace, int device) {
+    void expect(const Trace& trace, int device) {
         for (const trace::Event& event : trace.events) {
-            const auto* const launch = std::get_if<trace::Launch>(&event);
-            if (launch && launch->device == device) begun_.emplace_back(launch->begin_ns, begun_.size());
+            if (const auto* const launch = std::get_if<trace::Launch>(&event)) {
+                if (launch->device == device) begun_.emplace_back(launch->begin_ns, begun_.size());
+            } else if (const auto* const stall = std::get_if<trace::Stall>(&event)) {
+                if (stall->device == device) watched_.emplace_back(stall->begin_ns, stall->end_ns);
+            } else if (const auto* const wait = std::get_if<trace::ProgramWait>(&event)) {
+                if (wait->begin_ns < wait->end_ns) waits_.push_back(*wait);
+                watched_.emplace_back(wait->begin_ns, wait->end_ns);
+            }
         }
         std::ranges::sort(begun_);
+        std::ranges::sort(watched_);
+        std::ranges::sort(waits_, {}, &trace::ProgramWait::begin_ns);
     }
     // After them.
     void end() {
         for (const std::deque<std::size_t>& queue : queues_) {
             for (const std::size_t work : queue) ended(works_[work], works_[work].next_ns);
         }
-        std::ranges::sort(waits_, {}, &trace::ProgramWait::begin_ns);
         auto wait = waits_.begin();
         for (std::size_t i = 0; i < works_.size(); ++i) {
             note_over(i);
@@ -165,6 +171,7 @@ class Builder {
 
   private:
     using Begun = std::pair<std::uint64_t, std::size_t>;
+    using Span = std::pair<std::uint64_t, std::uint64_t>;
     struct Work {
         std::size_t step;
         std::uint32_t stream;
@@ -175,6 +182,15 @@ class Builder {
         std::span<const trace::Touched> touched;
         std::uint64_t over_ns = 0;
     };
+
+    // Whether a thread waited then that saw work end: what it saw in its first millisecond had mostly ended
+    // before.
+    bool is_watched(std::uint64_t at_ns) const {
+        constexpr std::uint64_t kFirstLook = 1'000'000;
+        const auto next = std::ranges::upper_bound(watched_, at_ns, {}, &Span::first);
+        return next != watched_.begin() && std::prev(next)->first + kFirstLook < at_ns &&
+               std::prev(next)->second >= at_ns;
+    }
 
     // What came to its end before the next work, but not while the shim held the program up, may be what that
     // went on after. Traces of before version 7 do not tell whether it waited.
@@ -287,7 +303,9 @@ class Builder {
     std::vector<std::uint64_t> addresses_;    // by buffer
     std::unordered_set<std::uint32_t> dead_;  // buffers freed in stream order
     std::vector<Work> works_;
-    std::vector<trace::ProgramWait> waits_;
+    std::vector<trace::ProgramWait> waits_;                     // by when they began
+    std::vector<Span> watched_;                                 // the same of these and of stalls
+    std::uint64_t looked_ns_ = 0;                               // work was last seen to be over
     std::vector<Begun> begun_;                                  // when works began, sorted
     std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // by handle
     std::vector<std::deque<std::size_t>> queues_;  // by stream, works that are not known to be over
@@ -386,7 +404,7 @@ ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64
         script.maps_host = gpu->maps_host;
     }
     Builder builder(script, budget_bytes);
-    builder.expect_works(trace, device);
+    builder.expect(trace, device);
     // A budget is first told after the first allocation that it was for.
     const auto told = std::ranges::find_if(trace.events, [&](const trace::Event& event) {
         const auto* const now = std::get_if<trace::Residency>(&event);
@@ -394,7 +412,7 @@ ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64
     });
     if (told != trace.events.end()) builder(std::get<trace::Residency>(*told));
     for (const trace::Event& event : trace.events) {
-        if (device_of(event) != device && !std::holds_alternative<trace::ProgramWait>(event)) continue;
+        if (device_of(event) != device) continue;
         std::visit(builder, event);
         if (std::holds_alternative<trace::Launch>(event)) builder.take_stalls();
     }
