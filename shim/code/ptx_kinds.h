@@ -17,7 +17,9 @@ inline constexpr Kinds kWidened =
     8;  // such a value of 32 bits, made one of 64: a number, unless shifted back up
 inline constexpr Kinds kScratch = 16;    // address of local or shared memory
 inline constexpr Kinds kParameter = 32;  // address of an argument
-inline constexpr std::array kEach{kNumber, kPointer, kLoaded, kWidened, kScratch, kParameter};
+// Computed of a loaded value: an index, unless it is used as an address as it is.
+inline constexpr Kinds kComputed = 64;
+inline constexpr std::array kEach{kNumber, kPointer, kLoaded, kWidened, kScratch, kParameter, kComputed};
 // An argument of 64 bits that does not say what it is.
 inline constexpr Kinds kArgument = kPointer | kNumber;
 
@@ -26,6 +28,7 @@ constexpr Kinds sum(Kinds a, Kinds b) {
     if (a == b) return a;
     const Kinds both = a | b;
     if (both == (kPointer | kScratch)) return both;
+    if (both == (kWidened | kComputed)) return kComputed;
     for (const Kinds kind : {kPointer, kScratch, kParameter, kLoaded, kWidened}) {
         if (both & kind) return kind;
     }
@@ -37,6 +40,7 @@ constexpr Kinds difference(Kinds a, Kinds b) {
     switch (b) {
         case kNumber:
         case kWidened:
+        case kComputed:
             return a;
         case kLoaded:
             return a == kPointer ? kPointer | kNumber : a | kNumber;

@@ -151,14 +151,16 @@ class Follower {
     }
 
     // Arguments may be read by other addresses than their names; those of a function where they lie in local
-    // memory, too.
-    void note_address_taken(const Body& body, const PtxInstruction& instruction) {
+    // memory, too, and they may be written there.
+    void note_address_taken(Body& body, const PtxInstruction& instruction) {
         for (const PtxOperand& operand : instruction.operands) {
             if (operand.is_address) continue;
             for (const PtxName name : operand.names) {
                 if (body.function.spaces[name] != PtxSpace::Param) continue;
                 learn(parameters_, body.kinds[name]);
-                if (&body != bodies_.data()) learn(scratch_, body.kinds[name]);
+                if (&body == bodies_.data()) continue;
+                learn(scratch_, body.kinds[name]);
+                learn(body.kinds[name], scratch_);
             }
         }
     }
@@ -189,12 +191,16 @@ class Follower {
         if (opcode.is("add")) return pairwise(source(1), source(2), sum);
         if (one_of(opcode.root(), {"and", "or", "xor"})) return pairwise(source(1), source(2), sum);
         if (opcode.is("sub")) return pairwise(source(1), source(2), difference);
-        if (one_of(opcode.root(), {"mad", "fma"})) return pairwise(kNumber, source(3), sum);
-        if (one_of(opcode.root(), {"mul", "mul24", "div", "rem", "popc", "clz", "setp", "set", "isspacep",
-                                   "testp", "activemask", "vote", "fns", "bfind"})) {
+        if (one_of(opcode.root(), {"mad", "fma"}))
+            return pairwise(computed(opcode, source(1) | source(2)), source(3), sum);
+        if (one_of(opcode.root(), {"mul", "mul24", "div", "rem"}))
+            return computed(opcode, source(1) | source(2));
+        if (one_of(opcode.root(), {"popc", "clz", "setp", "set", "isspacep", "testp", "activemask", "vote",
+                                   "fns", "bfind"})) {
             return kNumber;
         }
-        if (opcode.is("shl")) return shifted(source(1), body.function, operands);
+        if (opcode.is("shl")) return shifted(opcode, source(1), body.function, operands);
+        if (opcode.is("bfi")) return (source(1) & kWidened ? kLoaded : source(1)) | source(2);
         if (opcode.is("cvt")) {
             if (opcode.last().starts_with('f')) return kNumber;
             if (!opcode.widens()) return source(1);
@@ -224,13 +230,20 @@ class Follower {
         return kLoaded;
     }
 
-    // Scaled indices are numbers; a half shifted up by 32 bits becomes part of a pointer again, and so may
-    // what is shifted by an amount that is not written there.
-    static Kinds shifted(Kinds kinds, const PtxFunction& function, const std::vector<PtxOperand>& operands) {
+    // What has fewer bits, or is of floating point, is no address.
+    static Kinds computed(const Opcode& opcode, Kinds kinds) {
+        const bool has_bits = opcode.has("wide") || (opcode.is_wide() && !opcode.last().starts_with('f'));
+        return has_bits && (kinds & (kLoaded | kWidened | kComputed)) != 0 ? kComputed : kNumber;
+    }
+
+    // A half shifted up by 32 bits becomes part of a pointer again, and so may what is shifted by an amount
+    // that is not written there.
+    static Kinds shifted(const Opcode& opcode, Kinds kinds, const PtxFunction& function,
+                         const std::vector<PtxOperand>& operands) {
         constexpr int kLargestScale = 16;
         const std::optional<int> by = operands.size() > 2 ? written(function, operands[2]) : std::nullopt;
-        if (by && *by <= kLargestScale) return kNumber;
-        return kinds & (kLoaded | kWidened) ? kLoaded : kNumber;
+        if (by && *by <= kLargestScale) return computed(opcode, kinds);
+        return kinds & (kLoaded | kWidened | kComputed) ? kLoaded : kNumber;
     }
 
     // A decimal number; nothing for registers and what is written otherwise.
@@ -276,7 +289,7 @@ class Follower {
                 if (!operand.is_address) continue;
                 const Kinds kinds = of(body, operand);
                 const bool known = (kinds & (kPointer | kScratch | kParameter)) != 0;
-                hidden_ |= (kinds & kLoaded) != 0 || (plain && !known);
+                hidden_ |= (kinds & (kLoaded | kComputed)) != 0 || (plain && !known);
                 // A tensor map that lies elsewhere than among the arguments: others may have made it.
                 hidden_ |= goes_by_tensor_map(opcode) && (kinds & kPointer) != 0 && !makes_tensor_maps_;
             }

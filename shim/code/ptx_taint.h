@@ -2,7 +2,8 @@
 //
 // They do not if an address that it uses for global memory may be a value it has loaded from there. Values
 // are followed through registers, local and shared memory and calls, without regard to the order of
-// instructions, and what is not understood counts as hidden. A loaded value added to a pointer is an offset.
+// instructions, and what is not understood counts as hidden. A loaded value added to a pointer is an offset,
+// and so is what is computed of one, unless it is an address as it is.
 #pragma once
 
 #include <memory>

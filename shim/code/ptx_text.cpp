@@ -1,107 +1,13 @@
 #include "shim/code/ptx_text.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
+
+#include "shim/code/ptx_tokens.h"
 
 namespace lms::engine {
 
 namespace {
-
-constexpr std::array<bool, 256> kInName = [] {
-    std::array<bool, 256> in{};
-    for (int c = 'a'; c <= 'z'; ++c) in[c] = true;
-    for (int c = 'A'; c <= 'Z'; ++c) in[c] = true;
-    for (int c = '0'; c <= '9'; ++c) in[c] = true;
-    for (const char c : {'_', '$', '%', '.'}) in[static_cast<unsigned char>(c)] = true;
-    return in;
-}();
-
-bool in_name(char c) {
-    return kInName[static_cast<unsigned char>(c)];
-}
-
-// A name, a number or a directive is one token, with "::" in it; a string is; anything else is one character.
-// Empty: the end.
-class Tokens {
-  public:
-    explicit Tokens(std::string_view text) : text_(text) { advance(); }
-
-    std::string_view peek() const { return token_; }
-    std::string_view take() {
-        const std::string_view token = token_;
-        advance();
-        return token;
-    }
-    bool take_if(std::string_view wanted) {
-        if (token_ != wanted) return false;
-        advance();
-        return true;
-    }
-    bool done() const { return token_.empty(); }
-    // Where the next token begins, in the text.
-    std::size_t position() const { return at_ - token_.size(); }
-
-    void jump(std::size_t position) {
-        at_ = position;
-        advance();
-    }
-    void skip_line() {
-        at_ = std::min(text_.find('\n', position()), text_.size());
-        advance();
-    }
-    // Past the next `end` outside of brackets.
-    void skip_past(std::string_view end) {
-        int depth = 0;
-        while (!done() && (depth > 0 || token_ != end)) {
-            if (token_ == "{" || token_ == "(" || token_ == "[") ++depth;
-            if (token_ == "}" || token_ == ")" || token_ == "]") --depth;
-            advance();
-        }
-        advance();
-    }
-
-  private:
-    void advance() {
-        skip_blanks();
-        const std::size_t begin = at_;
-        if (begin == text_.size()) {
-            token_ = {};
-            return;
-        }
-        if (text_[at_] == '"') {
-            at_ = text_.find('"', at_ + 1);
-            at_ = at_ == std::string_view::npos ? text_.size() : at_ + 1;
-        } else if (in_name(text_[at_])) {
-            while (at_ < text_.size() && (in_name(text_[at_]) || double_colon())) {
-                at_ += in_name(text_[at_]) ? 1 : 2;
-            }
-        } else {
-            ++at_;
-        }
-        token_ = text_.substr(begin, at_ - begin);
-    }
-    bool double_colon() const { return text_.substr(at_, 2) == "::"; }
-    void skip_blanks() {
-        while (at_ < text_.size()) {
-            const char c = text_[at_];
-            if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
-                ++at_;
-            } else if (c == '/' && text_.substr(at_, 2) == "//") {
-                at_ = std::min(text_.find('\n', at_), text_.size());
-            } else if (c == '/' && text_.substr(at_, 2) == "/*") {
-                const std::size_t end = text_.find("*/", at_ + 2);
-                at_ = end == std::string_view::npos ? text_.size() : end + 2;
-            } else {
-                return;
-            }
-        }
-    }
-
-    std::string_view text_;
-    std::size_t at_ = 0;
-    std::string_view token_;
-};
 
 PtxSpace space_of(std::string_view directive) {
     if (directive == ".global") return PtxSpace::Global;
@@ -141,6 +47,7 @@ std::size_t skip_body(std::string_view text, std::size_t at) {
 }
 
 std::optional<std::size_t> decimal(std::string_view token) {
+    if (token.size() > 1 && token.front() == '0') return std::nullopt;  // octal
     std::size_t value = 0;
     const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
     return error == std::errc() && end == token.data() + token.size() ? std::optional(value) : std::nullopt;
@@ -164,6 +71,7 @@ std::size_t bytes_of_type(std::string_view directive) {
 struct Declared {
     std::string_view name;
     bool is_pointer = false;
+    bool is_register = false;
     std::size_t bytes = 0;      // 0: not known
     std::size_t alignment = 0;  // bytes
 };
@@ -172,6 +80,7 @@ Declared declaration(Tokens& tokens) {
     while (!tokens.done() && tokens.peek() != "," && tokens.peek() != ")" && tokens.peek() != ";") {
         const std::string_view token = tokens.take();
         if (token == ".ptr") declared.is_pointer = true;
+        if (token == ".reg") declared.is_register = true;
         if (const std::size_t bytes = bytes_of_type(token)) {
             declared.bytes = bytes;
             declared.alignment = std::max(declared.alignment, bytes);
@@ -241,6 +150,7 @@ class FunctionParser {
     }
 
     PtxName name(std::string_view text) {
+        if (!is_digit(text.front())) text = text.substr(0, text.find('.', 1));
         const auto [it, is_new] = ids_.try_emplace(text, static_cast<PtxName>(function_.names.size()));
         if (is_new) {
             function_.names.push_back(text);
@@ -256,7 +166,8 @@ class FunctionParser {
             if (!declared.name.empty()) {
                 into.push_back(
                     {name(declared.name), declared.is_pointer, declared.bytes, declared.alignment});
-                function_.spaces[into.back().name] = PtxSpace::Param;
+                if (!declared.is_register) function_.spaces[into.back().name] = PtxSpace::Param;
+                variables_.push_back({declared.name, true});
             }
             // Also past what does not belong here.
             if (tokens.peek() != ")") tokens.take();
@@ -282,6 +193,7 @@ class FunctionParser {
     }
 
     bool directive(std::string_view first, Tokens& tokens) {
+        if (first == ".reg") return registers(tokens);
         const PtxSpace space = space_of(first);
         if (space == PtxSpace::Unknown) {
             tokens.skip_past(";");
@@ -289,10 +201,37 @@ class FunctionParser {
         }
         do {
             const Declared declared = declaration(tokens);
-            if (declared.name.empty()) return false;
-            function_.spaces[name(declared.name)] = space;
+            if (declared.name.empty() || !declare(declared.name, space)) return false;
         } while (tokens.take_if(","));
         tokens.skip_past(";");
+        return true;
+    }
+
+    // False where that name is known to mean something else.
+    bool declare(std::string_view variable, PtxSpace space) {
+        const bool is_new = !ids_.contains(variable);
+        PtxSpace& known = function_.spaces[name(variable)];
+        if (is_new) {
+            known = space;
+            variables_.push_back({variable, false});
+        }
+        const auto same = [&](const Variable& each) { return each.name == variable && !each.in_header; };
+        return known == space && std::ranges::any_of(variables_, same);
+    }
+
+    // ".b64 %x, %rd<9>;": %rd0 to %rd8.
+    bool registers(Tokens& tokens) {
+        while (!tokens.done() && !tokens.take_if(";")) {
+            const std::string_view name = tokens.take();
+            if (name.front() == '.' || !in_name(name.front())) continue;
+            const bool many = tokens.peek() == "<";
+            if (many) tokens.skip_past(">");
+            for (const Variable& each : variables_) {
+                if (!each.name.starts_with(name)) continue;
+                const std::string_view rest = each.name.substr(name.size());
+                if (many ? !rest.empty() && std::ranges::all_of(rest, is_digit) : rest.empty()) return false;
+            }
+        }
         return true;
     }
 
@@ -339,6 +278,11 @@ class FunctionParser {
     const PtxModuleText::Function& source_;
     PtxFunction function_;
     std::unordered_map<std::string_view, PtxName> ids_;
+    struct Variable {
+        std::string_view name;
+        bool in_header;  // a parameter, or what is returned
+    };
+    std::vector<Variable> variables_;
 };
 
 }  // namespace

@@ -177,11 +177,13 @@ class WriteFollower {
         }
     }
 
-    // Parameters may be read where they lie, by other addresses than their names.
+    // Parameters may be read where they lie, by other addresses than their names; those of functions may be
+    // written there.
     void note_address_taken(std::size_t index, const PtxOperand& operand) {
         for (const PtxName name : operand.names) {
-            if (kernel_.bodies[index].function.spaces[name] == PtxSpace::Param)
-                learn(scratch_, origins_[index][name]);
+            if (kernel_.bodies[index].function.spaces[name] != PtxSpace::Param) continue;
+            learn(scratch_, origins_[index][name]);
+            if (index != 0) learn(origins_[index][name], scratch_);
         }
     }
 

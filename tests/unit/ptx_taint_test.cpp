@@ -171,6 +171,38 @@ TEST_CASE("addresses hidden: loaded values, wherever they went since") {
         // Of no loaded value.
         CHECK(after("shl.b64 %rd7, 1, %r1;") == Answer::Complete);
     }
+    SUBCASE("of a list that is walked along from an argument") {
+        const auto walk = [](const std::string& next) {
+            return body("$L__BB0_1:\nst.u32 [%rd1+8], %r1; ld.u64 %rd7, [%rd1];" + next +
+                        "setp.ne.s64 %p1, %rd1, 0; @%p1 bra $L__BB0_1;");
+        };
+        // A tag in the upper bits, as nvcc has it taken away: ptr = (Node*)((ptr->next << 16) >> 16).
+        CHECK(walk("shl.b64 %rd8, %rd7, 16; shr.s64 %rd1, %rd8, 16;") == Answer::Incomplete);
+        CHECK(walk("shl.b64 %rd8, %rd7, 8; shl.b64 %rd8, %rd8, 8; shr.u64 %rd1, %rd8, 16;") ==
+              Answer::Incomplete);
+        // Kept in fewer bits.
+        CHECK(walk("shl.b64 %rd1, %rd7, 4;") == Answer::Incomplete);
+        CHECK(walk("ld.u32 %r2, [%rd1]; mul.wide.u32 %rd1, %r2, 256;") == Answer::Incomplete);
+        CHECK(walk("rem.u64 %rd1, %rd7, 281474976710655;") == Answer::Incomplete);
+        // Put together of bytes.
+        CHECK(
+            walk("mov.u64 %rd8, 0; $L__BB0_2: ld.u8 %rs1, [%rd1]; cvt.u64.u8 %rd9, %rs1;"
+                 "shl.b64 %rd8, %rd8, 8; or.b64 %rd8, %rd8, %rd9; @%p2 bra $L__BB0_2; mov.u64 %rd1, %rd8;") ==
+            Answer::Incomplete);
+        CHECK(walk("mov.b64 {%r2, %r3}, %rd7; cvt.u64.u32 %rd8, %r2; cvt.u64.u32 %rd9, %r3;"
+                   "bfi.b64 %rd1, %rd9, %rd8, 32, 32;") == Answer::Incomplete);
+        // An index.
+        CHECK(walk("shl.b64 %rd8, %rd7, 4; add.s64 %rd1, %rd2, %rd8;") == Answer::Complete);
+        CHECK(walk("mul.lo.s64 %rd8, %rd7, 12; sub.s64 %rd1, %rd2, %rd8;") == Answer::Complete);
+        // Numbers that are stored where addresses are.
+        CHECK(walk(".local .align 8 .b8 depot[16]; mov.u64 %rd8, depot; ld.global.u32 %r2, [%rd3];"
+                   "mul.lo.s32 %r3, %r2, 3; st.local.u32 [%rd8+8], %r3; st.local.u64 [%rd8], %rd2;"
+                   "ld.local.u64 %rd1, [%rd8];") == Answer::Complete);
+    }
+    SUBCASE("an element of a vector") {
+        CHECK(body(".reg .v2 .b64 pair; ld.global.v2.b64 pair, [%rd3]; setp.eq.s32 %p1, %r1, 0;"
+                   "selp.b64 %rd5, %rd4, pair.y, %p1; st.global.u32 [%rd5], 1;") == Answer::Incomplete);
+    }
     SUBCASE("through shared memory") {
         CHECK(body(".shared .align 8 .b8 tile[64]; ld.global.u64 %rd5, [%rd3]; st.shared.u64 [tile], %rd5;"
                    "ld.shared.u64 %rd6, [tile]; ld.u32 %r2, [%rd6];") == Answer::Incomplete);
@@ -260,6 +292,20 @@ TEST_CASE("ptx taint: calls") {
         CHECK(body("ld.global.u64 %rd5, [%rd3];" + call("%rd5"), by_address) == Answer::Incomplete);
         CHECK(body(call("%rd3"), by_address) == Answer::Complete);
     }
+    SUBCASE("with a loaded value in a register, with something added") {
+        const std::string in_register =
+            ".func (.reg .b64 out) next(.reg .b64 in) { add.s64 out, in, 8; ret; }\n";
+        CHECK(body("ld.global.u64 %rd5, [%rd3]; call (%rd6), next, (%rd5); st.u32 [%rd6], 1;", in_register) ==
+              Answer::Incomplete);
+        CHECK(body("call (%rd6), next, (%rd3); st.u32 [%rd6], 1;", in_register) == Answer::Complete);
+    }
+    SUBCASE("with an argument that a loaded value is put into where it lies") {
+        const std::string changed =
+            ".func (.param .b64 func_retval0) at(.param .b64 at_param_0, .param .b32 at_param_1) {"
+            "ld.param.u64 %rd2, [at_param_0]; mov.b64 %rd1, at_param_0; ld.u64 %rd3, [%rd2];"
+            "st.local.u64 [%rd1], %rd3; ld.param.u64 %rd4, [at_param_0]; st.u32 [%rd4], 1; ret; }\n";
+        CHECK(body(call("%rd3"), changed) == Answer::Incomplete);
+    }
     SUBCASE("of a function of the program's that is called like one of the runtime's") {
         const std::string own =
             ".visible .func (.param .b64 r) malloc(.param .b64 p) { ld.param.u64 %rd1, [p]; ld.u64 %rd2, "
@@ -273,6 +319,24 @@ TEST_CASE("ptx taint: calls") {
               Answer::Incomplete);
         CHECK(body("call (), %rd3, (), prototype_0;") == Answer::Incomplete);
     }
+}
+
+TEST_CASE("ptx taint: a name that means something else within a block is not followed") {
+    const auto block = [](const std::string& text) {
+        return body("{ " + text + " } st.global.u32 [%rd3], 1;");
+    };
+    // A register called like a parameter would pass for the parameter's address, and what a function gives
+    // back in a parameter of that name for what the host gave.
+    CHECK(block(".reg .b64 k_param_0; ld.global.u64 k_param_0, [%rd3]; add.s64 %rd5, k_param_0, 8;"
+                "st.global.u32 [%rd5], 1;") == Answer::Incomplete);
+    CHECK(block(".reg .b64 %x, k_param_<2>; mov.b64 k_param_1, %rd3;") == Answer::Incomplete);
+    CHECK(block(".param .b64 k_param_1; st.param.b64 [k_param_1], %rd3;") == Answer::Incomplete);
+    CHECK(block(".local .b64 x; } { .reg .b64 x; mov.b64 x, %rd3;") == Answer::Incomplete);
+    CHECK(block(".reg .b64 x; mov.b64 x, %rd3; } { .shared .b64 x;") == Answer::Incomplete);
+    // The same again.
+    CHECK(block(".param .b64 x; st.param.b64 [x], 1; } { .param .b64 x;") == Answer::Complete);
+    CHECK(block(".reg .b64 x; mov.b64 x, %rd3; } { .reg .b32 x; mov.b32 x, 1;") == Answer::Complete);
+    CHECK(block(".reg .b64 k_param_0x, k_param<9>, param_<2>;") == Answer::Complete);
 }
 
 TEST_CASE("modules: several kernels, text around them, what is no PTX") {

@@ -124,6 +124,8 @@ TEST_CASE("writes: addresses that several parameters had a part in") {
         CHECK(written("cvt.u32.u64 %r2, %rd1; shr.u64 %rd5, %rd2, 32; cvt.u32.u64 %r3, %rd5;"
                       "prmt.b32 %r4, %r2, 0, 0x3210; bfi.b32 %r5, %r4, 0, 0, 32; mov.b64 %rd6, {%r5, %r3};"
                       "st.u32 [%rd6], 1;") == "abd");
+        CHECK(written(".reg .v2 .b32 half; mov.b64 half, %rd1; mov.b64 %rd5, {half.x, half.y};"
+                      "selp.b64 %rd6, %rd2, %rd5, %p1; st.global.u32 [%rd6], 1;") == "abd");
         CHECK(written("xor.b64 %rd5, %rd1, %rd2; xor.b64 %rd6, %rd5, %rd2; st.global.u32 [%rd6], 1;") ==
               "abd");
         CHECK(written("mov.b64 %fd1, %rd1; neg.f64 %fd2, %fd1; neg.f64 %fd3, %fd2; mov.b64 %rd5, %fd3;"
@@ -170,6 +172,11 @@ TEST_CASE("writes: calls") {
                   ".func put(.param .b64 p) { .local .b64 depot; mov.b64 %rd3, depot; mov.b64 %rd1, p;"
                   "st.local.u64 [%rd3], %rd3; ld.local.u64 %rd2, [%rd1]; st.u32 [%rd2], 1; ret; }\n") ==
           "bd");
+    // And written there.
+    CHECK(written("{ .param .b64 param0; st.param.b64 [param0], %rd1; .param .b64 param1;"
+                  "st.param.b64 [param1], %rd2; call.uni put, (param0, param1); }",
+                  ".func put(.param .b64 p, .param .b64 q) { mov.b64 %rd1, p; ld.param.u64 %rd2, [q];"
+                  "st.local.u64 [%rd1], %rd2; ld.param.u64 %rd3, [p]; st.u32 [%rd3], 1; ret; }\n") == "abd");
     // What a function returns has its arguments in it.
     CHECK(written("{ .param .b64 param0; st.param.b64 [param0+0], %rd1; .param .b64 retval0;"
                   "call.uni (retval0), next, (param0); ld.param.b64 %rd5, [retval0+0]; }"
@@ -188,6 +195,8 @@ TEST_CASE("writes: structs are told word by word") {
                 "st.u32 [%rd2], %r1;") == Words{3});
     CHECK(words(two, "ld.param.v2.u64 {%rd1, %rd2}, [s+16]; ld.u32 %r1, [%rd2]; st.u32 [%rd1], %r1;") ==
           Words{2});
+    // Octal: byte 16.
+    CHECK(words(two, "ld.param.u64 %rd2, [s+020]; st.u32 [%rd2], 1;") == Words{0, 1, 2, 3, 4});
     // By an address that is computed, or a type that is not known: all of it.
     CHECK(words(two, "mov.b64 %rd1, s; ld.param.u64 %rd2, [%rd1+8]; st.u32 [%rd2], 1;") ==
           Words{0, 1, 2, 3, 4});
