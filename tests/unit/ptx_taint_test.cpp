@@ -294,10 +294,13 @@ TEST_CASE("ptx taint: calls") {
     }
     SUBCASE("with a loaded value in a register, with something added") {
         const std::string in_register =
-            ".func (.reg .b64 out) next(.reg .b64 in) { add.s64 out, in, 8; ret; }\n";
-        CHECK(body("ld.global.u64 %rd5, [%rd3]; call (%rd6), next, (%rd5); st.u32 [%rd6], 1;", in_register) ==
+            ".func (.reg .b64 out) next(.reg .b64 in) { add.s64 out, in, 8; st.u32 [out], 1; ret; }\n"
+            ".func put(.reg .b64 in) { add.s64 %rd1, in, 8; st.u32 [%rd1], 1; ret; }\n";
+        CHECK(body("ld.global.u64 %rd5, [%rd3]; call put, (%rd5);", in_register) == Answer::Incomplete);
+        CHECK(body("ld.global.u64 %rd5, [%rd3]; call (%rd6), next, (%rd5);", in_register) ==
               Answer::Incomplete);
-        CHECK(body("call (%rd6), next, (%rd3); st.u32 [%rd6], 1;", in_register) == Answer::Complete);
+        CHECK(body("call put, (%rd3); call (%rd6), next, (%rd3); st.u32 [%rd6], 1;", in_register) ==
+              Answer::Complete);
     }
     SUBCASE("with an argument that a loaded value is put into where it lies") {
         const std::string changed =
