@@ -38,8 +38,8 @@ CUresult await_earlier(engine::HostCopies copies, CUstream stream) {
     return copies.empty() ? CUDA_SUCCESS : device::as_told(wait_for_earlier(stream));
 }
 
-// Halves a copy until the parts are small enough to be there at once. `rest` is the stream of the
-// asynchronous forms.
+// Halves a copy until the parts are small enough to be there at once: between slices, between rows, and last
+// within a row, where an element of any array begins. `rest` is the stream of the asynchronous forms.
 template <typename Real, typename Copy, typename... Rest>
 CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) {
     const auto pass = [=](engine::HostCopies copies = {}) {
@@ -65,10 +65,13 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
     }
     Copy first;
     Copy second;
-    if (lms::engine::capturing(stream) || !too_large({source, destination}) || !halve(*copy, first, second)) {
+    if (lms::engine::capturing(stream) || !too_large({source, destination})) {
         return over({source, destination}, stream, pass,
                     [&] { return told_of(destination.address, source.address, bytes_of(source_of(*copy))); });
     }
+    constexpr std::size_t kLargestElement = 16;
+    if (!halve(*copy, first, second))
+        cut_row(*copy, copy->WidthInBytes / 2 / kLargestElement * kLargestElement, first, second);
     status = copy_parts(real, &first, stream, rest...);
     return status == CUDA_SUCCESS ? copy_parts(real, &second, stream, rest...) : status;
 }

@@ -43,11 +43,14 @@ CUresult set_parts(Real real, CUdeviceptr to, std::size_t pitch, Value value, st
     CUresult status = CUDA_SUCCESS;
     note_use({&rows, 1}, stream);
     if (engine::try_fast_path(stream, pass, status)) return status;
-    if (engine::capturing(stream) || !too_large({rows}) || height <= 1) return over({rows}, stream, pass);
-    const std::size_t half = height / 2;
-    status = set_parts(real, to, pitch, value, width, half, stream, rest...);
+    if (engine::capturing(stream) || !too_large({rows})) return over({rows}, stream, pass);
+    const bool by_rows = height > 1;
+    const std::size_t half = (by_rows ? height : width) / 2;
+    status =
+        set_parts(real, to, pitch, value, by_rows ? width : half, by_rows ? half : height, stream, rest...);
     if (status != CUDA_SUCCESS) return status;
-    return set_parts(real, to + half * pitch, pitch, value, width, height - half, stream, rest...);
+    return set_parts(real, to + (by_rows ? half * pitch : bytes_of<Value>(half)), pitch, value,
+                     by_rows ? width : width - half, by_rows ? height - half : height, stream, rest...);
 }
 
 template <typename Value, typename Real, typename... Rest>

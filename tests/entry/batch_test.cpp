@@ -217,3 +217,48 @@ OVERLAY_TEST("decompression: it finds its operands on the device, and none that 
     operation.srcNumBytes = operation.dstNumBytes = 6 * kMiB;
     FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemBatchDecompressAsync, &operation, 1, 0, nullptr, stream);
 }
+
+OVERLAY_TEST("copies: a single row larger than the GPU", "copies-one-row") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    constexpr std::size_t kLarge = 6 * kMiB;
+    const Buffer a(kLarge, 1);
+    Buffer b(kLarge, 2);
+    auto expected = pattern(kLarge, 2);
+    const auto source = pattern(kLarge, 1);
+    // A few bytes stay as they are at both ends.
+    constexpr std::size_t kRow = kLarge - 9;
+    const auto check = [&] {
+        OK(cuStreamSynchronize, stream);
+        auto now = expected;
+        std::copy_n(source.begin() + 5, kRow, now.begin() + 3);
+        EXPECT(b.read() == now);
+        b.fill(2);
+    };
+    CUDA_MEMCPY2D row{};
+    row.srcMemoryType = row.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    row.srcDevice = a.at();
+    row.dstDevice = b.at();
+    row.srcXInBytes = 5;
+    row.dstXInBytes = 3;
+    row.WidthInBytes = kRow;
+    row.Height = 1;
+    OK(cuMemcpy2DAsync_v2, &row, stream);
+    check();
+    OK(cuMemcpy2D_v2, &row);
+    check();
+    CUDA_MEMCPY3D rows{};
+    rows.srcMemoryType = rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    rows.srcDevice = a.at();
+    rows.dstDevice = b.at();
+    rows.srcXInBytes = 5;
+    rows.dstXInBytes = 3;
+    rows.WidthInBytes = kRow;
+    rows.Height = rows.Depth = 1;
+    OK(cuMemcpy3DAsync_v2, &rows, stream);
+    check();
+    OK(cuMemsetD2D8Async, b.at(3), kLarge, 7, kRow, 1, stream);
+    OK(cuStreamSynchronize, stream);
+    std::fill_n(expected.begin() + 3, kRow, std::uint8_t{7});
+    EXPECT(b.read() == expected);
+}
