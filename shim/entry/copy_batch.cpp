@@ -1,4 +1,5 @@
 // Batches of copies. One that is too large to be on the GPU at once is submitted in parts, in order.
+#include <array>
 #include <optional>
 
 #include "shim/device/driver_table.h"
@@ -169,11 +170,65 @@ struct Sides {
     StridedRegion to;
 };
 
-Sides sides_of(const CUDA_MEMCPY3D_BATCH_OP& copy) {
+// Bytes of a copy's elements; 0 where they are not told.
+std::size_t element_of(const CUDA_MEMCPY3D_BATCH_OP& copy) {
     const auto from = element_of(copy.src);
     const auto to = element_of(copy.dst);
-    const std::size_t element = from && to ? std::max(*from, *to) : 0;
+    return from && to ? std::max(*from, *to) : 0;
+}
+
+Sides sides_of(const CUDA_MEMCPY3D_BATCH_OP& copy) {
+    const std::size_t element = element_of(copy);
     return {side_of(copy.src, copy.extent, element), side_of(copy.dst, copy.extent, element)};
+}
+
+// Has a side, whose pitches are told, begin so many elements, rows and slices further on.
+void advance(CUmemcpy3DOperand& side, std::size_t element, std::size_t x, std::size_t y, std::size_t z) {
+    if (side.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+        CUoffset3D& offset = side.op.array.offset;
+        offset = {offset.x + x, offset.y + y, offset.z + z};
+    } else {
+        const std::size_t rows = z * side.op.ptr.layerHeight + y;
+        side.op.ptr.ptr += (rows * side.op.ptr.rowLength + x) * element;
+    }
+}
+
+// The two halves of a copy: between slices, between rows, or within its only row.
+std::array<CUDA_MEMCPY3D_BATCH_OP, 2> halves(CUDA_MEMCPY3D_BATCH_OP copy, std::size_t element) {
+    for (CUmemcpy3DOperand* const side : {&copy.src, &copy.dst}) {
+        if (side->type != CU_MEMCPY_OPERAND_TYPE_POINTER) continue;
+        if (side->op.ptr.rowLength == 0) side->op.ptr.rowLength = copy.extent.width;
+        if (side->op.ptr.layerHeight == 0) side->op.ptr.layerHeight = copy.extent.height;
+    }
+    std::size_t CUextent3D::*const cut = copy.extent.depth > 1    ? &CUextent3D::depth
+                                         : copy.extent.height > 1 ? &CUextent3D::height
+                                                                  : &CUextent3D::width;
+    const std::size_t half = copy.extent.*cut / 2;
+    std::array<CUDA_MEMCPY3D_BATCH_OP, 2> two{copy, copy};
+    two[0].extent.*cut = half;
+    two[1].extent.*cut -= half;
+    CUextent3D by{};
+    by.*cut = half;
+    for (CUmemcpy3DOperand* const side : {&two[1].src, &two[1].dst})
+        advance(*side, element, by.width, by.height, by.depth);
+    return two;
+}
+
+// One of a batch, in parts where it is too large.
+template <typename Real>
+CUresult copy_3d(CUDA_MEMCPY3D_BATCH_OP copy, std::size_t* failed, CUstream stream, Real&& real) {
+    const Sides sides = sides_of(copy);
+    std::vector<Range> ranges{span_of(sides.from), span_of(sides.to)};
+    const std::size_t element = too_large(ranges) ? element_of(copy) : 0;
+    if (element == 0) {
+        ranges[0].only_read = true;
+        return copy_over(ranges, reads_in_order(copy), stream, [&] { return real(&copy, 1, failed); });
+    }
+    for (const CUDA_MEMCPY3D_BATCH_OP& half : halves(copy, element)) {
+        const CUresult status = copy_3d(half, failed, stream, real);
+        if (status != CUDA_SUCCESS) return status;
+    }
+    return CUDA_SUCCESS;
 }
 
 // Submits a batch of 3D copies by `real(first, count, failed)`, one by one if they are too large together.
@@ -200,8 +255,7 @@ CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::s
         if (error != CUDA_SUCCESS) return error;
         if (sum <= piece || engine::capturing(stream)) return copy_over(ranges, in_order, stream, pass);
         for (std::size_t i = 0; i < count; ++i) {
-            const CUresult status = copy_over({ranges[2 * i], ranges[2 * i + 1]}, in_order, stream,
-                                              [&] { return real(copies + i, 1, failed); });
+            const CUresult status = copy_3d(copies[i], failed, stream, real);
             if (status == CUDA_SUCCESS) continue;
             if (failed && *failed == 0) *failed = i;
             return status;

@@ -262,3 +262,37 @@ OVERLAY_TEST("copies: a single row larger than the GPU", "copies-one-row") {
     std::fill_n(expected.begin() + 3, kRow, std::uint8_t{7});
     EXPECT(b.read() == expected);
 }
+
+FAMILY_TEST("batch: one 3D copy larger than the GPU, in slices, rows or one row", "batch-3d-one") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    constexpr std::size_t kLarge = 6 * kMiB;
+    const Buffer a(kLarge, 1);
+    Buffer b(kLarge, 2);
+    const auto source = pattern(kLarge, 1);
+    for (const auto order : {CU_MEMCPY_SRC_ACCESS_ORDER_STREAM, CU_MEMCPY_SRC_ACCESS_ORDER_ANY}) {
+        for (const CUextent3D extent : {CUextent3D{3000, 30, 60}, {1000, 6000, 1}, {kLarge - 9, 1, 1}}) {
+            // Each row, and each slice, leaves a little; where that is not said, they are packed.
+            for (const std::size_t more : {0, 7}) {
+                CUDA_MEMCPY3D_BATCH_OP copy{};
+                copy.src.type = copy.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+                copy.src.op.ptr = {a.at(5), 0, 0, {}};
+                copy.dst.op.ptr = {b.at(3), more ? extent.width + more : 0, more ? extent.height + 1 : 0, {}};
+                copy.extent = extent;
+                copy.srcAccessOrder = order;
+                OK(cuMemcpy3DBatchAsync_v2, 1, &copy, 0, stream);
+                OK(cuStreamSynchronize, stream);
+                auto expected = pattern(kLarge, 2);
+                const std::size_t pitch = extent.width + more;
+                const std::size_t rows = extent.height + (more ? 1 : 0);
+                for (std::size_t z = 0; z < extent.depth; ++z) {
+                    for (std::size_t y = 0; y < extent.height; ++y)
+                        std::copy_n(source.begin() + 5 + (z * extent.height + y) * extent.width, extent.width,
+                                    expected.begin() + 3 + (z * rows + y) * pitch);
+                }
+                EXPECT(b.read() == expected);
+                b.fill(2);
+            }
+        }
+    }
+}
