@@ -1,4 +1,5 @@
 // Loaded code: pointers in its variables, and what is known of it once it is unloaded.
+#include <array>
 #include <set>
 #include <string_view>
 
@@ -247,6 +248,34 @@ BODY(code_gone_with_its_context) {
 TEST_CASE(
     "code: a driver that does not tell layouts gives a context's handles out again, and the new are read") {
     run_both("code_gone_with_its_context", Driver::Old, {});
+}
+
+FAMILY_TEST("code: a module that is unloaded takes its own variables with it alone") {
+    const Gpu gpu;
+    const Buffer in(kBuffer, 1);
+    Buffer out(kBuffer, 2);
+    Crowd crowd;
+    // Whichever lies lower.
+    for (const std::size_t goes : {std::size_t{0}, std::size_t{1}}) {
+        std::array<CUmodule, 2> modules{load(with_variable(".global")), load(with_variable(".global"))};
+        for (const CUmodule module : modules) {
+            CUdeviceptr variable = 0;
+            std::size_t bytes = 0;
+            OK(cuModuleGetGlobal_v2, &variable, &bytes, module, "source");
+            const CUdeviceptr from = in.at();
+            OK(cuMemcpyHtoD_v2, variable, &from, sizeof from);
+        }
+        OK(cuModuleUnload, modules[goes]);
+        CUdeviceptr to = out.at();
+        unsigned n = kWords;
+        void* parameters[] = {&to, &n};
+        out.fill(2);
+        crowd.evict(in);
+        run(of(modules[1 - goes]), parameters);
+        EXPECT(in.resident());
+        EXPECT(out.holds(1));
+        OK(cuModuleUnload, modules[1 - goes]);
+    }
 }
 
 FAMILY_TEST("code: variables go with their module's context") {
