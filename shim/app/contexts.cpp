@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <thread>
 #include <utility>
 
 namespace lms::engine {
@@ -16,6 +17,17 @@ struct Known {
     CUdevice device;
 };
 
+struct Ending {
+    CUcontext context;
+    CUdevice device;
+    std::thread::id thread;
+    bool left = false;  // the shim has found no other to work through
+    bool gone = false;
+};
+
+// No call that destroys one is waited for longer.
+constexpr auto kPatience = std::chrono::seconds(1);
+
 // Never destroyed: contexts are destroyed by other libraries' exit handlers too.
 struct Registry {
     util::Mutex mutex{util::LockOrder::Table};
@@ -23,13 +35,33 @@ struct Registry {
     std::map<CUdevice, CUcontext> primaries LMS_GUARDED_BY(mutex);
     std::set<std::pair<CUdevice, CUdevice>> peers LMS_GUARDED_BY(mutex);  // owner, who may reach it
     std::set<CUcontext> leading_elsewhere LMS_GUARDED_BY(mutex);
-    std::vector<Known> ending LMS_GUARDED_BY(mutex);
+    std::vector<Ending> ending LMS_GUARDED_BY(mutex);
     util::Condition ended;
+
+    bool is_ending(CUcontext context) const LMS_REQUIRES(mutex) {
+        return std::ranges::find(ending, context, &Ending::context) != ending.end();
+    }
+    CUcontext another(CUdevice device, CUcontext other) const LMS_REQUIRES(mutex) {
+        CUcontext found = nullptr;
+        for (const Known& known : contexts) {
+            if (known.device != device || known.context == other) continue;
+            if (!is_ending(known.context)) return known.context;
+            if (!found) found = known.context;
+        }
+        return found;
+    }
 };
 
 Registry& registry() {
     static Registry& instance = *new Registry;
     return instance;
+}
+
+// Which ContextEnd of the calling thread's that is.
+auto own(Registry& all, CUcontext context) LMS_REQUIRES(all.mutex) {
+    return std::ranges::find_if(all.ending, [&](const Ending& each) {
+        return each.context == context && each.thread == std::this_thread::get_id();
+    });
 }
 
 bool seen(CUcontext context) LMS_REQUIRES(registry().mutex) {
@@ -108,38 +140,63 @@ std::vector<CUdevice> peers_of(CUdevice owner) {
 
 CUcontext another_context(CUdevice device, CUcontext other) {
     const util::Lock lock(registry().mutex);
-    for (const Known& known : registry().contexts) {
-        if (known.device == device && known.context != other) return known.context;
-    }
-    return nullptr;
+    return registry().another(device, other);
 }
 
-ContextEnd::ContextEnd(CUcontext context, CUdevice device) : context_(context) {
-    const util::Lock lock(registry().mutex);
-    registry().ending.push_back({context, device});
+ContextEnd::ContextEnd(CUcontext context, CUdevice device) : context_(context), device_(device) {
+    const std::thread::id self = std::this_thread::get_id();
+    Registry& all = registry();
+    util::Lock lock(all.mutex);
+    all.ended.wait_for(lock, kPatience, [&] {
+        // A green context's may end within the primary one's.
+        return std::ranges::none_of(
+            all.ending, [&](const Ending& each) { return each.device == device && each.thread != self; });
+    });
+    all.ending.push_back({context, device, self});
 }
 
 ContextEnd::~ContextEnd() {
     Registry& all = registry();
     {
         const util::Lock lock(all.mutex);
-        all.ending.erase(std::ranges::find(all.ending, context_, &Known::context));
+        all.ending.erase(own(all, context_));
     }
     all.ended.notify_all();
 }
 
-void await_end_of_last(CUcontext context, CUdevice device) {
+CUcontext ContextEnd::successor() {
+    Registry& all = registry();
+    const util::Lock lock(all.mutex);
+    const CUcontext another = all.another(device_, context_);
+    own(all, context_)->left = !another;
+    return another;
+}
+
+void ContextEnd::is_gone() {
+    Registry& all = registry();
+    const util::Lock lock(all.mutex);
+    own(all, context_)->gone = true;
+}
+
+bool is_left_to_end(CUcontext context) {
+    const util::Lock lock(registry().mutex);
+    return std::ranges::any_of(registry().ending,
+                               [&](const Ending& each) { return each.context == context && each.left; });
+}
+
+void new_context_seen(CUcontext context, CUdevice device) {
     Registry& all = registry();
     util::Lock lock(all.mutex);
-    all.ended.wait_for(lock, std::chrono::seconds(1), [&] {
-        return std::ranges::none_of(all.ending, [&](const Known& each) {
-            const auto is_another = [&](const Known& known) {
-                return known.device == device && known.context != each.context;
-            };
-            return each.context == context ||
-                   (each.device == device && std::ranges::none_of(all.contexts, is_another));
-        });
+    const auto is_in_the_way = [&](const Ending& each) {
+        return each.context == context || (each.device == device && !all.another(device, each.context));
+    };
+    all.ended.wait_for(lock, kPatience, [&] { return std::ranges::none_of(all.ending, is_in_the_way); });
+    // To be forgotten waits for nobody.
+    all.ended.wait(lock, [&] {
+        return std::ranges::none_of(all.ending,
+                                    [&](const Ending& each) { return each.gone && is_in_the_way(each); });
     });
+    if (!seen(context)) all.contexts.push_back({context, device});
 }
 
 }  // namespace lms::engine

@@ -25,24 +25,35 @@ void leads_elsewhere(CUcontext context);
 // Work on `device` may reach memory of `owner`, another GPU.
 void peer_admitted(CUdevice owner, CUdevice device);
 std::vector<CUdevice> peers_of(CUdevice owner);
-// One of that GPU's that is not `other`; null if there is none.
+// One of that GPU's that is not `other`, of those that may be about to go only where all are; null if there
+// is none.
 CUcontext another_context(CUdevice device, CUcontext other);
 
 // While one lives, a call of this thread may destroy `context`, of `device`, or has, and what it had is being
-// forgotten.
+// forgotten. Those of one GPU come one at a time, each knowing what the one before it left: it waits for
+// other threads' (at most a second: the call of one may wait for this thread).
 class ContextEnd {
   public:
     ContextEnd(CUcontext context, CUdevice device);
     ~ContextEnd();
     ContextEnd(const ContextEnd&) = delete;
     ContextEnd& operator=(const ContextEnd&) = delete;
+    // Before the call: through which the shim can work on. Null: there is none, and from here on none that is
+    // made counts as one (is_left_to_end()).
+    CUcontext successor();
+    // After the call, which has destroyed it: nobody has to wait for the driver any more.
+    void is_gone();
 
   private:
     CUcontext context_;
+    CUdevice device_;
 };
-// Before a new context is told of: comes back when none lives of one that had its handle, which the driver
-// may give out again before the call that destroyed its last owner has returned, nor of one that is the only
-// one of its GPU, through which the shim works. Within a second: such a call may wait for who waits here.
-void await_end_of_last(CUcontext context, CUdevice device);
+// Whether a call may be destroying it that found no successor.
+bool is_left_to_end(CUcontext context);
+// context_seen() of one that has just been made, and is not the program's yet. Waits until no ContextEnd
+// lives of one that had its handle, which the driver may give out again before the call that destroyed its
+// last owner has returned, nor of one that is the only one of its GPU, through which the shim works. The call
+// that destroys that it waits for a second at most: that may wait for this thread.
+void new_context_seen(CUcontext context, CUdevice device);
 
 }  // namespace lms::engine

@@ -21,14 +21,15 @@ CUdevice device_of(CUcontext context) {
     return device;
 }
 
+enum class Kind { Own, Primary };
+
 template <typename Call>
-CUresult make(CUcontext* context, CUdevice device, Call&& call,
-              void (*seen)(CUcontext, CUdevice) = engine::context_seen) {
+CUresult make(CUcontext* context, CUdevice device, Call&& call, Kind kind = Kind::Own) {
     return guarded([&] {
         const CUresult status = engine::call_with_oom_retry(call);
         if (status != CUDA_SUCCESS) return status;
-        engine::await_end_of_last(*context, device);
-        seen(*context, device);
+        engine::new_context_seen(*context, device);
+        if (kind == Kind::Primary) engine::primary_seen(*context, device);
         engine::context_made(*context, device);
         return status;
     });
@@ -48,10 +49,11 @@ void gone(CUcontext context) {
 template <typename Call, typename Gone>
 CUresult end(CUcontext context, Call&& call, Gone&& is_gone) {
     return guarded([&] {
-        engine::context_ending(context);
-        const engine::ContextEnd ends(context, device_of(context));
+        engine::ContextEnd ends(context, device_of(context));
+        engine::context_ending(context, ends);
         const CUresult status = call();
         if (is_gone(status)) {
+            ends.is_gone();
             gone(context);
         } else {
             engine::context_stays(context);
@@ -138,7 +140,7 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
     return make(
-        pctx, dev, [&] { return driver().cuDevicePrimaryCtxRetain(pctx, dev); }, lms::engine::primary_seen);
+        pctx, dev, [&] { return driver().cuDevicePrimaryCtxRetain(pctx, dev); }, Kind::Primary);
 }
 
 CUresult cuCtxDestroy(CUcontext ctx) {

@@ -51,9 +51,11 @@ std::optional<core::AllocationId> PendingFrees::take_finished(
     return std::nullopt;
 }
 
-void PendingFrees::remove(core::AllocationId id) {
+bool PendingFrees::remove(core::AllocationId id) {
     const auto it = by_id_.find(id);
-    if (it != by_id_.end()) erase(it->second);
+    if (it == by_id_.end()) return false;
+    erase(it->second);
+    return true;
 }
 
 void PendingFrees::stream_gone(StreamKey stream) {

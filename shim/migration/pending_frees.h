@@ -32,8 +32,8 @@ class PendingFrees {
     // Takes out one whose stream has reached the free, and which `ready` accepts.
     std::optional<core::AllocationId> take_finished(const core::Timelines& timelines,
                                                     const std::function<bool(core::AllocationId)>& ready);
-    // Its buffer went in another way.
-    void remove(core::AllocationId id);
+    // Its buffer goes in another way. False: it is none of these.
+    bool remove(core::AllocationId id);
     // Nothing given to the stream's successor of the same key is behind these.
     void stream_gone(StreamKey stream);
 

@@ -5,6 +5,7 @@
 
 #include "shim/app/capture.h"
 #include "shim/app/contexts.h"
+#include "shim/app/green_contexts.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/session/submit.h"
@@ -129,7 +130,11 @@ bool is_ordinary(const CUmemAllocationProp& properties) {
 // Opened through any context of its GPU's, if there is none yet.
 Session* awake_session(CUdevice device) {
     Session* const known = session_of(device);
-    if (known && known->awake()) return known;
+    if (known && known->awake()) {
+        CUcontext own = nullptr;
+        driver().cuCtxGetCurrent(&own);
+        return may_be_about_to_rest(*known, owner_of(own)) ? nullptr : known;
+    }
     CUdevice current = CU_DEVICE_INVALID;
     if (driver().cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device) return current_session();
     const CUcontext context = another_context(device, nullptr);

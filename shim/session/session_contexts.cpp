@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "shim/migration/budget.h"
 #include "shim/migration/placement.h"
@@ -186,12 +187,16 @@ void Session::context_gone(CUcontext context, std::span<const CUstream> streams)
     forget_stream(Fences::legacy_key(context));
     forget_streams(streams);
     poll_completions(state, lock);
+    // All of them at once, before the lock is dropped: others give back what they find freed.
+    std::vector<core::AllocationId> going;
     for (const core::AllocationId id : state.residency.allocations()) {
         if (state.program_buffers.contains(id) || (!last && state.owners[id] != context)) continue;
-        state.pending_frees.remove(id);
-        state.residency.kill(id);
-        release(state, id, lock);
+        const bool freed = state.residency.allocation(id).dead;
+        if (freed && !state.pending_frees.remove(id)) continue;  // somebody is giving it back
+        if (!freed) state.residency.kill(id);
+        going.push_back(id);
     }
+    for (const core::AllocationId id : going) release(state, id, lock);
     if (last) rest(lock);
 }
 

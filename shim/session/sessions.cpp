@@ -103,6 +103,11 @@ Session* open_or_wake(CUdevice device, CUcontext context) {
 
 }  // namespace
 
+bool may_be_about_to_rest(const Session& session, CUcontext context) {
+    const CUcontext through = session.context();
+    return through != context && is_left_to_end(through);
+}
+
 Session* current_session() {
     CUdevice device = 0;
     CUcontext context = nullptr;
@@ -112,6 +117,7 @@ Session* current_session() {
     context_seen(owner, device);
     Session* session = session_of(device);
     if (!session || !session->awake()) session = open_or_wake(device, owner);
+    if (session && may_be_about_to_rest(*session, owner)) return nullptr;
     if (session && any_green()) session->look_at_all_work();
     return session;
 }
@@ -169,7 +175,7 @@ void set_limit(std::uint64_t bytes) {
     }
 }
 
-void context_ending(CUcontext context) {
+void context_ending(CUcontext context, ContextEnd& end) {
     CUdevice device = 0;
     const device::InContext in_context(context);
     // What is not a context the driver will say.
@@ -181,8 +187,8 @@ void context_ending(CUcontext context) {
     if (!alone && !sessions().empty() && device::driver().cuCtxSynchronize() == CUDA_SUCCESS) {
         for (Session* each : sessions()) each->see_work_over();
     }
-    if (Session* const session = session_of(device))
-        session->context_ending(context, another_context(device, context));
+    const CUcontext next = end.successor();
+    if (Session* const session = session_of(device)) session->context_ending(context, next);
 }
 
 void context_made(CUcontext context, CUdevice device) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/app/contexts.h"
 #include "shim/device/cuda_api.h"
 #include "shim/session/session.h"
 #include "shim/session/working_set.h"
@@ -30,9 +31,13 @@ void program_allocates();
 // Whether the policy wants an allocation of `bytes` managed (LMS_THRESHOLD).
 bool manages(std::uint64_t bytes);
 
-// The session of the current context's GPU, opened if there is none. Null without a current context, or where
-// no session can be opened (said once); the driver then serves the allocation.
+// The session of the current context's GPU, opened if there is none. Null without a current context, where no
+// session can be opened (said once), or where it may be about to rest; the driver then serves the allocation.
 Session* current_session();
+
+// Whether it may be about to rest, with all that it has, for who works in `context`: that through which it
+// works may be going just now, and is another.
+bool may_be_about_to_rest(const Session& session, CUcontext context);
 
 // The session of `device`, or null.
 Session* session_of(CUdevice device);
@@ -54,9 +59,9 @@ void look_at_all_work();
 
 // A context of a GPU that may be the first: memory of the program's own may have outlived the last.
 void context_made(CUcontext context, CUdevice device);
-// Before a call that may destroy `context`: if its GPU has another, the session works through that from now
-// on, and the work in this one is waited for.
-void context_ending(CUcontext context);
+// Before a call that may destroy `context`, whose end that is: if its GPU has another, the session works
+// through that from now on, and the work in this one is waited for.
+void context_ending(CUcontext context, ContextEnd& end);
 // After it: the context is there still, or
 void context_stays(CUcontext context);
 // it is gone, and its buffers with it, which are these until that is said.

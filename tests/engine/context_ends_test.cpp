@@ -16,17 +16,27 @@ CUcontext context(std::uintptr_t number) {
     return reinterpret_cast<CUcontext>(number << 8);
 }
 
-// Whether who is given that one waits until `end` is over.
-bool waits_for(std::optional<ContextEnd>& end, CUcontext given, CUdevice device) {
+// Whether who does that waits until `end` is over.
+template <typename Other>
+bool waits_for(std::optional<ContextEnd>& end, Other other) {
     std::atomic<bool> back = false;
     std::thread thread([&] {
-        await_end_of_last(given, device);
+        other();
         back = true;
     });
     for (int i = 0; i < 100 && !back; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const bool waited = !back;
     end.reset();
     thread.join();
+    return waited;
+}
+
+// Who is given that one.
+bool waits_for(std::optional<ContextEnd>& end, CUcontext given, CUdevice device) {
+    const bool was_known = is_known(given);
+    const bool waited = waits_for(end, [&] { new_context_seen(given, device); });
+    CHECK(is_known(given));
+    if (!was_known) forget_context(given);
     return waited;
 }
 
@@ -53,4 +63,52 @@ TEST_CASE(
     forget_context(goes);
     forget_context(stays);
     CHECK_FALSE(waits_for(end, goes, kGpu));
+}
+
+TEST_CASE("contexts: one ends after another of its GPU, and knows what that left") {
+    constexpr CUdevice kGpu = 92, kOther = 93;
+    const CUcontext one = context(4), two = context(5), three = context(6);
+    for (const CUcontext each : {one, two}) context_seen(each, kGpu);
+    std::optional<ContextEnd> end;
+    end.emplace(one, kGpu);
+    CHECK(end->successor() == two);
+    CHECK_FALSE(is_left_to_end(one));
+    CHECK(waits_for(end, [&] { const ContextEnd other(two, kGpu); }));
+    end.emplace(one, kGpu);
+    CHECK_FALSE(waits_for(end, [&] { const ContextEnd other(three, kOther); }));
+    {
+        // One within another, as green contexts'.
+        const ContextEnd outer(one, kGpu);
+        ContextEnd inner(two, kGpu);
+        context_seen(three, kGpu);
+        CHECK(inner.successor() == three);
+    }
+    for (const CUcontext each : {two, three}) forget_context(each);
+    {
+        ContextEnd last(one, kGpu);
+        CHECK_FALSE(last.successor());
+        CHECK(is_left_to_end(one));
+    }
+    CHECK_FALSE(is_left_to_end(one));
+    forget_context(one);
+}
+
+// However long that takes.
+TEST_CASE("contexts: a new one waits while the last of its GPU is forgotten") {
+    constexpr CUdevice kGpu = 94;
+    const CUcontext goes = context(7), made = context(8);
+    context_seen(goes, kGpu);
+    std::optional<ContextEnd> end;
+    end.emplace(goes, kGpu);
+    end->is_gone();
+    std::atomic<bool> back = false;
+    std::thread thread([&] {
+        new_context_seen(made, kGpu);
+        back = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    CHECK_FALSE(back);
+    end.reset();
+    thread.join();
+    for (const CUcontext each : {goes, made}) forget_context(each);
 }

@@ -1,7 +1,10 @@
 // Buffers that go: wherever they are, in stream order or not, and what is left of them.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <thread>
+#include <vector>
 
 #include "tests/engine/scene.h"
 
@@ -91,6 +94,54 @@ TEST_CASE("free: freed in stream order, it goes once the stream is there") {
         CHECK(*last == noise(1, first.bytes));
         REQUIRE(rig.session().free(second.address) == CUDA_SUCCESS);
         REQUIRE(rig.session().free(third.address) == CUDA_SUCCESS);
+        check_gone(rig);
+    }
+}
+
+// It leaves the GPU for other work when it is freed in stream order; one thread finds its stream to be there,
+// and another ends its context.
+TEST_CASE("free: what goes with its context while it is given back goes once") {
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+        CAPTURE(seed);
+        RigOptions options = small(true);
+        options.seed = seed;
+        Rig rig(options);
+        const auto context = reinterpret_cast<CUcontext>(0x9010);
+        const CUstream stream = rig.stream();
+        Region goes{0, 16 * rig.options().granularity};
+        REQUIRE(rig.session().allocate(goes.bytes, goes.address, context) == CUDA_SUCCESS);
+        rig.write(stream, goes, noise(1, goes.bytes));
+        const Region others[] = {allocate(rig, 32), allocate(rig, 32)};
+        for (const Region& each : others) rig.write(stream, each, noise(2, each.bytes));
+        const auto need = [&](const Region& each) {
+            rig.submit({stream, {each.address}, {}, false, [](Memory&) { return true; }});
+            rig.drain();
+        };
+        need(goes);
+        std::vector<std::thread> threads;
+        bool leaves = false;
+        Region made{};
+        rig.gpu().before_unmap(goes.address, goes.address + goes.bytes, Place::Device, [&] {
+            leaves = true;
+            CHECK(rig.session().free_on(rig.stream(), goes.address) == CUDA_SUCCESS);
+            threads.emplace_back([&] { made = allocate(rig, 1); });
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            threads.emplace_back([&] { rig.session().context_gone(context, {}); });
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        });
+        for (int i = 0; i < 4 && !leaves; ++i) std::ranges::for_each(others, need);
+        REQUIRE(leaves);
+        for (std::thread& each : threads) each.join();
+        std::vector<Region> next{made};
+        for (int i = 0; i < 3; ++i) next.push_back(allocate(rig, 8));
+        for (std::uint32_t i = 0; i < next.size(); ++i) rig.write(stream, next[i], noise(i, next[i].bytes));
+        for (std::uint32_t i = 0; i < next.size(); ++i) {
+            Bytes bytes(next[i].bytes);
+            rig.read(stream, next[i], bytes);
+            CHECK(bytes == noise(i, next[i].bytes));
+        }
+        next.insert(next.end(), std::begin(others), std::end(others));
+        for (const Region& each : next) CHECK(rig.session().free(each.address) == CUDA_SUCCESS);
         check_gone(rig);
     }
 }

@@ -277,6 +277,90 @@ OVERLAY_TEST("contexts: a primary context that is made anew at once is another")
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2, left);
 }
 
+// Two threads' contexts that end at once beside a third, which goes on.
+OVERLAY_TEST("contexts: one that ends while another does leaves a third what it has") {
+    OK(cuInit, 0);
+    static CUcontext first = nullptr;
+    first = new_context(0);
+    work_under_pressure();
+    const CUcontext second = new_context(0);
+    const CUcontext third = new_context(0);
+    const Buffer kept(kBuffer, 5);
+    static std::thread beside;
+    overlay::record().context_gone = [] {
+        static std::atomic<bool> done;
+        beside = std::thread([] {
+            OK(cuCtxDestroy_v2, first);
+            done = true;
+        });
+        // It may wait for this one.
+        for (int i = 0; i < 300 && !done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    OK(cuCtxDestroy_v2, second);
+    beside.join();
+    OK(cuCtxSetCurrent, third);
+    EXPECT(kept.holds(5));
+    work_under_pressure();
+    EXPECT(kept.holds(5));
+}
+
+// As before, but that nothing has moved yet.
+OVERLAY_TEST("contexts: of one that the driver has destroyed nothing is asked when memory runs out") {
+    OK(cuInit, 0);
+    const CUcontext goes = new_context(0);
+    static CUcontext stays = nullptr;
+    stays = new_context(0);
+    const Buffer there(kBuffer, 1);
+    OK(cuCtxSetCurrent, goes);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    OK(cuMemsetD8Async, there.at(), 1, kBuffer, stream);
+    overlay::record().context_gone = [] {
+        std::thread([] {
+            OK(cuCtxSetCurrent, stays);
+            work_under_pressure();
+        }).join();
+    };
+    OK(cuCtxDestroy_v2, goes);
+    EXPECT(overlay::record().dead_queries == 0);
+    OK(cuCtxSetCurrent, stays);
+    EXPECT(there.read() == std::vector<std::uint8_t>(kBuffer, 1));
+}
+
+FAMILY_TEST("contexts: a release that is not the last leaves captures whole") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const CUcontext other = new_context(gpu.device);
+    OK(cuCtxSetCurrent, gpu.context);
+    CUcontext again = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &again, gpu.device);
+    for (const auto mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED}) {
+        OK(cuDevicePrimaryCtxRetain, &again, gpu.device);
+        CUstream stream = nullptr;
+        OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+        OK(cuStreamBeginCapture_v2, stream, mode);
+        OK(cuMemsetD8Async, a.at(), 1, kBuffer, stream);
+        OK(cuDevicePrimaryCtxRelease_v2, gpu.device);
+        CUgraph graph = nullptr;
+        OK(cuStreamEndCapture, stream, &graph);
+        OK(cuGraphDestroy, graph);
+    }
+    OK(cuCtxDestroy_v2, other);
+}
+
+// The driver is still about to destroy it when it has made another.
+OVERLAY_TEST("contexts: one that is made while the last takes long to end keeps what it has") {
+    OK(cuInit, 0);
+    const CUcontext goes = new_context(0);
+    work_under_pressure();
+    overlay::record().context_goes = [] {
+        successor.emplace([] { return new_context(0); });
+        while (!successor->ready) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    OK(cuCtxDestroy_v2, goes);
+    successor->check();
+}
+
 FAMILY_TEST("contexts: two on a GPU share its memory, and each outlives the other", "two-contexts") {
     OK(cuInit, 0);
     // The shim works through the one that is used first.

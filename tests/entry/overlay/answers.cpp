@@ -79,6 +79,7 @@ CUresult cuStreamDestroy(CUstream stream) {
 // ---- contexts that end beside other threads
 
 CUresult cuCtxDestroy_v2(CUcontext context) {
+    if (void (*const call)() = std::exchange(overlay_record.context_goes, nullptr)) call();
     const CUresult status = SIM(cuCtxDestroy_v2)(context);
     if (void (*const call)() = std::exchange(overlay_record.context_gone, nullptr)) call();
     return status;
