@@ -22,6 +22,7 @@ struct Ending {
     CUdevice device;
     std::thread::id thread;
     bool left = false;  // the shim has found no other to work through
+    bool closed = false;
     bool gone = false;
 };
 
@@ -37,6 +38,8 @@ struct Registry {
     std::set<CUcontext> leading_elsewhere LMS_GUARDED_BY(mutex);
     std::vector<Ending> ending LMS_GUARDED_BY(mutex);
     util::Condition ended;
+    std::multiset<CUcontext> used LMS_GUARDED_BY(mutex);
+    util::Condition unused;
 
     bool is_ending(CUcontext context) const LMS_REQUIRES(mutex) {
         return std::ranges::find(ending, context, &Ending::context) != ending.end();
@@ -170,6 +173,31 @@ CUcontext ContextEnd::successor() {
     const CUcontext another = all.another(device_, context_);
     own(all, context_)->left = !another;
     return another;
+}
+
+void ContextEnd::close() {
+    Registry& all = registry();
+    util::Lock lock(all.mutex);
+    own(all, context_)->closed = true;
+    all.unused.wait_for(lock, kPatience, [&] { return !all.used.contains(context_); });
+}
+
+ContextUse::ContextUse(CUcontext context) : context_(context) {
+    Registry& all = registry();
+    const util::Lock lock(all.mutex);
+    used_ = std::ranges::none_of(all.ending,
+                                 [&](const Ending& each) { return each.context == context && each.closed; });
+    if (used_) all.used.insert(context);
+}
+
+ContextUse::~ContextUse() {
+    if (!used_) return;
+    Registry& all = registry();
+    {
+        const util::Lock lock(all.mutex);
+        all.used.erase(all.used.find(context_));
+    }
+    all.unused.notify_all();
 }
 
 void ContextEnd::is_gone() {

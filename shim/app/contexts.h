@@ -41,12 +41,28 @@ class ContextEnd {
     // Before the call: through which the shim can work on. Null: there is none, and from here on none that is
     // made counts as one (is_left_to_end()).
     CUcontext successor();
+    // Before the call, last: nobody uses it from here on (ContextUse). Waits for that, as above.
+    void close();
     // After the call, which has destroyed it: nobody has to wait for the driver any more.
     void is_gone();
 
   private:
     CUcontext context_;
     CUdevice device_;
+};
+// While it lives, a context that another thread may destroy, and what is in it, can be asked about; false
+// while that thread is about it, which has waited for its work before.
+class ContextUse {
+  public:
+    explicit ContextUse(CUcontext context);
+    ~ContextUse();
+    ContextUse(const ContextUse&) = delete;
+    ContextUse& operator=(const ContextUse&) = delete;
+    explicit operator bool() const { return used_; }
+
+  private:
+    CUcontext context_;
+    bool used_;
 };
 // Whether a call may be destroying it that found no successor.
 bool is_left_to_end(CUcontext context);

@@ -51,6 +51,7 @@ CUresult end(CUcontext context, Call&& call, Gone&& is_gone) {
     return guarded([&] {
         engine::ContextEnd ends(context, device_of(context));
         engine::context_ending(context, ends);
+        ends.close();
         const CUresult status = call();
         if (is_gone(status)) {
             ends.is_gone();

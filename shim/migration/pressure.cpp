@@ -30,6 +30,8 @@ CUresult asked_again(Query query) {
 
 Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
     device::Port& port = state.port;
+    const ContextUse context(in.context);
+    if (!context) return {};
     CUresult status = CUDA_ERROR_NOT_READY;
     FencePtr fence;
     if (in.stream) {
@@ -137,6 +139,11 @@ void fence_legacy_streams(State& state, SessionLock& lock) {
     bool forbidden = false;
     unlocked(lock, [&] {
         for (const CUcontext context : contexts_of(state, state.port.current_context())) {
+            const ContextUse use(context);
+            if (!use) {
+                all = false;
+                continue;
+            }
             const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
             if (device::about_capture(status)) {
                 forbidden = true;

@@ -129,8 +129,13 @@ void look_at_all_work() {
 }
 
 CUresult admit_peer(CUdevice owner, CUdevice device) {
-    peer_admitted(owner, device);
-    Session* const session = session_of(owner);
+    Session* session = nullptr;
+    {
+        // One that is being opened is told of it, or found.
+        const util::Lock lock(registry().mutex);
+        peer_admitted(owner, device);
+        session = session_of(owner);
+    }
     return session ? session->admit(device) : CUDA_SUCCESS;
 }
 

@@ -315,13 +315,19 @@ OVERLAY_TEST("contexts: of one that the driver has destroyed nothing is asked wh
     CUstream stream = nullptr;
     OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     OK(cuMemsetD8Async, there.at(), 1, kBuffer, stream);
+    static std::thread beside;
     overlay::record().context_gone = [] {
-        std::thread([] {
+        static std::atomic<bool> done;
+        beside = std::thread([] {
             OK(cuCtxSetCurrent, stays);
             work_under_pressure();
-        }).join();
+            done = true;
+        });
+        // It may wait until this call is back.
+        for (int i = 0; i < 300 && !done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
     OK(cuCtxDestroy_v2, goes);
+    beside.join();
     EXPECT(overlay::record().dead_queries == 0);
     OK(cuCtxSetCurrent, stays);
     EXPECT(there.read() == std::vector<std::uint8_t>(kBuffer, 1));

@@ -1,8 +1,12 @@
 // Several GPUs in one process: each with a budget of its own, copies between them, peer access.
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <tuple>
 
 #include "tests/entry/gate.h"
+#include "tests/entry/overlay/record.h"
 
 using namespace rig;
 
@@ -80,6 +84,32 @@ BODY(devices_apart) {
 
 TEST_CASE("devices: work that waits on one GPU does not hold up moves on another") {
     run_both("devices_apart", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}, {"LMS_SAFETY", "strict"}});
+}
+
+// Another thread lets GPU 1 reach what GPU 0 has while the first memory there is being made ready for.
+BODY(devices_let_in_at_once) {
+    static const Pair pair;
+    static std::thread beside;
+    overlay::record().span_reserved = [] {
+        static std::atomic<bool> done;
+        beside = std::thread([] {
+            pair.use(1);
+            OK(cuCtxEnablePeerAccess, pair.contexts[0], 0);
+            done = true;
+        });
+        // It may wait for this thread.
+        for (int i = 0; i < 300 && !done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    pair.use(0);
+    const Buffer first(kBuffer, 1);
+    beside.join();
+    EXPECT(reached_by_1(first));
+    const Buffer second(kBuffer, 2);
+    EXPECT(reached_by_1(second));
+}
+
+TEST_CASE("devices: one that is let in while another gets its first memory reaches that") {
+    run_both("devices_let_in_at_once", Driver::Overlay, kTwo);
 }
 
 // What GPU 1 was given before its stream is destroyed, or captured, is fenced; GPU 0 does not wait for it.

@@ -117,6 +117,21 @@ CUresult cuStreamQuery(CUstream stream) {
     return asked(SIM(cuStreamQuery)(stream));
 }
 
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
+    return asked(SIM(cuStreamIsCapturing)(stream, status));
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment, CUdeviceptr at,
+                             unsigned long long flags) {
+    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
+    const CUresult status = SIM(cuMemAddressReserve)(address, bytes, alignment, at, flags);
+    constexpr std::size_t kGpu = 6 << 20;
+    void (*const call)() = bytes > kGpu ? std::exchange(overlay_record.span_reserved, nullptr) : nullptr;
+    if (call) call();
+    return status;
+}
+
 // ---- nodes as a newer driver may have them
 
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
