@@ -150,10 +150,11 @@ ContextEnd::ContextEnd(CUcontext context, CUdevice device) : context_(context), 
     const std::thread::id self = std::this_thread::get_id();
     Registry& all = registry();
     util::Lock lock(all.mutex);
-    all.ended.wait_for(lock, kPatience, [&] {
+    all.ended.wait_for(lock, kPatience, [&]() LMS_REQUIRES(all.mutex) {
         // A green context's may end within the primary one's.
-        return std::ranges::none_of(
-            all.ending, [&](const Ending& each) { return each.device == device && each.thread != self; });
+        return std::ranges::none_of(all.ending, [&](const Ending& each) LMS_REQUIRES(all.mutex) {
+            return each.device == device && each.thread != self;
+        });
     });
     all.ending.push_back({context, device, self});
 }
@@ -179,14 +180,16 @@ void ContextEnd::close() {
     Registry& all = registry();
     util::Lock lock(all.mutex);
     own(all, context_)->closed = true;
-    all.unused.wait_for(lock, kPatience, [&] { return !all.used.contains(context_); });
+    all.unused.wait_for(lock, kPatience,
+                        [&]() LMS_REQUIRES(all.mutex) { return !all.used.contains(context_); });
 }
 
 ContextUse::ContextUse(CUcontext context) : context_(context) {
     Registry& all = registry();
     const util::Lock lock(all.mutex);
-    used_ = std::ranges::none_of(all.ending,
-                                 [&](const Ending& each) { return each.context == context && each.closed; });
+    used_ = std::ranges::none_of(all.ending, [&](const Ending& each) LMS_REQUIRES(all.mutex) {
+        return each.context == context && each.closed;
+    });
     if (used_) all.used.insert(context);
 }
 
@@ -207,24 +210,30 @@ void ContextEnd::is_gone() {
 }
 
 bool is_left_to_end(CUcontext context) {
-    const util::Lock lock(registry().mutex);
-    return std::ranges::any_of(registry().ending,
-                               [&](const Ending& each) { return each.context == context && each.left; });
+    Registry& all = registry();
+    const util::Lock lock(all.mutex);
+    return std::ranges::any_of(all.ending, [&](const Ending& each) LMS_REQUIRES(all.mutex) {
+        return each.context == context && each.left;
+    });
 }
 
 void new_context_seen(CUcontext context, CUdevice device) {
     Registry& all = registry();
     util::Lock lock(all.mutex);
-    const auto is_in_the_way = [&](const Ending& each) {
+    const auto is_in_the_way = [&](const Ending& each) LMS_REQUIRES(all.mutex) {
         return each.context == context || (each.device == device && !all.another(device, each.context));
     };
-    all.ended.wait_for(lock, kPatience, [&] { return std::ranges::none_of(all.ending, is_in_the_way); });
-    // To be forgotten waits for nobody.
-    all.ended.wait(lock, [&] {
-        return std::ranges::none_of(all.ending,
-                                    [&](const Ending& each) { return each.gone && is_in_the_way(each); });
+    all.ended.wait_for(lock, kPatience, [&]() LMS_REQUIRES(all.mutex) {
+        return std::ranges::none_of(all.ending, is_in_the_way);
     });
-    if (!seen(context)) all.contexts.push_back({context, device});
+    // To be forgotten waits for nobody.
+    all.ended.wait(lock, [&]() LMS_REQUIRES(all.mutex) {
+        return std::ranges::none_of(all.ending, [&](const Ending& each) LMS_REQUIRES(all.mutex) {
+            return each.gone && is_in_the_way(each);
+        });
+    });
+    if (std::ranges::find(all.contexts, context, &Known::context) == all.contexts.end())
+        all.contexts.push_back({context, device});
 }
 
 }  // namespace lms::engine
