@@ -7,6 +7,7 @@
 
 #include "policy/host.h"
 #include "shim/app/address_book.h"
+#include "shim/app/capture.h"
 #include "shim/app/contexts.h"
 #include "shim/app/green_contexts.h"
 #include "shim/app/per_thread_streams.h"
@@ -189,7 +190,9 @@ void context_ending(CUcontext context, ContextEnd& end) {
     // Its events and streams go with it, while threads in others, of other GPUs too, ask on.
     const std::vector<CUcontext> known = known_contexts();
     const bool alone = std::ranges::none_of(known, [&](CUcontext each) { return each != context; });
-    if (!alone && !sessions().empty() && device::driver().cuCtxSynchronize() == CUDA_SUCCESS) {
+    // While something is captured, CUDA forbids to wait for its context.
+    if (!alone && !sessions().empty() && !capturing_anywhere() &&
+        device::driver().cuCtxSynchronize() == CUDA_SUCCESS) {
         for (Session* each : sessions()) each->see_work_over();
     }
     const CUcontext next = end.successor();
