@@ -15,6 +15,15 @@
 
 overlay::Record overlay_record;
 
+// No answer goes on to the simulated driver after the end.
+static CUresult ended() {
+    return CUDA_ERROR_DEINITIALIZED;
+}
+#undef SIM
+#define SIM(name)                                                                                \
+    (reinterpret_cast<decltype(&::name)>(overlay_deinitialized ? reinterpret_cast<void*>(&ended) \
+                                                               : ::where::simulated(#name)))
+
 namespace {
 
 using where::all_on_device;
@@ -95,7 +104,6 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 }
 
 CUresult cuCtxSynchronize() {
-    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
     const CUresult status = SIM(cuCtxSynchronize)();
     if (void (*const call)() = std::exchange(overlay_record.context_synchronized, nullptr)) call();
     return status;
@@ -108,23 +116,19 @@ static CUresult asked(CUresult status) {
 }
 
 CUresult cuEventQuery(CUevent event) {
-    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
     return asked(SIM(cuEventQuery)(event));
 }
 
 CUresult cuStreamQuery(CUstream stream) {
-    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
     return asked(SIM(cuStreamQuery)(stream));
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
     return asked(SIM(cuStreamIsCapturing)(stream, status));
 }
 
 CUresult cuMemAddressReserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment, CUdeviceptr at,
                              unsigned long long flags) {
-    if (overlay_deinitialized) return CUDA_ERROR_DEINITIALIZED;
     const CUresult status = SIM(cuMemAddressReserve)(address, bytes, alignment, at, flags);
     constexpr std::size_t kGpu = 6 << 20;
     void (*const call)() = bytes > kGpu ? std::exchange(overlay_record.span_reserved, nullptr) : nullptr;
@@ -162,7 +166,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-    return overlay_deinitialized ? CUDA_ERROR_DEINITIALIZED : freed(SIM(cuMemPoolDestroy)(pool));
+    return freed(SIM(cuMemPoolDestroy)(pool));
 }
 
 // ---- a table of functions without names
