@@ -239,8 +239,8 @@ TEST_CASE("replay: a program waits where the trace says so, and is on its own be
     trace.events = {
         launch(1, 10 * kMs, 11 * kMs), launch(1, 12 * kMs, 13 * kMs), trace::WorkOver{0, 10 * kMs, 20 * kMs},
         trace::WorkOver{0, 12 * kMs, 50 * kMs}, trace::ProgramWait{18 * kMs, 50 * kMs},
-        // Of another thread, while the launch after it was under way.
-        trace::ProgramWait{56 * kMs, 75 * kMs}, launch(1, 60 * kMs, 70 * kMs), launch(1, 80 * kMs, 81 * kMs)};
+        // Of another thread, from before that to the launch after the next.
+        trace::ProgramWait{11 * kMs, 75 * kMs}, launch(1, 60 * kMs, 70 * kMs), launch(1, 80 * kMs, 81 * kMs)};
     const std::vector<Step> works = works_of(trace);
     REQUIRE(works.size() == 4);
     CHECK_FALSE(works[0].waits);

@@ -208,8 +208,8 @@ class Builder {
         Step& step = script_.steps[work.step];
         step.waits = false;
         std::uint64_t waited_ns = 0, began_ns = 0;
-        for (; wait != waits_.end() && wait->end_ns <= work.next_ns; ++wait) {
-            if (wait->begin_ns < work.submitted_ns) continue;
+        for (; wait != waits_.end() && wait->begin_ns < work.next_ns; ++wait) {
+            if (wait->begin_ns < work.submitted_ns || wait->end_ns > work.next_ns) continue;
             if (waited_ns == 0) began_ns = wait->begin_ns;
             waited_ns += wait->end_ns - wait->begin_ns;
         }
