@@ -185,6 +185,27 @@ TEST_CASE("trace file: tells every allocation, launch and move, and when the dev
     CHECK(over > 0);
 }
 
+TEST_CASE("trace file: when the program waited for the GPU") {
+    const std::string path = support::scratch_file("trace");
+    const Run run = run_shimmed({"streams", "8"}, "4M", {{"LMS_TRACE", path}});
+    REQUIRE_MESSAGE(run.status == 0, run.err);
+    const auto trace = std::make_unique<lms::tool::Trace>();
+    std::string problem;
+    lms::tool::read_trace(support::read_file(path), *trace, problem);
+    REQUIRE(problem == "");
+    std::size_t waits = 0;
+    std::uint64_t until_ns = 0;
+    for (const lms::trace::Event& event : trace->events) {
+        const auto* const wait = std::get_if<lms::trace::ProgramWait>(&event);
+        if (!wait) continue;
+        CHECK(wait->begin_ns >= until_ns);  // by one thread
+        CHECK(wait->end_ns >= wait->begin_ns + 10'000);
+        until_ns = wait->end_ns;
+        ++waits;
+    }
+    CHECK(waits > 0);
+}
+
 TEST_CASE("trace file: whole blocks of a program that was killed, and lms report reads them") {
     const std::string path = support::scratch_file("trace");
     // So much is in the file only after moves.

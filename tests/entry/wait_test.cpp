@@ -86,6 +86,25 @@ void wait_while_held_up(void (*wait)(const Rounds&), CUstream where = nullptr) {
 
 }  // namespace
 
+// Past the shim, which does not see it then.
+BODY(over_already) {
+    const rig::Gpu gpu;
+    Rounds rounds;
+    std::vector<bool> there(Rounds::kBuffers);
+    const auto look = [&] {
+        for (std::size_t i = 0; i < Rounds::kBuffers; ++i) there[i] = rounds.buffers[i]->resident();
+        return there;
+    };
+    for (std::size_t i = 0; i < 2 * Rounds::kBuffers; ++i) {
+        rounds.use(i % Rounds::kBuffers);
+        EXPECT(SIM(cuCtxSynchronize)() == CUDA_SUCCESS);
+        const std::vector<bool> before = look();
+        OK(cuStreamSynchronize, rounds.stream);
+        EXPECT(look() == before);
+    }
+    EXPECT(rounds.all_intact());
+}
+
 BODY(held_up_stream) {
     wait_while_held_up([](const Rounds& rounds) { OK(cuStreamSynchronize, rounds.stream); });
 }
@@ -159,6 +178,10 @@ BODY(fed_stream) {
 }
 BODY(fed_event) {
     wait_while_fed([](const Rounds&, CUevent event) { OK(cuEventSynchronize, event); });
+}
+
+TEST_CASE("wait: nothing is brought in for who waits for what is over already") {
+    rig::run_both("over_already", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
 }
 
 TEST_CASE("wait: who waits for a stream does not wait for what it is given meanwhile") {

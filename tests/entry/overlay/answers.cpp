@@ -104,6 +104,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 }
 
 CUresult cuCtxSynchronize() {
+    ++overlay_record.context_waits;
     const CUresult status = SIM(cuCtxSynchronize)();
     if (void (*const call)() = std::exchange(overlay_record.context_synchronized, nullptr)) call();
     return status;

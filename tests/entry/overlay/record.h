@@ -14,11 +14,12 @@ struct Record {
     void (*span_reserved)() = nullptr;         // called once, when more addresses are reserved than a GPU has
     void (*context_synchronized)() = nullptr;  // called once, when the driver has waited for one
     int dead_queries = 0;                      // of events and streams that were gone with their context
-    int exports = 0;                           // calls that share memory with others
-    int green_uses = 0;                        // of green contexts while they were another thread's
-    unsigned block = 0;                        // threads of a block of legacy launches
-    bool strange_nodes = false;                // nodes are said to be of a type that cuda.h does not know
-    bool keeps_streams = false;                // cuStreamDestroy answers CUDA_ERROR_UNKNOWN
+    int context_waits = 0;
+    int exports = 0;             // calls that share memory with others
+    int green_uses = 0;          // of green contexts while they were another thread's
+    unsigned block = 0;          // threads of a block of legacy launches
+    bool strange_nodes = false;  // nodes are said to be of a type that cuda.h does not know
+    bool keeps_streams = false;  // cuStreamDestroy answers CUDA_ERROR_UNKNOWN
 };
 
 // What a call asks for whose first argument is kAsked, see overlay_want_room().
