@@ -11,8 +11,7 @@
 namespace lms::engine {
 
 // Index of a name in its function: a register, a variable, a number, another function. The elements of a
-// vector
-// ("v.x") are the vector.
+// vector ("v.x") are the vector.
 using PtxName = std::uint32_t;
 
 struct PtxOperand {
@@ -61,8 +60,8 @@ struct PtxModuleText {
 // character once.
 std::optional<PtxModuleText> index_ptx(std::string_view text);
 
-// Takes one function apart; nothing where it does not follow, as where a name means something else within a
-// block.
+// Takes one function apart; nothing where it does not follow, as where a name means something else within
+// a block.
 std::optional<PtxFunction> parse_ptx_function(const PtxModuleText::Function& function);
 
 // The same of what stands before its body.
