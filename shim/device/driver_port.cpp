@@ -430,23 +430,10 @@ CUresult DriverPort::health() {
     return refuses_all(status) ? status : CUDA_SUCCESS;
 }
 
-CUresult DriverPort::synchronize() {
-    std::vector<CUcontext> contexts{context_, current_context()};
-    {
-        const util::Lock lock(events_lock_);
-        for (const auto& [context, events] : events_) contexts.push_back(context);
-    }
-    std::sort(contexts.begin(), contexts.end());
-    contexts.erase(std::unique(contexts.begin(), contexts.end()), contexts.end());
-    CUresult status = CUDA_SUCCESS;
-    for (const CUcontext context : contexts) {
-        if (!context) continue;
-        const InContext in_context(context);
-        CUresult one = driver().cuCtxSynchronize();
-        if (one != CUDA_SUCCESS && !is_sticky(one)) one = driver().cuCtxSynchronize();
-        if (one != CUDA_SUCCESS) status = one;
-    }
-    return status;
+CUresult DriverPort::wait_for_stream(CUstream stream) {
+    const InContext in_context(is_default(stream) ? current_context() : context_.load());
+    const CUresult status = driver().cuStreamSynchronize(stream);
+    return status == CUDA_SUCCESS || is_sticky(status) ? status : driver().cuStreamSynchronize(stream);
 }
 
 CUcontext DriverPort::current_context() {

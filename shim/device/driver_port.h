@@ -66,7 +66,7 @@ class DriverPort final : public Port {
     Trial try_moves(const std::optional<TrialMemory>& memory) override;
     void map_no_host_memory() override { maps_host_ = false; }
     CUresult health() override;
-    CUresult synchronize() override;
+    CUresult wait_for_stream(CUstream stream) override;
     CUcontext current_context() override;
     CUresult work_through(CUcontext context) override;
     void leave(CUcontext context) override;

@@ -133,9 +133,9 @@ class Port {
     // CUDA_SUCCESS, or the error after which nothing on this device works any more (a kernel's fault is
     // sticky).
     virtual CUresult health() = 0;
-    // Blocks until all work submitted so far is done that this port has left fences in, or that was submitted
-    // in the port's or the calling thread's context.
-    virtual CUresult synchronize() = 0;
+    // Blocks until all that `stream` was given so far is done. Not for whole contexts: to wait for one ends
+    // what is captured on its GPU.
+    virtual CUresult wait_for_stream(CUstream stream) = 0;
 
     // Contexts. Of the calling thread; null without one.
     virtual CUcontext current_context() = 0;

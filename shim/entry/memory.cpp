@@ -62,6 +62,15 @@ CUresult allocate_now(Session& session, std::size_t bytes, core::Address& addres
                             !engine::capturing_anywhere());
 }
 
+// Waits for the work that may use memory of the current context's.
+CUresult wait_for_users(Session& session) {
+    // To wait for the context would end what is captured on its GPU, whatever the capture's mode and thread.
+    if (engine::capturing_anywhere()) {
+        if (const auto status = session.wait_beside_captures(current_context())) return *status;
+    }
+    return driver().cuCtxSynchronize();
+}
+
 // What is noted of a buffer that is about to be freed goes first: its addresses may be given out again at
 // once.
 void forget(Session& session, core::Address address) {
@@ -194,11 +203,11 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
         if (status != CUDA_SUCCESS) return status;
         // cuMemFree waits for the work that may use the memory, and fails where waiting is forbidden; so do
         // we.
-        status = driver().cuCtxSynchronize();
+        status = entry::wait_for_users(*session);
         if (status != CUDA_SUCCESS) return status;
         if (buffer && buffer->owner && buffer->owner != entry::current_context()) {
             const device::InContext in_context(buffer->owner);
-            status = driver().cuCtxSynchronize();
+            status = entry::wait_for_users(*session);
             if (status != CUDA_SUCCESS) return status;
         }
         entry::forget(*session, dptr);

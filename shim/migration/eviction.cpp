@@ -112,7 +112,7 @@ bool enqueue_copies(State& state, SessionLock& lock) {
             unfenced |= ok && !job.fence;
         }
         // Without a fence nobody could tell when the copy ends: wait for it here.
-        if (unfenced) ok = port.synchronize() == CUDA_SUCCESS && ok;
+        if (unfenced) ok = port.wait_for_stream(port.stream(device::Direction::Out)) == CUDA_SUCCESS && ok;
     });
     auto job = jobs.begin();
     for (PendingEviction& each : state.pending_evictions) {

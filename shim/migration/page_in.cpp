@@ -51,7 +51,7 @@ bool fill(State& state, const Job& job) {
     compare_digest(state.settings, address_of(job.remaps), job.host, job.digest);
     if (port.copy(job.block.alias, job.host.alias, job.block.bytes, device::Direction::In) == CUDA_SUCCESS)
         return true;
-    if (poisons) port.synchronize();
+    if (poisons) port.wait_for_stream(port.stream(device::Direction::In));
     return false;
 }
 
@@ -66,8 +66,9 @@ FencePtr enqueue(State& state, Job& job) {
         undo(port, job.remaps);
         return nullptr;
     }
-    FencePtr fence = state.fences.record(port.stream(device::Direction::In));
-    if (!fence) port.synchronize();
+    const CUstream in = port.stream(device::Direction::In);
+    FencePtr fence = state.fences.record(in);
+    if (!fence) port.wait_for_stream(in);
     return fence;
 }
 

@@ -1,6 +1,8 @@
 #include "shim/migration/pressure.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "shim/app/capture.h"
 #include "shim/app/contexts.h"
@@ -133,6 +135,40 @@ void earlier_work_gone(State& state, const std::function<bool(const EarlierWork:
     if (std::erase_if(state.earlier.streams, gone) > 0) ++state.earlier.changes;
 }
 
+namespace {
+
+// What is known of when a stream's work will be over.
+enum class Behind { Known, Unknown, Forbidden };
+
+// By a fence among `fences`, or nothing runs. Forbidden: a capture forbids to ask.
+Behind fence_legacy(State& state, CUcontext context, std::vector<FencePtr>& fences) {
+    const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
+    if (device::about_capture(status)) return Behind::Forbidden;
+    // Threads' own streams are waited for by the legacy stream alone.
+    const bool own = per_thread_streams_used.load();
+    if (!own && status != CUDA_ERROR_NOT_READY) return Behind::Known;
+    fences.push_back(own ? state.fences.record_legacy(context) : state.fences.record_behind_legacy(context));
+    return fences.back() ? Behind::Known : Behind::Unknown;
+}
+
+// Forbidden: it is captured itself.
+Behind fence_stream(State& state, CUstream stream, std::vector<FencePtr>& fences) {
+    const CUresult status = asked_again([&] { return state.port.query_stream(stream); });
+    if (device::about_capture(status)) return Behind::Forbidden;
+    if (status != CUDA_ERROR_NOT_READY && status != CUDA_ERROR_NOT_PERMITTED) return Behind::Known;
+    fences.push_back(state.fences.record(stream));
+    return fences.back() ? Behind::Known : Behind::Unknown;
+}
+
+void count_as_opaque(State& state, std::vector<FencePtr>& fences) {
+    state.mutex.check_held();
+    std::erase(fences, nullptr);
+    for (FencePtr& fence : fences)
+        core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
+}
+
+}  // namespace
+
 void fence_legacy_streams(State& state, SessionLock& lock) {
     std::vector<FencePtr> fences;
     bool all = true;
@@ -140,32 +176,48 @@ void fence_legacy_streams(State& state, SessionLock& lock) {
     unlocked(lock, [&] {
         for (const CUcontext context : contexts_of(state, state.port.current_context())) {
             const ContextUse use(context);
-            if (!use) {
-                all = false;
-                continue;
-            }
-            const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
-            if (device::about_capture(status)) {
-                forbidden = true;
-                continue;
-            }
-            // Threads' own streams are waited for by the legacy stream alone.
-            const bool own = per_thread_streams_used.load();
-            if (!own && status != CUDA_ERROR_NOT_READY) continue;
-            fences.push_back(own ? state.fences.record_legacy(context)
-                                 : state.fences.record_behind_legacy(context));
-            all &= fences.back() != nullptr;
+            const Behind behind = use ? fence_legacy(state, context, fences) : Behind::Unknown;
+            all &= behind != Behind::Unknown;
+            forbidden |= behind == Behind::Forbidden;
         }
     });
-    std::erase(fences, nullptr);
-    for (FencePtr& fence : fences)
-        core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
+    count_as_opaque(state, fences);
     // Where it is forbidden the capture that forbade it has had them fenced, or could not.
     if (!all) {
         state.earlier.legacy_over_at = 0;
     } else if (!forbidden) {
         state.earlier.legacy_over_at = captures_since_none();
     }
+}
+
+bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
+    if (state.under_pressure.load() && !state.earlier.any()) return true;
+    const std::uint64_t legacy_over_at = state.earlier.legacy_over_at;
+    std::vector<FencePtr> fences;
+    bool all = true;
+    const auto fence_all = [&] {
+        const CapturesHeldOff held_off;
+        if (!held_off) return false;
+        const std::uint64_t captures = captures_since_none();
+        for (const KnownStream& each : known_streams()) {
+            if (each.context != context) continue;
+            const StreamUse use(each.stream);
+            // Who destroys it fences it first.
+            if (!use) return false;
+            const Behind behind = fence_stream(state, each.stream, fences);
+            all &= behind == Behind::Known ||
+                   (behind == Behind::Forbidden && fenced_before_capture(each.stream));
+        }
+        const Behind legacy = fence_legacy(state, context, fences);
+        all &= legacy == Behind::Known || (legacy == Behind::Forbidden && legacy_over_at == captures &&
+                                           per_thread_streams_unfenced_at.load() != captures);
+        return true;
+    };
+    unlocked(lock, [&] {
+        while (!fence_all()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    });
+    count_as_opaque(state, fences);
+    return all;
 }
 
 void end_pressure(State& state) {

@@ -50,6 +50,9 @@ void earlier_work_gone(State& state, const std::function<bool(const EarlierWork:
 // A capture is about to begin on a blocking stream, or may be about to reach one, which forbids to ask for
 // legacy streams: leaves fences in those that are busy.
 void fence_legacy_streams(State& state, SessionLock& lock);
+// Leaves fences behind what the context's streams were given so far without a look, and no capture knows of
+// it. False: of some nobody can tell when it is over.
+bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock);
 // The session begins anew, without buffers.
 void end_pressure(State& state);
 

@@ -330,6 +330,21 @@ CUresult Session::free(core::Address address) {
     return CUDA_SUCCESS;
 }
 
+std::optional<CUresult> Session::wait_beside_captures(CUcontext context) {
+    State& state = *state_;
+    {
+        SessionLock lock(state.mutex);
+        if (!fence_beside_captures(state, context, lock)) return std::nullopt;
+        for (const core::Use& use : state.fences.latest_of_program()) {
+            while (const FencePtr fence = state.fences.fence_of(use)) {
+                unlocked(lock, [&] { wait_until(*fence, Clock::now() + kBound); });
+                poll_completions(state, lock);
+            }
+        }
+    }
+    return port_->health();
+}
+
 CUresult Session::free_on(CUstream stream, core::Address address, const std::function<void()>& going) {
     State& state = *state_;
     CUresult recorded = CUDA_SUCCESS;
@@ -415,7 +430,7 @@ bool Session::capture_nears(CUstream stream, bool blocking) {
 
 void Session::stream_ends(CUstream stream, bool captured) {
     // Without a fence nobody could tell when its work ends: wait for it here.
-    if (!captured && !fence_earlier(stream)) port_->synchronize();
+    if (!captured && !fence_earlier(stream)) port_->wait_for_stream(stream);
 }
 
 void Session::stream_ended(CUstream stream) {

@@ -107,6 +107,9 @@ class Session {
     CUresult allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address);
     // Frees the buffer that starts at `address`. The caller has waited for the work that uses it.
     CUresult free(core::Address address);
+    // Waits for the work of `context`, which is current, as cuCtxSynchronize does, but for what is captured,
+    // which that would end. Nothing: it cannot be known when all of it is over.
+    std::optional<CUresult> wait_beside_captures(CUcontext context);
     // Frees it once `stream` has reached this point. `going` is called, without a lock, when the driver
     // cannot refuse any more, and before the address may be given out again.
     CUresult free_on(

@@ -308,9 +308,10 @@ CUresult Session::copy_to(core::Address alias, std::uint64_t bytes, CUmemGeneric
             status = port_->copy(alias + piece.offset, piece.block.alias, piece.block.bytes,
                                  device::Direction::In);
     }
-    const FencePtr fence = state_->fences.record(port_->stream(device::Direction::In));
+    const CUstream in = port_->stream(device::Direction::In);
+    const FencePtr fence = state_->fences.record(in);
     const bool over = fence && wait_until(*fence, std::chrono::steady_clock::now() + kPatience);
-    const CUresult waited = over ? CUDA_SUCCESS : port_->synchronize();
+    const CUresult waited = over ? CUDA_SUCCESS : port_->wait_for_stream(in);
     port_->discard(alias, bytes);
     return status == CUDA_SUCCESS ? waited : status;
 }

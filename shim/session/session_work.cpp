@@ -228,7 +228,7 @@ void Session::submitted(Work& work) {
     if (used) {
         fence = state.fences.record(work.reach.stream, std::move(work.spare));
         // Without a fence nobody could tell when the work ends: wait for it here.
-        if (!fence) port_->synchronize();
+        if (!fence) port_->wait_for_stream(work.reach.stream);
     }
     if (used && state.settings.check) name_fault(*port_, fence, work.reach.label);
     SessionLock lock(state.mutex);

@@ -36,12 +36,12 @@ DRIVER_TEST("driver: the caller's context stays what it was, current or not", {}
     Port& port = backend.port();
     CUcontext current = nullptr;
     use_everything(port);
-    EXPECT(port.synchronize() == CUDA_SUCCESS);
+    EXPECT(port.wait_for_stream(port.stream(Direction::In)) == CUDA_SUCCESS);
     EXPECT(driver().cuCtxGetCurrent(&current) == CUDA_SUCCESS);
     EXPECT(current == driver_backend().context());
     std::thread([&] {
         use_everything(port);
-        EXPECT(port.synchronize() == CUDA_SUCCESS);
+        EXPECT(port.wait_for_stream(port.stream(Direction::In)) == CUDA_SUCCESS);
         CUcontext none = driver_backend().context();
         EXPECT(driver().cuCtxGetCurrent(&none) == CUDA_SUCCESS);
         EXPECT(none == nullptr);
@@ -144,7 +144,7 @@ DRIVER_TEST("driver: a kernel's fault is the device's health from then on", {}) 
     while (port.health() == CUDA_SUCCESS) std::this_thread::yield();
     EXPECT(port.health() == CUDA_ERROR_ILLEGAL_ADDRESS);
     EXPECT(port.query(event) == CUDA_ERROR_ILLEGAL_ADDRESS);
-    EXPECT(port.synchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT(port.wait_for_stream(stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 DRIVER_TEST("driver: mapping changes beside running work leave it alone", {{"SIMCUDA_VMM_US", "50"}}) {
@@ -164,7 +164,7 @@ DRIVER_TEST("driver: mapping changes beside running work leave it alone", {{"SIM
         EXPECT(port.unmap(address, unit) == CUDA_SUCCESS);
         EXPECT(port.release(handle) == CUDA_SUCCESS);
     }
-    EXPECT(port.synchronize() == CUDA_SUCCESS);
+    EXPECT(port.wait_for_stream(stream) == CUDA_SUCCESS);
     EXPECT(backend.read(busy.address, 4096) == plus(pattern(1, 4096), 40));
 }
 

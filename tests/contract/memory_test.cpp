@@ -77,10 +77,10 @@ CONTRACT_TEST("memory: one handle at two addresses is the same bytes, to kernels
             backend.write(base, words);
             EXPECT(backend.read(alias, 256) == words);
             backend.bump(stream, alias, 256);
-            EXPECT(port.synchronize() == CUDA_SUCCESS);
+            EXPECT(port.wait_for_stream(stream) == CUDA_SUCCESS);
             EXPECT(backend.read(base, 256) == plus(words, 1));
             backend.bump(stream, base, 256);
-            EXPECT(port.synchronize() == CUDA_SUCCESS);
+            EXPECT(port.wait_for_stream(stream) == CUDA_SUCCESS);
             EXPECT(backend.read(alias, 256) == plus(words, 2));
         }
     }
@@ -155,7 +155,7 @@ CONTRACT_TEST("memory: an address changes its memory and changes back") {
             NEED(port.unmap(memory.address, unit) == CUDA_SUCCESS);
             NEED(port.map(memory.address, unit, other.handle, place) == CUDA_SUCCESS);
             backend.bump(stream, memory.address, 128);
-            EXPECT(port.synchronize() == CUDA_SUCCESS);
+            EXPECT(port.wait_for_stream(stream) == CUDA_SUCCESS);
             NEED(port.unmap(memory.address, unit) == CUDA_SUCCESS);
             NEED(port.map(memory.address, unit, memory.handle, Place::Device) == CUDA_SUCCESS);
             EXPECT(backend.read(memory.address, 128) == pattern(6, 128));
@@ -191,13 +191,13 @@ CONTRACT_TEST("memory: pinned memory holds what is copied to it") {
     const auto count = static_cast<std::uint32_t>(unit / 4);
     backend.write(memory.address, pattern(9, count));
     NEED(port.copy(host, memory.alias, unit, Direction::Out) == CUDA_SUCCESS);
-    EXPECT(port.synchronize() == CUDA_SUCCESS);
+    EXPECT(port.wait_for_stream(port.stream(Direction::Out)) == CUDA_SUCCESS);
     backend.write(memory.address, pattern(10, count));
     std::uint32_t word = 0;
     EXPECT(backend.cpu_reads(host + 4, word));
     EXPECT(word == pattern(9, 2)[1]);
     NEED(port.copy(memory.alias, host, unit, Direction::In) == CUDA_SUCCESS);
-    EXPECT(port.synchronize() == CUDA_SUCCESS);
+    EXPECT(port.wait_for_stream(port.stream(Direction::In)) == CUDA_SUCCESS);
     EXPECT(backend.read(memory.address, count) == pattern(9, count));
     EXPECT(port.unpin(host) == CUDA_SUCCESS);
     EXPECT(port.unpin(host) != CUDA_SUCCESS);

@@ -79,7 +79,7 @@ CONTRACT_TEST("work: the port's streams do not wait for the legacy stream") {
         port.recycle(done);
     }
     open();
-    EXPECT(port.synchronize() == CUDA_SUCCESS);
+    EXPECT(port.wait_for_stream(CU_STREAM_LEGACY) == CUDA_SUCCESS);
     EXPECT(backend.read(pieces.b.address, kWords) == pattern(1, kWords));
 }
 
@@ -153,18 +153,19 @@ CONTRACT_TEST("work: a recycled event's waits hold, and its next record is its o
     port.recycle(after);
 }
 
-CONTRACT_TEST("work: synchronize waits for every stream") {
+CONTRACT_TEST("work: who waits for a stream waits for all it was given, and for no other's") {
     Port& port = backend.port();
     const Pieces pieces(backend);
     const CUstream stream = backend.stream();
     const auto open = backend.block(stream);
     backend.bump(stream, pieces.a.address, kWords);
     NEED(port.copy(pieces.c.alias, pieces.b.alias, 4 * kWords, Direction::In) == CUDA_SUCCESS);
+    EXPECT(port.wait_for_stream(port.stream(Direction::In)) == CUDA_SUCCESS);
     std::thread opener([&] { open(); });
-    EXPECT(port.synchronize() == CUDA_SUCCESS);
+    EXPECT(port.wait_for_stream(stream) == CUDA_SUCCESS);
     opener.join();
-    EXPECT(backend.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 1));
     EXPECT(backend.read(pieces.c.address, kWords) == pattern(2, kWords));
+    EXPECT(backend.read(pieces.a.address, kWords) == plus(pattern(1, kWords), 1));
     EXPECT(port.health() == CUDA_SUCCESS);
 }
 
@@ -177,7 +178,7 @@ CONTRACT_TEST("work: a copy goes on through the alias while the address is remap
     NEED(port.unmap(pieces.a.address, unit) == CUDA_SUCCESS);
     NEED(port.map(pieces.a.address, unit, pieces.c.handle, Place::Device) == CUDA_SUCCESS);
     open();
-    EXPECT(port.synchronize() == CUDA_SUCCESS);
+    EXPECT(port.wait_for_stream(port.stream(Direction::Out)) == CUDA_SUCCESS);
     EXPECT(backend.read(pieces.b.address, kWords) == pattern(1, kWords));
     EXPECT(backend.read(pieces.a.address, kWords) == pattern(3, kWords));
 }

@@ -157,7 +157,7 @@ TEST_CASE("failures: a copy in whose fence is refused is waited for") {
     const Gate copies = std::make_shared<std::atomic<bool>>(false);
     const Gate open = std::make_shared<std::atomic<bool>>(true);
     gpu.launch(gpu.stream(device::Direction::In), gate(copies));
-    gpu.at(Call::Synchronize, 1, [&] { *copies = true; });
+    gpu.at(Call::WaitForStream, 1, [&] { *copies = true; });
     gpu.fail(Call::Record, 1, CUDA_ERROR_UNKNOWN);
     REQUIRE(scene.rig.submit(scene.late_write(scene.stream, cold, open, true)) == CUDA_SUCCESS);
     scene.changed(cold);
@@ -178,7 +178,7 @@ TEST_CASE("failures: a copy out whose fence is refused is waited for") {
         CAPTURE(nth);
         const Gate copies = std::make_shared<std::atomic<bool>>(false);
         gpu.launch(gpu.stream(device::Direction::Out), gate(copies));
-        gpu.at(Call::Synchronize, 1, [&] { *copies = true; });
+        gpu.at(Call::WaitForStream, 1, [&] { *copies = true; });
         scene.open_after_a_while(copies);
         gpu.fail(Call::Record, nth, CUDA_ERROR_UNKNOWN);
         REQUIRE(scene.need(nth % 2, scene.stream) == CUDA_SUCCESS);
@@ -201,7 +201,7 @@ TEST_CASE("failures: a copy out whose fence is refused, and the wait for it too,
         const Gate copies = closed();
         gpu.launch(gpu.stream(device::Direction::Out), gate(copies));
         gpu.at(Call::Copy, 1, [&] { gpu.fail(Call::Record, 1, CUDA_ERROR_UNKNOWN); });
-        gpu.fail(Call::Synchronize, 1, CUDA_ERROR_UNKNOWN);
+        gpu.fail(Call::WaitForStream, 1, CUDA_ERROR_UNKNOWN);
         scene.open_after_a_while(copies);
         const CUresult needed = scene.need(next, scene.stream);
         CHECK(needed == (maps_host ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));

@@ -62,7 +62,7 @@ class Entering {
             }
             mine.clear();
         }
-        gpu_.synchronize();
+        gpu_.finish_all();
         look();
         for (const Recorded& each : entered_) {
             CHECK(timelines_.finished(each.use));

@@ -135,7 +135,7 @@ TEST_CASE("fences: those of a new stream say nothing of a stream that is gone bu
         fences.poll(lock);
         CHECK(!timelines.finished(late));
         *gate_ = true;
-        gpu.synchronize();
+        gpu.finish_all();
         fences.poll(lock);
         CHECK(timelines.finished(late));
     }
@@ -183,7 +183,7 @@ TEST_CASE("session: work whose fence is refused is waited for, and nothing moves
         FakePort& gpu = scene.rig.gpu();
         const Gate gate_ = closed();
         gpu.fail(Call::Record, 1, CUDA_ERROR_OUT_OF_MEMORY);
-        gpu.at(Call::Synchronize, 1, [gate_] { *gate_ = true; });
+        gpu.at(Call::WaitForStream, 1, [gate_] { *gate_ = true; });
         REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), cold, gate_, true)) == CUDA_SUCCESS);
         scene.changed(cold);
         scene.open_before_remap(cold, gate_);

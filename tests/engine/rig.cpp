@@ -94,7 +94,7 @@ CUresult Rig::read(CUstream stream, Region buffer, Bytes& bytes) {
 }
 
 void Rig::drain() {
-    gpu_->synchronize();
+    gpu_->finish_all();
 }
 
 std::uint64_t Rig::on_device(Region region) {

@@ -171,6 +171,38 @@ SIM_TEST("capture: to wait for any stream is unsafe", {}) {
     }
 }
 
+SIM_TEST(
+    "capture: to wait for all of its GPU ends it, whatever the mode and the thread; another GPU's goes on",
+    {{"SIMCUDA_DEVICES", "2"}}) {
+    const Gpu gpu;
+    const cudaStream_t stream = create_stream();
+    for (const auto mode :
+         {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed}) {
+        for (const bool elsewhere : {false, true}) {
+            for (const int waited : {0, 1}) {
+                RT_ANSWERS(cudaSuccess, cudaStreamBeginCapture, stream, mode);
+                const auto wait = [&] {
+                    RT_ANSWERS(cudaSuccess, cudaSetDevice, waited);
+                    cudaStreamCaptureMode relaxed = cudaStreamCaptureModeRelaxed;
+                    RT_ANSWERS(cudaSuccess, cudaThreadExchangeStreamCaptureMode, &relaxed);
+                    RT_ANSWERS(waited == 0 ? cudaErrorStreamCaptureUnsupported : cudaSuccess,
+                               cudaDeviceSynchronize);
+                    RT_ANSWERS(cudaSuccess, cudaThreadExchangeStreamCaptureMode, &relaxed);
+                    RT_ANSWERS(cudaSuccess, cudaSetDevice, 0);
+                };
+                if (elsewhere) {
+                    std::thread(wait).join();
+                } else {
+                    wait();
+                }
+                cudaGraph_t graph = nullptr;
+                RT_ANSWERS(waited == 0 ? cudaErrorStreamCaptureInvalidated : cudaSuccess,
+                           cudaStreamEndCapture, stream, &graph);
+            }
+        }
+    }
+}
+
 SIM_TEST("capture: null dependencies are refused", {}) {
     const Gpu gpu;
     const cudaStream_t stream = create_stream();

@@ -285,11 +285,23 @@ CUresult FakePort::health() {
     return health_;
 }
 
-CUresult FakePort::synchronize() {
+CUresult FakePort::wait_for_stream(CUstream stream) {
     Lock lock(mutex_);
-    if (const CUresult status = begin(Call::Synchronize, lock)) return status;
-    std::vector<std::pair<Queue*, std::uint64_t>> targets;
+    if (const CUresult status = begin(Call::WaitForStream, lock)) return status;
+    const Queue* const queue = queue_of(stream);
+    if (!queue) return memory_.broken("wait for an unknown stream", CUDA_ERROR_INVALID_HANDLE);
+    finish({{queue, queue->submitted}}, lock);
+    return CUDA_SUCCESS;
+}
+
+void FakePort::finish_all() {
+    Lock lock(mutex_);
+    std::vector<std::pair<const Queue*, std::uint64_t>> targets;
     for (const auto& queue : queues_) targets.emplace_back(queue.get(), queue->submitted);
+    finish(targets, lock);
+}
+
+void FakePort::finish(const std::vector<std::pair<const Queue*, std::uint64_t>>& targets, Lock& lock) {
     const auto reached = [&] {
         return std::all_of(targets.begin(), targets.end(),
                            [](const auto& target) { return target.first->done >= target.second; });
@@ -298,7 +310,6 @@ CUresult FakePort::synchronize() {
         step();
         dawdle(lock);
     }
-    return CUDA_SUCCESS;
 }
 
 CUstream FakePort::create_stream() {

@@ -46,7 +46,7 @@ enum class Call {
     Record,
     Query,
     Wait,
-    Synchronize,
+    WaitForStream,
     kCount
 };
 
@@ -105,7 +105,7 @@ class FakePort final : public device::Port {
     void recycle(CUevent event) override;
     CUresult wait_in_stream(CUstream stream, CUevent event) override;
     CUresult health() override;
-    CUresult synchronize() override;
+    CUresult wait_for_stream(CUstream stream) override;
     // Contexts are the driver's: here there is one, and it stays.
     CUcontext current_context() override { return nullptr; }
     CUresult work_through(CUcontext) override { return CUDA_SUCCESS; }
@@ -124,8 +124,9 @@ class FakePort final : public device::Port {
     // A marker that passes when `stream` has done all that was submitted to it, and work that waits for one.
     MarkerPtr mark(CUstream stream);
     void wait_for(CUstream stream, MarkerPtr marker);
-    // Runs queued work until the marker has passed.
+    // Runs queued work until the marker has passed; until there is none.
     void finish(const MarkerPtr& marker);
+    void finish_all();
     // Runs `count` pieces of queued work, or as many as can run.
     void run(std::size_t count);
 
@@ -182,6 +183,7 @@ class FakePort final : public device::Port {
     CUresult begin(Call call, Lock& lock);
     void act(std::function<void()>& action, Lock& lock);
     void progress();
+    void finish(const std::vector<std::pair<const Queue*, std::uint64_t>>& targets, Lock& lock);
     bool step();
     Script& script(Call call) { return scripts_[static_cast<std::size_t>(call)]; }
     Queue* queue_of(CUstream stream);

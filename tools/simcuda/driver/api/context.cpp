@@ -3,6 +3,7 @@
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/event.h"
+#include "tools/simcuda/driver/graph/capture.h"
 #include "tools/simcuda/driver/stream.h"
 
 namespace simcuda::driver {
@@ -37,6 +38,11 @@ std::shared_ptr<Context> given_or_current(CUcontext handle) {
     Context* current = current_context();
     require(current != nullptr, CUDA_ERROR_INVALID_CONTEXT);
     return checked_context(current->handle());
+}
+
+CUresult wait_for_all(Context& context) {
+    const CUresult allowed = capture_check_wait(context);
+    return allowed == CUDA_SUCCESS ? synchronize(context) : allowed;
 }
 
 }  // namespace
@@ -162,13 +168,11 @@ SIMCUDA_API cuCtxGetApiVersion(CUcontext context, unsigned* version) {
 }
 
 SIMCUDA_API cuCtxSynchronize() {
-    return call(Entry::cuCtxSynchronize, kUnsafeInCapture,
-                [](Context& context) { return synchronize(context); });
+    return call(Entry::cuCtxSynchronize, [](Context& context) { return wait_for_all(context); });
 }
 
 SIMCUDA_API cuCtxSynchronize_v2(CUcontext context) {
-    return call(Entry::cuCtxSynchronize_v2, kUnsafeInCapture,
-                [&] { return synchronize(*given_or_current(context)); });
+    return call(Entry::cuCtxSynchronize_v2, [&] { return wait_for_all(*given_or_current(context)); });
 }
 
 SIMCUDA_API cuCtxGetLimit(std::size_t* value, CUlimit limit) {

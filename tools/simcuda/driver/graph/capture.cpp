@@ -311,4 +311,19 @@ CUresult capture_check_query(Event& event) {
     return CUDA_ERROR_CAPTURED_EVENT;
 }
 
+CUresult capture_check_wait(const Context& context) {
+    if (g_captures == 0) return CUDA_SUCCESS;
+    std::lock_guard lock(capture_mutex());
+    CUresult result = CUDA_SUCCESS;
+    for (const auto& capture : captures()) {
+        const bool here = std::any_of(capture->streams.begin(), capture->streams.end(), [&](const auto& entry) {
+            return &entry.first->context.device() == &context.device();
+        });
+        if (!here) continue;
+        capture->invalidated = true;
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return result;
+}
+
 }  // namespace simcuda::driver
