@@ -136,6 +136,10 @@ void Machine::run_in_turn(std::size_t from, std::size_t to) {
 
 void Machine::run_together(std::size_t from, std::size_t to) {
     claim(from, to);
+    captures_together_ =
+        !captures_.empty() || std::any_of(program_->begin() + static_cast<std::ptrdiff_t>(from),
+                                          program_->begin() + static_cast<std::ptrdiff_t>(to),
+                                          [](const Op& op) { return op.verb == Verb::begin; });
     together_ = true;
     std::array<View, kThreads> views;
     views.fill(shared_);

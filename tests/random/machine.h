@@ -99,6 +99,7 @@ class Machine {
     CUstream stream_of(unsigned slot);
     bool usable(const Hand& hand, unsigned slot);
     bool forbidden(const Hand& hand);
+    bool may_wait_for_all();
     bool legacy_forbidden();
     bool prepare(Hand& hand, const Op& op, unsigned slot, const UseList& uses);
     Clock implied_order(const Hand& hand, unsigned slot);
@@ -208,7 +209,8 @@ class Machine {
     View shared_;
     // While all threads run at once:
     bool together_ = false;
-    std::vector<bool> left_out_;  // operations that another thread's claim rules out
+    bool captures_together_ = false;  // some capture is under way meanwhile, or may be
+    std::vector<bool> left_out_;      // operations that another thread's claim rules out
     std::array<int, kSlots> stream_owner_{};
     std::array<unsigned, kSlots> stream_users_{};
     std::array<int, kGraphs> graph_owner_{};

@@ -155,6 +155,7 @@ void Machine::sync(Hand& hand, const Op& op) {
             ok(CU(cuEventSynchronize)(marker), "cuEventSynchronize"))
             hand.view->host.join(hand.view->streams[slot]);
     } else if (how == 2) {
+        if (!may_wait_for_all()) return;
         open_gates();
         synchronize_all();
         for (unsigned one = 0; one < kSlots; ++one) {

@@ -38,6 +38,14 @@ bool Machine::forbidden(const Hand& hand) {
     return false;
 }
 
+// Whether contexts may be waited for: that ends what is captured on their GPUs, by any thread. While threads
+// run at once, whether it may be does not hang on how they interleave.
+bool Machine::may_wait_for_all() {
+    if (together_) return !captures_together_;
+    const std::lock_guard lock(capturing_);
+    return captures_.empty();
+}
+
 // Whether the legacy stream cannot be used because a stream that it waits for is capturing.
 bool Machine::legacy_forbidden() {
     const std::lock_guard lock(capturing_);
@@ -161,7 +169,7 @@ bool Machine::wait_for(Hand& hand, const Op& op, unsigned in, std::uint32_t numb
         clock.join(grave.clock);
         return ok(CU(cuStreamWaitEvent)(stream_of(slot), grave.event, 0), "cuStreamWaitEvent");
     }
-    if (forbidden(hand)) return false;
+    if (forbidden(hand) || !may_wait_for_all()) return false;
     open_gates();
     if (!synchronize_all() || !enter(device_of(slot))) return false;
     clock.at[in] = view.host.at[in] = number;
@@ -181,6 +189,7 @@ bool Machine::host_waits(Hand& hand, const UseList& uses) {
             if (usable(hand, from) && view.streams[from].at[in] >= need.at[in]) {
                 if (!synchronize(hand, from)) return false;
             } else {
+                if (!may_wait_for_all()) return false;
                 open_gates();
                 if (!synchronize_all()) return false;
                 view.host.at[in] = need.at[in];
