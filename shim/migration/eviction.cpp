@@ -74,7 +74,8 @@ Start begin_eviction(State& state, ChunkId victim, SessionLock& lock) {
 Start choose(State& state, const core::VictimRequest& wanted, bool* ready, SessionLock& lock) {
     core::Residency& residency = state.residency;
     for (;;) {
-        const ChunkId victim = residency.next_victim(wanted, core::Residency::InFlight::Refuse);
+        const ChunkId victim = residency.next_victim(
+            wanted, [&](ChunkId id) { return !residency.in_flight(id) && may_leave(state, id); });
         if (victim == core::kNoChunk) return Start::NoVictims;
         const bool clean = needs_no_copy(state, victim);
         if (clean && ready) {
@@ -129,6 +130,29 @@ bool enqueue_copies(State& state, SessionLock& lock) {
 }
 
 }  // namespace
+
+namespace {
+
+// Such as come up once are over by the next try.
+constexpr unsigned kRefusals = 3;
+
+void note_refusal(State& state, ChunkId id) {
+    Backing& backing = state.backing[id];
+    backing.refusals = std::min(backing.refusals + 1, kRefusals);
+    backing.refused_at = state.works;
+}
+
+}  // namespace
+
+bool may_leave(const State& state, ChunkId id) {
+    constexpr std::uint64_t kWorks = 256;
+    const Backing& backing = state.backing[id];
+    return backing.refusals < kRefusals || state.works - backing.refused_at > kWorks;
+}
+
+void forget_refusals(State& state) {
+    for (Backing& backing : state.backing) backing.refusals = 0;
+}
 
 bool needs_no_copy(const State& state, ChunkId id) {
     return state.residency.chunk(id).clean && !state.settings.check;
@@ -260,10 +284,12 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
         if (!job.remapped) {
             residency.undo_remap(id);
             state.host_blocks.put(job.eviction.host);
+            note_refusal(state, id);
             continue;
         }
         moved = true;
         residency.out(id);
+        state.backing[id].refusals = 0;
         state.backing[id].host = job.eviction.host;
         state.backing[id].digest = job.digest;
         state.device_blocks.put(job.eviction.device);

@@ -40,6 +40,12 @@ void cancel_evictions(State& state);
 // the longer a copy waits for its remap, the more likely that is. What is needed is copied again.
 void cancel_stale(State& state);
 
+// Whether the chunk may be a victim. One that the driver does not let go, time and again, is none for a
+// while: others leave in its place, or the call that needs room is out of memory, instead of trying for ever.
+bool may_leave(const State& state, core::ChunkId id);
+// All may again.
+void forget_refusals(State& state);
+
 // Whether the chunk leaves as it is. Guards want to see it copied (complete_evictions).
 bool needs_no_copy(const State& state, core::ChunkId id);
 

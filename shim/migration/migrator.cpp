@@ -166,6 +166,8 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
             status = unlocked(lock, [&] { return state_.port.health(); });
             if (status == CUDA_SUCCESS) {
                 status = CUDA_ERROR_OUT_OF_MEMORY;
+                // The program may have mended what they came from when it tries again.
+                forget_refusals(state_);
             } else {
                 announce_failure(state_, status);
             }
@@ -332,9 +334,10 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
     Residency& residency = state_.residency;
     VictimFacts facts(state_);
     const core::VictimRequest wanted{bytes, core::Purpose::Wait, core::kNoChunk, &facts};
-    ChunkId busy =
-        residency.next_victim(wanted, [&](ChunkId id) { return !is_stalled(residency.chunk(id).uses); });
-    if (busy == core::kNoChunk) busy = residency.next_victim(wanted, Residency::InFlight::Accept);
+    ChunkId busy = residency.next_victim(
+        wanted, [&](ChunkId id) { return may_leave(state_, id) && !is_stalled(residency.chunk(id).uses); });
+    if (busy == core::kNoChunk)
+        busy = residency.next_victim(wanted, [&](ChunkId id) { return may_leave(state_, id); });
     std::vector<core::Use> free;
     if (!state_.pending_frees.empty()) free = {state_.pending_frees.oldest().free};
     // What was submitted first, unless it stands still.

@@ -38,6 +38,9 @@ struct Backing {
     std::optional<std::uint64_t>
         digest;                  // of the host block, as long as nobody may have changed it (guards.h)
     std::uint64_t eviction = 0;  // the latest there was
+    // How often in a row the driver did not let it leave, and State::works then (eviction.h, may_leave).
+    unsigned refusals = 0;
+    std::uint64_t refused_at = 0;
     // State::soilings when it was given host memory, as long as no work has named it since: its contents
     // are undefined. kUsed: some has, or work was unfinished then that may write what it does not name.
     std::uint64_t fresh_at = kUsed;

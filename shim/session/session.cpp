@@ -197,6 +197,7 @@ std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, bool colle
     state.owners[id] = nullptr;
     const std::vector<ChunkId>& chunks = state.residency.allocation(id).chunks;
     state.backing.resize(std::max<std::size_t>(state.backing.size(), *std::ranges::max_element(chunks) + 1));
+    for (const ChunkId chunk : chunks) state.backing[chunk].refusals = 0;
     return id;
 }
 

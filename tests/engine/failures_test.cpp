@@ -296,6 +296,56 @@ TEST_CASE("failures: work whose stream or fence nobody may ask for is not over")
     }
 }
 
+TEST_CASE("failures: what the driver never lets go stays, and others go instead") {
+    for (const bool maps_host : {true, false}) {
+        for (const char* policy : {"lru", "next-use", "build/random/reckless.so"}) {
+            CAPTURE(maps_host);
+            CAPTURE(policy);
+            RigOptions options = options_of(Safety::Opaque, 1, maps_host);
+            options.policy = policy;
+            Scene scene(options);
+            const std::size_t stays = scene.make(24);
+            const std::size_t goes = scene.make(30);
+            const Region& held = scene.regions[stays];
+            scene.rig.gpu().holds_on_to(held.address, held.address + held.bytes);
+            for (int round = 0; round < 3; ++round) {
+                CHECK(scene.need(scene.make(20), scene.stream) == CUDA_SUCCESS);
+                CHECK(scene.need(goes, scene.stream) == CUDA_SUCCESS);
+                scene.rig.drain();
+                CHECK(scene.place(stays) == Place::Device);
+            }
+            scene.rig.gpu().holds_on_to(0, 0);
+            scene.check();
+        }
+    }
+}
+
+// Where host memory is mapped, what finds no room is used there.
+TEST_CASE("failures: where the driver lets nothing go, what finds no room is out of memory, and only then") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Scene scene(options_of(Safety::Opaque, 1, maps_host));
+        const std::size_t next = scene.make(30);
+        const std::size_t stays = scene.make(60);
+        REQUIRE(scene.need(stays, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        const Region& held = scene.regions[stays];
+        scene.rig.gpu().holds_on_to(held.address, held.address + held.bytes);
+        CHECK(scene.need(next, scene.stream) == (maps_host ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
+        CHECK(scene.need(stays, scene.stream) == CUDA_SUCCESS);
+        scene.rig.gpu().holds_on_to(0, 0);
+        const auto is_there = [&] {
+            scene.rig.drain();
+            return scene.rig.on_device(scene.regions[next]) == scene.regions[next].bytes;
+        };
+        // What was out of memory is tried anew at once; what is used in place, after some launches more.
+        for (int launches = maps_host ? 1000 : 1; launches > 0 && !is_there(); --launches)
+            REQUIRE(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        CHECK(is_there());
+        scene.check();
+    }
+}
+
 TEST_CASE("failures: a GPU that has failed for good says so, not that it is full") {
     RigOptions options;
     options.granules = 40;

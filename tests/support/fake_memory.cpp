@@ -145,6 +145,11 @@ std::size_t Memory::mappings(Address begin, Address end) const {
     }));
 }
 
+Place Memory::place_of(CUmemGenericAllocationHandle handle) const {
+    const auto known = handles_.find(handle);
+    return known == handles_.end() ? Place::Device : known->second->place;
+}
+
 bool Memory::where(Address address, Place& place) const {
     const auto* found = find(address);
     if (found) place = found->second.storage->place;

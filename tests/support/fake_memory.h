@@ -49,6 +49,7 @@ class Memory {
     std::size_t handles(Place place) const;
     std::size_t pinned() const { return pinned_; }
     std::size_t mappings(Address begin = 0, Address end = ~Address{0}) const;
+    Place place_of(CUmemGenericAllocationHandle handle) const;
     // The place of the memory behind an address, pinned or mapped; false when there is none.
     bool where(Address address, Place& place) const;
 

@@ -123,15 +123,24 @@ CUresult FakePort::map(Address address, std::uint64_t bytes, CUmemGenericAllocat
     dawdle(lock);
     std::erase_if(owed_,
                   [&](const auto& one) { return memory_.unmap(one.first, one.second) == CUDA_SUCCESS; });
+    const bool held = held_begin_ <= address && address < held_end_;
+    if (held && place == Place::Host) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult status = memory_.map(address, bytes, handle, place);
     dawdle(lock);
     return status;
+}
+
+CUresult FakePort::map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                           std::span<const CUmemAccessDesc>) {
+    return map(address, bytes, handle, with_memory([&](Memory& memory) { return memory.place_of(handle); }));
 }
 
 CUresult FakePort::unmap(Address address, std::uint64_t bytes) {
     Lock lock(mutex_);
     if (const CUresult status = begin(Call::Unmap, lock)) return status;
     Place place = Place::Host;
+    if (held_begin_ <= address && address < held_end_ && !memory_.maps_host())
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (before_unmap_ && watched_begin_ <= address && address < watched_end_ &&
         memory_.where(address, place) && place == watched_place_) {
         act(before_unmap_, lock);
@@ -386,6 +395,12 @@ void FakePort::before_unmap(Address begin, Address end, Place place, std::functi
     watched_end_ = end;
     watched_place_ = place;
     before_unmap_ = std::move(action);
+}
+
+void FakePort::holds_on_to(Address begin, Address end) {
+    const Lock lock(mutex_);
+    held_begin_ = begin;
+    held_end_ = end;
 }
 
 std::uint64_t FakePort::calls(Call call) const {

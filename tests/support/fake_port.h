@@ -78,9 +78,7 @@ class FakePort final : public device::Port {
     CUresult discard(Address address, std::uint64_t bytes) override;
     // Whoever may reach it, its kernels do.
     CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
-                     std::span<const CUmemAccessDesc>) override {
-        return map(address, bytes, handle, Place::Device);
-    }
+                     std::span<const CUmemAccessDesc>) override;
     CUresult set_access(Address, std::uint64_t, std::span<const CUmemAccessDesc>) override {
         return CUDA_SUCCESS;
     }
@@ -141,6 +139,9 @@ class FakePort final : public device::Port {
     void at(Call call, std::uint64_t nth, std::function<void()> action);
     // The same, before memory of that place is next taken away from an address in [begin, end).
     void before_unmap(Address begin, Address end, Place place, std::function<void()> action);
+    // What is in [begin, end) never leaves the device from now on: no host memory is mapped there, and where
+    // there is none to be mapped, nothing is unmapped. No address twice: everything does again.
+    void holds_on_to(Address begin, Address end);
     std::uint64_t calls(Call call) const;
     std::uint64_t all_calls() const;
     std::size_t live_events() const;
@@ -203,6 +204,8 @@ class FakePort final : public device::Port {
     Address watched_end_ = 0;
     Place watched_place_ = Place::Device;
     std::function<void()> before_unmap_;
+    Address held_begin_ = 0;
+    Address held_end_ = 0;
     CUresult health_ = CUDA_SUCCESS;
     std::uint64_t eagerness_;  // how much runs in each call
     std::vector<std::unique_ptr<Queue>> queues_;

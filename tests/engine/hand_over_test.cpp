@@ -1,0 +1,78 @@
+// Memory of the program's own that becomes the driver's, beside work that is given meanwhile.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "tests/engine/rig.h"
+
+namespace lms::fake {
+namespace {
+
+constexpr std::uint64_t kGranules = 8;
+
+// A launch comes as the first chunk is copied over: whichever chunk it names, it is not to write where the
+// copy has been, nor while nothing is mapped.
+TEST_CASE("hand over: a launch that comes meanwhile is held up, whichever chunk it names") {
+    for (const bool evicted : {false, true}) {
+        for (std::uint64_t named = 0; named < kGranules; ++named) {
+            CAPTURE(evicted);
+            CAPTURE(named);
+            RigOptions options;
+            options.granules = 64;
+            options.seed = named + 1;
+            Rig rig(options);
+            const CUstream stream = rig.stream();
+            const std::uint64_t bytes = kGranules * options.granularity;
+            const Bytes written = noise(1, bytes);
+            Region view{0, bytes};
+            Address home = 0;
+            REQUIRE(rig.session().create(bytes, home) == CUDA_SUCCESS);
+            REQUIRE(rig.gpu().reserve(bytes, view.address) == CUDA_SUCCESS);
+            REQUIRE(rig.session().map(home, view.address) == CUDA_SUCCESS);
+            rig.gpu().launch(stream, write_kernel(view.address, written));
+            rig.gpu().finish(rig.gpu().mark(stream));
+            if (evicted) {
+                Region other{0, (options.granules - kGranules / 2) * options.granularity};
+                REQUIRE(rig.session().allocate(other.bytes, other.address) == CUDA_SUCCESS);
+                REQUIRE(rig.write(stream, other, noise(2, other.bytes)) == CUDA_SUCCESS);
+                REQUIRE(rig.on_device(view) < bytes);
+                REQUIRE(rig.session().free(other.address) == CUDA_SUCCESS);
+                rig.session().reclaim(rig.budget());
+            }
+            CUmemGenericAllocationHandle real = 0;
+            REQUIRE(rig.gpu().create(bytes, Place::Device, real) == CUDA_SUCCESS);
+
+            const std::uint64_t offset = named * options.granularity;
+            const Bytes later = noise(3, options.granularity);
+            std::atomic<bool> given{false};
+            std::thread other;
+            rig.gpu().at(Call::Copy, 1, [&] {
+                other = std::thread([&] {
+                    CHECK(rig.submit({stream,
+                                      {},
+                                      {{home + offset, later.size()}},
+                                      false,
+                                      write_kernel(view.address + offset, later)}) == CUDA_SUCCESS);
+                    given = true;
+                });
+                const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+                while (!given && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+                CHECK_FALSE(given);
+            });
+            CHECK(rig.session().hand_over(home, real) == CUDA_SUCCESS);
+            other.join();
+            const auto seen = std::make_shared<Bytes>(bytes);
+            rig.gpu().launch(stream, read_kernel(view, seen));
+            rig.gpu().finish(rig.gpu().mark(stream));
+            Bytes expected = written;
+            std::ranges::copy(later, expected.begin() + static_cast<std::ptrdiff_t>(offset));
+            CHECK(*seen == expected);
+            CHECK(rig.gpu().violation() == "");
+        }
+    }
+}
+
+}  // namespace
+}  // namespace lms::fake
