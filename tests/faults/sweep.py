@@ -5,6 +5,7 @@ error of errors.tsv, once in a run; and pairs of them.
     sweep.py run                          every position up to --bound, every error
     sweep.py run --part 7/50              every 50th of those, from the 7th
     sweep.py run --pairs 1000             two failures in each run, chosen by --seed
+    sweep.py run --lasting 40             the 40 calls from a position on fail, not one
     sweep.py one --setting S --seed 3 --fail cuMemMap:5=304
     sweep.py check                        the failures in kept.txt, which were not survived once, and a part of all
     sweep.py errors cuda.h                writes errors.tsv
@@ -13,6 +14,7 @@ README.md says what is checked. Python's standard library only.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import json
 import os
@@ -35,6 +37,10 @@ TAKES_AWAY = ("cuMemUnmap", "cuMemRelease", "cuMemAddressFree", "cuMemFreeHost")
 # Without these there is no session; the driver then serves the program, and may run out of memory.
 OPENS = ("cuMemAddressReserve", "cuMemGetAllocationGranularity", "cuStreamCreate", "cuDeviceGetAttribute",
          "cuDevicePrimaryCtxGetState", "cuMemGetInfo", "cuCtxGetDevice", "cuCtxGetCurrent", "cuCtxPushCurrent")
+
+
+# Of a function the calls from the nth on answer the error, so many times.
+Fault = collections.namedtuple("Fault", "symbol nth error times")
 
 
 def base(symbol):
@@ -89,11 +95,11 @@ class Outcome:
 def wrong_again(line, faults):
     """Calls of the program that failed before they succeeded: no more than were made to, with errors of theirs."""
     entries = line.split()[1:]
-    if len(entries) > len(faults):
+    if len(entries) > sum(fault.times for fault in faults):
         return f"{len(entries)} calls failed:{line[5:]}"
     for entry in entries:
         name, _, code = entry.partition("=")
-        made = {error for symbol, _, error in faults if base(symbol) == base(name)}
+        made = {fault.error for fault in faults if base(fault.symbol) == base(name)}
         of_a_stream = {400} if re.search("Async|Stream|Event|Launch", name) else set()
         if int(code) not in set(ERRORS.get(base(name), [])) | made | of_a_stream | {OUT_OF_MEMORY}:
             return f"{name} answers {code}, which it does not document"
@@ -103,7 +109,7 @@ def wrong_again(line, faults):
 def left(report, faults):
     """What was not given back."""
     # A context that fails takes with it what was tried or copied out just then.
-    may_lose = sum((base(symbol) in TAKES_AWAY) + 2 * (error in STICKY) for symbol, _, error in faults)
+    may_lose = sum(((base(fault.symbol) in TAKES_AWAY) + 2 * (fault.error in STICKY)) * fault.times for fault in faults)
     vmm = report["vmm"]
     if vmm["handles"] > may_lose or vmm["mappings"] > 2 * may_lose:
         return f"{vmm['handles']} handles and {vmm['mappings']} mappings are left"
@@ -115,12 +121,12 @@ def left(report, faults):
 
 def judge(process, faults, report):
     lines = process.stdout.splitlines()
-    sticky = [STICKY[error] for _, _, error in faults if error in STICKY]
+    sticky = [STICKY[fault.error] for fault in faults if fault.error in STICKY]
     if process.returncode < 0 or not lines or not lines[-1].startswith("again"):
         return f"ended with status {process.returncode}: {(process.stdout + process.stderr).strip()[-400:]}"
     for line in lines[:-1]:
         if " fails: " in line and not any(name in line for name in sticky):
-            if any(base(symbol) in OPENS for symbol, _, _ in faults) and line.endswith("CUDA_ERROR_OUT_OF_MEMORY"):
+            if any(base(fault.symbol) in OPENS for fault in faults) and line.endswith("CUDA_ERROR_OUT_OF_MEMORY"):
                 return None
             return " ".join(lines)[-600:]
     if process.returncode != 0:
@@ -134,9 +140,9 @@ def execute(setting, seed, count, faults, seconds=40):
     env, options = programs.environment(setting, seed)
     with tempfile.NamedTemporaryFile(prefix="faults-", suffix=".json") as file:
         env["SIMCUDA_REPORT"] = file.name
-        env["SIMCUDA_FAIL"] = ",".join(f"{symbol}:{nth}={error}" for symbol, nth, error in faults)
+        env["SIMCUDA_FAIL"] = told(faults)
         command = [programs.PROGRAM, "--seeds", f"{seed}-{seed}", "--ops", str(count), "--hang", "15",
-                   "--failures", str(max(1, len(faults))), "--again"] + options
+                   "--failures", str(max(1, sum(fault.times for fault in faults))), "--again"] + options
         try:
             process = subprocess.run(command, env=env, text=True, capture_output=True, timeout=seconds, check=False)
         except subprocess.TimeoutExpired as error:
@@ -169,9 +175,9 @@ def cases(setting, seed, options):
         for nth in positions(plain.calls[symbol], options.bound):
             codes = [code for code in ERRORS.get(base(symbol), []) if code not in STICKY]
             stay = [code for code in ERRORS.get(base(symbol), []) if code in STICKY]
-            codes += [stay[nth % len(stay)]] if stay else []
+            codes += [stay[nth % len(stay)]] if stay and options.lasting == 1 else []
             for error in codes:
-                yield setting, seed, options.ops, [(symbol, nth, error)], plain.answers
+                yield setting, seed, options.ops, [Fault(symbol, nth, error, options.lasting)], plain.answers
 
 
 def paired(every, count, seed):
@@ -183,21 +189,23 @@ def paired(every, count, seed):
     for _ in range(count):
         group = groups[choose.choice(sorted(groups))]
         first, second = choose.choice(group), choose.choice(group)
-        while first[3][0][2] in STICKY and second[3][0][2] in STICKY:
+        while first[3][0].error in STICKY and second[3][0].error in STICKY:
             second = choose.choice(group)
         yield first[:3] + (first[3] + second[3], first[4])
 
 
 def told(faults):
-    return ",".join(f"{symbol}:{nth}={error}" for symbol, nth, error in faults)
+    def calls(fault):
+        return f"{fault.nth}-{fault.nth + fault.times - 1}" if fault.times > 1 else fault.nth
+    return ",".join(f"{fault.symbol}:{calls(fault)}={fault.error}" for fault in faults)
 
 
 def run_case(case):
     setting, seed, count, faults, answers = case
     outcome = execute(setting, seed, count, faults)
-    came_up = all(outcome.calls.get(symbol, 0) >= nth for symbol, nth, _ in faults)
+    came_up = all(outcome.calls.get(fault.symbol, 0) >= fault.nth for fault in faults)
     what = outcome.what
-    if not what and answers and outcome.answers and outcome.answers != answers and not any(f[2] in STICKY for f in faults):
+    if not what and answers and outcome.answers and outcome.answers != answers and not any(f.error in STICKY for f in faults):
         what = "other answers than without failures"
     return case, what, came_up
 
@@ -221,8 +229,8 @@ def run_all(every, options):
                 (setting, seed, count, faults, _), what, came_up = one.result()
                 runs, fired = runs + 1, fired + came_up
                 if came_up:
-                    functions |= {symbol for symbol, _, _ in faults}
-                    errors |= {error for _, _, error in faults}
+                    functions |= {fault.symbol for fault in faults}
+                    errors |= {fault.error for fault in faults}
                 if what:
                     failed += 1
                     print(f"FAILS {setting} seed {seed}, {count} operations, {told(faults)}: {what}", flush=True)
@@ -251,8 +259,8 @@ def command_run(options):
 
 
 def faults_of(text):
-    found = re.findall(r"(\w+):(\d+)=(\d+)", text)
-    return [(symbol, int(nth), int(error)) for symbol, nth, error in found]
+    found = re.findall(r"(\w+):(\d+)(?:-(\d+))?=(\d+)", text)
+    return [Fault(symbol, int(nth), int(error), int(last or nth) - int(nth) + 1) for symbol, nth, last, error in found]
 
 
 def command_one(options):
@@ -283,6 +291,7 @@ def main():
     parser.add_argument("--only", default="", help="functions that this expression is")
     parser.add_argument("--part", default="0/1", help="7/50: every 50th case, from the 7th")
     parser.add_argument("--pairs", type=int, default=0)
+    parser.add_argument("--lasting", type=int, default=1, help="how many calls fail one after the other")
     parser.add_argument("--fail", default="")
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())

@@ -55,6 +55,8 @@ TEST_CASE("knobs: a bad value is named in one line and its default used") {
                                                                {"SIMCUDA_FAIL", "cuMemCreate"},
                                                                {"SIMCUDA_FAIL", "cuMemCreate:0"},
                                                                {"SIMCUDA_FAIL", "cuMemCreate:1=0"},
+                                                               {"SIMCUDA_FAIL", "cuMemCreate:3-2"},
+                                                               {"SIMCUDA_FAIL", "cuMemCreate:3-"},
                                                                {"SIMCUDA_FAIL", "cuMemCreate:1=full"},
                                                                {"SIMCUDA_KERNELS", "3"},
                                                                {"SIMCUDA_SMS", "0"}};
@@ -114,6 +116,14 @@ SIM_TEST("knobs: the nth call of a name fails", {{"SIMCUDA_FAIL", "cuMemCreate:3
     const CUmemAllocationProp properties = on_device();
     FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate, &handle, kGranule, &properties, 0);
     create(kGranule);
+}
+
+SIM_TEST("knobs: some calls of a name fail one after the other", {{"SIMCUDA_FAIL", "cuMemAlloc:2-4=304"}}) {
+    const Gpu gpu;
+    CUdeviceptr p = 0;
+    OK(cuMemAlloc, &p, 4);
+    for (int call = 2; call <= 4; ++call) FAILS(CUDA_ERROR_OPERATING_SYSTEM, cuMemAlloc, &p, 4);
+    OK(cuMemAlloc, &p, 4);
 }
 
 SIM_TEST("knobs: a base name stands for all its forms", {{"SIMCUDA_FAIL", "cuMemAlloc:2"}}) {

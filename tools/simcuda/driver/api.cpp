@@ -41,8 +41,9 @@ CUresult injected_failure(Entry entry) {
     const std::uint64_t nth = count_call(entry);
     const std::uint64_t nth_of_base = count_base(info(entry).base);
     for (const FailRule& rule : knobs().fail) {
-        if (rule.name == info(entry).base ? rule.nth == nth_of_base
-                                          : rule.name == info(entry).symbol && rule.nth == nth) {
+        const bool of_base = rule.name == info(entry).base;
+        const std::uint64_t number = of_base ? nth_of_base : nth;
+        if ((of_base || rule.name == info(entry).symbol) && rule.nth <= number && number <= rule.last) {
             const auto error = static_cast<CUresult>(rule.error);
             log_line((std::string(info(entry).symbol) + " is made to fail").c_str());
             if (Context* const current = current_context(); is_sticky(error) && is_live(current))

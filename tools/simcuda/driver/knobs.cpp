@@ -50,7 +50,13 @@ bool parse_fail(std::string_view text, std::vector<FailRule>& out) {
         if (colon == 0 || colon == std::string_view::npos) return false;
         const std::string_view number = item.substr(colon + 1);
         const auto equals = number.find('=');
-        if (!parse_count(number.substr(0, equals), rule.nth) || rule.nth == 0) return false;
+        const std::string_view calls = number.substr(0, equals);
+        const auto dash = calls.find('-');
+        if (!parse_count(calls.substr(0, dash), rule.nth) || rule.nth == 0) return false;
+        rule.last = rule.nth;
+        if (dash != std::string_view::npos &&
+            (!parse_count(calls.substr(dash + 1), rule.last) || rule.last < rule.nth))
+            return false;
         if (equals != std::string_view::npos &&
             (!parse_count(number.substr(equals + 1), rule.error) || rule.error == 0))
             return false;
@@ -156,7 +162,7 @@ class Reader {
     void fail(const char* name, std::vector<FailRule>& knob) {
         read(name,
              "name:n or name:n=error, or several with commas between (the nth call of that name fails, n "
-             "from 1, with that CUresult)",
+             "from 1, with that CUresult; n-m: the nth to the mth)",
              [&](auto text) {
                  std::vector<FailRule> rules;
                  if (!parse_fail(text, rules)) return false;

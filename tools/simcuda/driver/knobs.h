@@ -7,10 +7,11 @@
 
 namespace simcuda::driver {
 
-// SIMCUDA_FAIL: the nth call (from 1) of an entry point, by exported or base name, answers `error`.
+// SIMCUDA_FAIL: the nth call (from 1) to the last of an entry point, by exported or base name, answers `error`.
 struct FailRule {
     std::string name;
     std::uint64_t nth = 0;
+    std::uint64_t last = 0;
     std::uint64_t error = 2;  // CUDA_ERROR_OUT_OF_MEMORY
 };
 
