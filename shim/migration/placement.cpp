@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "shim/migration/eviction.h"
 #include "shim/migration/program_pins.h"
@@ -41,11 +42,19 @@ CUresult map(device::Port& port, const MappedAt& at, const Block& block) {
                      : port.map(at.address, block.bytes, block.handle, block.place);
 }
 
-// Makes an address lead again to what it led to before.
+// Makes an address lead again to what it led to before. A kernel that finds nothing there ends the program:
+// what the driver refuses now (it may lack memory for page tables) is asked for again, for a while.
 void map_back(device::Port& port, const MappedAt& at, const Block& from) {
-    if (is_mapped(from) && map(port, at, from) != CUDA_SUCCESS) {
-        log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
+    if (!is_mapped(from)) return;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    CUresult status = map(port, at, from);
+    while (status != CUDA_SUCCESS && !device::is_sticky(status) &&
+           std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        status = map(port, at, from);
     }
+    if (status != CUDA_SUCCESS)
+        log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
 }
 
 CUresult remap_one(device::Port& port, const MappedAt& at, const Block& from, const Block& to) {

@@ -346,6 +346,39 @@ TEST_CASE("failures: where the driver lets nothing go, what finds no room is out
     }
 }
 
+// Out of page tables for a while: neither what a buffer's address is to lead to is mapped there, nor what it
+// led to.
+TEST_CASE(
+    "failures: an address to which nothing can be mapped for a while leads to the buffer's memory again") {
+    for (const bool inwards : {false, true}) {
+        CAPTURE(inwards);
+        Scene scene(options_of(Safety::Opaque));
+        const std::size_t cold = scene.make(30);
+        const std::size_t next = scene.make(60);
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        if (inwards) {
+            scene.rig.gpu().before_unmap(
+                scene.regions[next].address, scene.regions[next].address + scene.regions[next].bytes,
+                Place::Host, [&] { scene.rig.gpu().fail(Call::Map, 1, CUDA_ERROR_OUT_OF_MEMORY, 20); });
+        } else {
+            const Region& first = scene.regions[cold];
+            scene.rig.gpu().before_unmap(first.address, first.address + first.bytes, Place::Device, [&] {
+                scene.rig.gpu().fail(Call::Map, 1, CUDA_ERROR_OUT_OF_MEMORY, 20);
+            });
+        }
+        CHECK(scene.need(next, scene.stream) == CUDA_SUCCESS);
+        // A kernel that names neither.
+        for (const std::size_t each : {cold, next}) {
+            const auto seen = std::make_shared<Bytes>(scene.regions[each].bytes);
+            scene.rig.gpu().launch(scene.stream, read_kernel(scene.regions[each], seen));
+            scene.rig.gpu().finish(scene.rig.gpu().mark(scene.stream));
+            CHECK(*seen == scene.expected[each]);
+        }
+        scene.check();
+    }
+}
+
 TEST_CASE("failures: a GPU that has failed for good says so, not that it is full") {
     RigOptions options;
     options.granules = 40;

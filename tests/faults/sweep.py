@@ -39,6 +39,8 @@ OPENS = ("cuMemAddressReserve", "cuMemGetAllocationGranularity", "cuStreamCreate
          "cuDevicePrimaryCtxGetState", "cuMemGetInfo", "cuCtxGetDevice", "cuCtxGetCurrent", "cuCtxPushCurrent")
 
 
+# What may fail for long: functions that take something.
+TAKE = re.compile(r"cu(Mem|EventCreate|EventRecord|StreamCreate|StreamWaitEvent|StreamSync|CtxSync|Launch|Graph|Module|Func)")
 # Of a function the calls from the nth on answer the error, so many times.
 Fault = collections.namedtuple("Fault", "symbol nth error times")
 
@@ -170,7 +172,7 @@ def cases(setting, seed, options):
     if plain.what:
         print(f"FAILS seed {seed} in {setting} by itself: {plain.what}", flush=True)
     for symbol in sorted(plain.calls):
-        if options.only and not re.fullmatch(options.only, symbol):
+        if options.only and not re.fullmatch(options.only, symbol) or options.lasting > 1 and not TAKE.match(symbol):
             continue
         for nth in positions(plain.calls[symbol], options.bound):
             codes = [code for code in ERRORS.get(base(symbol), []) if code not in STICKY]

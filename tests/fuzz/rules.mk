@@ -15,9 +15,11 @@ $(FUZZ): $(FUZZ_OBJ)
 
 FUZZ_TARGETS ?= $(notdir $(wildcard tests/fuzz/corpus/*))
 FUZZ_RUNS ?= 1000000
+FUZZ_UNTIL ?= -runs=$(FUZZ_RUNS)
+FUZZ_SEED ?= 1
 .PHONY: fuzz
 fuzz: $(FUZZ) ## test: a million made-up inputs to each reader of files, code and settings, with clang (FUZZ_RUNS=, FUZZ_TARGETS=)
 	@set -e; for target in $(FUZZ_TARGETS); do \
 	  mkdir -p $(BUILD)/fuzz/corpus/$$target; echo "fuzz: $$target"; \
-	  FUZZ_TARGET=$$target $(FUZZ) -runs=$(FUZZ_RUNS) -max_len=4096 -timeout=60 -entropic=0 -malloc_limit_mb=256 -rss_limit_mb=2048 -seed=1 \
+	  FUZZ_TARGET=$$target $(FUZZ) $(FUZZ_UNTIL) -max_len=4096 -timeout=60 -entropic=0 -malloc_limit_mb=256 -rss_limit_mb=2048 -seed=$(FUZZ_SEED) \
 	    -print_final_stats=1 -verbosity=0 -artifact_prefix=$(BUILD)/fuzz/$$target- $(BUILD)/fuzz/corpus/$$target tests/fuzz/corpus/$$target; done

@@ -22,12 +22,8 @@ MINUTES ?= 60
 random-programs: $(SHIM) $(SIM) $(RANDOM_PROGRAM) $(RECKLESS) $(YIELDS)
 random: random-programs ## test: random programs with the shim and without, compared (SEEDS=1-1000 OPS=200 ARGS=...)
 	@BUILD=$(BUILD) python3 -B tests/random/run.py run --seeds $(SEEDS) --ops $(OPS) $(ARGS)
-soak: random-programs ## test: random programs for a time, half of it with yields; and one process all along that may not grow (MINUTES=60 OPS=200 ARGS=...)
-	@export BUILD=$(BUILD); half=$$(echo $(MINUTES) | awk '{ print $$1 / 2 }'); \
-	python3 -B tests/random/soak.py --minutes $(MINUTES) --ops $(OPS) & endless=$$!; status=0; \
-	python3 -B tests/random/run.py run --minutes $$half --ops $(OPS) $(ARGS) || status=1; \
-	python3 -B tests/random/run.py run --minutes $$half --ops $(OPS) --yields $(ARGS) || status=1; \
-	wait $$endless && exit $$status
+soak: random-programs $(BUILD)/fuzz/fuzz ## test: for a time random programs (with yields, guards, calls that fail), made-up inputs, and one process all along that may not grow (MINUTES=60)
+	@BUILD=$(BUILD) sh tests/soak.sh $(MINUTES)
 build-all: $(RANDOM_PROGRAM) $(RECKLESS) $(YIELDS)
 # They run under that policy too.
 $(BUILD)/tests/engine $(BUILD)/tests/e2e: | $(RECKLESS)

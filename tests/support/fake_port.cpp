@@ -32,7 +32,7 @@ CUresult FakePort::begin(Call call, Lock& lock) {
     Script& mine = script(call);
     const std::uint64_t number = ++mine.calls;
     if (number == mine.acts_at) act(mine.action, lock);
-    return number == mine.fails_at ? mine.fails_with : CUDA_SUCCESS;
+    return mine.fails_at <= number && number < mine.fails_at + mine.fails ? mine.fails_with : CUDA_SUCCESS;
 }
 
 // Once, without the lock: it may call the port.
@@ -372,9 +372,10 @@ void FakePort::run(std::size_t count) {
     while (count > 0 && step()) --count;
 }
 
-void FakePort::fail(Call call, std::uint64_t nth, CUresult status) {
+void FakePort::fail(Call call, std::uint64_t nth, CUresult status, std::uint64_t times) {
     const Lock lock(mutex_);
     script(call).fails_at = script(call).calls + nth;
+    script(call).fails = times;
     script(call).fails_with = status;
 }
 

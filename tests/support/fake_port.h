@@ -128,9 +128,9 @@ class FakePort final : public device::Port {
     // Runs `count` pieces of queued work, or as many as can run.
     void run(std::size_t count);
 
-    // The n-th call of that kind from now on (1 is the next), and it alone, fails with `status`, without
-    // effect.
-    void fail(Call call, std::uint64_t nth, CUresult status);
+    // The n-th call of that kind from now on (1 is the next), and those that follow until so many have, fails with
+    // `status`, without effect.
+    void fail(Call call, std::uint64_t nth, CUresult status, std::uint64_t times = 1);
     // What each of the shim's copies is told to have taken from now on; at first nothing is told.
     void copies_take(std::uint64_t ns) { copy_ns_ = ns; }
     // What health() says from now on.
@@ -174,6 +174,7 @@ class FakePort final : public device::Port {
     struct Script {
         std::uint64_t calls = 0;
         std::uint64_t fails_at = 0;
+        std::uint64_t fails = 0;  // how many
         CUresult fails_with = CUDA_SUCCESS;
         std::uint64_t acts_at = 0;
         std::function<void()> action;
