@@ -62,6 +62,11 @@ inline bool refuses_all(CUresult status) {
     return is_sticky(status) || status == CUDA_ERROR_NOT_PERMITTED;
 }
 
+// Whether it says nothing of what was asked: the driver lacked something that it answers with.
+inline bool tells_nothing(CUresult status) {
+    return status == CUDA_ERROR_OUT_OF_MEMORY || status == CUDA_ERROR_OPERATING_SYSTEM;
+}
+
 // What the app is told where a call fails that it did not make: its context's error, or one that it may
 // expect of any call and go on after.
 inline CUresult as_told(CUresult status) {

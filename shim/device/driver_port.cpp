@@ -158,13 +158,15 @@ void DriverPort::owe(Owed owed) {
     owes_ = true;
 }
 
-void DriverPort::settle() {
+bool DriverPort::settle() {
+    const InContext in_context(context_);
     const util::Lock lock(owed_lock_);
     std::erase_if(owed_, [](const Owed& one) {
         return (one.bytes ? driver().cuMemUnmap(one.address, one.bytes)
                           : driver().cuMemRelease(one.handle)) == CUDA_SUCCESS;
     });
     owes_ = !owed_.empty();
+    return !owes_;
 }
 
 CUresult DriverPort::map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
@@ -218,6 +220,7 @@ CUresult DriverPort::admit(Address address, std::uint64_t bytes, Place place) {
 }
 
 CUresult DriverPort::unmap(Address address, std::uint64_t bytes) {
+    if (missing().forget(address)) return CUDA_SUCCESS;
     const InContext in_context(context_);
     const CUresult status = driver().cuMemUnmap(address, bytes);
     if (status == CUDA_SUCCESS && owes_) {
@@ -426,7 +429,10 @@ CUresult DriverPort::wait_in_stream(CUstream stream, CUevent event) {
 
 CUresult DriverPort::health() {
     const InContext in_context(context_);
-    const CUresult status = driver().cuStreamQuery(in_);
+    const CUstream in = in_;
+    // Without a context there is none, and its handle would be the legacy stream's, whose use ends captures.
+    if (!in) return CUDA_SUCCESS;
+    const CUresult status = driver().cuStreamQuery(in);
     return refuses_all(status) ? status : CUDA_SUCCESS;
 }
 

@@ -35,6 +35,7 @@ class DriverPort final : public Port {
                  Place place) override;
     CUresult unmap(Address address, std::uint64_t bytes) override;
     CUresult discard(Address address, std::uint64_t bytes) override;
+    bool settle() override;
     CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                      std::span<const CUmemAccessDesc> access) override;
     CUresult set_access(Address address, std::uint64_t bytes,
@@ -82,7 +83,6 @@ class DriverPort final : public Port {
     DriverPort(CUdevice device, CUcontext context) : device_(device), context_(context) {}
     CUresult probe();
     CUresult create_streams();
-    void settle();
     std::vector<CUmemAccessDesc> access_to(Place place);
     CUresult record_in(CUcontext context, CUstream stream, CUevent& event);
     CUevent handle_of(CUevent event);

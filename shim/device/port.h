@@ -13,10 +13,9 @@
 #include <string>
 
 #include "shim/device/cuda_api.h"
+#include "shim/device/missing.h"
 
 namespace lms::device {
-
-using Address = std::uint64_t;
 
 enum class Place { Device, Host };
 
@@ -71,6 +70,10 @@ class Port {
     virtual CUresult unmap(Address address, std::uint64_t bytes) = 0;
     // unmap() of what is to be gone, wherever it fails: it is tried again before anything is mapped.
     virtual CUresult discard(Address address, std::uint64_t bytes) = 0;
+    // Tries it again now, and what release() was refused; whether there is nothing of it any more.
+    virtual bool settle() = 0;
+    // What unmap() took away and map() did not bring back; unmap() takes it for mapped.
+    Missing& missing() { return missing_; }
     // The same as map(), but for whom `access` names alone; and who may reach what is mapped from now on.
     virtual CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                              std::span<const CUmemAccessDesc> access) = 0;
@@ -145,6 +148,9 @@ class Port {
     // `context` is gone, or all its work is done and it is about to go: events in it have passed, and are
     // never touched again. If the port worked through it, it has none from now on.
     virtual void leave(CUcontext context) = 0;
+
+  private:
+    Missing missing_;
 };
 
 }  // namespace lms::device

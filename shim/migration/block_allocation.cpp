@@ -9,6 +9,7 @@ std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64
     BlockPool& pool = state.device_blocks;
     if (state.residency.device_bytes() + bytes > limit) return std::nullopt;
     if (const auto block = pool.take(bytes)) return block;
+    if (pool.held_bytes() + bytes > state.budget_bytes) pool.recover(lock);
     // Again after each trim, which drops the lock: another thread may have made blocks meanwhile.
     while (pool.held_bytes() + bytes > state.budget_bytes) {
         const std::uint64_t excess = pool.held_bytes() + bytes - state.budget_bytes;
@@ -28,6 +29,7 @@ std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& 
     BlockPool& pool = state.host_blocks;
     if (const auto block = pool.take(bytes)) return block;
     const std::uint64_t limit = host_bytes(state, kHostLook);
+    if (pool.held_bytes() + bytes > limit) pool.recover(lock);
     while (pool.held_bytes() + bytes > limit) {
         const std::uint64_t excess = pool.held_bytes() + bytes - limit;
         if (spare_copy(state, bytes)) return pool.take(bytes);

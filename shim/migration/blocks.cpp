@@ -1,6 +1,7 @@
 #include "shim/migration/blocks.h"
 
 #include <cstdlib>
+#include <utility>
 
 namespace lms::engine {
 namespace {
@@ -85,7 +86,19 @@ std::uint64_t BlockPool::trim(std::uint64_t bytes, SessionLock& lock) {
         }
     }
     free_bytes_ -= chosen;
-    unlocked(lock, [&] { return std::erase_if(gone, [&](const Block& block) { return !destroy(block); }); });
+    std::vector<Block> lost;
+    unlocked(lock, [&] {
+        std::erase_if(gone, [&](const Block& block) {
+            if (destroy(block)) return false;
+            lost.push_back(block);
+            return true;
+        });
+    });
+    lost_.insert(lost_.end(), lost.begin(), lost.end());
+    return note_gone(gone);
+}
+
+std::uint64_t BlockPool::note_gone(std::span<const Block> gone) {
     std::uint64_t given = 0;
     for (const Block& block : gone) {
         given += block.bytes;
@@ -95,8 +108,35 @@ std::uint64_t BlockPool::trim(std::uint64_t bytes, SessionLock& lock) {
     return given;
 }
 
+void BlockPool::lose(std::span<const Block> blocks, SessionLock& lock) {
+    unlocked(lock, [&] {
+        for (const Block& block : blocks) destroy(block);
+    });
+    lost_.insert(lost_.end(), blocks.begin(), blocks.end());
+}
+
+std::uint64_t BlockPool::recover(SessionLock& lock) {
+    if (lost_.empty()) return 0;
+    std::vector<Block> lost = std::exchange(lost_, {});
+    std::vector<Block> gone;
+    unlocked(lock, [&] {
+        if (pinned()) {
+            std::erase_if(lost, [&](const Block& block) {
+                if (!destroy(block)) return false;
+                gone.push_back(block);
+                return true;
+            });
+        } else if (port_.settle()) {
+            gone.swap(lost);
+        }
+    });
+    lost_.insert(lost_.end(), lost.begin(), lost.end());
+    return note_gone(gone);
+}
+
 void BlockPool::abandon() {
     held_bytes_ -= free_bytes_;
+    for (const Block& block : std::exchange(lost_, {})) held_bytes_ -= block.bytes;
     free_bytes_ = 0;
     free_.clear();
 }

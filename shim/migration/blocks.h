@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "shim/core/arena.h"
@@ -45,12 +46,14 @@ class BlockPool {
     // asked for again at once.
     CUresult create(std::uint64_t bytes, Block& block, SessionLock& lock);
     // Gives free blocks back to the driver until at least `bytes` are, or none is left; returns how many
-    // bytes were. Drops `lock` around the driver calls. What the driver does not take back stays held for
-    // good.
+    // bytes were. Drops `lock` around the driver calls. What the driver does not take back stays held until
+    // recover() finds that it has.
     std::uint64_t trim(std::uint64_t bytes, SessionLock& lock);
 
-    // Gives back what can be of a block that is mapped somewhere for good; it stays held. No lock needed.
-    bool destroy(const Block& block);
+    // Gives back what can be of blocks that are mapped somewhere still; they stay held likewise.
+    void lose(std::span<const Block> blocks, SessionLock& lock);
+    // The bytes that have been the driver's again since; drops `lock` if there may be any.
+    std::uint64_t recover(SessionLock& lock);
 
     // Forgets the free blocks, which the driver has taken away itself.
     void abandon();
@@ -61,6 +64,8 @@ class BlockPool {
   private:
     using Clock = std::chrono::steady_clock;
     CUresult make(Block& block);
+    bool destroy(const Block& block);
+    std::uint64_t note_gone(std::span<const Block> gone);
     void note_refusal(Clock::duration took);
     bool pinned() const { return place_ == device::Place::Host && !port_.maps_host_memory(); }
 
@@ -68,6 +73,7 @@ class BlockPool {
     device::Place place_;
     core::Arena& aliases_;
     std::map<std::uint64_t, std::vector<Block>> free_;  // by size
+    std::vector<Block> lost_;                           // which the driver did not take back whole
     std::uint64_t held_bytes_ = 0;
     std::uint64_t free_bytes_ = 0;
     // For what comes to hold as many, or more, the driver is not asked before then: given back, they make

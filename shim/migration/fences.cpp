@@ -14,7 +14,7 @@ bool Fence::passed() const {
     // that does not says nothing.
     if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) status = port_.query(event_);
     return status != CUDA_ERROR_NOT_READY && status != CUDA_ERROR_NOT_PERMITTED &&
-           !device::about_capture(status);
+           !device::about_capture(status) && !device::tells_nothing(status);
 }
 
 // Handles are pointers to aligned things, so their last bit and the upper half of the key space are free.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -111,6 +112,28 @@ bool Migrator::hold_present(const ChunkRequest& need, ChunkPins& hold) {
 }
 
 CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
+    const CUresult status = bring_in_anyhow(needs, hold, lock);
+    if (status != CUDA_SUCCESS || !state_.port.missing().any() || restore(hold, lock)) return status;
+    drop(state_, hold);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// Whether all that is held is mapped, what the driver had taken away too.
+bool Migrator::restore(const ChunkPins& hold, SessionLock& lock) {
+    std::vector<MappedAt> addresses;
+    for (const auto* const some : {&hold.pinned, &hold.in_place}) {
+        for (const ChunkId id : *some)
+            std::ranges::move(addresses_of(state_, id), std::back_inserter(addresses));
+    }
+    // Another's launch is to find what this one is about to map.
+    const MigrationTurn turn(*this, lock);
+    return unlocked(lock, [&] {
+        return std::ranges::all_of(
+            addresses, [&](const MappedAt& at) { return state_.port.missing().restore(at.address); });
+    });
+}
+
+CUresult Migrator::bring_in_anyhow(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
     std::vector<ChunkRequest> missing;
     // Who has all it needs could go on for ever while another waits for some of it to become idle.
     if (starves_ && !needs.empty()) state_.changed.wait_for(lock, kCourtesy, [&] { return !starves_; });
@@ -444,7 +467,8 @@ std::uint64_t Migrator::reclaim(std::uint64_t bytes, SessionLock& lock) {
     cancel_stale(state_);
     poll_completions(state_, lock);
     free_completed(state_, lock);
-    std::uint64_t given = state_.device_blocks.trim(bytes, lock);
+    std::uint64_t given = state_.device_blocks.recover(lock);
+    given += state_.device_blocks.trim(bytes - std::min(given, bytes), lock);
     auto deadline = Clock::now() + kBound;
     while (given < bytes && Clock::now() < deadline) {
         poll_completions(state_, lock);

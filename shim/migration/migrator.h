@@ -85,6 +85,8 @@ class Migrator {
     };
     class MigrationTurn;
 
+    CUresult bring_in_anyhow(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+    bool restore(const ChunkPins& hold, SessionLock& lock);
     bool never_fits(std::span<const ChunkRequest> needs, SessionLock& lock);
     bool present(std::span<const ChunkRequest> needs) const;
     bool hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,

@@ -43,7 +43,8 @@ CUresult map(device::Port& port, const MappedAt& at, const Block& block) {
 }
 
 // Makes an address lead again to what it led to before. A kernel that finds nothing there ends the program:
-// what the driver refuses now (it may lack memory for page tables) is asked for again, for a while.
+// what the driver refuses now (it may lack memory for page tables) is asked for again, for a while, and by
+// who needs it.
 void map_back(device::Port& port, const MappedAt& at, const Block& from) {
     if (!is_mapped(from)) return;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -53,8 +54,9 @@ void map_back(device::Port& port, const MappedAt& at, const Block& from) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         status = map(port, at, from);
     }
-    if (status != CUDA_SUCCESS)
-        log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
+    if (status == CUDA_SUCCESS) return;
+    log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
+    port.missing().add(at.address, [&port, at, from] { return map(port, at, from) == CUDA_SUCCESS; });
 }
 
 CUresult remap_one(device::Port& port, const MappedAt& at, const Block& from, const Block& to) {
@@ -173,9 +175,7 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
             state.arena.give_back(buffer.address, buffer.bytes);
     } else {
         log::error("the driver does not take {} mappings away: their memory is lost", count - mapped.size());
-        unlocked(lock, [&] {
-            for (const Block& block : lost) state.pool_of(block.place).destroy(block);
-        });
+        for (const Block& block : lost) state.pool_of(block.place).lose({&block, 1}, lock);
     }
     state.changed.notify_all();
 }

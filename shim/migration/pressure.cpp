@@ -50,8 +50,8 @@ Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
             fence = state.fences.record_legacy(in.context, &status);
     }
     // Another error is the app's own, and nothing runs any more.
-    const bool unknown =
-        status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_NOT_PERMITTED || device::about_capture(status);
+    const bool unknown = status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_NOT_PERMITTED ||
+                         device::about_capture(status) || device::tells_nothing(status);
     return {!unknown && !fence, std::move(fence)};
 }
 
@@ -146,7 +146,7 @@ Behind fence_legacy(State& state, CUcontext context, std::vector<FencePtr>& fenc
     if (device::about_capture(status)) return Behind::Forbidden;
     // Threads' own streams are waited for by the legacy stream alone.
     const bool own = per_thread_streams_used.load();
-    if (!own && status != CUDA_ERROR_NOT_READY) return Behind::Known;
+    if (!own && status != CUDA_ERROR_NOT_READY && !device::tells_nothing(status)) return Behind::Known;
     fences.push_back(own ? state.fences.record_legacy(context) : state.fences.record_behind_legacy(context));
     return fences.back() ? Behind::Known : Behind::Unknown;
 }
@@ -155,7 +155,9 @@ Behind fence_legacy(State& state, CUcontext context, std::vector<FencePtr>& fenc
 Behind fence_stream(State& state, CUstream stream, std::vector<FencePtr>& fences) {
     const CUresult status = asked_again([&] { return state.port.query_stream(stream); });
     if (device::about_capture(status)) return Behind::Forbidden;
-    if (status != CUDA_ERROR_NOT_READY && status != CUDA_ERROR_NOT_PERMITTED) return Behind::Known;
+    const bool unknown =
+        status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_NOT_PERMITTED || device::tells_nothing(status);
+    if (!unknown) return Behind::Known;
     fences.push_back(state.fences.record(stream));
     return fences.back() ? Behind::Known : Behind::Unknown;
 }

@@ -147,6 +147,20 @@ DRIVER_TEST("driver: a kernel's fault is the device's health from then on", {}) 
     EXPECT(port.wait_for_stream(stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+DRIVER_TEST("driver: a port without a context asks no stream of the program's, whose capture goes on", {}) {
+    Port& port = backend.port();
+    CUstream blocking = nullptr;
+    NEED(driver().cuStreamCreate(&blocking, CU_STREAM_DEFAULT) == CUDA_SUCCESS);
+    port.leave(driver_backend().context());
+    NEED(driver().cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    EXPECT(port.health() == CUDA_SUCCESS);
+    CUgraph graph = nullptr;
+    EXPECT(driver().cuStreamEndCapture(blocking, &graph) == CUDA_SUCCESS);
+    EXPECT(driver().cuGraphDestroy(graph) == CUDA_SUCCESS);
+    EXPECT(driver().cuStreamDestroy_v2(blocking) == CUDA_SUCCESS);
+    EXPECT(port.work_through(driver_backend().context()) == CUDA_SUCCESS);
+}
+
 DRIVER_TEST("driver: mapping changes beside running work leave it alone", {{"SIMCUDA_VMM_US", "50"}}) {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();

@@ -68,6 +68,59 @@ TEST_CASE("failures: any call fails once") {
     }
 }
 
+// It answers errors for long, then no more.
+void run_lasting(bool maps_host, const Failing& failing, std::uint64_t nth, std::uint64_t times) {
+    CAPTURE(maps_host);
+    const std::string name = failing.name;
+    CAPTURE(name);
+    CAPTURE(nth);
+    CAPTURE(times);
+    RigOptions options;
+    options.maps_host = maps_host;
+    options.granules = 40;
+    options.seed = nth;
+    Rig rig(options);
+    ProgramOptions shape;
+    shape.streams = 2;
+    shape.buffers = 8;
+    shape.granules = 10;
+    shape.may_run_out = true;
+    Program program(rig, shape, nth);
+    program.run(60);
+    rig.gpu().fail(failing.call, nth, CUDA_ERROR_OUT_OF_MEMORY, times);
+    program.run(60);
+    rig.gpu().fail(failing.call, 0, CUDA_SUCCESS);
+    program.run(60);
+    program.verify();
+    CHECK(program.problem() == "");
+    program.finish();
+    CHECK(program.problem() == "");
+    rig.drain();
+    Region all{0, rig.budget()};
+    CHECK(rig.session().allocate(all.bytes, all.address) == CUDA_SUCCESS);
+    CHECK(rig.write(rig.stream(), all, noise(1, all.bytes)) == CUDA_SUCCESS);
+    // What was refused for long is tried anew after some launches.
+    for (int launches = 600; launches > 0 && rig.on_device(all) < all.bytes; --launches)
+        REQUIRE(rig.write(rig.stream(), all, noise(1, all.bytes)) == CUDA_SUCCESS);
+    CHECK(rig.on_device(all) == all.bytes);
+    CHECK(rig.gpu().violation() == "");
+}
+
+TEST_CASE("failures: any call fails for long, and no byte is lost, nor any room") {
+    std::vector<Failing> every(std::begin(kFailing), std::end(kFailing));
+    every.push_back({Call::Release, "release", true});
+    every.push_back({Call::Unpin, "unpin", true});
+    for (const bool maps_host : {true, false}) {
+        for (const Failing& failing : every) {
+            for (const std::uint64_t nth : {1, 2, 3, 9}) {
+                for (const std::uint64_t times : {10, 40}) run_lasting(maps_host, failing, nth, times);
+            }
+            // For longer than anybody waits.
+            run_lasting(maps_host, failing, 2, 2000);
+        }
+    }
+}
+
 TEST_CASE("failures: a copy in that is refused leaves the buffer where it is, and in use there") {
     Scene scene(options_of(Safety::Args));
     const std::size_t cold = scene.make(2);  // one chunk

@@ -111,7 +111,10 @@ CUresult FakePort::create(std::uint64_t bytes, Place place, CUmemGenericAllocati
 
 CUresult FakePort::release(CUmemGenericAllocationHandle handle) {
     Lock lock(mutex_);
-    if (const CUresult status = begin(Call::Release, lock)) return status;
+    if (const CUresult status = begin(Call::Release, lock)) {
+        unreleased_.push_back(handle);
+        return status;
+    }
     dawdle(lock);
     return memory_.release(handle);
 }
@@ -121,8 +124,7 @@ CUresult FakePort::map(Address address, std::uint64_t bytes, CUmemGenericAllocat
     Lock lock(mutex_);
     if (const CUresult status = begin(Call::Map, lock)) return status;
     dawdle(lock);
-    std::erase_if(owed_,
-                  [&](const auto& one) { return memory_.unmap(one.first, one.second) == CUDA_SUCCESS; });
+    settle(lock);
     const bool held = held_begin_ <= address && address < held_end_;
     if (held && place == Place::Host) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult status = memory_.map(address, bytes, handle, place);
@@ -136,6 +138,7 @@ CUresult FakePort::map_for(Address address, std::uint64_t bytes, CUmemGenericAll
 }
 
 CUresult FakePort::unmap(Address address, std::uint64_t bytes) {
+    if (missing().forget(address)) return CUDA_SUCCESS;
     Lock lock(mutex_);
     if (const CUresult status = begin(Call::Unmap, lock)) return status;
     Place place = Place::Host;
@@ -157,6 +160,22 @@ CUresult FakePort::discard(Address address, std::uint64_t bytes) {
     const Lock lock(mutex_);
     if (status != CUDA_SUCCESS) owed_.emplace_back(address, bytes);
     return status;
+}
+
+bool FakePort::settle() {
+    Lock lock(mutex_);
+    return settle(lock);
+}
+
+bool FakePort::settle(Lock& lock) {
+    std::erase_if(owed_, [&](const auto& one) {
+        return begin(Call::Unmap, lock) == CUDA_SUCCESS &&
+               memory_.unmap(one.first, one.second) == CUDA_SUCCESS;
+    });
+    std::erase_if(unreleased_, [&](CUmemGenericAllocationHandle handle) {
+        return begin(Call::Release, lock) == CUDA_SUCCESS && memory_.release(handle) == CUDA_SUCCESS;
+    });
+    return owed_.empty() && unreleased_.empty();
 }
 
 CUresult FakePort::pin(std::uint64_t bytes, Address& host) {

@@ -76,6 +76,7 @@ class FakePort final : public device::Port {
                  Place place) override;
     CUresult unmap(Address address, std::uint64_t bytes) override;
     CUresult discard(Address address, std::uint64_t bytes) override;
+    bool settle() override;
     // Whoever may reach it, its kernels do.
     CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                      std::span<const CUmemAccessDesc>) override;
@@ -128,8 +129,8 @@ class FakePort final : public device::Port {
     // Runs `count` pieces of queued work, or as many as can run.
     void run(std::size_t count);
 
-    // The n-th call of that kind from now on (1 is the next), and those that follow until so many have, fails with
-    // `status`, without effect.
+    // The n-th call of that kind from now on (1 is the next), and those that follow until so many have, fails
+    // with `status`, without effect.
     void fail(Call call, std::uint64_t nth, CUresult status, std::uint64_t times = 1);
     // What each of the shim's copies is told to have taken from now on; at first nothing is told.
     void copies_take(std::uint64_t ns) { copy_ns_ = ns; }
@@ -200,6 +201,8 @@ class FakePort final : public device::Port {
     mutable std::mutex mutex_;
     Memory memory_;
     std::vector<std::pair<Address, std::uint64_t>> owed_;  // unmaps to be tried again
+    std::vector<CUmemGenericAllocationHandle> unreleased_;
+    bool settle(Lock& lock);
     std::mt19937_64 random_;
     Address watched_begin_ = 0;
     Address watched_end_ = 0;

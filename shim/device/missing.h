@@ -1,0 +1,52 @@
+// Addresses that lead to nothing, though they are to: the driver took a mapping away and did not give it
+// back.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "shim/util/mutex.h"
+
+namespace lms::device {
+
+using Address = std::uint64_t;
+
+class Missing {
+  public:
+    // `again()` maps what was there.
+    void add(Address address, std::function<bool()> again) {
+        const util::Lock lock(lock_);
+        all_[address] = std::move(again);
+        any_ = true;
+    }
+    // It leads to nothing, and need not any more; false: it is none of these.
+    bool forget(Address address) { return any() && static_cast<bool>(take(address)); }
+    bool any() const { return any_.load(); }
+    // False: it leads to nothing still. For one thread at a time, of each.
+    bool restore(Address address) {
+        const std::function<bool()> again = take(address);
+        if (!again || again()) return true;
+        add(address, again);
+        return false;
+    }
+
+  private:
+    std::function<bool()> take(Address address) {
+        const util::Lock lock(lock_);
+        const auto found = all_.find(address);
+        if (found == all_.end()) return nullptr;
+        std::function<bool()> again = std::move(found->second);
+        all_.erase(found);
+        any_ = !all_.empty();
+        return again;
+    }
+
+    util::Mutex lock_{util::LockOrder::Leaf};
+    std::map<Address, std::function<bool()>> all_;
+    std::atomic<bool> any_{false};
+};
+
+}  // namespace lms::device
