@@ -109,6 +109,15 @@ std::vector<CUcontext> known_contexts() {
     return contexts;
 }
 
+std::vector<CUcontext> known_contexts_of(CUdevice device) {
+    const util::Lock lock(registry().mutex);
+    std::vector<CUcontext> contexts;
+    for (const Known& known : registry().contexts) {
+        if (known.device == device) contexts.push_back(known.context);
+    }
+    return contexts;
+}
+
 bool may_reach(CUcontext context, CUdevice owner) {
     Registry& all = registry();
     const util::Lock lock(all.mutex);

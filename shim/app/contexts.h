@@ -16,6 +16,7 @@ CUcontext primary_of(CUdevice device);
 void forget_context(CUcontext context);
 bool is_known(CUcontext context);
 std::vector<CUcontext> known_contexts();
+std::vector<CUcontext> known_contexts_of(CUdevice device);
 // Whether work in `context` may reach memory of `owner`: it is that GPU's, or a peer's, or not known.
 bool may_reach(CUcontext context, CUdevice owner);
 // The same of all that was ever given to `context`: also of what runs on other GPUs than its own, or copies

@@ -1,5 +1,9 @@
 // Allocation and free.
+#include <algorithm>
+#include <vector>
+
 #include "shim/app/capture.h"
+#include "shim/app/contexts.h"
 #include "shim/app/green_contexts.h"
 #include "shim/app/streams.h"
 #include "shim/device/driver_table.h"
@@ -62,13 +66,35 @@ CUresult allocate_now(Session& session, std::size_t bytes, core::Address& addres
                             !engine::capturing_anywhere());
 }
 
-// Waits for the work that may use memory of the current context's.
-CUresult wait_for_users(Session& session) {
+// Waits for the work of a context of the session's GPU.
+CUresult wait_for_context(Session& session, CUcontext context) {
+    const engine::ContextUse use(context);
+    if (!use) return CUDA_SUCCESS;
+    const device::InContext in_context(context);
+    if (in_context.status() != CUDA_SUCCESS) return in_context.status();
     // To wait for the context would end what is captured on its GPU, whatever the capture's mode and thread.
     if (engine::capturing_anywhere()) {
-        if (const auto status = session.wait_beside_captures(current_context())) return *status;
+        if (const auto status = session.wait_beside_captures(context)) return *status;
     }
     return driver().cuCtxSynchronize();
+}
+
+// Waits for the work that may use memory of the session's GPU: of all contexts there, and of no others, which
+// the current one may be.
+CUresult wait_for_users(Session& session, CUcontext owner) {
+    CUdevice device = 0;
+    CUcontext current = nullptr;
+    CUresult status = driver().cuCtxGetDevice(&device);
+    if (device::refuses_all(status)) return status;
+    if (status == CUDA_SUCCESS && device == session.device()) current = current_context();
+    std::vector<CUcontext> contexts = engine::known_contexts_of(session.device());
+    if (current && std::ranges::find(contexts, current) == contexts.end()) contexts.push_back(current);
+    for (const CUcontext context : contexts) {
+        status = wait_for_context(session, context);
+        // What has become of others is nothing to the memory.
+        if (status != CUDA_SUCCESS && (context == current || context == owner)) return status;
+    }
+    return CUDA_SUCCESS;
 }
 
 // What is noted of a buffer that is about to be freed goes first: its addresses may be given out again at
@@ -197,19 +223,17 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
         engine::Session* session = engine::allocator_of(dptr);
         if (!session) return entry::free_unmanaged(dptr, [&] { return driver().cuMemFree_v2(dptr); });
         const auto buffer = session->buffer_at(dptr);
+        const CUcontext owner = buffer && buffer->owner ? buffer->owner : session->context();
         // The memory knows its context: none need be current.
-        const device::ContextForNone context(buffer && buffer->owner ? buffer->owner : session->context());
+        const device::ContextForNone context(owner);
         CUresult status = entry::allowed_while_capturing();
         if (status != CUDA_SUCCESS) return status;
+        // What is refused waits for nothing.
+        if (!session->can_free(dptr)) return CUDA_ERROR_INVALID_VALUE;
         // cuMemFree waits for the work that may use the memory, and fails where waiting is forbidden; so do
         // we.
-        status = entry::wait_for_users(*session);
+        status = entry::wait_for_users(*session, owner);
         if (status != CUDA_SUCCESS) return status;
-        if (buffer && buffer->owner && buffer->owner != entry::current_context()) {
-            const device::InContext in_context(buffer->owner);
-            status = entry::wait_for_users(*session);
-            if (status != CUDA_SUCCESS) return status;
-        }
         entry::forget(*session, dptr);
         return session->free(dptr);
     });

@@ -27,9 +27,9 @@ void PendingFrees::erase(Number number) {
     all_.erase(it);
 }
 
-std::optional<core::AllocationId> PendingFrees::take(StreamKey stream, std::uint64_t bytes) {
-    const auto it = by_size_.find({stream, bytes});
-    if (it == by_size_.end()) return std::nullopt;
+std::optional<core::AllocationId> PendingFrees::take(StreamKey stream, std::uint64_t bytes, bool exactly) {
+    const auto it = exactly ? by_size_.find({stream, bytes}) : by_size_.lower_bound({stream, bytes});
+    if (it == by_size_.end() || it->first.first != stream) return std::nullopt;
     const Number number = *it->second.begin();
     const core::AllocationId id = all_.at(number).id;
     erase(number);

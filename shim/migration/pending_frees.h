@@ -27,8 +27,8 @@ class PendingFrees {
     void add(const PendingFree& free);
     bool empty() const { return all_.empty(); }
     const PendingFree& oldest() const { return all_.begin()->second; }
-    // Takes out the oldest of `stream` with `bytes`: its memory can be used anew by what that is given later.
-    std::optional<core::AllocationId> take(StreamKey stream, std::uint64_t bytes);
+    // Takes out the oldest of `stream` with `bytes` (or the next more, not `exactly`): later work can use it.
+    std::optional<core::AllocationId> take(StreamKey stream, std::uint64_t bytes, bool exactly = true);
     // Takes out one whose stream has reached the free, and which `ready` accepts.
     std::optional<core::AllocationId> take_finished(const core::Timelines& timelines,
                                                     const std::function<bool(core::AllocationId)>& ready);

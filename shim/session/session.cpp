@@ -144,14 +144,16 @@ void settle_frees(State& state, SessionLock& lock) {
 }
 
 // Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
-// that is waited for, within a bound.
+// that is waited for, within a bound that begins anew with each.
 bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) {
-    const auto deadline = Clock::now() + kBound;
+    auto deadline = Clock::now() + kBound;
     while (!has_capacity(state, bytes)) {
         if (state.pending_frees.empty() || Clock::now() >= deadline) return false;
         const FencePtr fence = state.fences.fence_of(state.pending_frees.oldest().free);
         unlocked(lock, [&] { return fence && wait_until(*fence, deadline); });
+        const std::uint64_t before = state.residency.allocated_bytes();
         settle_frees(state, lock);
+        if (state.residency.allocated_bytes() < before) deadline = Clock::now() + kBound;
     }
     return true;
 }
@@ -302,12 +304,19 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
         const StreamKey key = state.fences.key_of(stream);
         if (rounded != bytes) padded_ = true;
         const CUresult health = port_->health();
-        const SessionLock lock(state.mutex);
+        SessionLock lock(state.mutex);
         if (health != CUDA_SUCCESS) {
             announce_failure(state, health);
             return health;
         }
-        if (const auto id = state.pending_frees.take(key, rounded)) {
+        auto id = state.pending_frees.take(key, rounded);
+        if (!id && rounded >= bytes && !has_capacity(state, rounded)) {
+            settle_frees(state, lock);
+            // The stream may be long in coming to its frees: one that is larger than need be will do.
+            if (!has_capacity(state, rounded)) id = state.pending_frees.take(key, rounded, false);
+            if (id) padded_ = true;
+        }
+        if (id) {
             note_free(state, *id);
             state.residency.revive(*id, bytes);
             state.owners[*id] = nullptr;
@@ -319,13 +328,29 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
     return allocate(bytes, address);
 }
 
+namespace {
+
+// The buffer that starts there and has not been freed.
+std::optional<core::AllocationId> live_at(const State& state, core::Address address) {
+    state.mutex.check_held();
+    const auto id = state.residency.allocation_at(address);
+    if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead)
+        return std::nullopt;
+    return id;
+}
+
+}  // namespace
+
+bool Session::can_free(core::Address address) {
+    const SessionLock lock(state_->mutex);
+    return live_at(*state_, address).has_value();
+}
+
 CUresult Session::free(core::Address address) {
     State& state = *state_;
     SessionLock lock(state.mutex);
-    const auto id = state.residency.allocation_at(address);
-    if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    const auto id = live_at(state, address);
+    if (!id) return CUDA_ERROR_INVALID_VALUE;
     state.residency.kill(*id);  // a second free, while this one waits, finds nothing
     release(state, *id, lock);
     return CUDA_SUCCESS;
@@ -353,10 +378,8 @@ CUresult Session::free_on(CUstream stream, core::Address address, const std::fun
     if (!fence) return recorded;
     going();
     SessionLock lock(state.mutex);
-    const auto id = state.residency.allocation_at(address);
-    if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    const auto id = live_at(state, address);
+    if (!id) return CUDA_ERROR_INVALID_VALUE;
     state.residency.kill(*id);
     end_pins_of(state, *id);
     note_stream_free(state, *id, stream);
@@ -394,6 +417,7 @@ std::uint64_t Session::piece_bytes() const {
 
 CUresult Session::visible_memory(device::MemoryInfo& info) {
     SessionLock lock(state_->mutex);
+    settle_frees(*state_, lock);
     return engine::visible_memory(*state_, lock, info);
 }
 

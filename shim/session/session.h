@@ -105,9 +105,11 @@ class Session {
                       bool collects = false);
     // The same in stream order: memory freed earlier on this stream may come back at once.
     CUresult allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address);
-    // Frees the buffer that starts at `address`. The caller has waited for the work that uses it.
+    // Whether a buffer starts at `address` that has not been freed.
+    bool can_free(core::Address address);
+    // Frees that. The caller has waited for the work that uses it.
     CUresult free(core::Address address);
-    // Waits for the work of `context`, which is current, as cuCtxSynchronize does, but for what is captured,
+    // Waits for the work of `context`, as cuCtxSynchronize does, but for what is captured,
     // which that would end. Nothing: it cannot be known when all of it is over.
     std::optional<CUresult> wait_beside_captures(CUcontext context);
     // Frees it once `stream` has reached this point. `going` is called, without a lock, when the driver
