@@ -115,7 +115,8 @@ CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
     const CUresult status = bring_in_anyhow(needs, hold, lock);
     if (status != CUDA_SUCCESS || !state_.port.missing().any() || restore(hold, lock)) return status;
     drop(state_, hold);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult health = unlocked(lock, [&] { return state_.port.health(); });
+    return health == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : health;
 }
 
 // Whether all that is held is mapped, what the driver had taken away too.

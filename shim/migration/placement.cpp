@@ -54,7 +54,8 @@ void map_back(device::Port& port, const MappedAt& at, const Block& from) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         status = map(port, at, from);
     }
-    if (status == CUDA_SUCCESS) return;
+    // What has failed for good takes its mappings with it.
+    if (status == CUDA_SUCCESS || device::is_sticky(status)) return;
     log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
     port.missing().add(at.address, [&port, at, from] { return map(port, at, from) == CUDA_SUCCESS; });
 }
