@@ -1,4 +1,5 @@
-// cuMemFree while something is captured: it waits for the work that may use the memory, and the capture goes on.
+// cuMemFree while something is captured: it waits for the work that may use the memory, and the capture goes
+// on.
 #include <atomic>
 #include <chrono>
 #include <thread>

@@ -7,7 +7,8 @@
 
 namespace simcuda::driver {
 
-// SIMCUDA_FAIL: the nth call (from 1) to the last of an entry point, by exported or base name, answers `error`.
+// SIMCUDA_FAIL: the nth call (from 1) to the last of an entry point, by exported or base name, answers
+// `error`.
 struct FailRule {
     std::string name;
     std::uint64_t nth = 0;

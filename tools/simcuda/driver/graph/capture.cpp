@@ -316,9 +316,9 @@ CUresult capture_check_wait(const Context& context) {
     std::lock_guard lock(capture_mutex());
     CUresult result = CUDA_SUCCESS;
     for (const auto& capture : captures()) {
-        const bool here = std::any_of(capture->streams.begin(), capture->streams.end(), [&](const auto& entry) {
-            return &entry.first->context.device() == &context.device();
-        });
+        const bool here = std::any_of(
+            capture->streams.begin(), capture->streams.end(),
+            [&](const auto& entry) { return &entry.first->context.device() == &context.device(); });
         if (!here) continue;
         capture->invalidated = true;
         result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -48,8 +48,8 @@ CUresult capture_check_query(Stream& stream);
 CUresult capture_check_query(Event& event);
 // The same of all that the context's GPU does, whatever the mode and the thread: CUDA_SUCCESS, or
 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
-// https://github.com/ROCm/rocm-systems/pull/4508, where two GPUs were asked; CUDA's programming guide, "Prohibited
-// and Unhandled Operations".
+// https://github.com/ROCm/rocm-systems/pull/4508, where two GPUs were asked; CUDA's programming guide,
+// "Prohibited and Unhandled Operations".
 CUresult capture_check_wait(const Context& context);
 
 }  // namespace simcuda::driver
