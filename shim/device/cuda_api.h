@@ -24,7 +24,11 @@
 #include <cuda.h>
 #include <cudaProfiler.h>
 
+#include <cstdint>
+
 namespace lms::device {
+
+using Address = std::uint64_t;  // a device address
 
 // The driver's answer to what a stream capture forbids.
 inline bool about_capture(CUresult status) {
@@ -62,9 +66,12 @@ inline bool refuses_all(CUresult status) {
     return is_sticky(status) || status == CUDA_ERROR_NOT_PERMITTED;
 }
 
-// Whether it says nothing of what was asked: the driver lacked something that it answers with.
-inline bool tells_nothing(CUresult status) {
-    return status == CUDA_ERROR_OUT_OF_MEMORY || status == CUDA_ERROR_OPERATING_SYSTEM;
+// Of the answer to a query of work: whether that may be unfinished, for all that it says. It is, or nobody
+// may ask (in a host function, beside a capture), or the driver lacks what it answers with. Another error is
+// the app's own (a sticky fault, a context gone): nothing of it runs any more.
+inline bool leaves_open(CUresult status) {
+    return status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_NOT_PERMITTED || about_capture(status) ||
+           status == CUDA_ERROR_OUT_OF_MEMORY || status == CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 // What the app is told where a call fails that it did not make: its context's error, or one that it may

@@ -3,16 +3,14 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <utility>
 
+#include "shim/device/cuda_api.h"
 #include "shim/util/mutex.h"
 
 namespace lms::device {
-
-using Address = std::uint64_t;
 
 class Missing {
   public:

@@ -9,12 +9,10 @@ namespace lms::engine {
 
 bool Fence::passed() const {
     CUresult status = port_.query(event_);
-    // An event that a capture took stands for nothing, and in a host function nobody may ask. Another error
-    // is the app's own (a sticky fault, a context gone): nothing of it will run any more. That stays: one
-    // that does not says nothing.
+    // An event that a capture took stands for nothing. An error by which all is over stays: one that does not
+    // says nothing.
     if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) status = port_.query(event_);
-    return status != CUDA_ERROR_NOT_READY && status != CUDA_ERROR_NOT_PERMITTED &&
-           !device::about_capture(status) && !device::tells_nothing(status);
+    return !device::leaves_open(status);
 }
 
 // Handles are pointers to aligned things, so their last bit and the upper half of the key space are free.

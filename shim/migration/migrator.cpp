@@ -112,7 +112,7 @@ bool Migrator::hold_present(const ChunkRequest& need, ChunkPins& hold) {
 }
 
 CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
-    const CUresult status = bring_in_anyhow(needs, hold, lock);
+    const CUresult status = hold_all(needs, hold, lock);
     if (status != CUDA_SUCCESS || !state_.port.missing().any() || restore(hold, lock)) return status;
     drop(state_, hold);
     const CUresult health = unlocked(lock, [&] { return state_.port.health(); });
@@ -134,7 +134,7 @@ bool Migrator::restore(const ChunkPins& hold, SessionLock& lock) {
     });
 }
 
-CUresult Migrator::bring_in_anyhow(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
+CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
     std::vector<ChunkRequest> missing;
     // Who has all it needs could go on for ever while another waits for some of it to become idle.
     if (starves_ && !needs.empty()) state_.changed.wait_for(lock, kCourtesy, [&] { return !starves_; });

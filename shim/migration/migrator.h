@@ -85,7 +85,7 @@ class Migrator {
     };
     class MigrationTurn;
 
-    CUresult bring_in_anyhow(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+    CUresult hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
     bool restore(const ChunkPins& hold, SessionLock& lock);
     bool never_fits(std::span<const ChunkRequest> needs, SessionLock& lock);
     bool present(std::span<const ChunkRequest> needs) const;

@@ -49,10 +49,7 @@ Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
         if (!forbidden && per_thread_streams_used.load())
             fence = state.fences.record_legacy(in.context, &status);
     }
-    // Another error is the app's own, and nothing runs any more.
-    const bool unknown = status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_NOT_PERMITTED ||
-                         device::about_capture(status) || device::tells_nothing(status);
-    return {!unknown && !fence, std::move(fence)};
+    return {!device::leaves_open(status) && !fence, std::move(fence)};
 }
 
 // Those whose work may reach the session's GPU; `current` may be one that has not been seen yet.
@@ -146,7 +143,7 @@ Behind fence_legacy(State& state, CUcontext context, std::vector<FencePtr>& fenc
     if (device::about_capture(status)) return Behind::Forbidden;
     // Threads' own streams are waited for by the legacy stream alone.
     const bool own = per_thread_streams_used.load();
-    if (!own && status != CUDA_ERROR_NOT_READY && !device::tells_nothing(status)) return Behind::Known;
+    if (!own && !device::leaves_open(status)) return Behind::Known;
     fences.push_back(own ? state.fences.record_legacy(context) : state.fences.record_behind_legacy(context));
     return fences.back() ? Behind::Known : Behind::Unknown;
 }
@@ -155,9 +152,7 @@ Behind fence_legacy(State& state, CUcontext context, std::vector<FencePtr>& fenc
 Behind fence_stream(State& state, CUstream stream, std::vector<FencePtr>& fences) {
     const CUresult status = asked_again([&] { return state.port.query_stream(stream); });
     if (device::about_capture(status)) return Behind::Forbidden;
-    const bool unknown =
-        status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_NOT_PERMITTED || device::tells_nothing(status);
-    if (!unknown) return Behind::Known;
+    if (!device::leaves_open(status)) return Behind::Known;
     fences.push_back(state.fences.record(stream));
     return fences.back() ? Behind::Known : Behind::Unknown;
 }

@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::uint64_t kGranules = 8;
 
-// A launch comes as the first chunk is copied over: whichever chunk it names, it is not to write where the
-// copy has been, nor while nothing is mapped.
-TEST_CASE("hand over: a launch that comes meanwhile is held up, whichever chunk it names") {
+// A set comes as the first chunk is copied over: whichever it is for, it is not to write where the copy has
+// been, nor while nothing is mapped.
+TEST_CASE("hand over: work that comes meanwhile is held up, whichever chunk it is for") {
     for (const bool evicted : {false, true}) {
         for (std::uint64_t named = 0; named < kGranules; ++named) {
             CAPTURE(evicted);
