@@ -432,6 +432,20 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("failures: no work is given a buffer whose address leads to nothing, until it leads there again") {
+    Scene scene(options_of(Safety::Opaque));
+    const std::size_t cold = scene.make(2);  // one chunk
+    scene.make(60);
+    const Region& lost = scene.regions[cold];
+    scene.rig.drain();
+    scene.rig.gpu().maps_nothing(lost.address, lost.address + lost.bytes);
+    CHECK(scene.need(scene.make(10), scene.stream) == CUDA_SUCCESS);
+    CHECK(scene.need(cold, scene.stream) == CUDA_ERROR_OUT_OF_MEMORY);
+    scene.rig.gpu().maps_nothing(0, 0);
+    CHECK(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+    scene.check();
+}
+
 TEST_CASE("failures: a GPU that has failed for good says so, not that it is full") {
     RigOptions options;
     options.granules = 40;

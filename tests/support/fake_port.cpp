@@ -126,7 +126,8 @@ CUresult FakePort::map(Address address, std::uint64_t bytes, CUmemGenericAllocat
     dawdle(lock);
     settle(lock);
     const bool held = held_begin_ <= address && address < held_end_;
-    if (held && place == Place::Host) return CUDA_ERROR_OUT_OF_MEMORY;
+    const bool refused = refused_begin_ <= address && address < refused_end_;
+    if (refused || (held && place == Place::Host)) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult status = memory_.map(address, bytes, handle, place);
     dawdle(lock);
     return status;
@@ -421,6 +422,12 @@ void FakePort::holds_on_to(Address begin, Address end) {
     const Lock lock(mutex_);
     held_begin_ = begin;
     held_end_ = end;
+}
+
+void FakePort::maps_nothing(Address begin, Address end) {
+    const Lock lock(mutex_);
+    refused_begin_ = begin;
+    refused_end_ = end;
 }
 
 std::uint64_t FakePort::calls(Call call) const {

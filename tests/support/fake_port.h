@@ -143,6 +143,8 @@ class FakePort final : public device::Port {
     // What is in [begin, end) never leaves the device from now on: no host memory is mapped there, and where
     // there is none to be mapped, nothing is unmapped. No address twice: everything does again.
     void holds_on_to(Address begin, Address end);
+    // Nothing is mapped in [begin, end) from now on, so that what is unmapped there stays so. The same.
+    void maps_nothing(Address begin, Address end);
     std::uint64_t calls(Call call) const;
     std::uint64_t all_calls() const;
     std::size_t live_events() const;
@@ -210,6 +212,8 @@ class FakePort final : public device::Port {
     std::function<void()> before_unmap_;
     Address held_begin_ = 0;
     Address held_end_ = 0;
+    Address refused_begin_ = 0;
+    Address refused_end_ = 0;
     CUresult health_ = CUDA_SUCCESS;
     std::uint64_t eagerness_;  // how much runs in each call
     std::vector<std::unique_ptr<Queue>> queues_;
