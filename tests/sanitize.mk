@@ -8,8 +8,8 @@ SANITIZE_undefined := -fsanitize=undefined -fno-sanitize-recover=undefined
 LIB_address := asan
 LIB_undefined := ubsan
 # AddressSanitizer keeps freed memory back: no handle of the simulated driver's is given out again. And one looks for bytes in all
-# memory of its process.
-NOT_PRELOADING_address := code: what is unloaded*,code: a driver that*,code: variables go*,graphs: what is known*,guards: what changes*
+# memory of its process. Two preload a malloc() of their own.
+NOT_PRELOADING_address := exhaustion: host memory that the shim allocates,exhaustion: threads*,code: what is unloaded*,code: a driver that*,code: variables go*,graphs: what is known*,guards: what changes*
 # What they add to the code makes GCC see variables that nobody sets.
 SANITIZE_WARN := -Wno-maybe-uninitialized
 # What is made for the life of the process is never given back; a child of fork may make threads.

@@ -123,7 +123,7 @@ using lms::device::driver;
 
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags) {
-    return guarded([&] {
+    return guarded_taking([&] {
         const CUresult status = driver().cuMemAddressReserve(ptr, size, alignment, addr, flags);
         if (status != CUDA_SUCCESS) return status;
         const util::Lock lock(program_addresses().mutex);
@@ -151,7 +151,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
                      unsigned long long flags) {
-    return guarded([&]() -> CUresult {
+    return guarded_taking([&]() -> CUresult {
         engine::program_allocates();
         const auto pass = [&] { return driver().cuMemCreate(handle, size, prop, flags); };
         engine::Session* const session = handle && prop && flags == 0 && !engine::called_by_exempt()
@@ -183,7 +183,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
-    return guarded([&]() -> CUresult {
+    return guarded_taking([&]() -> CUresult {
         if (engine::is_program_handle(handle))
             return if_allowed([&] { return map(ptr, size, offset, handle, flags); });
         if (engine::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });

@@ -25,7 +25,7 @@ enum class Kind { Own, Primary };
 
 template <typename Call>
 CUresult make(CUcontext* context, CUdevice device, Call&& call, Kind kind = Kind::Own) {
-    return guarded([&] {
+    return guarded_taking([&] {
         const CUresult status = engine::call_with_oom_retry(call);
         if (status != CUDA_SUCCESS) return status;
         engine::new_context_seen(*context, device);
@@ -175,7 +175,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
 }
 
 CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
-    return guarded([&]() -> CUresult {
+    return guarded_taking([&]() -> CUresult {
         const CUresult status = lms::engine::call_with_oom_retry(
             [&] { return driver().cuGreenCtxCreate(phCtx, desc, dev, flags); });
         if (status != CUDA_SUCCESS) return status;

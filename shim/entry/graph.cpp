@@ -16,7 +16,7 @@ using device::driver;
 template <typename Refused, typename Instantiate>
 CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags, Refused&& refused,
                      Instantiate&& call) {
-    return guarded([&]() -> CUresult {
+    return guarded_taking([&]() -> CUresult {
         engine::GraphHold hold(engine::part_of(graph));
         if (hold.status() != CUDA_SUCCESS) {
             refused();

@@ -57,7 +57,7 @@ CUresult with_operands(const Params* params, Call&& call) {
 // The general form may also be of a conditional node, whose bodies are only told here.
 template <typename Call>
 CUresult add(CUgraphNode* node, const CUgraphNodeParams* params, Call&& call) {
-    return guarded([&] {
+    return guarded_taking([&] {
         const CUresult status = with_operands(params, [&] { return engine::call_with_oom_retry(call); });
         if (status == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
             engine::note_bodies(*node, {params->conditional.phGraph_out, params->conditional.size});

@@ -3,9 +3,11 @@
 
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "shim/device/cuda_api.h"
 #include "shim/util/log.h"
+#include "shim/util/reserve.h"
 
 namespace lms::entry {
 
@@ -20,6 +22,12 @@ CUresult guarded(Body&& body) noexcept {
         log::error("internal error: {}", error.what());
         return CUDA_ERROR_UNKNOWN;
     }
+}
+
+// The same of a hook by which the program comes to hold more of something.
+template <typename Body>
+CUresult guarded_taking(Body&& body) noexcept {
+    return util::out_of_memory() ? CUDA_ERROR_OUT_OF_MEMORY : guarded(std::forward<Body>(body));
 }
 
 }  // namespace lms::entry

@@ -31,7 +31,7 @@ CUcontext current_context() {
 template <typename Managed, typename Real, typename FindSession = Session* (*)()>
 CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Real&& real,
                   FindSession&& session_for = engine::current_session) {
-    return guarded([&]() -> CUresult {
+    return guarded_taking([&]() -> CUresult {
         engine::program_allocates();
         engine::take_up_requests();
         if (pointer && bytes > 0 && engine::manages(bytes) && !engine::called_by_exempt()) {

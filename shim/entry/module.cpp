@@ -24,7 +24,7 @@ void noted(Note&& note) {
 // Gets the handle of code or of a kernel by `call`; `note(handle)` keeps of it what the engine will ask for.
 template <typename Handle, typename Call, typename Note>
 CUresult get(Handle* handle, Call&& call, Note&& note) {
-    return guarded([&] {
+    return guarded_taking([&] {
         const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS && handle) noted([&] { note(*handle); });
         return status;

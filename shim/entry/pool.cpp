@@ -12,7 +12,7 @@ using namespace lms;
 using device::driver;
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
-    return entry::guarded([&]() -> CUresult {
+    return entry::guarded_taking([&]() -> CUresult {
         const CUresult status =
             engine::call_with_oom_retry([&] { return driver().cuMemPoolCreate(pool, poolProps); });
         if (status == CUDA_SUCCESS) engine::note_pool(*pool, *poolProps);

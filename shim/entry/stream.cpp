@@ -13,7 +13,7 @@ using device::driver;
 
 template <typename Create>
 CUresult create(CUstream* stream, Create&& call) {
-    return guarded([&] {
+    return guarded_taking([&] {
         const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
             CUcontext context = nullptr;

@@ -38,7 +38,7 @@ std::vector<Range> linear_memory(const CUDA_RESOURCE_DESC* resource) {
 // Makes an object that names `ranges`: by `call`, whose object is then `object()`.
 template <typename Call, typename Object>
 CUresult name_in(const std::vector<Range>& ranges, Call&& call, Object&& object) {
-    return guarded([&]() -> CUresult {
+    return guarded_taking([&]() -> CUresult {
         CUresult status = within_buffers(ranges);
         if (status != CUDA_SUCCESS) return status;
         std::vector<engine::PinnedIn> kept;

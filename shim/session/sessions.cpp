@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "policy/host.h"
@@ -219,16 +221,33 @@ std::vector<Buffer> buffers_of(CUcontext context) {
     return all;
 }
 
+namespace {
+
+// The caller's current context may be the one that is gone: memory is given back without any.
+template <typename Call>
+void without_context(const Call& call) {
+    std::optional<std::thread> thread;
+    try {
+        thread.emplace(call);
+    } catch (const std::system_error&) {
+        // What the driver refuses here, if it does, is given back later (DriverPort::settle).
+        return call();
+    }
+    thread->join();
+}
+
+}  // namespace
+
 void context_gone(CUcontext context) {
     forget_context(context);
     per_thread_streams_gone_with(context);
     const std::vector<CUstream> streams = streams_destroyed_with(context);
     for (Session* session : sessions()) {
+        const auto gone = [&] { session->context_gone(context, streams); };
         if (session->works_through(context)) {
-            // The caller's current context may be the one that is gone: memory is given back without any.
-            std::thread([&] { session->context_gone(context, streams); }).join();
+            without_context(gone);
         } else {
-            session->context_gone(context, streams);
+            gone();
         }
     }
 }

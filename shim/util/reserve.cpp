@@ -1,5 +1,7 @@
 #include "shim/util/reserve.h"
 
+#include <cstdlib>
+
 namespace lms::util {
 
 constinit Reserve reserve{};
@@ -36,6 +38,15 @@ void Reserve::give_back(void* place) noexcept {
     run.used = false;
     used_ -= run.cells;
     if (used_ == 0) end_ = 0;
+}
+
+bool out_of_memory() noexcept {
+    // What a call that takes something may need.
+    constexpr std::size_t kCall = 64 << 10;
+    if (reserve.used_bytes() == 0) return false;
+    void* const more = std::malloc(kCall);
+    std::free(more);
+    return !more;
 }
 
 }  // namespace lms::util

@@ -42,4 +42,8 @@ class Reserve {
 // That of the library, from which its operator new takes where malloc() refuses.
 extern Reserve reserve;
 
+// Whether it should go to what frees and ends things alone: some is used, and malloc() refuses still. Any
+// thread; costs nothing while none is used.
+bool out_of_memory() noexcept;
+
 }  // namespace lms::util

@@ -1,6 +1,11 @@
 // What is limited runs out: the call that asks for too much is refused, what there is stays whole, and after
 // frees it goes on.
+#include <dlfcn.h>
+
+#include <algorithm>
+
 #include "tests/entry/graph_rig.h"
+#include "tests/support/process.h"
 
 using namespace rig;
 
@@ -70,4 +75,79 @@ TEST_CASE("exhaustion: the disk") {
               {"LMS_STATS", "/dev/full"},
               {"LMS_TRACE", "/dev/full"},
               {"LMS_LOG", "debug:/dev/full"}});
+}
+
+namespace {
+
+// With calls that are refused as the shim asks for host memory or threads (tests/faults/no_memory.c).
+Environment refusing() {
+    return {{"LD_PRELOAD", support::build_dir() + "/faults/no_memory.so:" + support::preloaded_shim()}};
+}
+
+template <typename Argument>
+void tell(const char* what, Argument argument) {
+    const auto function = reinterpret_cast<void (*)(Argument)>(::dlsym(RTLD_DEFAULT, what));
+    EXPECT(function);
+    if (function) function(argument);
+}
+
+}  // namespace
+
+BODY(no_memory_for_the_shim) {
+    const Gpu gpu;
+    constexpr std::size_t kEnough = 100'000;
+    Buffers kept;
+    for (std::uint32_t i = 0; i < 8; ++i) kept.push_back(std::make_unique<Buffer>(kBuffer, i));
+    std::vector<CUdeviceptr> more;
+    CUresult refused = CUDA_SUCCESS;
+    const auto take = [&] {
+        CUdeviceptr address = 0;
+        refused = CU(cuMemAlloc_v2)(&address, 16 << 10);
+        if (refused == CUDA_SUCCESS) more.push_back(address);
+        return refused == CUDA_SUCCESS && more.size() < kEnough;
+    };
+    const auto give_back = [&] {
+        for (const CUdeviceptr address : more) OK(cuMemFree_v2, address);
+        more.clear();
+    };
+    tell("limit_host_memory", 1L << 20);
+    while (take()) {
+    }
+    EXPECT(refused == CUDA_ERROR_OUT_OF_MEMORY);
+    const std::size_t most = more.size();
+    EXPECT(most > 100);
+    // What there is moves, is used and is read as ever.
+    check(kept);
+    for (std::uint32_t i = 0; i < kept.size(); ++i) kept[i]->fill(static_cast<std::uint32_t>(kept.size()) - i - 1);
+    std::ranges::reverse(kept);
+    check(kept);
+    give_back();
+    while (take()) {
+    }
+    EXPECT(more.size() > most / 4);
+    tell("limit_host_memory", -1L);
+    for (std::size_t i = 0; i < 2 * most; ++i) EXPECT(take());
+    give_back();
+    check(kept);
+}
+TEST_CASE("exhaustion: host memory that the shim allocates") {
+    run_both("no_memory_for_the_shim", Driver::Simulated, refusing());
+}
+
+BODY(no_threads_for_the_shim) {
+    OK(cuInit, 0);
+    for (int round = 0; round < 3; ++round) {
+        CUcontext context = nullptr;
+        OK(cuDevicePrimaryCtxRetain, &context, 0);
+        OK(cuCtxSetCurrent, context);
+        Buffers buffers;
+        fill_up(buffers);
+        check(buffers);
+        tell("refuse_threads", 1);
+        OK(cuDevicePrimaryCtxReset_v2, 0);
+        tell("refuse_threads", 0);
+    }
+}
+TEST_CASE("exhaustion: threads, as a context ends") {
+    run_both("no_threads_for_the_shim", Driver::Simulated, refusing());
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes driver calls fail under random programs (tests/random) with the shim: each function, at each position, with each
-error of errors.tsv, once in a run; and pairs of them.
+error of errors.tsv, once in a run; and pairs of them. malloc is that of the shim itself.
 
     sweep.py run                          every position up to --bound, every error
     sweep.py run --part 7/50              every 50th of those, from the 7th
@@ -40,9 +40,14 @@ OPENS = ("cuMemAddressReserve", "cuMemGetAllocationGranularity", "cuStreamCreate
 
 
 # What may fail for long: functions that take something.
-TAKE = re.compile(r"cu(Mem|EventCreate|EventRecord|StreamCreate|StreamWaitEvent|StreamSync|CtxSync|Launch|Graph|Module|Func)")
+TAKE = re.compile(r"malloc|cu(Mem|EventCreate|EventRecord|StreamCreate|StreamWaitEvent|StreamSync|CtxSync|Launch|Graph|Module|Func)")
 # Of a function the calls from the nth on answer the error, so many times.
 Fault = collections.namedtuple("Fault", "symbol nth error times")
+
+
+# Not the driver's: host memory that the shim asks for.
+MALLOC = "malloc"
+NO_MEMORY = os.path.join(programs.BUILD, "faults", "no_memory.so")
 
 
 def base(symbol):
@@ -59,7 +64,7 @@ def read_errors():
     return table
 
 
-ERRORS = read_errors() if os.path.exists(os.path.join(HERE, "errors.tsv")) else {}
+ERRORS = {**read_errors(), MALLOC: [OUT_OF_MEMORY]} if os.path.exists(os.path.join(HERE, "errors.tsv")) else {}
 
 
 def command_errors(options):
@@ -140,9 +145,12 @@ def judge(process, faults, report):
 
 def execute(setting, seed, count, faults, seconds=40):
     env, options = programs.environment(setting, seed)
-    with tempfile.NamedTemporaryFile(prefix="faults-", suffix=".json") as file:
+    with tempfile.NamedTemporaryFile(prefix="faults-", suffix=".json") as file, tempfile.NamedTemporaryFile(prefix="faults-") as asked:
         env["SIMCUDA_REPORT"] = file.name
-        env["SIMCUDA_FAIL"] = told(faults)
+        env["SIMCUDA_FAIL"] = told(fault for fault in faults if fault.symbol != MALLOC)
+        env["LD_PRELOAD"] = f"{NO_MEMORY}:{env['LD_PRELOAD']}"
+        env["NO_MEMORY"] = ",".join(span(fault) for fault in faults if fault.symbol == MALLOC)
+        env["NO_MEMORY_COUNT"] = asked.name
         command = [programs.PROGRAM, "--seeds", f"{seed}-{seed}", "--ops", str(count), "--hang", "15",
                    "--failures", str(max(1, sum(fault.times for fault in faults))), "--again"] + options
         try:
@@ -150,9 +158,10 @@ def execute(setting, seed, count, faults, seconds=40):
         except subprocess.TimeoutExpired as error:
             return Outcome(f"stopped after {seconds} s: {(error.stdout or b'').decode()[-400:]}", {}, None)
         text = file.read()
+        allocations = int(asked.read() or 0)
     report = json.loads(text) if text else {"calls": {}, "vmm": {"handles": 0, "mappings": 0}, "devices": [], "host": {"used": 0}, "violations": []}
     answers = re.findall(r"^\S+ ([0-9a-f]{16}) \d+$", process.stdout, re.MULTILINE)
-    return Outcome(judge(process, faults, report), report["calls"], answers[-1] if answers else None)
+    return Outcome(judge(process, faults, report), {**report["calls"], MALLOC: allocations}, answers[-1] if answers else None)
 
 
 def positions(count, bound):
@@ -174,7 +183,7 @@ def cases(setting, seed, options):
     for symbol in sorted(plain.calls):
         if options.only and not re.fullmatch(options.only, symbol) or options.lasting > 1 and not TAKE.match(symbol):
             continue
-        for nth in positions(plain.calls[symbol], options.bound):
+        for nth in positions(plain.calls[symbol], options.bound * (20 if symbol == MALLOC else 1)):
             codes = [code for code in ERRORS.get(base(symbol), []) if code not in STICKY]
             stay = [code for code in ERRORS.get(base(symbol), []) if code in STICKY]
             codes += [stay[nth % len(stay)]] if stay and options.lasting == 1 else []
@@ -196,10 +205,12 @@ def paired(every, count, seed):
         yield first[:3] + (first[3] + second[3], first[4])
 
 
+def span(fault):
+    return f"{fault.nth}-{fault.nth + fault.times - 1}" if fault.times > 1 else str(fault.nth)
+
+
 def told(faults):
-    def calls(fault):
-        return f"{fault.nth}-{fault.nth + fault.times - 1}" if fault.times > 1 else fault.nth
-    return ",".join(f"{fault.symbol}:{calls(fault)}={fault.error}" for fault in faults)
+    return ",".join(f"{fault.symbol}:{span(fault)}={fault.error}" for fault in faults)
 
 
 def run_case(case):
