@@ -66,12 +66,21 @@ inline bool refuses_all(CUresult status) {
     return is_sticky(status) || status == CUDA_ERROR_NOT_PERMITTED;
 }
 
+// What was asked for is there no more, nor what it stood for.
+inline bool is_gone(CUresult status) {
+    return status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_INVALID_CONTEXT ||
+           status == CUDA_ERROR_CONTEXT_IS_DESTROYED || status == CUDA_ERROR_DEINITIALIZED;
+}
+
 // Of the answer to a query of work: whether that may be unfinished, for all that it says. It is, or nobody
-// may ask (in a host function, beside a capture), or the driver lacks what it answers with. Another error is
-// the app's own (a sticky fault, a context gone): nothing of it runs any more.
+// may ask (in a host function, beside a capture), or the answer is one that says nothing of it. Else nothing
+// of it runs any more: it has passed, its context has failed, or is gone.
 inline bool leaves_open(CUresult status) {
-    return status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_NOT_PERMITTED || about_capture(status) ||
-           status == CUDA_ERROR_OUT_OF_MEMORY || status == CUDA_ERROR_OPERATING_SYSTEM;
+    return status != CUDA_SUCCESS && !is_sticky(status) && !is_gone(status);
+}
+inline bool says_nothing(CUresult status) {
+    return leaves_open(status) && status != CUDA_ERROR_NOT_READY && status != CUDA_ERROR_NOT_PERMITTED &&
+           !about_capture(status);
 }
 
 // What the app is told where a call fails that it did not make: its context's error, or one that it may

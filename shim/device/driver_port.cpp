@@ -9,6 +9,7 @@
 #include "shim/device/move_trial.h"
 #include "shim/device/scope.h"
 #include "shim/util/host_memory.h"
+#include "shim/util/log.h"
 
 namespace lms::device {
 namespace {
@@ -65,12 +66,17 @@ void DriverPort::probe_host_memory(const Attribute& attribute) {
 }
 
 CUresult DriverPort::create_streams() {
-    for (std::atomic<CUstream>* stream : {&in_, &out_}) {
-        CUstream made = nullptr;
-        const CUresult status = driver().cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
-        if (status != CUDA_SUCCESS) return status;
-        *stream = made;
+    CUstream in = nullptr;
+    CUstream out = nullptr;
+    CUresult status = driver().cuStreamCreate(&in, CU_STREAM_NON_BLOCKING);
+    if (status != CUDA_SUCCESS) return status;
+    status = driver().cuStreamCreate(&out, CU_STREAM_NON_BLOCKING);
+    if (status != CUDA_SUCCESS) {
+        driver().cuStreamDestroy_v2(in);
+        return status;
     }
+    in_ = in;
+    out_ = out;
     return CUDA_SUCCESS;
 }
 
@@ -344,13 +350,13 @@ CUresult query_if_allowed(CUstream stream) {
 
 CUresult DriverPort::query_stream(CUstream stream) {
     const InContext in_context(context_);
-    return query_if_allowed(stream);
+    return heard(query_if_allowed(stream));
 }
 
 CUresult DriverPort::query_legacy(CUcontext context) {
     const InContext in_context(context);
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();
-    return query_if_allowed(CU_STREAM_LEGACY);
+    return heard(query_if_allowed(CU_STREAM_LEGACY));
 }
 
 CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& event) {
@@ -391,6 +397,25 @@ CUresult DriverPort::record_again(CUstream stream, CUevent event) {
     return handle ? driver().cuEventRecord(handle, stream) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
+// Nobody could go on if that lasted.
+CUresult DriverPort::heard(CUresult status) {
+    using namespace std::chrono_literals;
+    using Clock = std::chrono::steady_clock;
+    constexpr auto kPatience = 3s;
+    constexpr std::uint32_t kAsked = 100;  // who asks twice in an hour has not waited
+    if (!says_nothing(status)) {
+        if (unanswered_.load(std::memory_order_relaxed) > 0) unanswered_ = 0;
+        return status;
+    }
+    const std::int64_t now = Clock::now().time_since_epoch().count();
+    if (unanswered_++ == 0) unanswered_since_ = now;
+    if (unanswered_ < kAsked || Clock::duration(now - unanswered_since_) < kPatience) return status;
+    if (log::once(said_unanswered_))
+        log::error("the driver answers {} to whatever it is asked; its work is taken to be over",
+                   error_name(status));
+    return CUDA_ERROR_DEINITIALIZED;
+}
+
 // Null: its context is gone, and with it the work it stood for.
 CUevent DriverPort::handle_of(CUevent event) {
     return reinterpret_cast<Event*>(event)->handle;
@@ -401,7 +426,7 @@ CUresult DriverPort::query(CUevent event) {
     const CUevent handle = handle_of(event);
     const CUresult status = handle ? driver().cuEventQuery(handle) : CUDA_SUCCESS;
     if (times_copies_ && status == CUDA_SUCCESS) times_.collect();
-    return status;
+    return heard(status);
 }
 
 void DriverPort::recycle(CUevent event) {
@@ -438,8 +463,14 @@ CUresult DriverPort::health() {
 
 CUresult DriverPort::wait_for_stream(CUstream stream) {
     const InContext in_context(is_default(stream) ? current_context() : context_.load());
-    const CUresult status = driver().cuStreamSynchronize(stream);
-    return status == CUDA_SUCCESS || is_sticky(status) ? status : driver().cuStreamSynchronize(stream);
+    // An error that does not stay says nothing; the bound is about a second.
+    for (int attempt = 0;; ++attempt) {
+        const CUresult status = driver().cuStreamSynchronize(stream);
+        const int most = is_gone(status) ? 1 : 1000;
+        if (status == CUDA_SUCCESS || refuses_all(status) || about_capture(status) || attempt == most)
+            return status;
+        if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 CUcontext DriverPort::current_context() {

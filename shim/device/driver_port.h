@@ -57,6 +57,7 @@ class DriverPort final : public Port {
     CUresult record_again(CUstream stream, CUevent event) override;
     CUresult record_legacy(CUcontext context, CUevent& event) override;
     CUresult record_behind_legacy(CUcontext context, CUevent& event) override;
+    // Of a driver that has answered none of these for seconds all is taken to be over (is_gone()).
     CUresult query_stream(CUstream stream) override;
     CUresult query_legacy(CUcontext context) override;
     CUresult query(CUevent event) override;
@@ -86,6 +87,7 @@ class DriverPort final : public Port {
     std::vector<CUmemAccessDesc> access_to(Place place);
     CUresult record_in(CUcontext context, CUstream stream, CUevent& event);
     CUevent handle_of(CUevent event);
+    CUresult heard(CUresult status);
     template <typename Attribute>
     void probe_host_memory(const Attribute& attribute);
     bool probe_host_location(CUmemLocation location);
@@ -124,6 +126,10 @@ class DriverPort final : public Port {
     std::vector<CUdevice> peers_;
     util::Mutex events_lock_{util::LockOrder::Leaf};
     std::unordered_map<CUcontext, Events> events_;
+    // Queries in a row whose answers said nothing, and since when (of the steady clock).
+    std::atomic<std::uint32_t> unanswered_{0};
+    std::atomic<std::int64_t> unanswered_since_{0};
+    std::atomic<bool> said_unanswered_{false};
     std::atomic<bool> times_copies_{false};
     DeviceTimes times_;
     MoveTrial trial_{*this};

@@ -9,8 +9,8 @@
 
 namespace lms::util {
 
-// Zero when made, so that in static storage it costs nothing until it is used. Any thread; none of these throws
-// or asks for memory.
+// Zero when made, so that in static storage it costs nothing until it is used. Any thread; none of these
+// throws or asks for memory.
 class Reserve {
   public:
     static constexpr std::size_t kBytes = std::size_t{4} << 20;
@@ -34,7 +34,7 @@ class Reserve {
 
     std::mutex mutex_;
     std::array<Run, kCells> runs_{};  // by their first cell; of the others nothing is said
-    std::size_t end_ = 0;           // nothing was ever taken from here on
+    std::size_t end_ = 0;             // nothing was ever taken from here on
     std::atomic<std::size_t> used_{0};
     alignas(kAlignment) std::array<std::byte, kBytes> memory_{};
 };

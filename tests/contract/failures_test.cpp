@@ -67,6 +67,49 @@ DRIVER_TEST("failures: what was taken away in the end is not taken away once mor
     EXPECT(port.unmap(address, unit) == CUDA_SUCCESS);
 }
 
+// Nothing is asked before it.
+DRIVER_TEST("failures: a driver that answers nothing for seconds is taken to have nothing that runs",
+            {{"SIMCUDA_FAIL", "cuEventQuery:1-1000000=1"}}) {
+    Port& port = backend.port();
+    CUevent fence = nullptr;
+    NEED(port.record(port.stream(device::Direction::In), fence) == CUDA_SUCCESS);
+    EXPECT(port.query(fence) == CUDA_ERROR_INVALID_VALUE);
+    CUresult status = CUDA_ERROR_INVALID_VALUE;
+    std::uint64_t asked = 0;
+    for (; status == CUDA_ERROR_INVALID_VALUE; ++asked) {
+        status = port.query(fence);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT(device::is_gone(status));
+    EXPECT(asked > 100);
+    // As long as it goes on so.
+    EXPECT(device::is_gone(port.query(fence)));
+    EXPECT(port.query_stream(port.stream(device::Direction::In)) == CUDA_SUCCESS);
+    EXPECT(port.query(fence) == CUDA_ERROR_INVALID_VALUE);
+    port.recycle(fence);
+}
+
+DRIVER_TEST("failures: what is waited for and not answered is waited for again",
+            {{"SIMCUDA_FAIL", "cuStreamSynchronize:1-50=1"}}) {
+    Port& port = backend.port();
+    EXPECT(port.wait_for_stream(port.stream(device::Direction::In)) == CUDA_SUCCESS);
+}
+
+DRIVER_TEST(
+    "failures: a port that is refused a stream of another context keeps those that it has, and no more",
+    {{"SIMCUDA_FAIL", "cuStreamCreate:4"}, {"SIMCUDA_STREAM_BYTES", "64K"}}) {
+    Port& port = backend.port();
+    const std::uint64_t before = free_bytes(port);
+    const CUstream in = port.stream(device::Direction::In);
+    const CUstream out = port.stream(device::Direction::Out);
+    EXPECT(port.work_through(driver_backend().context()) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(free_bytes(port) == before);
+    EXPECT(port.stream(device::Direction::In) == in);
+    EXPECT(port.stream(device::Direction::Out) == out);
+    EXPECT(port.work_through(driver_backend().context()) == CUDA_SUCCESS);
+    EXPECT(free_bytes(port) == before);
+}
+
 // The port's own probe asks once.
 DRIVER_TEST("failures: a device is ill only from an error that stays",
             {{"SIMCUDA_FAIL", "cuStreamQuery:2=400,cuStreamQuery:3=719"}}) {

@@ -321,6 +321,31 @@ TEST_CASE("failures: work whose stream or fence cannot be asked for once is not 
     }
 }
 
+TEST_CASE("failures: work of which the driver says nothing, for a while, is not over") {
+    for (const CUresult nothing : {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
+        for (std::uint64_t nth = 1; nth <= 20; ++nth) {
+            CAPTURE(nothing);
+            CAPTURE(nth);
+            const bool looked_at = nth > 10;
+            Scene scene(options_of(Safety::Args));
+            FakePort& gpu = scene.rig.gpu();
+            const std::size_t cold = scene.make(60);
+            if (looked_at) scene.make(60);
+            if (looked_at) REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+            const Gate gate = closed();
+            REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), cold, gate, true)) == CUDA_SUCCESS);
+            scene.changed(cold);
+            scene.open_before_remap(cold, gate);
+            gpu.fail(Call::Query, looked_at ? nth - 10 : nth, nothing, 30);
+            scene.open_after_a_while(gate);
+            if (!looked_at) scene.make(60);
+            REQUIRE(scene.need(1, scene.stream) == CUDA_SUCCESS);
+            gpu.fail(Call::Query, 0, CUDA_SUCCESS);
+            scene.check();
+        }
+    }
+}
+
 // In a host function nothing may be asked.
 TEST_CASE("failures: work whose stream or fence nobody may ask for is not over") {
     for (std::uint64_t nth = 1; nth <= 80; ++nth) {

@@ -118,7 +118,8 @@ BODY(no_memory_for_the_shim) {
     EXPECT(most > 100);
     // What there is moves, is used and is read as ever.
     check(kept);
-    for (std::uint32_t i = 0; i < kept.size(); ++i) kept[i]->fill(static_cast<std::uint32_t>(kept.size()) - i - 1);
+    for (std::uint32_t i = 0; i < kept.size(); ++i)
+        kept[i]->fill(static_cast<std::uint32_t>(kept.size()) - i - 1);
     std::ranges::reverse(kept);
     check(kept);
     give_back();

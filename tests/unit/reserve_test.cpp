@@ -36,7 +36,8 @@ void churn(Reserve& reserve, unsigned seed, int steps) {
             const auto value = static_cast<unsigned char>(random());
             auto* const place = static_cast<unsigned char*>(reserve.take(bytes));
             if (!place) continue;
-            right &= reserve.owns(place) && reinterpret_cast<std::uintptr_t>(place) % Reserve::kAlignment == 0;
+            right &=
+                reserve.owns(place) && reinterpret_cast<std::uintptr_t>(place) % Reserve::kAlignment == 0;
             std::memset(place, value, bytes);
             pieces.push_back({place, bytes, value});
         } else {
@@ -96,7 +97,8 @@ TEST_CASE("reserve: what it cannot give") {
 TEST_CASE("reserve: threads") {
     const auto reserve = std::make_unique<Reserve>();
     std::vector<std::thread> threads;
-    for (unsigned seed = 1; seed <= 4; ++seed) threads.emplace_back([&, seed] { churn(*reserve, seed, 5000); });
+    for (unsigned seed = 1; seed <= 4; ++seed)
+        threads.emplace_back([&, seed] { churn(*reserve, seed, 5000); });
     for (std::thread& thread : threads) thread.join();
     CHECK(reserve->used_bytes() == 0);
 }
