@@ -32,6 +32,8 @@ import run as programs  # noqa: E402
 SETTINGS = ("opaque-2-map-free", "opaque-2-unmap-free", "strict-4-map-free", "args-1.2-map-drain")
 STICKY = {700: "CUDA_ERROR_ILLEGAL_ADDRESS", 702: "CUDA_ERROR_LAUNCH_TIMEOUT", 719: "CUDA_ERROR_LAUNCH_FAILED"}
 OUT_OF_MEMORY = 2
+# For long the answer to a query, it is taken at its word: there is no such stream or fence, or none any more.
+GONE = (201, 400, 709)
 # What is not given back where one of these fails: one object, for nobody can give it back.
 TAKES_AWAY = ("cuMemUnmap", "cuMemRelease", "cuMemAddressFree", "cuMemFreeHost")
 # Without these there is no session; the driver then serves the program, and may run out of memory.
@@ -39,8 +41,8 @@ OPENS = ("cuMemAddressReserve", "cuMemGetAllocationGranularity", "cuStreamCreate
          "cuDevicePrimaryCtxGetState", "cuMemGetInfo", "cuCtxGetDevice", "cuCtxGetCurrent", "cuCtxPushCurrent")
 
 
-# What may fail for long: functions that take something.
-TAKE = re.compile(r"malloc|cu(Mem|EventCreate|EventRecord|StreamCreate|StreamWaitEvent|StreamSync|CtxSync|Launch|Graph|Module|Func)")
+# What may fail for long: functions that take something, and queries of work.
+TAKE = re.compile(r"malloc|cu(Mem|EventCreate|EventRecord|EventQuery|StreamQuery|StreamCreate|StreamWaitEvent|StreamSync|CtxSync|Launch|Graph|Module|Func)")
 # Of a function the calls from the nth on answer the error, so many times.
 Fault = collections.namedtuple("Fault", "symbol nth error times")
 
@@ -186,6 +188,8 @@ def cases(setting, seed, options):
         for nth in positions(plain.calls[symbol], options.bound * (20 if symbol == MALLOC else 1)):
             codes = [code for code in ERRORS.get(base(symbol), []) if code not in STICKY]
             stay = [code for code in ERRORS.get(base(symbol), []) if code in STICKY]
+            if options.lasting > 1 and symbol.endswith("Query"):
+                codes = [code for code in codes if code not in GONE]
             codes += [stay[nth % len(stay)]] if stay and options.lasting == 1 else []
             for error in codes:
                 yield setting, seed, options.ops, [Fault(symbol, nth, error, options.lasting)], plain.answers
