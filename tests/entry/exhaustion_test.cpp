@@ -110,24 +110,26 @@ BODY(no_memory_for_the_shim) {
         for (const CUdeviceptr address : more) OK(cuMemFree_v2, address);
         more.clear();
     };
-    tell("limit_host_memory", 1L << 20);
+    tell("limit_host_memory", 1L << 19);
     while (take()) {
     }
     EXPECT(refused == CUDA_ERROR_OUT_OF_MEMORY);
     const std::size_t most = more.size();
     EXPECT(most > 100);
-    // What there is moves, is used and is read as ever.
+    // What there is moves, is used and is read as ever, with nothing at all.
+    tell("limit_host_memory", 0L);
     check(kept);
     for (std::uint32_t i = 0; i < kept.size(); ++i)
         kept[i]->fill(static_cast<std::uint32_t>(kept.size()) - i - 1);
     std::ranges::reverse(kept);
     check(kept);
+    tell("limit_host_memory", 1L << 19);
     give_back();
     while (take()) {
     }
     EXPECT(more.size() > most / 4);
     tell("limit_host_memory", -1L);
-    for (std::size_t i = 0; i < 2 * most; ++i) EXPECT(take());
+    for (std::size_t i = 0; i < most + 100; ++i) EXPECT(take());
     give_back();
     check(kept);
 }

@@ -82,7 +82,7 @@ static int is_refused(size_t bytes) {
     for (size_t i = 0; i < refusals; ++i) {
         if (number >= refused[i].first && number <= refused[i].last) return 1;
     }
-    return (long)bytes > atomic_load(&most_bytes) - atomic_load(&live_bytes);
+    return atomic_load(&live_bytes) > atomic_load(&most_bytes) - (long)bytes;
 }
 
 void* malloc(size_t bytes) {

@@ -30,6 +30,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "random"))
 import run as programs  # noqa: E402
 
 SETTINGS = ("opaque-2-map-free", "opaque-2-unmap-free", "strict-4-map-free", "args-1.2-map-drain")
+# Behind one of these: with memory that the program maps itself too.
+OWN = "-own"
 STICKY = {700: "CUDA_ERROR_ILLEGAL_ADDRESS", 702: "CUDA_ERROR_LAUNCH_TIMEOUT", 719: "CUDA_ERROR_LAUNCH_FAILED"}
 OUT_OF_MEMORY = 2
 # For long the answer to a query, it is taken at its word: there is no such stream or fence, or none any more.
@@ -146,7 +148,8 @@ def judge(process, faults, report):
 
 
 def execute(setting, seed, count, faults, seconds=40):
-    env, options = programs.environment(setting, seed)
+    own = setting.endswith(OWN)
+    env, options = programs.environment(setting.removesuffix(OWN), seed)
     with tempfile.NamedTemporaryFile(prefix="faults-", suffix=".json") as file, tempfile.NamedTemporaryFile(prefix="faults-") as asked:
         env["SIMCUDA_REPORT"] = file.name
         env["SIMCUDA_FAIL"] = told(fault for fault in faults if fault.symbol != MALLOC)
@@ -154,7 +157,7 @@ def execute(setting, seed, count, faults, seconds=40):
         env["NO_MEMORY"] = ",".join(span(fault) for fault in faults if fault.symbol == MALLOC)
         env["NO_MEMORY_COUNT"] = asked.name
         command = [programs.PROGRAM, "--seeds", f"{seed}-{seed}", "--ops", str(count), "--hang", "15",
-                   "--failures", str(max(1, sum(fault.times for fault in faults))), "--again"] + options
+                   "--failures", str(max(1, sum(fault.times for fault in faults))), "--again"] + ["--own"] * own + options
         try:
             process = subprocess.run(command, env=env, text=True, capture_output=True, timeout=seconds, check=False)
         except subprocess.TimeoutExpired as error:

@@ -52,8 +52,9 @@ bool read_arguments(int argc, char** argv, Arguments& arguments) {
             arguments.options.behind = false;
         } else if (name == "--failures") {
             arguments.failures = static_cast<unsigned>(std::atoi(argv[++i]));
-            // Not survived by every program yet (docs/reliability.md).
-            arguments.options.own = false;
+            arguments.options.own = false;  // but for --own: what fails is known by its position
+        } else if (name == "--own") {
+            arguments.options.own = true;
         } else if (name == "--again") {
             arguments.again = true;
         } else if (name == "--room") {
@@ -166,7 +167,7 @@ int main(int argc, char** argv) {
         std::fprintf(
             stderr,
             "%s: --seeds A-B | --file PROGRAM [--ops N] [--print] [--codes] [--no-hidden] [--hang S] "
-            "[--failures N [--again]] [--look-every N]\n",
+            "[--failures N [--own] [--again]] [--look-every N]\n",
             argv[0]);
         return 2;
     }
