@@ -55,7 +55,8 @@ inline bool capturing(CUstream stream) {
     CUresult result = device::driver().cuStreamIsCapturing(stream, &status);
     // The legacy stream cannot tell while another stream's capture forbids it. What fails otherwise is asked
     // again: a capture that is taken for none is spoilt.
-    if (result != CUDA_SUCCESS && !device::about_capture(result))
+    const bool cannot_tell = (!stream || stream == CU_STREAM_LEGACY) && device::about_capture(result);
+    if (result != CUDA_SUCCESS && !cannot_tell)
         result = device::driver().cuStreamIsCapturing(stream, &status);
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }

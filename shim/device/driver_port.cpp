@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "shim/device/host_mapping.h"
 #include "shim/device/move_trial.h"
+#include "shim/device/patience.h"
 #include "shim/device/scope.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/log.h"
@@ -208,12 +208,9 @@ std::vector<CUmemAccessDesc> DriverPort::access_to(Place place) {
 CUresult DriverPort::set_access(Address address, std::uint64_t bytes,
                                 std::span<const CUmemAccessDesc> access) {
     const InContext in_context(context_);
-    // Under load the driver may answer "not ready" for a while; the bound is about a second.
-    for (int attempt = 0;; ++attempt) {
-        const CUresult status = driver().cuMemSetAccess(address, bytes, access.data(), access.size());
-        if (status != CUDA_ERROR_NOT_READY || attempt == 1000) return status;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    // Under load the driver may answer "not ready" for a while.
+    return patiently([&] { return driver().cuMemSetAccess(address, bytes, access.data(), access.size()); },
+                     [](CUresult status) { return status != CUDA_ERROR_NOT_READY; });
 }
 
 void DriverPort::add_peer(CUdevice device) {
@@ -463,14 +460,14 @@ CUresult DriverPort::health() {
 
 CUresult DriverPort::wait_for_stream(CUstream stream) {
     const InContext in_context(is_default(stream) ? current_context() : context_.load());
-    // An error that does not stay says nothing; the bound is about a second.
-    for (int attempt = 0;; ++attempt) {
-        const CUresult status = driver().cuStreamSynchronize(stream);
-        const int most = is_gone(status) ? 1 : 1000;
-        if (status == CUDA_SUCCESS || refuses_all(status) || about_capture(status) || attempt == most)
-            return status;
-        if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    // An error that does not stay says nothing. One by which the stream is gone is believed the second time.
+    int gone = 0;
+    return patiently([&] { return driver().cuStreamSynchronize(stream); },
+                     [&](CUresult status) {
+                         gone += is_gone(status);
+                         return gone == 2 || status == CUDA_SUCCESS || refuses_all(status) ||
+                                about_capture(status);
+                     });
 }
 
 CUcontext DriverPort::current_context() {

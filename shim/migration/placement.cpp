@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
+#include "shim/device/patience.h"
 #include "shim/migration/eviction.h"
 #include "shim/migration/program_pins.h"
 #include "shim/migration/retained_copies.h"
@@ -47,13 +47,9 @@ CUresult map(device::Port& port, const MappedAt& at, const Block& block) {
 // who needs it.
 void map_back(device::Port& port, const MappedAt& at, const Block& from) {
     if (!is_mapped(from)) return;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    CUresult status = map(port, at, from);
-    while (status != CUDA_SUCCESS && !device::is_sticky(status) &&
-           std::chrono::steady_clock::now() < deadline) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        status = map(port, at, from);
-    }
+    const CUresult status = device::patiently(
+        [&] { return map(port, at, from); },
+        [](CUresult answer) { return answer == CUDA_SUCCESS || device::is_sticky(answer); });
     // What has failed for good takes its mappings with it.
     if (status == CUDA_SUCCESS || device::is_sticky(status)) return;
     log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);

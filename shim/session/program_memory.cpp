@@ -7,6 +7,7 @@
 #include "shim/app/contexts.h"
 #include "shim/app/green_contexts.h"
 #include "shim/device/driver_table.h"
+#include "shim/device/patience.h"
 #include "shim/device/scope.h"
 #include "shim/session/submit.h"
 #include "shim/util/log.h"
@@ -359,11 +360,18 @@ CUresult unmap_range(Address address, std::uint64_t bytes, const ViewGone& gone)
     const Busy busy(handles_of(whole_views(address, bytes)));
     const std::vector<View> views = whole_views(address, bytes);
     if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
+    bool begun = false;
     for (const View& view : views) {
         Handle* const handle = busy.find(view.handle);
-        const CUresult status = view.is_managed() ? handle->session->unmap(view.home, view.address)
-                                                  : driver().cuMemUnmap(view.address, view.bytes);
+        // The driver takes away all of a range or nothing: what follows the first is insisted on.
+        const CUresult status = device::patiently(
+            [&] {
+                return view.is_managed() ? handle->session->unmap(view.home, view.address)
+                                         : driver().cuMemUnmap(view.address, view.bytes);
+            },
+            [&](CUresult answer) { return !begun || answer == CUDA_SUCCESS || device::refuses_all(answer); });
         if (status != CUDA_SUCCESS) return status;
+        begun = true;
         take_out(view.address);
         if (!handle) {
             gone(view, true, true);

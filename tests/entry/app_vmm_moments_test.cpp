@@ -158,3 +158,36 @@ FAMILY_TEST("own mappings: addresses that a thread gives back are mapped by the 
     for (int i = 0; i < 4; ++i) threads.emplace_back(work);
     for (std::thread& thread : threads) thread.join();
 }
+
+// Three handles in a row, the middle one the driver's.
+BODY(failing_unmap) {
+    const Gpu gpu;
+    constexpr std::size_t kSmall = 64 << 10;
+    const std::size_t bytes[] = {4 * kSmall, kSmall, 4 * kSmall};
+    const CUdeviceptr address = reserve(9 * kSmall);
+    CUmemGenericAllocationHandle handles[3];
+    CUdeviceptr at = address;
+    for (int i = 0; i < 3; ++i) {
+        handles[i] = create(bytes[i]);
+        map(at, bytes[i], handles[i]);
+        at += bytes[i];
+    }
+    write(address, 9 * kSmall, 1);
+    const CUresult first = CU(cuMemUnmap)(address, 9 * kSmall);
+    if (first != CUDA_SUCCESS) {
+        EXPECT(first == CUDA_ERROR_UNKNOWN);
+        // As if it had not been made.
+        EXPECT(reads(address, 9 * kSmall, 1));
+        OK(cuMemUnmap, address, 9 * kSmall);
+    }
+    OK(cuMemAddressFree, address, 9 * kSmall);
+    for (const CUmemGenericAllocationHandle handle : handles) OK(cuMemRelease, handle);
+}
+
+TEST_CASE("own mappings: a range that the program unmaps is unmapped whole, or stays") {
+    for (int nth = 1; nth <= 12; ++nth) {
+        CAPTURE(nth);
+        run_both("failing_unmap", Driver::Simulated,
+                 {{"SIMCUDA_FAIL", "cuMemUnmap:" + std::to_string(nth) + "=999"}, {"LMS_THRESHOLD", "128K"}});
+    }
+}

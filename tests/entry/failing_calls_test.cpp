@@ -43,9 +43,10 @@ BODY(failing_capture) {
 }
 
 TEST_CASE("failing calls: a capture that cannot be asked for is not spoilt") {
-    for (const char* nth : {"1", "2", "3"})
-        run_both("failing_capture", Driver::Simulated,
-                 {{"SIMCUDA_FAIL", std::string("cuStreamIsCapturing:") + nth + "=1"}});
+    for (const char* nth : {"1", "2", "3", "4", "5", "6"})
+        for (const char* error : {"1", "906"})
+            run_both("failing_capture", Driver::Simulated,
+                     {{"SIMCUDA_FAIL", std::string("cuStreamIsCapturing:") + nth + "=" + error}});
 }
 
 // A context that ends while something about it cannot be found out.
