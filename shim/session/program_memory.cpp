@@ -369,7 +369,7 @@ CUresult unmap_range(Address address, std::uint64_t bytes, const ViewGone& gone)
                 return view.is_managed() ? handle->session->unmap(view.home, view.address)
                                          : driver().cuMemUnmap(view.address, view.bytes);
             },
-            [&](CUresult answer) { return !begun || answer == CUDA_SUCCESS || device::refuses_all(answer); });
+            [&](CUresult answer) { return !begun || answer == CUDA_SUCCESS || device::is_sticky(answer); });
         if (status != CUDA_SUCCESS) return status;
         begun = true;
         take_out(view.address);
