@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "shim/util/keep_errno.h"
+#include "shim/util/write_signals.h"
 
 namespace lms::trace {
 namespace {
@@ -107,7 +108,9 @@ int LiveFolder::create(const std::string& name) const noexcept {
     const int file =
         openat(folder_, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (file < 0) return -1;
-    // A page without memory would be a signal at the first count.
+    // A page without memory would be a signal at the first count, and one beyond what the program may write
+    // is one here.
+    const util::NoWriteSignals quiet;
     if (const int problem = posix_fallocate(file, 0, sizeof(OwnPage))) {
         ::close(file);
         remove(name);

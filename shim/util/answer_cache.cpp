@@ -11,6 +11,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "shim/util/write_signals.h"
+
 namespace lms::util {
 namespace {
 
@@ -63,6 +65,7 @@ void keep_answer(std::string_view kind, const std::string& key, std::string_view
     const int file = mkostemp(made.data(), O_CLOEXEC);
     if (file < 0) return;
     const std::string text = fmt::format("{}\n{}\n", key, answer);
+    const NoWriteSignals quiet;
     const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
     close(file);
     if (!written || rename(made.c_str(), path.c_str()) != 0) unlink(made.c_str());
