@@ -34,6 +34,16 @@ int open_folder(const char* path, const char* name) noexcept {
     return ::open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
+// The same file by a number that is nobody's standard stream, where the program has closed those.
+int beyond_standard_streams(int descriptor) noexcept {
+    if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
+    const int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int problem = errno;
+    ::close(descriptor);
+    errno = problem;
+    return moved;
+}
+
 // As open(2), but no link to a file is followed, and no second name of one taken, in a folder that everybody
 // may write to: errno is EMLINK then.
 int open_named(const char* path, int flags) noexcept {
@@ -92,7 +102,7 @@ int OutputFile::open(const char* path, Mode mode) noexcept {
     close();
     // The opening of a named pipe that nobody reads must not wait; a write to a slow reader must.
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::Append ? O_APPEND : 0);
-    descriptor_ = open_named(path, flags | O_NONBLOCK);
+    descriptor_ = beyond_standard_streams(open_named(path, flags | O_NONBLOCK));
     if (descriptor_ < 0) return errno;
     struct stat status;
     bool opened = fcntl(descriptor_, F_SETFL, flags) == 0 && fstat(descriptor_, &status) == 0;

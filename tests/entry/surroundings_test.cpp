@@ -28,3 +28,26 @@ BODY(no_files) {
 TEST_CASE("surroundings: where no file may be written, no signal ends the program") {
     run_both("no_files", Driver::Simulated, {});
 }
+
+BODY(no_standard_streams) {
+    const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 100);
+    const Gpu gpu;
+    for (const int each : {0, 1, 2}) close(each);
+    {
+        const Buffer a(kBuffer, 1);
+        Crowd crowd;
+        crowd.evict(a);
+        EXPECT(a.holds(1));
+    }
+    bool taken[3];
+    for (const int each : {0, 1, 2}) taken[each] = fcntl(each, F_GETFD) >= 0;
+    dup2(out, STDOUT_FILENO);
+    for (const int each : {0, 1, 2}) EXPECT(!taken[each]);
+}
+
+TEST_CASE("surroundings: the shim's files do not become the program's standard streams") {
+    run_both("no_standard_streams", Driver::Simulated,
+             {{"LMS_TRACE", support::scratch_file("trace")},
+              {"LMS_STATS", support::scratch_file("stats")},
+              {"LMS_LOG", "debug:" + support::scratch_file("log")}});
+}
