@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -66,16 +67,20 @@ void thread_ends(void* own) {
     delete static_cast<Own*>(own);
 }
 
+// Where the program has taken all keys, or there is no memory for a thread's: nobody tells then that the
+// thread ends, and what it had stays.
+constinit thread_local Own* keyless = nullptr;
+
 // No thread_local object: exit handlers come here when those are gone.
 Own& own() {
-    static const pthread_key_t slot = [] {
+    static const std::optional<pthread_key_t> slot = [] {
         pthread_key_t made{};
-        pthread_key_create(&made, thread_ends);
-        return made;
+        return pthread_key_create(&made, thread_ends) == 0 ? std::optional(made) : std::nullopt;
     }();
-    if (void* known = pthread_getspecific(slot)) return *static_cast<Own*>(known);
+    if (keyless) return *keyless;
+    if (void* known = slot ? pthread_getspecific(*slot) : nullptr) return *static_cast<Own*>(known);
     auto* const made = new Own;
-    pthread_setspecific(slot, made);
+    if (!slot || pthread_setspecific(*slot, made) != 0) keyless = made;
     return *made;
 }
 

@@ -51,3 +51,34 @@ TEST_CASE("surroundings: the shim's files do not become the program's standard s
               {"LMS_STATS", support::scratch_file("stats")},
               {"LMS_LOG", "debug:" + support::scratch_file("log")}});
 }
+
+BODY(no_keys) {
+    static std::vector<pthread_key_t> keys;
+    static const char others = 0;
+    pthread_key_t key{};
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    // The driver has its own by then.
+    OK(cuMemsetD8Async_ptsz, a.at(), 2, kBuffer, nullptr);
+    while (pthread_key_create(&key, nullptr) == 0) keys.push_back(key);
+    Crowd crowd;
+    const auto use = [&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        for (const pthread_key_t each : keys) pthread_setspecific(each, &others);
+        OK(cuMemsetD8Async_ptsz, a.at(), 3, kBuffer, nullptr);
+        OK(cuStreamSynchronize_ptsz, nullptr);
+        crowd.press();
+        for (int round = 0; round < 3; ++round) {
+            OK(cuMemsetD8Async_ptsz, a.at(), 4, kBuffer, nullptr);
+            OK(cuStreamSynchronize_ptsz, nullptr);
+        }
+        for (const pthread_key_t each : keys) EXPECT(pthread_getspecific(each) == &others);
+    };
+    use();
+    std::thread(use).join();
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 4));
+}
+
+TEST_CASE("surroundings: a program may have taken all keys of threads") {
+    run_both("no_keys", Driver::Simulated, {});
+}
