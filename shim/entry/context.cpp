@@ -109,10 +109,12 @@ bool is_active(CUdevice device, CUcontext handle, unsigned long long id) {
 // `call` may destroy the primary context of `device`.
 template <typename Call>
 CUresult let_go_of_primary(CUdevice device, Call&& call) {
-    const CUcontext context = primary_of(device);
-    if (!context) return call();
-    const unsigned long long id = id_of(context);
-    return end(context, call, [&](CUresult) { return !is_active(device, context, id); });
+    return guarded([&] {
+        const CUcontext context = primary_of(device);
+        if (!context) return call();
+        const unsigned long long id = id_of(context);
+        return end(context, call, [&](CUresult) { return !is_active(device, context, id); });
+    });
 }
 
 }  // namespace

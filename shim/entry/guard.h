@@ -6,14 +6,16 @@
 #include <utility>
 
 #include "shim/device/cuda_api.h"
+#include "shim/session/sessions.h"
 #include "shim/util/log.h"
 #include "shim/util/reserve.h"
 
 namespace lms::entry {
 
-// Runs a hook's body; nothing it throws reaches the app.
+// Runs a hook's body; nothing it throws reaches the app. In a child of fork it is refused as CUDA does there.
 template <typename Body>
 CUresult guarded(Body&& body) noexcept {
+    if (engine::in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
     try {
         return body();
     } catch (const std::bad_alloc&) {

@@ -139,29 +139,33 @@ bool taken_by_capture(CUstream stream) {
 
 CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdeviceptr* pointer,
                         std::size_t bytes, CUstream stream, bool per_thread) {
-    const CUstream where = engine::resolve_stream(stream, per_thread);
-    const auto pass = [&] { return real(pointer, bytes, stream); };
-    if (taken_by_capture(where)) return pass();
-    CUmemoryPool pool = nullptr;
-    const bool managed = in_context_of(where, [&] {
-        CUdevice device = 0;
-        return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-               driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS &&
-               engine::pool_is_managed(pool, device);
+    return guarded([&]() -> CUresult {
+        const CUstream where = engine::resolve_stream(stream, per_thread);
+        const auto pass = [&] { return real(pointer, bytes, stream); };
+        if (taken_by_capture(where)) return pass();
+        CUmemoryPool pool = nullptr;
+        const bool managed = in_context_of(where, [&] {
+            CUdevice device = 0;
+            return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+                   driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS &&
+                   engine::pool_is_managed(pool, device);
+        });
+        return allocate_on(pointer, bytes, pool, managed, where, pass);
     });
-    return allocate_on(pointer, bytes, pool, managed, where, pass);
 }
 
 CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) real, CUdeviceptr* pointer,
                             std::size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread) {
-    const CUstream where = engine::resolve_stream(stream, per_thread);
-    const auto pass = [&] { return real(pointer, bytes, pool, stream); };
-    if (taken_by_capture(where)) return pass();
-    const bool managed = in_context_of(where, [&] {
-        CUdevice device = 0;
-        return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && engine::pool_is_managed(pool, device);
+    return guarded([&]() -> CUresult {
+        const CUstream where = engine::resolve_stream(stream, per_thread);
+        const auto pass = [&] { return real(pointer, bytes, pool, stream); };
+        if (taken_by_capture(where)) return pass();
+        const bool managed = in_context_of(where, [&] {
+            CUdevice device = 0;
+            return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && engine::pool_is_managed(pool, device);
+        });
+        return allocate_on(pointer, bytes, pool, managed, where, pass);
     });
-    return allocate_on(pointer, bytes, pool, managed, where, pass);
 }
 
 template <typename Free>

@@ -51,10 +51,12 @@ Unmatched& unmatched() {
 }
 
 void tell_unmatched() {
+    // In a child of fork the lock may be held by a thread that it does not have.
+    if (unmatched().process != getpid()) return;
     std::vector<std::string> names;
     {
         const util::Lock lock(unmatched().mutex);
-        if (unmatched().process == getpid()) names = unmatched().names;
+        names = unmatched().names;
     }
     if (!names.empty())
         log::warn("LMS_EXEMPT: no library was loaded whose file name begins with {}",

@@ -1,5 +1,7 @@
 #include "shim/session/sessions.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -201,7 +203,20 @@ void context_ending(CUcontext context, ContextEnd& end) {
     if (Session* const session = session_of(device)) session->context_ending(context, next);
 }
 
+namespace {
+
+// A child of fork has no sessions: what asks for none goes on to the driver, which refuses it there.
+void leave_to_parent() {
+    detail::forked = true;
+    registry().count = 0;
+    detail::span_begin = detail::span_end = 0;
+    managed_views = false;
+}
+
+}  // namespace
+
 void context_made(CUcontext context, CUdevice device) {
+    [[maybe_unused]] static const int at_fork = pthread_atfork(nullptr, nullptr, leave_to_parent);
     const Session* const session = session_of(device);
     if (!session || session->awake() || !session->keeps_program_memory()) return;
     const device::InContext in_context(context);

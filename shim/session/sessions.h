@@ -19,6 +19,7 @@ namespace detail {
 // Of all managed memory. Here, because every copy compares with them.
 inline constinit std::atomic<core::Address> span_begin{0};
 inline constinit std::atomic<core::Address> span_end{0};
+inline constinit std::atomic<bool> forked{false};
 }  // namespace detail
 
 // Thread-safe. Sessions are opened at the first managed allocation on their GPU and live as long as the
@@ -38,6 +39,12 @@ Session* current_session();
 // Whether it may be about to rest, with all that it has, for who works in `context`: that through which it
 // works may be going just now, and is another.
 bool may_be_about_to_rest(const Session& session, CUcontext context);
+
+// Whether this is a child of fork whose parent had a context: CUDA does not work here, and what the shim has
+// may be half changed or locked, by threads that are not here.
+inline bool in_forked_child() {
+    return detail::forked.load(std::memory_order_relaxed);
+}
 
 // The session of `device`, or null.
 Session* session_of(CUdevice device);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -81,4 +82,52 @@ BODY(no_keys) {
 
 TEST_CASE("surroundings: a program may have taken all keys of threads") {
     run_both("no_keys", Driver::Simulated, {});
+}
+
+BODY(forks_beside_calls) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    const CUstream kept = new_stream();
+    std::atomic<bool> over = false;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i) {
+        threads.emplace_back([&] {
+            OK(cuCtxSetCurrent, gpu.context);
+            while (!over) {
+                const Buffer mine(kBuffer);
+                OK(cuMemsetD8_v2, mine.at(), 1, kBuffer);
+                const CUstream stream = new_stream();
+                OK(cuStreamDestroy_v2, stream);
+            }
+        });
+    }
+    for (int round = 0; round < 200; ++round) {
+        const int end = support::in_child([&] {
+            ::alarm(20);
+            if (round % 4 == 3) std::exit(0);
+            std::vector<std::uint8_t> data(kBuffer);
+            if (CU(cuStreamDestroy_v2)(kept) == CUDA_SUCCESS) return 1;
+            if (CU(cuMemFree_v2)(a.at()) == CUDA_SUCCESS) return 2;
+            if (CU(cuMemcpyDtoH_v2)(data.data(), a.at(), kBuffer) == CUDA_SUCCESS) return 3;
+            if (CU(cuCtxSynchronize)() == CUDA_SUCCESS) return 4;
+            CUdeviceptr more = 0;
+            if (CU(cuMemAllocAsync)(&more, kBuffer, kept) == CUDA_SUCCESS) return 5;
+            if (CU(cuDevicePrimaryCtxRelease_v2)(gpu.device) == CUDA_SUCCESS) return 6;
+            return 0;
+        });
+        EXPECT(end == 0);
+        if (end != 0) break;
+    }
+    over = true;
+    for (std::thread& thread : threads) thread.join();
+    EXPECT(a.holds(1));
+}
+
+TEST_CASE("surroundings: a child of fork is refused, whatever other threads were about to do") {
+    run_both("forks_beside_calls", Driver::Simulated,
+             {{"LMS_TRACE", support::scratch_file("trace")},
+              {"LMS_STATS", support::scratch_file("stats")},
+              {"LMS_EXEMPT", "libnone"}});
 }
