@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <optional>
+#include <utility>
 
 #include "shim/device/driver_table.h"
 #include "shim/session/sessions.h"
@@ -197,7 +199,9 @@ struct Regions {
         std::uint64_t begin_ns;
     };
     std::size_t depth;
-    One open[kMost];
+    // So many, from the first that a trace is told of until none is open: what is thread_local lies on the
+    // stack of every thread of the program's, which may be small.
+    One* open;
 };
 constinit thread_local Regions regions{};
 
@@ -205,9 +209,12 @@ int region_begin(const char* name) {
     if (!name) return LMS_INVALID;
     const std::size_t level = regions.depth++;
     if (level >= Regions::kMost) return LMS_OK;
+    const bool told = trace::writer() != nullptr;
+    if (told && !regions.open) regions.open = new (std::nothrow) Regions::One[Regions::kMost]();
+    if (!regions.open) return LMS_OK;
     Regions::One& one = regions.open[level];
     one = {};
-    if (!trace::writer()) return LMS_OK;
+    if (!told) return LMS_OK;
     std::strncpy(one.name, name, sizeof one.name - 1);
     one.begin_ns = trace::now_ns();
     return LMS_OK;
@@ -217,9 +224,10 @@ int region_end() {
     if (regions.depth == 0) return LMS_INVALID;
     const std::size_t level = --regions.depth;
     trace::Writer* const writer = trace::writer();
-    if (level >= Regions::kMost || !writer) return LMS_OK;
-    const Regions::One& one = regions.open[level];
-    if (one.begin_ns == 0) return LMS_OK;  // before the trace
+    if (level >= Regions::kMost || !regions.open) return LMS_OK;
+    const Regions::One one = regions.open[level];
+    if (level == 0) delete[] std::exchange(regions.open, nullptr);
+    if (!writer || one.begin_ns == 0) return LMS_OK;  // none, or begun before it
     writer->write(
         trace::Region{one.name, static_cast<std::uint32_t>(gettid()), one.begin_ns, trace::now_ns()});
     return LMS_OK;

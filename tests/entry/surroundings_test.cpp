@@ -131,3 +131,21 @@ TEST_CASE("surroundings: a child of fork is refused, whatever other threads were
               {"LMS_STATS", support::scratch_file("stats")},
               {"LMS_EXEMPT", "libnone"}});
 }
+
+BODY(small_stack) {
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    EXPECT(pthread_attr_setstacksize(&small, PTHREAD_STACK_MIN) == 0);
+    const auto work = [](void*) -> void* {
+        volatile char own[10 << 10];
+        for (std::size_t at = 0; at < sizeof own; at += 64) own[at] = 1;
+        return nullptr;
+    };
+    pthread_t thread{};
+    EXPECT(pthread_create(&thread, &small, work, nullptr) == 0);
+    pthread_join(thread, nullptr);
+}
+
+TEST_CASE("surroundings: the shim leaves threads their stacks") {
+    run_both("small_stack", Driver::Simulated, {});
+}
