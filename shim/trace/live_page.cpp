@@ -127,7 +127,12 @@ void publish(const std::string& stats_path) noexcept try {
     if (!folder.is_open()) return log::debug("no folder for the live page; nothing is shared with tools");
     folder.clean();
     const std::string name = name_of(own_page.page);
-    const int file = folder.create(name);
+    int file = folder.create(name);
+    if (file < 0 && errno == EEXIST && own_page.page.process.spaces != 0) {
+        // Of what the process was before an exec.
+        folder.remove(name);
+        file = folder.create(name);
+    }
     if (file < 0) return log::debug("no live page: {}", std::strerror(errno));
     static const int at_fork = pthread_atfork(nullptr, nullptr, share_nothing);
     if (at_fork != 0 || !share(file)) folder.remove(name);

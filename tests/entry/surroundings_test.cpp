@@ -149,3 +149,25 @@ BODY(small_stack) {
 TEST_CASE("surroundings: the shim leaves threads their stacks") {
     run_both("small_stack", Driver::Simulated, {});
 }
+
+BODY(before_exec) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    execl("/proc/self/exe", "again", "--body", "after_exec", nullptr);
+    EXPECT(false);
+}
+
+BODY(after_exec) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    const Buffer b(kBuffer, 2);
+    const std::string told =
+        support::run({support::build_dir() + "/lms", "top", "--json", std::to_string(getpid())},
+                     {{"LD_PRELOAD", ""}})
+            .out;
+    EXPECT(told.find("\"allocations\": 2,") != std::string::npos);
+}
+
+TEST_CASE("surroundings: after an exec tools see the process as it is then") {
+    run_both("before_exec", Driver::Simulated, {});
+}
