@@ -126,6 +126,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
     return guarded_taking([&] {
         const CUresult status = driver().cuMemAddressReserve(ptr, size, alignment, addr, flags);
         if (status != CUDA_SUCCESS) return status;
+        engine::widen_bounds(*ptr, *ptr + size);
         const util::Lock lock(program_addresses().mutex);
         program_addresses().book.reserve(*ptr, size);
         return status;

@@ -8,13 +8,14 @@
 namespace lms::entry {
 namespace {
 
-// Notes the map that `call` has made for `address`, if that is managed.
+// Notes the map that `call` has made for `address`, if that is managed or may come to be.
 template <typename Call>
 CUresult encode(const CUtensorMap* map, const void* address, Call&& call) {
     return guarded([&] {
         const CUresult status = call();
         const auto where = reinterpret_cast<core::Address>(address);
-        if (status == CUDA_SUCCESS && engine::session_at(where)) engine::note_tensor_map(*map, where);
+        if (status == CUDA_SUCCESS && in(engine::managed_bounds(), where))
+            engine::note_tensor_map(*map, where);
         return status;
     });
 }

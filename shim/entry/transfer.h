@@ -62,7 +62,7 @@ inline std::uint64_t piece_bytes(core::Address a, core::Address b) {
 // captured one is noted with its graph.
 template <typename Note>
 [[gnu::noinline]] CUresult noted(CUresult status, CUstream stream, Note note) {
-    if (status != CUDA_SUCCESS || engine::sessions().empty()) return status;
+    if (status != CUDA_SUCCESS || engine::managed_bounds().end == 0) return status;
     guarded([&] {
         if (!engine::capturing(stream)) note();
         return CUDA_SUCCESS;

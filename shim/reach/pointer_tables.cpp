@@ -228,7 +228,7 @@ std::optional<Extent> extent_of(Registry& all, Address address) LMS_REQUIRES(all
 }
 
 void read_words(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (sessions().empty() || bytes_of(to) == 0) return;
+    if (managed_bounds().end == 0 || bytes_of(to) == 0) return;
     const std::vector<PointerWord> words = Search().words(to, from);
     Registry& all = registry();
     if (words.empty() && !table_words_seen.load()) return;
@@ -271,7 +271,7 @@ void note_word(Address at, std::uint64_t value, Effect effect) {
 }
 
 void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (sessions().empty() || bytes_of(to) == 0) return;
+    if (managed_bounds().end == 0 || bytes_of(to) == 0) return;
     Registry& all = registry();
     if (!any_tables()) return;
     const auto allocation = allocation_of(to);
@@ -291,7 +291,7 @@ void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect
 }
 
 void note_transfer(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (sessions().empty() || bytes_of(to) == 0) return;
+    if (managed_bounds().end == 0 || bytes_of(to) == 0) return;
     if (is_host_memory(from.begin)) {
         read_words(to, from, effect);
     } else {

@@ -288,7 +288,6 @@ CUresult map_managed(View view, const Handle& handle) {
         view.id = ++registry().views;
     }
     if (!enter(view)) return CUDA_ERROR_INVALID_VALUE;
-    widen_bounds(view.address, view.end());
     managed_views = true;
     const CUresult status = handle.session->map(handle.home, view.address);
     if (status != CUDA_SUCCESS) take_out(view.address);

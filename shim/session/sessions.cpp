@@ -99,8 +99,6 @@ Session* open_or_wake(CUdevice device, CUcontext context) {
     if (!session) return nullptr;
     all.opened[count] = session;
     all.devices[count] = device;
-    // An empty range first, so that no reader sees a wrong one between the two stores.
-    if (count == 0) detail::span_begin = session->span_begin();
     widen_bounds(session->span_begin(), session->span_end());
     all.count = count + 1;
     return session;

@@ -17,7 +17,7 @@ namespace lms::engine {
 
 namespace detail {
 // Of all managed memory. Here, because every copy compares with them.
-inline constinit std::atomic<core::Address> span_begin{0};
+inline constinit std::atomic<core::Address> span_begin{~core::Address{0}};
 inline constinit std::atomic<core::Address> span_end{0};
 inline constinit std::atomic<bool> forked{false};
 }  // namespace detail
@@ -87,13 +87,14 @@ bool set_policy(const std::string& setting);
 int begin_trace(const std::string& path, std::optional<std::uint64_t> most_bytes);
 int end_trace();
 
-// From now on managed memory is in that range too.
+// From now on managed memory is in that range too, or may come to be.
 void widen_bounds(core::Address begin, core::Address end);
 
-// A range of addresses that holds all managed memory; empty where there is none.
+// A range of addresses that holds all managed memory, and those that the program has reserved for its own,
+// which graphs and tables may name before anything is mapped there; empty where there is none.
 inline Bounds managed_bounds() {
-    return {detail::span_begin.load(std::memory_order_relaxed),
-            detail::span_end.load(std::memory_order_relaxed)};
+    const core::Address end = detail::span_end.load(std::memory_order_relaxed);
+    return end == 0 ? Bounds{} : Bounds{detail::span_begin.load(std::memory_order_relaxed), end};
 }
 
 }  // namespace lms::engine

@@ -131,3 +131,73 @@ FAMILY_TEST("own mappings: addresses that a handle holds are there when it becom
     OK(cuMemUnmap, p, kBuffer);
     OK(cuMemRelease, handle);
 }
+
+namespace {
+
+// Of a kernel that copies a buffer's words.
+CUgraphExec graph_of_copy(CUdeviceptr to, CUdeviceptr from) {
+    std::uint32_t zero = 0;
+    std::uint32_t words = kWords;
+    void* arguments[] = {&to, &from, &zero, &words};
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.func = kernel("add");
+    params.gridDimX = words / 256;
+    params.blockDimX = 256;
+    params.gridDimY = params.gridDimZ = params.blockDimY = params.blockDimZ = 1;
+    params.kernelParams = arguments;
+    CUgraph graph = nullptr;
+    OK(cuGraphCreate, &graph, 0);
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddKernelNode_v2, &node, graph, nullptr, 0, &params);
+    CUgraphExec exec = nullptr;
+    OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    return exec;
+}
+
+void check_named_before() {
+    const CUdeviceptr p = reserve(kBuffer);
+    const CUdeviceptr q = reserve(kBuffer);
+    const CUgraphExec exec = graph_of_copy(q, p);
+    CUdeviceptr table = 0;
+    OK(cuMemAlloc_v2, &table, 4096);
+    OK(cuMemcpyHtoD_v2, table, &q, sizeof q);
+    OK(cuCtxSynchronize);
+    const auto from = create(kBuffer);
+    const auto to = create(kBuffer);
+    map(p, kBuffer, from);
+    map(q, kBuffer, to);
+    write(p, kBuffer, 1);
+    write(q, kBuffer, 2);
+    const Buffer out(kBuffer, 3);
+    Crowd crowd;
+    evict(crowd, p, kBuffer);
+    evict(crowd, q, kBuffer);
+    copy_by_kernel(out.at(), table, 16);
+    OK(cuCtxSynchronize);
+    EXPECT(on_device(q, kBuffer));
+    OK(cuGraphLaunch, exec, nullptr);
+    OK(cuCtxSynchronize);
+    EXPECT(on_device(p, kBuffer));
+    // What it writes goes out with that, also where nothing seems to have.
+    evict(crowd, q, kBuffer);
+    copy_by_kernel(out.at(), q);
+    EXPECT(out.holds(1));
+    write(p, kBuffer, 4);
+    OK(cuGraphLaunch, exec, nullptr);
+    OK(cuCtxSynchronize);
+    evict(crowd, q, kBuffer);
+    EXPECT(reads(q, kBuffer, 4));
+}
+
+}  // namespace
+
+FAMILY_TEST("own mappings: graphs and tables may name them before anything is mapped there") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    check_named_before();
+}
+
+FAMILY_TEST("own mappings: graphs and tables may name them before there is any managed memory") {
+    const Gpu gpu;
+    check_named_before();
+}

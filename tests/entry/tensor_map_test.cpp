@@ -2,7 +2,7 @@
 // show the address in their bytes.
 #include <cstring>
 
-#include "tests/entry/rig.h"
+#include "tests/entry/own.h"
 
 using namespace rig;
 
@@ -101,4 +101,22 @@ OVERLAY_TEST("tensor maps: one that could not be made anew is still for its buff
     EXPECT(in.resident());
     EXPECT(other.evicted());
     EXPECT(out.read() == pattern(kBuffer, 1));
+}
+
+OVERLAY_TEST("tensor maps: one for addresses at which nothing is mapped yet") {
+    const Gpu gpu;
+    const Buffer out(kBuffer, 2);
+    CUdeviceptr address = 0;
+    OK(cuMemAddressReserve, &address, kBuffer, 0, 0, 0);
+    CUtensorMap map{};
+    EXPECT(encode_tiled(&map, address) == CUDA_SUCCESS);
+    rig::map(address, kBuffer, create(kBuffer));
+    write(address, kBuffer, 1);
+    Crowd crowd;
+    evict(crowd, address, kBuffer);
+    const unsigned words = kBuffer / 4;
+    EXPECT(launch("add_through", words, nullptr, out.at(), map, 0u, words) == CUDA_SUCCESS);
+    OK(cuCtxSynchronize);
+    EXPECT(on_device(address, kBuffer));
+    EXPECT(out.holds(1));
 }
