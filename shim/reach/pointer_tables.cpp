@@ -71,10 +71,15 @@ void each_row(const StridedRegion& a, const StridedRegion& b, Visit&& visit) {
     }
 }
 
-// Looks for addresses in what the host copies.
+CUresult type_of(Address address, unsigned int& type) {
+    return device::driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+}
+
+// Looks for addresses in what the host copies: has just copied, or, `later`, may copy, from memory that need
+// not be there now: a condition keeps the copy from running, or a host function makes it before.
 class Search {
   public:
-    Search() : managed_(managed_bounds()), unmanaged_(table_bounds()) {}
+    explicit Search(bool later) : later_(later), managed_(managed_bounds()), unmanaged_(table_bounds()) {}
 
     std::vector<PointerWord> words(const StridedRegion& to, const StridedRegion& from) {
         constexpr std::uint64_t kAll = 1 << 20;
@@ -108,7 +113,7 @@ class Search {
 
     // `bytes` at host address `source`, copied to `to`.
     void look(Address to, Address source, std::uint64_t bytes) {
-        constexpr std::uint64_t kBlock = 64;
+        constexpr std::uint64_t kBlock = 512;
         const std::uint64_t skip = (kWord - to % kWord) % kWord;
         if (bytes < skip) return;
         const char* from = reinterpret_cast<const char*>(source) + skip;
@@ -116,9 +121,10 @@ class Search {
         for (std::uint64_t left = (bytes - skip) / kWord; left > 0;) {
             const std::uint64_t n = std::min(left, kBlock);
             Address block[kBlock];
-            std::memcpy(block, from, n * kWord);
             bool any = false;
-            for (std::uint64_t i = 0; i < n; ++i) any |= wanted(block[i]);
+            if (read(block, from, n * kWord)) {
+                for (std::uint64_t i = 0; i < n; ++i) any |= wanted(block[i]);
+            }
             for (std::uint64_t i = 0; any && i < n; ++i) {
                 if (wanted(block[i])) found_.push_back({to + i * kWord, block[i]});
             }
@@ -128,11 +134,23 @@ class Search {
         }
     }
 
+    bool read(Address* block, const char* from, std::uint64_t bytes) const {
+        if (later_ && util::copy_if_readable(block, from, bytes)) return true;
+        // The driver's page-locked memory may not be the kernel's to copy.
+        unsigned int type = CU_MEMORYTYPE_DEVICE;
+        if (later_ &&
+            (type_of(reinterpret_cast<Address>(from), type) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST))
+            return false;
+        std::memcpy(block, from, bytes);
+        return true;
+    }
+
     // Without a branch between: most words are neither.
     bool wanted(Address word) const {
         return (unsigned{in(managed_, word)} | unsigned{in(unmanaged_, word)}) != 0;
     }
 
+    const bool later_;
     const Bounds managed_;
     const Bounds unmanaged_;
     std::vector<PointerWord> found_;
@@ -229,7 +247,7 @@ std::optional<Extent> extent_of(Registry& all, Address address) LMS_REQUIRES(all
 
 void read_words(const StridedRegion& to, const StridedRegion& from, Effect effect) {
     if (managed_bounds().end == 0 || bytes_of(to) == 0) return;
-    const std::vector<PointerWord> words = Search().words(to, from);
+    const std::vector<PointerWord> words = Search(effect == Effect::Adds).words(to, from);
     Registry& all = registry();
     if (words.empty() && !table_words_seen.load()) return;
     const auto allocation = words.empty() ? std::nullopt : allocation_of(to);
@@ -245,17 +263,21 @@ void read_words(const StridedRegion& to, const StridedRegion& from, Effect effec
     all.words.add(words);
 }
 
+bool is_reserved(Address address) {
+    const util::SharedLock lock(program_addresses().mutex);
+    return program_addresses().book.reservation_of(address).has_value();
+}
+
 }  // namespace
 
 bool is_host_memory(Address address) {
     if (session_at(address)) return false;
     unsigned int type = CU_MEMORYTYPE_DEVICE;
-    const CUresult status =
-        device::driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+    const CUresult status = type_of(address, type);
     // Pageable memory is not known to the driver; nor is what a graph will allocate, before it is launched.
     if (status == CUDA_ERROR_INVALID_VALUE) return util::is_readable(address);
-    // Any other answer does not make it the CPU's to read.
-    return type == CU_MEMORYTYPE_HOST;
+    // Any other answer does not make it the CPU's to read; of what the program maps itself not even that one.
+    return type == CU_MEMORYTYPE_HOST && (!is_reserved(address) || util::is_readable(address));
 }
 
 void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect) {
@@ -267,7 +289,7 @@ void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effe
 }
 
 void note_word(Address at, std::uint64_t value, Effect effect) {
-    note_upload({at, sizeof value}, {reinterpret_cast<Address>(&value), sizeof value}, effect);
+    read_words({at, sizeof value}, {reinterpret_cast<Address>(&value), sizeof value}, effect);
 }
 
 void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect) {

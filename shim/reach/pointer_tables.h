@@ -33,7 +33,7 @@ inline bool any_tables() {
     return table_words_seen.load() || table_variables_seen.load();
 }
 
-// Whether that is the host's memory by what the driver says.
+// Whether that is the host's memory by what the driver says, and the host's to read.
 bool is_host_memory(core::Address address);
 
 // Addresses are unified: what the app calls the host's may be the GPU's, and page-locked memory the other way

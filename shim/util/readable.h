@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "shim/util/keep_errno.h"
 
@@ -18,6 +20,20 @@ inline bool is_readable(std::uint64_t address) {
     const iovec to{&byte, 1};
     const iovec from{reinterpret_cast<void*>(address), 1};
     return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
+}
+
+// Copies what may go while it is read; false where not all of it is there. Where the kernel cannot be asked,
+// it is taken to be.
+inline bool copy_if_readable(void* to, const void* from, std::size_t bytes) {
+    const KeepErrno keep;
+    const iovec target{to, bytes};
+    const iovec source{const_cast<void*>(from), bytes};
+    const ssize_t copied = process_vm_readv(getpid(), &target, 1, &source, 1, 0);
+    if (copied < 0 && errno != EFAULT) {
+        std::memcpy(to, from, bytes);
+        return true;
+    }
+    return copied == static_cast<ssize_t>(bytes);
 }
 
 }  // namespace lms::util

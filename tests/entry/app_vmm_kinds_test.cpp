@@ -261,3 +261,38 @@ OVERLAY_TEST("own mappings: textures, tensor maps and 2D copies have such memory
     OK(cuMemcpy2D_v2, &rows);
     EXPECT(a.holds(2));
 }
+
+// What is called the host's may be the GPU's, of whatever kind, and what the driver calls the host's may not
+// be the CPU's to read.
+BODY(copies_from_what_the_host_cannot_read) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    std::vector<CUmemAllocationProp> kinds = {on_gpu()};
+    int maps_host = 0;
+    OK(cuDeviceGetAttribute, &maps_host, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+       gpu.device);
+    if (maps_host) {
+        kinds.push_back(on_gpu());
+        kinds.back().location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+    }
+    for (const CUmemAllocationProp& kind : kinds) {
+        const CUdeviceptr p = reserve(kGranule);
+        rig::map(p, kGranule, create(kGranule, kind));
+        OK(cuMemsetD8_v2, p, 5, kGranule);
+        void* const source = reinterpret_cast<void*>(p);
+        crowd.evict(a);
+        OK(cuMemcpyHtoD_v2, a.at(), source, kGranule);
+        OK(cuMemcpyHtoDAsync_v2, a.at(kGranule), source, kGranule, nullptr);
+        OK(cuMemcpy, a.at(2 * kGranule), p, kGranule);
+        OK(cuMemcpyDtoDAsync_v2, a.at(3 * kGranule), p, kGranule, nullptr);
+        auto expected = pattern(kBuffer, 1);
+        std::fill_n(expected.begin(), 4 * kGranule, 5);
+        EXPECT(a.read() == expected);
+        OK(cuMemUnmap, p, kGranule);
+    }
+}
+
+TEST_CASE("copies: from memory that the host cannot read") {
+    run_both("copies_from_what_the_host_cannot_read", Driver::Simulated, {{"LMS_THRESHOLD", "128K"}});
+}

@@ -536,3 +536,33 @@ FAMILY_TEST("graphs: a switched-off copy's host memory may be gone", "graph-swit
     launch_and_wait(exec, stream);
     EXPECT(a.holds(1));
 }
+
+FAMILY_TEST("graphs: a copy's host memory may be gone if no branch leads to it") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    void* host = mmap(nullptr, kBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(host != MAP_FAILED);
+    CUDA_MEMCPY3D copy = copy_of(a.at(), 0);
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = host;
+    const CUgraph graph = new_graph();
+    CUgraphNodeParams branch{};
+    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    branch.conditional.size = 1;
+    branch.conditional.ctx = gpu.context;
+    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, 0,
+       CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddNode_v2, &node, graph, nullptr, nullptr, 0, &branch);
+    add_copy(branch.conditional.phGraph_out[0], copy, gpu);
+    const CUgraphExec exec = instantiate(graph);
+    // Its second half, and all of it.
+    const std::size_t half = kBuffer / 2;
+    for (const std::size_t rest : {half, std::size_t{0}}) {
+        munmap(static_cast<std::byte*>(host) + rest, half);
+        launch_and_wait(exec, stream);
+        EXPECT(a.holds(1));
+    }
+}

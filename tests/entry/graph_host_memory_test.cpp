@@ -1,0 +1,75 @@
+// Host memory that the copies of a graph read, and that is not there when the graph is launched.
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "tests/entry/graph_rig.h"
+
+using namespace rig;
+
+namespace {
+
+CUDA_MEMCPY3D upload_of(CUdeviceptr to, const void* from) {
+    CUDA_MEMCPY3D copy = copy_of(to, 0);
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = from;
+    return copy;
+}
+
+// Host memory of a buffer's size, at `at` where that is told.
+void* map_host(void* at = nullptr) {
+    void* const host =
+        mmap(at, kBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+    EXPECT(host != MAP_FAILED);
+    return host;
+}
+
+}  // namespace
+
+FAMILY_TEST("graphs: host memory of a copy that its condition keeps from running may be gone") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    void* const host = map_host();
+    const CUgraph graph = new_graph();
+    CUgraphNodeParams branch{};
+    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    branch.conditional.size = 1;
+    branch.conditional.ctx = gpu.context;
+    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, 0,
+       CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddNode_v2, &node, graph, nullptr, nullptr, 0, &branch);
+    add_copy(branch.conditional.phGraph_out[0], upload_of(a.at(), host), gpu);
+    const CUgraphExec exec = instantiate(graph);
+    munmap(host, kBuffer);
+    launch_and_wait(exec, stream);
+    EXPECT(a.holds(1));
+}
+
+FAMILY_TEST("graphs: host memory of a copy may be there for the copy alone") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    void* const host = map_host();
+    const CUgraph graph = new_graph();
+    CUDA_HOST_NODE_PARAMS make{};
+    make.userData = host;
+    make.fn = [](void* at) {
+        const std::vector<std::uint8_t> sevens = pattern(kBuffer, 7);
+        std::memcpy(map_host(at), sevens.data(), kBuffer);
+    };
+    CUDA_HOST_NODE_PARAMS drop{};
+    drop.userData = host;
+    drop.fn = [](void* at) { munmap(at, kBuffer); };
+    CUgraphNode made = nullptr;
+    OK(cuGraphAddHostNode, &made, graph, nullptr, 0, &make);
+    const CUgraphNode copied = add_copy(graph, upload_of(a.at(), host), gpu, made);
+    CUgraphNode dropped = nullptr;
+    OK(cuGraphAddHostNode, &dropped, graph, &copied, 1, &drop);
+    const CUgraphExec exec = instantiate(graph);
+    munmap(host, kBuffer);
+    launch_and_wait(exec, stream);
+    EXPECT(a.holds(7));
+}
