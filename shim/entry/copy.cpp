@@ -65,7 +65,11 @@ CUresult copy_parts(Real real, const Copy* copy, CUstream stream, Rest... rest) 
     }
     Copy first;
     Copy second;
-    if (lms::engine::capturing(stream) || !too_large({source, destination})) {
+    const bool whole = lms::engine::capturing(stream) || !too_large({source, destination});
+    if (source.may_stay || !whole) {
+        if (const CUresult error = host_sides(sides); error != CUDA_SUCCESS) return error;
+    }
+    if (whole) {
         return over({source, destination}, stream, pass,
                     [&] { return told_of(destination.address, source.address, bytes_of(source_of(*copy))); });
     }

@@ -40,6 +40,34 @@ inline CUresult within_buffers(std::span<const engine::Range> ranges) {
     return error == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : error;
 }
 
+// False where host memory is page-locked at its beginning, and not to its end.
+inline bool locked_throughout(const engine::Range& range) {
+    const auto ask = [](void* answer, CUpointer_attribute what, CUdeviceptr at) {
+        return device::driver().cuPointerGetAttribute(answer, what, at) == CUDA_SUCCESS;
+    };
+    std::uint64_t offset = 0;
+    while (offset < range.bytes) {
+        CUdeviceptr begin = 0;
+        std::size_t bytes = 0;
+        const CUdeviceptr at = range.address + offset;
+        if (!ask(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at) ||
+            !ask(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at) || at - begin >= bytes)
+            return offset == 0;
+        offset += begin + bytes - at;
+    }
+    return true;
+}
+
+// For what is about to be copied in parts, of which the driver would not see what it refuses of the whole.
+inline CUresult host_sides(std::span<const engine::Range> ranges) {
+    if (std::ranges::all_of(ranges, [](const engine::Range& range) {
+            return range.address == 0 || is_managed(range.address) || locked_throughout(range);
+        }))
+        return CUDA_SUCCESS;
+    const CUresult error = refusal();
+    return error == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : error;
+}
+
 // How much of its buffer follows an address; 0 where it is not managed.
 inline std::uint64_t rest_of_buffer(core::Address address) {
     engine::Session* const session = engine::session_at(address);
@@ -113,7 +141,9 @@ template <typename Copy, typename MayStay>
         const bool stay =
             may_stay() && engine::within_reach(destination, bytes) && engine::within_reach(source, bytes);
         if (stay) bring_ahead_while_busy(stream);
-        CUresult status = CUDA_SUCCESS;
+        const engine::Range sides[] = {{destination, bytes}, {source, bytes}};
+        CUresult status = stay || piece < bytes ? host_sides(sides) : CUDA_SUCCESS;
+        if (status != CUDA_SUCCESS) return status;
         std::uint64_t offset = 0;
         do {
             const std::uint64_t n = std::min(piece, bytes - offset);

@@ -357,6 +357,37 @@ FAMILY_TEST("copies in place: errors are CUDA's, and leave everything as it is")
     EXPECT(a.holds(1));
 }
 
+FAMILY_TEST("copies in place: host memory that is page-locked in part is refused as a whole") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    constexpr std::size_t kPart = kBuffer / 4;
+    auto* const host = static_cast<std::uint8_t*>(std::aligned_alloc(4096, kBuffer));
+    std::fill_n(host, kBuffer, 5);
+    CUDA_MEMCPY2D rows{};
+    rows.srcMemoryType = CU_MEMORYTYPE_HOST;
+    rows.srcHost = host;
+    rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    rows.dstDevice = a.at();
+    rows.srcPitch = rows.dstPitch = rows.WidthInBytes = 1 << 10;
+    rows.Height = kBuffer >> 10;
+    OK(cuMemHostRegister_v2, host, kPart, 0);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2, a.at(), host, kBuffer);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2, host, a.at(), kBuffer);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2, &rows);
+    EXPECT(std::count(host, host + kBuffer, 5) == kBuffer);
+    EXPECT(a.holds(1));
+    // What follows without a gap may be another's.
+    OK(cuMemHostRegister_v2, host + kPart, kBuffer - kPart, 0);
+    crowd.evict(a);
+    OK(cuMemcpyHtoD_v2, a.at(), host, kBuffer);
+    EXPECT(a.read() == Bytes(kBuffer, 5));
+    OK(cuMemHostUnregister, host);
+    OK(cuMemHostUnregister, host + kPart);
+    std::free(host);
+}
+
 FAMILY_TEST("copies in place: addresses uploaded into a buffer that is out name buffers") {
     const Gpu gpu;
     const Buffer table(kBuffer, 1);
