@@ -73,6 +73,9 @@ using lms::device::driver;
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
     return guarded([&]() -> CUresult {
         if (!lms::engine::allocator_of(dptr)) return driver().cuIpcGetMemHandle(pHandle, dptr);
+        if (const CUresult error = refusal(); error != CUDA_SUCCESS) return error;
+        const Range buffer = buffer_of(dptr);
+        if (dptr - buffer.address >= buffer.bytes) return CUDA_ERROR_INVALID_VALUE;
         static std::atomic<bool> said;
         return refuse(said, "cuIpcGetMemHandle", CUDA_ERROR_NOT_SUPPORTED);
     });

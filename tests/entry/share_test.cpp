@@ -61,6 +61,8 @@ BODY(share_refused) {
         FAILS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, a.at());
         FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer, &data, a.at(16));
     }
+    // What no buffer has is nobody's to share.
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle, &handle, a.at(kBuffer));
     EXPECT(exports() == 0);
     EXPECT(a.holds(1));
     // What is not managed is the driver's to give.
