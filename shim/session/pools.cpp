@@ -43,8 +43,10 @@ void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties) {
     const util::Lock lock(registry().mutex);
     registry().forget(pool);
     registry().numbers[pool] = ++registry().last_number;
-    if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE || properties.maxSize != 0) {
+    if (properties.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE || properties.maxSize != 0 ||
+        properties.usage != 0) {
         return;
     }
     registry().managed[pool] = properties.location.id;

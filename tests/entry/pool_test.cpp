@@ -316,3 +316,23 @@ OVERLAY_TEST("pools: one with a limit is not managed for that its handle was one
     OK(cuMemPoolDestroy, destroyed);
     EXPECT(made == destroyed);
 }
+
+OVERLAY_TEST("pools: of managed memory, or for decompression, they are the driver's") {
+    const Gpu gpu;
+    for (const bool decompresses : {false, true}) {
+        CUmemPoolProps properties{};
+        properties.allocType = decompresses ? CU_MEM_ALLOCATION_TYPE_PINNED : CU_MEM_ALLOCATION_TYPE_MANAGED;
+        properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+        properties.usage = decompresses ? CU_MEM_CREATE_USAGE_HW_DECOMPRESS : 0;
+        CUmemoryPool pool = nullptr;
+        OK(cuMemPoolCreate, &pool, &properties);
+        const CUdeviceptr address = take_from(pool);
+        cuuint64_t of_the_driver = 0;
+        EXPECT(SIM(cuMemPoolGetAttribute)(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &of_the_driver) ==
+               CUDA_SUCCESS);
+        EXPECT(of_the_driver == kBuffer);
+        EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == kBuffer);
+        OK(cuMemFreeAsync, address, nullptr);
+        OK(cuMemPoolDestroy, pool);
+    }
+}

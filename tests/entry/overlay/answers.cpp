@@ -166,6 +166,13 @@ CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
+// Of managed memory, too.
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+    CUmemPoolProps pinned = *properties;
+    pinned.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    return SIM(cuMemPoolCreate)(pool, &pinned);
+}
+
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     return freed(SIM(cuMemPoolDestroy)(pool));
 }
