@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "shim/app/capture.h"
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
 #include "shim/migration/eviction.h"
@@ -110,7 +111,7 @@ CUresult Session::acquire(Work& work) {
     status = wait_in_stream(work.reach.stream, filled);
     if (status != CUDA_SUCCESS) {
         submitted(work);
-    } else if (timed) {
+    } else if (timed && !capture_forbids(work.reach.stream)) {
         work.timing = port_->begin_timing(work.reach.stream);
     }
     return status;
@@ -182,7 +183,9 @@ FencePtr Session::announce(const Work& work, SessionLock& lock) {
 
 CUresult Session::wait_in_stream(CUstream stream, const FencePtr& fence) {
     if (!fence) return CUDA_SUCCESS;
-    const CUresult status = port_->wait_in_stream(stream, fence->event());
+    // A stream that a capture forbids runs nothing, but to ask it to wait would end that capture.
+    const CUresult status = capture_forbids(stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+                                                    : port_->wait_in_stream(stream, fence->event());
     if (status == CUDA_SUCCESS || device::refuses_all(status)) return status;
     // The host waits instead: a copy in waits for nobody. If it is the stream that does not exist, the driver
     // says so of the work.
@@ -222,7 +225,8 @@ CUresult Session::resume(Work& work) {
 void Session::submitted(Work& work) {
     State& state = *state_;
     const ChunkPins& hold = work.hold;
-    const bool used = leaves_fence(hold) || state.reached.load() > 0;
+    // What a capture forbids was refused, maybe for something else: a fence there would end that capture.
+    const bool used = (leaves_fence(hold) || state.reached.load() > 0) && !capture_forbids(work.reach.stream);
     FencePtr fence;
     if (work.timing != 0) port_->end_timing(work.timing, work.reach.stream);
     if (used) {

@@ -101,6 +101,33 @@ FAMILY_TEST("capture: one that another thread tries to end goes on, and moves no
     EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
 }
 
+// Batches are not for that stream, captured or not. Where memory comes in for one, nothing is left in the
+// stream, which the capture forbids to use.
+FAMILY_TEST("capture: goes on beside a batch of copies that the legacy stream is refused") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1), b(kBuffer, 2);
+    Crowd crowd;
+    CUstream blocking = nullptr;
+    OK(cuStreamCreate, &blocking, CU_STREAM_DEFAULT);
+    CUdeviceptr to = b.at(), from = a.at();
+    std::size_t bytes = kBuffer, start = 0;
+    CUmemcpyAttributes in_order{};
+    in_order.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    for (const bool out : {true, false}) {
+        if (out) {
+            crowd.evict(a);
+        } else {
+            crowd.bring_in(a);
+        }
+        OK(cuStreamBeginCapture_v2, blocking, CU_STREAM_CAPTURE_MODE_RELAXED);
+        FAILS(CUDA_ERROR_INVALID_HANDLE, cuMemcpyBatchAsync_v2, &to, &from, &bytes, 1, &in_order, &start, 1,
+              CU_STREAM_LEGACY);
+        CUgraph graph = nullptr;
+        OK(cuStreamEndCapture, blocking, &graph);
+        EXPECT(b.holds(2));
+    }
+}
+
 // What a caching allocator would give back is not to be given back while a graph is captured.
 BODY(capture_soft_limit) {
     const Gpu gpu;
