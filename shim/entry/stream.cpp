@@ -73,12 +73,14 @@ CUresult begin_capture(CUstream handle, bool per_thread, Begin&& call) {
 }
 
 template <typename End>
-CUresult end_capture(CUstream stream, bool per_thread, End&& call) {
+CUresult end_capture(CUstream handle, bool per_thread, End&& call) {
     const CUresult status = call();
-    // These mean that nothing was capturing; every other failure ends the capture too.
+    const CUstream stream = engine::resolve_stream(handle, per_thread);
+    // These mean that nothing was capturing, or that nobody may ask.
     const bool none = status == CUDA_ERROR_ILLEGAL_STATE || status == CUDA_ERROR_INVALID_VALUE ||
-                      status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    if (!none) engine::capture_ended(engine::resolve_stream(stream, per_thread));
+                      status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_NOT_PERMITTED;
+    // What else fails may have ended it or not: it is another stream's or thread's, or the call did nothing.
+    if (!none && (status == CUDA_SUCCESS || !engine::capturing(stream))) engine::capture_ended(stream);
     return status;
 }
 

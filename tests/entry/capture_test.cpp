@@ -101,6 +101,53 @@ FAMILY_TEST("capture: one that another thread tries to end goes on, and moves no
     EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
 }
 
+FAMILY_TEST("capture: one that a host function tries to end goes on, and moves nothing still") {
+    const Gpu gpu;
+    static CUstream stream = new_stream();
+    kernel("add");
+    const Buffer a(kBuffer, 1), b(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(a);
+    crowd.evict(b);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    const CUstream other = new_stream();
+    const CUhostFn tries = [](void*) {
+        CUgraph none = nullptr;
+        FAILS(CUDA_ERROR_NOT_PERMITTED, cuStreamEndCapture, stream, &none);
+    };
+    OK(cuLaunchHostFunc, other, tries, nullptr);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    OK(cuThreadExchangeStreamCaptureMode, &mode);
+    OK(cuStreamSynchronize, other);
+    launch_and_wait(instantiate(capture_and_end(a, b, stream)), stream);
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
+}
+
+// Threads' own streams have one name: what does not end the capture that forked to one ends no other's.
+FAMILY_TEST("capture: a thread's own goes on when another fails to end one in its own stream") {
+    const Gpu gpu;
+    kernel("add");
+    const Buffer a(kBuffer, 1), b(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(a);
+    crowd.evict(b);
+    const CUstream first = new_stream();
+    CUevent fork = nullptr;
+    OK(cuEventCreate, &fork, CU_EVENT_DISABLE_TIMING);
+    OK(cuStreamBeginCapture_v2, CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuStreamBeginCapture_v2, first, CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuEventRecord, fork, first);
+    CUgraph graph = nullptr;
+    std::thread([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        OK(cuStreamWaitEvent, CU_STREAM_PER_THREAD, fork, 0);
+        FAILS(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture, CU_STREAM_PER_THREAD, &graph);
+    }).join();
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, first, &graph);
+    launch_and_wait(instantiate(capture_and_end(a, b, CU_STREAM_PER_THREAD)), first);
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
+}
+
 // Batches are not for that stream, captured or not. Where memory comes in for one, nothing is left in the
 // stream, which the capture forbids to use.
 FAMILY_TEST("capture: goes on beside a batch of copies that the legacy stream is refused") {

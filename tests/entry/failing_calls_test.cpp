@@ -49,6 +49,27 @@ TEST_CASE("failing calls: a capture that cannot be asked for is not spoilt") {
                      {{"SIMCUDA_FAIL", std::string("cuStreamIsCapturing:") + nth + "=" + error}});
 }
 
+BODY(failing_capture_end) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    kernel("add");
+    const Buffer a(kBuffer, 1), b(kBuffer, 2);
+    Crowd crowd;
+    crowd.evict(a);
+    CUgraph graph = nullptr;
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuStreamEndCapture, stream, &graph);
+    EXPECT(launch("add", kWords, stream, b.at(), a.at(), 3u, kWords) == CUDA_SUCCESS);
+    OK(cuStreamEndCapture, stream, &graph);
+    EXPECT(a.evicted());
+    launch_and_wait(instantiate(graph), stream);
+    EXPECT(b.read() == plus(pattern(kBuffer, 1), 3));
+}
+
+TEST_CASE("failing calls: a capture whose end fails goes on") {
+    run_both("failing_capture_end", Driver::Simulated, {{"SIMCUDA_FAIL", "cuStreamEndCapture:1=2"}});
+}
+
 // A context that ends while something about it cannot be found out.
 BODY(failing_end) {
     for (int life = 0; life < 3; ++life) {
