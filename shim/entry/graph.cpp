@@ -158,15 +158,20 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
 
 CUresult cuGraphDestroy(CUgraph hGraph) {
     return entry::guarded([&] {
-        engine::forget_bodies(hGraph);
-        return driver().cuGraphDestroy(hGraph);
+        const engine::KnownBodies known = engine::forget_bodies(hGraph);
+        const CUresult status = driver().cuGraphDestroy(hGraph);
+        if (status != CUDA_SUCCESS) {
+            for (const auto& [node, bodies] : known) engine::note_bodies(node, bodies);
+        }
+        return status;
     });
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
     return entry::guarded([&] {
-        // Before the call: afterwards another graph may have the handle.
-        engine::graph_destroyed(hGraphExec);
-        return driver().cuGraphExecDestroy(hGraphExec);
+        engine::GraphEnd end(hGraphExec);
+        const CUresult status = driver().cuGraphExecDestroy(hGraphExec);
+        if (status != CUDA_SUCCESS) end.refused();
+        return status;
     });
 }

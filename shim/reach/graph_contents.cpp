@@ -324,24 +324,25 @@ void note_bodies(CUgraphNode node, std::span<const CUgraph> graphs) {
     bodies().of[node].assign(graphs.begin(), graphs.end());
 }
 
-void forget_bodies(CUgraph graph) {
+KnownBodies forget_bodies(CUgraph graph) {
     {
         const util::Lock lock(bodies().mutex);
-        if (bodies().of.empty()) return;
+        if (bodies().of.empty()) return {};
     }
     const auto nodes = nodes_of(graph);
-    if (!nodes) return;
-    std::vector<CUgraph> gone;
+    if (!nodes) return {};
+    KnownBodies gone;
     {
         const util::Lock lock(bodies().mutex);
         for (const CUgraphNode node : *nodes) {
-            const auto it = bodies().of.find(node);
-            if (it == bodies().of.end()) continue;
-            gone.insert(gone.end(), it->second.begin(), it->second.end());
-            bodies().of.erase(it);
+            auto known = bodies().of.extract(node);
+            if (known) gone.emplace_back(node, std::move(known.mapped()));
         }
     }
-    for (const CUgraph body : gone) forget_bodies(body);
+    for (std::size_t own = gone.size(), i = 0; i < own; ++i) {
+        for (const CUgraph body : std::vector(gone[i].second)) append(gone, forget_bodies(body));
+    }
+    return gone;
 }
 
 }  // namespace lms::engine

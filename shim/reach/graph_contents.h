@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shim/reach/memory_operations.h"
@@ -68,7 +69,9 @@ bool exchange_paired(GraphPart& to, GraphPart& from);
 // A conditional node was created with these bodies, which the driver does not tell of again. It keeps them
 // for as long as the node lives; the graph they are in can be neither cloned nor made a child.
 void note_bodies(CUgraphNode node, std::span<const CUgraph> bodies);
-// The graph is about to be destroyed, its conditional nodes and their bodies with it.
-void forget_bodies(CUgraph graph);
+// The graph is about to be destroyed, its conditional nodes and their bodies with it: what was known of them,
+// to be noted again if the driver does not destroy it.
+using KnownBodies = std::vector<std::pair<CUgraphNode, std::vector<CUgraph>>>;
+KnownBodies forget_bodies(CUgraph graph);
 
 }  // namespace lms::engine

@@ -167,17 +167,29 @@ void GraphHold::change(CUgraphExec exec, CUgraphNode node) {
     });
 }
 
-void graph_destroyed(CUgraphExec exec) {
-    Executable gone;
-    {
-        const util::Lock lock(registry().mutex);
-        const auto it = registry().executables.find(exec);
-        if (it == registry().executables.end()) return;
-        gone = std::move(it->second);
-        registry().from_device -= gone.from_device;
-        registry().executables.erase(it);
-    }
-    let_go(gone.whole);
+struct GraphEnd::Known {
+    Executable executable;
+};
+
+GraphEnd::GraphEnd(CUgraphExec exec) : exec_(exec) {
+    const util::Lock lock(registry().mutex);
+    const auto it = registry().executables.find(exec);
+    if (it == registry().executables.end()) return;
+    known_ = std::make_unique<Known>(std::move(it->second));
+    registry().from_device -= known_->executable.from_device;
+    registry().executables.erase(it);
+}
+
+GraphEnd::~GraphEnd() {
+    if (known_) let_go(known_->executable.whole);
+}
+
+void GraphEnd::refused() {
+    if (!known_) return;
+    const util::Lock lock(registry().mutex);
+    registry().from_device += known_->executable.from_device;
+    registry().executables[exec_] = std::move(known_->executable);
+    known_.reset();
 }
 
 void node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled) {

@@ -2,7 +2,7 @@
 // when they are launched.
 #pragma once
 
-#include <vector>
+#include <memory>
 
 #include "shim/reach/graph_contents.h"
 
@@ -39,7 +39,23 @@ class GraphHold {
     CUresult status_ = CUDA_SUCCESS;
 };
 
-void graph_destroyed(CUgraphExec exec);
+// `exec` is about to be destroyed: after the driver's call another may have its handle.
+class GraphEnd {
+  public:
+    explicit GraphEnd(CUgraphExec exec);
+    // Lets go of what it had.
+    ~GraphEnd();
+    GraphEnd(const GraphEnd&) = delete;
+    GraphEnd& operator=(const GraphEnd&) = delete;
+    // The driver did not destroy it.
+    void refused();
+
+  private:
+    struct Known;
+
+    CUgraphExec exec_;
+    std::unique_ptr<Known> known_;
+};
 
 // A node of `exec` was switched on or off: the host memory that a copy which is off would read may be gone.
 void node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);

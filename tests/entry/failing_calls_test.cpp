@@ -1,4 +1,5 @@
-// Calls that the shim makes for a hook's sake fail once: the program does not notice.
+// Calls that the shim makes for a hook's sake fail once: the program does not notice. Its own that fail
+// change nothing.
 #include "tests/entry/gate.h"
 #include "tests/entry/graph_rig.h"
 
@@ -68,6 +69,52 @@ BODY(failing_capture_end) {
 
 TEST_CASE("failing calls: a capture whose end fails goes on") {
     run_both("failing_capture_end", Driver::Simulated, {{"SIMCUDA_FAIL", "cuStreamEndCapture:1=2"}});
+}
+
+BODY(failing_graph_end) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const CUgraph graph = new_graph();
+    add_set(graph, set_of(a.at(), 3), gpu);
+    const CUgraphExec exec = instantiate(graph);
+    Crowd crowd;
+    FAILS(CUDA_ERROR_UNKNOWN, cuGraphExecDestroy, exec);
+    for (int i = 0; i < 3; ++i) crowd.press();
+    EXPECT(a.resident());
+    launch_and_wait(exec, stream);
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 3));
+    OK(cuGraphExecDestroy, exec);
+    crowd.evict(a);
+}
+
+BODY(failing_template_end) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    const CUgraph graph = new_graph();
+    CUgraphNodeParams branch{};
+    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    branch.conditional.size = 1;
+    branch.conditional.ctx = gpu.context;
+    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, 1,
+       CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddNode_v2, &node, graph, nullptr, nullptr, 0, &branch);
+    add_set(branch.conditional.phGraph_out[0], set_of(a.at(), 3), gpu);
+    FAILS(CUDA_ERROR_UNKNOWN, cuGraphDestroy, graph);
+    const CUgraphExec exec = instantiate(graph);
+    Crowd crowd;
+    for (int i = 0; i < 3; ++i) crowd.press();
+    EXPECT(a.resident());
+    launch_and_wait(exec, stream);
+    EXPECT(a.read() == std::vector<std::uint8_t>(kBuffer, 3));
+}
+
+TEST_CASE("failing calls: a graph that the driver does not destroy keeps what it has") {
+    run_both("failing_graph_end", Driver::Simulated, {{"SIMCUDA_FAIL", "cuGraphExecDestroy:1=999"}});
+    run_both("failing_template_end", Driver::Simulated, {{"SIMCUDA_FAIL", "cuGraphDestroy:1=999"}});
 }
 
 // A context that ends while something about it cannot be found out.
