@@ -127,6 +127,18 @@ void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& us
     core::record_use(state.opaque_uses, use, state.residency.timelines);
 }
 
+void leave_legacy_open(State& state, CUcontext context) {
+    state.mutex.check_held();
+    EarlierWork& earlier = state.earlier;
+    earlier.legacy_over_at = 0;
+    const StreamKey key = Fences::legacy_key(context);
+    // Where nothing has moved yet all contexts are asked first.
+    if (!state.under_pressure.load() ||
+        std::ranges::any_of(earlier.streams, [&](const EarlierWork::In& in) { return in.key == key; }))
+        return;
+    earlier.streams.push_back({key, nullptr, context});
+}
+
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone) {
     state.mutex.check_held();
     if (std::erase_if(state.earlier.streams, gone) > 0) ++state.earlier.changes;

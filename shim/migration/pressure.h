@@ -45,6 +45,9 @@ void begin_pressure(State& state, SessionLock& lock);
 void look_at_earlier_work(State& state, SessionLock& lock);
 // `use` is of a fence in that stream, behind its earlier work; it counts as opaque work in its stead.
 void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& use);
+// The legacy stream of `context` was given work just before a capture forbade to leave a fence behind it: it
+// is asked when that may be.
+void leave_legacy_open(State& state, CUcontext context);
 // Its streams are gone; who ended them has fenced what they held, or it is over.
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone);
 // A capture is about to begin on a blocking stream, or may be about to reach one, which forbids to ask for

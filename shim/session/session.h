@@ -38,6 +38,7 @@ struct Work {
     std::uint64_t timing = 0;    // the piece of work as which the device times it; 0: it does not
     TimedWork timed;             // what for, if not for a trace
     FencePtr spare;              // to be recorded behind it
+    bool refused = false;        // by the driver: it runs nothing
 };
 
 // Which GPU, and the context of the app's through which the shim works on it at first.

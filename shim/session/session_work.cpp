@@ -63,6 +63,12 @@ bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) {
     return hold.in_place.empty() && LaunchSamples::due(reach.copied);
 }
 
+// Whether `stream` is the legacy one, and a capture elsewhere forbids its use.
+bool forbids(device::Port& port, CUstream stream) {
+    return stream == CU_STREAM_LEGACY && capturing_anywhere() &&
+           device::about_capture(port.query_legacy(port.current_context()));
+}
+
 // Whether it is to leave a fence behind.
 bool leaves_fence(const ChunkPins& hold) {
     return !hold.pinned.empty() || !hold.in_place.empty() || hold.opaque || hold.unseen || hold.fenced;
@@ -111,7 +117,7 @@ CUresult Session::acquire(Work& work) {
     status = wait_in_stream(work.reach.stream, filled);
     if (status != CUDA_SUCCESS) {
         submitted(work);
-    } else if (timed && !capture_forbids(work.reach.stream)) {
+    } else if (timed && !forbids(*port_, work.reach.stream)) {
         work.timing = port_->begin_timing(work.reach.stream);
     }
     return status;
@@ -184,7 +190,7 @@ FencePtr Session::announce(const Work& work, SessionLock& lock) {
 CUresult Session::wait_in_stream(CUstream stream, const FencePtr& fence) {
     if (!fence) return CUDA_SUCCESS;
     // A stream that a capture forbids runs nothing, but to ask it to wait would end that capture.
-    const CUresult status = capture_forbids(stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+    const CUresult status = forbids(*port_, stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
                                                     : port_->wait_in_stream(stream, fence->event());
     if (status == CUDA_SUCCESS || device::refuses_all(status)) return status;
     // The host waits instead: a copy in waits for nobody. If it is the stream that does not exist, the driver
@@ -225,8 +231,10 @@ CUresult Session::resume(Work& work) {
 void Session::submitted(Work& work) {
     State& state = *state_;
     const ChunkPins& hold = work.hold;
-    // What a capture forbids was refused, maybe for something else: a fence there would end that capture.
-    const bool used = (leaves_fence(hold) || state.reached.load() > 0) && !capture_forbids(work.reach.stream);
+    const bool wanted = leaves_fence(hold) || state.reached.load() > 0;
+    // A fence where a capture forbids it would end that capture.
+    const bool forbidden = wanted && forbids(*port_, work.reach.stream);
+    const bool used = wanted && !forbidden;
     FencePtr fence;
     if (work.timing != 0) port_->end_timing(work.timing, work.reach.stream);
     if (used) {
@@ -235,8 +243,10 @@ void Session::submitted(Work& work) {
         if (!fence) port_->wait_for_stream(work.reach.stream);
     }
     if (used && state.settings.check) name_fault(*port_, fence, work.reach.label);
+    const CUcontext open = forbidden && !work.refused ? port_->current_context() : nullptr;
     SessionLock lock(state.mutex);
     ++state.works;
+    if (open) leave_legacy_open(state, open);
     if (fence) {
         const core::Use use = state.fences.add(fence, work.begin_ns);
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);

@@ -43,6 +43,10 @@ void ResidencyGuard::resume() {
     }
 }
 
+void ResidencyGuard::refused() {
+    for (Held& held : held_) held.work.refused = true;
+}
+
 std::vector<HostCopy> ResidencyGuard::host_copies() const {
     std::vector<HostCopy> copies;
     for (const Held& held : held_) held.session->host_copies(held.work, copies);

@@ -53,6 +53,9 @@ class ResidencyGuard {
     // While suspended: what it holds may move too, where it can be used in host memory.
     void give_up();
 
+    // The driver has refused the work.
+    void refused();
+
     // What it holds where its address does not lead, by ascending address.
     std::vector<HostCopy> host_copies() const;
 
@@ -93,8 +96,12 @@ void refresh_budgets();
 template <typename Call, typename ResidencyGuards = std::span<ResidencyGuard>>
 CUresult call_with_oom_retry(Call&& call, ResidencyGuards&& admissions = {}) {
     CUresult status = call();
-    if (status != CUDA_ERROR_OUT_OF_MEMORY) [[likely]]
+    if (status == CUDA_SUCCESS) [[likely]]
         return status;
+    if (status != CUDA_ERROR_OUT_OF_MEMORY) {
+        for (ResidencyGuard& admission : admissions) admission.refused();
+        return status;
+    }
     // The driver does not say how much it wants: twice as much each time, until there is no more to be had.
     std::uint64_t wanted = least_reclaim();
     // At last what the work itself names makes room, and is used where it goes.
