@@ -27,7 +27,7 @@ void note_box(const Copy& copy) {
 
 // The same of a linear copy, whatever its form calls its sides.
 CUresult noted_copy(CUresult status, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
-    if (in(lms::engine::managed_bounds(), from) && is_managed(from))
+    if (in(lms::engine::managed_bounds(), from) && (!lms::engine::bounds_are_mixed() || is_managed(from)))
         return noted_if_tables(status, stream, [=] { engine::note_copy({to, bytes}, {from, bytes}); });
     return noted(status, stream, [=] { engine::note_transfer({to, bytes}, {from, bytes}); });
 }

@@ -54,6 +54,16 @@ std::unique_ptr<policy::Host> make_policy(const std::string& setting = settings(
     return policy::Host::create(setting, settings().frac, settings().threshold_bytes);
 }
 
+// Into the bounds of managed memory.
+void take_in(core::Address begin, core::Address end) {
+    core::Address now = detail::span_begin.load();
+    while (begin < now && !detail::span_begin.compare_exchange_weak(now, begin)) {
+    }
+    now = detail::span_end.load();
+    while (end > now && !detail::span_end.compare_exchange_weak(now, end)) {
+    }
+}
+
 Session* open(CUdevice device, CUcontext context) {
     CUresult error = CUDA_SUCCESS;
     auto port = device::DriverPort::create_for(device, context, error);
@@ -99,7 +109,8 @@ Session* open_or_wake(CUdevice device, CUcontext context) {
     if (!session) return nullptr;
     all.opened[count] = session;
     all.devices[count] = device;
-    widen_bounds(session->span_begin(), session->span_end());
+    if (count > 0) detail::span_is_mixed = true;
+    take_in(session->span_begin(), session->span_end());
     all.count = count + 1;
     return session;
 }
@@ -307,12 +318,8 @@ Session* session_at(core::Address address) {
 }
 
 void widen_bounds(core::Address begin, core::Address end) {
-    core::Address now = detail::span_begin.load();
-    while (begin < now && !detail::span_begin.compare_exchange_weak(now, begin)) {
-    }
-    now = detail::span_end.load();
-    while (end > now && !detail::span_end.compare_exchange_weak(now, end)) {
-    }
+    detail::span_is_mixed = true;
+    take_in(begin, end);
 }
 
 std::span<Session* const> sessions() {

@@ -19,6 +19,7 @@ namespace detail {
 // Of all managed memory. Here, because every copy compares with them.
 inline constinit std::atomic<core::Address> span_begin{~core::Address{0}};
 inline constinit std::atomic<core::Address> span_end{0};
+inline constinit std::atomic<bool> span_is_mixed{false};
 inline constinit std::atomic<bool> forked{false};
 }  // namespace detail
 
@@ -95,6 +96,11 @@ void widen_bounds(core::Address begin, core::Address end);
 inline Bounds managed_bounds() {
     const core::Address end = detail::span_end.load(std::memory_order_relaxed);
     return end == 0 ? Bounds{} : Bounds{detail::span_begin.load(std::memory_order_relaxed), end};
+}
+
+// Whether other memory may be in those bounds: they are not one session's alone.
+inline bool bounds_are_mixed() {
+    return detail::span_is_mixed.load(std::memory_order_relaxed);
 }
 
 }  // namespace lms::engine
