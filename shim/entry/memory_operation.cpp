@@ -1,5 +1,6 @@
 // Stream memory operations. A wait may last for ever, and what ends it may have to be brought in first; so it
-// must hold up no move: the words it looks at stay on the GPU from then on, until their buffer is freed.
+// must hold up no move: the words it looks at stay on the GPU from then on, until their buffer is freed. Of
+// one that is captured they are kept by the graph.
 #include "shim/device/driver_table.h"
 #include "shim/entry/transfer.h"
 #include "shim/reach/memory_operations.h"
@@ -15,7 +16,8 @@ CUresult operate(const std::vector<Range>& words, std::span<const engine::Writte
     const CUresult status = guarded([&]() -> CUresult {
         if (const CUresult error = within_buffers(words); error != CUDA_SUCCESS) return error;
         std::vector<engine::PinnedIn> kept;
-        if (!waits || !any_managed(words) || engine::pin_resident(words, kept) != CUDA_SUCCESS)
+        if (!waits || !any_managed(words) || engine::capturing(stream) ||
+            engine::pin_resident(words, kept) != CUDA_SUCCESS)
             return over(words, stream, call);
         const CUresult taken = call();
         if (taken == CUDA_SUCCESS) {

@@ -90,6 +90,27 @@ FAMILY_TEST("memory operations: a wait that is refused keeps nothing on the GPU"
     EXPECT(flag.holds(1));
 }
 
+FAMILY_TEST("memory operations: a wait that is captured stays for as long as its graph is there to run") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer flag(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(flag);
+    CUstreamBatchMemOpParams operations[] = {wait_32(flag.at(4), 1)};
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuStreamWaitValue32_v2, stream, flag.at(), 1, CU_STREAM_WAIT_VALUE_EQ);
+    OK(cuStreamBatchMemOp_v2, stream, 1, operations, 0);
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture, stream, &graph);
+    crowd.evict(flag);
+    const CUgraphExec exec = instantiate(graph);
+    crowd.press();
+    EXPECT(on_device(flag.at(), kGranule));
+    OK(cuGraphExecDestroy, exec);
+    crowd.evict(flag);
+    EXPECT(flag.holds(1));
+}
+
 // JAX's vmm allocator does so from threads of its own.
 FAMILY_TEST("memory operations: writes and waits of a thread without a context, in a stream that is named") {
     const Gpu gpu;
