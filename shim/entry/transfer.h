@@ -59,7 +59,7 @@ inline bool locked_throughout(const engine::Range& range) {
 }
 
 // For what is about to be copied in parts, of which the driver would not see what it refuses of the whole.
-inline CUresult host_sides(std::span<const engine::Range> ranges) {
+[[gnu::noinline]] inline CUresult host_sides(std::span<const engine::Range> ranges) {
     if (std::ranges::all_of(ranges, [](const engine::Range& range) {
             return range.address == 0 || is_managed(range.address) || locked_throughout(range);
         }))
@@ -141,9 +141,11 @@ template <typename Copy, typename MayStay>
         const bool stay =
             may_stay() && engine::within_reach(destination, bytes) && engine::within_reach(source, bytes);
         if (stay) bring_ahead_while_busy(stream);
-        const engine::Range sides[] = {{destination, bytes}, {source, bytes}};
-        CUresult status = stay || piece < bytes ? host_sides(sides) : CUDA_SUCCESS;
-        if (status != CUDA_SUCCESS) return status;
+        if (stay || piece < bytes) [[unlikely]] {
+            const engine::Range sides[] = {{destination, bytes}, {source, bytes}};
+            if (const CUresult error = host_sides(sides); error != CUDA_SUCCESS) return error;
+        }
+        CUresult status = CUDA_SUCCESS;
         std::uint64_t offset = 0;
         do {
             const std::uint64_t n = std::min(piece, bytes - offset);
