@@ -519,10 +519,12 @@ FAMILY_TEST("graphs: buffers freed before the graph that names them") {
     EXPECT(d.holds(4));
 }
 
-FAMILY_TEST("graphs: a switched-off copy's host memory may be gone", "graph-switched-off") {
+FAMILY_TEST("graphs: a switched-off copy's host memory is nothing to anybody, and may be gone",
+            "graph-switched-off") {
     const Gpu gpu;
     const CUstream stream = new_stream();
-    const Buffer a(kBuffer, 1);
+    const Buffer a(kBuffer, 1), out(kBuffer, 2), named(kBuffer, 3);
+    Crowd crowd;
     void* host = mmap(nullptr, kBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     EXPECT(host != MAP_FAILED);
     CUDA_MEMCPY3D copy = copy_of(a.at(), 0);
@@ -532,6 +534,13 @@ FAMILY_TEST("graphs: a switched-off copy's host memory may be gone", "graph-swit
     const CUgraphNode node = add_copy(graph, copy, gpu);
     const CUgraphExec exec = instantiate(graph);
     OK(cuGraphNodeSetEnabled, exec, node, 0);
+    const CUdeviceptr address = named.at();
+    std::memcpy(host, &address, sizeof address);
+    launch_and_wait(exec, stream);
+    crowd.evict(named);
+    EXPECT(launch("add", kWords, stream, out.at(), a.at(), 0u, kWords) == CUDA_SUCCESS);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(named.evicted());
     munmap(host, kBuffer);
     launch_and_wait(exec, stream);
     EXPECT(a.holds(1));
