@@ -175,7 +175,7 @@ GraphEnd::GraphEnd(CUgraphExec exec) : exec_(exec) {
     const util::Lock lock(registry().mutex);
     const auto it = registry().executables.find(exec);
     if (it == registry().executables.end()) return;
-    known_ = std::make_unique<Known>(std::move(it->second));
+    known_ = std::make_unique<Known>(Known{std::move(it->second)});
     registry().from_device -= known_->executable.from_device;
     registry().executables.erase(it);
 }
