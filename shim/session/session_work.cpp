@@ -243,10 +243,11 @@ void Session::submitted(Work& work) {
         if (!fence) port_->wait_for_stream(work.reach.stream);
     }
     if (used && state.settings.check) name_fault(*port_, fence, work.reach.label);
-    const CUcontext open = forbidden && !work.refused ? port_->current_context() : nullptr;
+    const bool open = forbidden && !work.refused;
+    const CUcontext context = open ? port_->current_context() : nullptr;
     SessionLock lock(state.mutex);
     ++state.works;
-    if (open) leave_legacy_open(state, open);
+    if (open) leave_legacy_open(state, context);
     if (fence) {
         const core::Use use = state.fences.add(fence, work.begin_ns);
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);

@@ -93,16 +93,7 @@ BODY(failing_template_end) {
     const CUstream stream = new_stream();
     const Buffer a(kBuffer, 1);
     const CUgraph graph = new_graph();
-    CUgraphNodeParams branch{};
-    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
-    branch.conditional.size = 1;
-    branch.conditional.ctx = gpu.context;
-    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, 1,
-       CU_GRAPH_COND_ASSIGN_DEFAULT);
-    CUgraphNode node = nullptr;
-    OK(cuGraphAddNode_v2, &node, graph, nullptr, nullptr, 0, &branch);
-    add_set(branch.conditional.phGraph_out[0], set_of(a.at(), 3), gpu);
+    add_set(add_branch(graph, gpu, true), set_of(a.at(), 3), gpu);
     FAILS(CUDA_ERROR_UNKNOWN, cuGraphDestroy, graph);
     const CUgraphExec exec = instantiate(graph);
     Crowd crowd;

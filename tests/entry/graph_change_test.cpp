@@ -327,16 +327,7 @@ FAMILY_TEST("graph changes: a node in the body of a conditional one") {
     const Buffer a(kBuffer, 1);
     const Buffer b(kBuffer, 2);
     const CUgraph graph = new_graph();
-    CUgraphNodeParams branch{};
-    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
-    branch.conditional.size = 1;
-    branch.conditional.ctx = gpu.context;
-    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, 1,
-       CU_GRAPH_COND_ASSIGN_DEFAULT);
-    CUgraphNode conditional = nullptr;
-    OK(cuGraphAddNode_v2, &conditional, graph, nullptr, nullptr, 0, &branch);
-    const CUgraphNode node = add_set(branch.conditional.phGraph_out[0], set_of(a.at(), 7), gpu);
+    const CUgraphNode node = add_set(add_branch(graph, gpu, true), set_of(a.at(), 7), gpu);
     const CUgraphExec exec = instantiate(graph);
     Crowd crowd;
     crowd.press();

@@ -93,6 +93,20 @@ inline CUgraphNode add_set(CUgraph graph, const CUDA_MEMSET_NODE_PARAMS& set, co
     return node;
 }
 
+// Adds a node that runs its body, which it returns, or does not.
+inline CUgraph add_branch(CUgraph graph, const Gpu& gpu, bool runs) {
+    CUgraphNodeParams branch{};
+    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    branch.conditional.size = 1;
+    branch.conditional.ctx = gpu.context;
+    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, runs ? 1 : 0,
+       CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddNode_v2, &node, graph, nullptr, nullptr, 0, &branch);
+    return branch.conditional.phGraph_out[0];
+}
+
 inline std::vector<std::uint8_t> plus(std::vector<std::uint8_t> data, unsigned k) {
     for (std::size_t at = 0; at < data.size(); at += 4) {
         unsigned word;

@@ -231,17 +231,8 @@ FAMILY_TEST("graphs: the bodies of conditional nodes are brought in and kept lik
     const Buffer b(kBuffer, 2);
     const Buffer c(kBuffer, 3);
     const CUgraph graph = new_graph();
-    CUgraphNodeParams branch{};
-    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
-    branch.conditional.size = 1;
-    branch.conditional.ctx = gpu.context;
-    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, 1,
-       CU_GRAPH_COND_ASSIGN_DEFAULT);
-    CUgraphNode node = nullptr;
-    OK(cuGraphAddNode_v2, &node, graph, nullptr, nullptr, 0, &branch);
     const Add sum(b.at(), a.at(), 1);
-    const CUgraph body = branch.conditional.phGraph_out[0];
+    const CUgraph body = add_branch(graph, gpu, true);
     add_copy(body, copy_of(c.at(), b.at()), gpu, add_kernel(body, sum.params));
     Crowd crowd;
     for (const Buffer* buffer : {&a, &b, &c}) crowd.evict(*buffer);
@@ -544,34 +535,4 @@ FAMILY_TEST("graphs: a switched-off copy's host memory is nothing to anybody, an
     munmap(host, kBuffer);
     launch_and_wait(exec, stream);
     EXPECT(a.holds(1));
-}
-
-FAMILY_TEST("graphs: a copy's host memory may be gone if no branch leads to it") {
-    const Gpu gpu;
-    const CUstream stream = new_stream();
-    const Buffer a(kBuffer, 1);
-    void* host = mmap(nullptr, kBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    EXPECT(host != MAP_FAILED);
-    CUDA_MEMCPY3D copy = copy_of(a.at(), 0);
-    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
-    copy.srcHost = host;
-    const CUgraph graph = new_graph();
-    CUgraphNodeParams branch{};
-    branch.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    branch.conditional.type = CU_GRAPH_COND_TYPE_IF;
-    branch.conditional.size = 1;
-    branch.conditional.ctx = gpu.context;
-    OK(cuGraphConditionalHandleCreate, &branch.conditional.handle, graph, gpu.context, 0,
-       CU_GRAPH_COND_ASSIGN_DEFAULT);
-    CUgraphNode node = nullptr;
-    OK(cuGraphAddNode_v2, &node, graph, nullptr, nullptr, 0, &branch);
-    add_copy(branch.conditional.phGraph_out[0], copy, gpu);
-    const CUgraphExec exec = instantiate(graph);
-    // Its second half, and all of it.
-    const std::size_t half = kBuffer / 2;
-    for (const std::size_t rest : {half, std::size_t{0}}) {
-        munmap(static_cast<std::byte*>(host) + rest, half);
-        launch_and_wait(exec, stream);
-        EXPECT(a.holds(1));
-    }
 }
