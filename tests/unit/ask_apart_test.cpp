@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "shim/util/answer_cache.h"
+#include "tests/support/child.h"
 #include "tests/support/scratch.h"
 
 using lms::util::ask_apart;
@@ -120,4 +122,19 @@ TEST_CASE("answers: kept by their keys, and not believed where others could have
         CHECK(cached_answer("kind", "key") == "");
     }
     unsetenv("XDG_CACHE_HOME");
+}
+
+TEST_CASE("answers: one that may not be written is not kept, and no signal ends the program") {
+    const Scratch scratch;
+    setenv("XDG_CACHE_HOME", scratch.path().c_str(), 1);
+    using namespace lms::util;
+    const int status = support::in_child([] {
+        const rlimit none{0, 0};
+        if (setrlimit(RLIMIT_FSIZE, &none) != 0) return 1;
+        keep_answer("kind", "key", "one");
+        return cached_answer("kind", "key").empty() ? 0 : 2;
+    });
+    unsetenv("XDG_CACHE_HOME");
+    CHECK(status == 0);
+    CHECK(std::filesystem::is_empty(scratch.path() + "/lmsshim"));
 }
