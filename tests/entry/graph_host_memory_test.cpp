@@ -1,4 +1,5 @@
-// Host memory that the copies of a graph read, and that is not there when the graph is launched.
+// Host memory that the copies of a graph read, and that is not there, or is nothing to them, when the graph
+// is launched.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -67,4 +68,27 @@ FAMILY_TEST("graphs: host memory of a copy may be there for the copy alone") {
     munmap(host, kBuffer);
     launch_and_wait(exec, stream);
     EXPECT(a.holds(7));
+}
+
+FAMILY_TEST("graphs: a switched-off copy's host memory is nothing to anybody, and may be gone",
+            "graph-switched-off") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1), out(kBuffer, 2), named(kBuffer, 3);
+    Crowd crowd;
+    void* const host = map_host();
+    const CUgraph graph = new_graph();
+    const CUgraphNode node = add_copy(graph, upload_of(a.at(), host), gpu);
+    const CUgraphExec exec = instantiate(graph);
+    OK(cuGraphNodeSetEnabled, exec, node, 0);
+    const CUdeviceptr address = named.at();
+    std::memcpy(host, &address, sizeof address);
+    launch_and_wait(exec, stream);
+    crowd.evict(named);
+    EXPECT(launch("add", kWords, stream, out.at(), a.at(), 0u, kWords) == CUDA_SUCCESS);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(named.evicted());
+    munmap(host, kBuffer);
+    launch_and_wait(exec, stream);
+    EXPECT(a.holds(1));
 }

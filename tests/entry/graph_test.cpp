@@ -1,14 +1,13 @@
 // Graphs over managed memory: captured and built by hand, changed, launched, larger than the GPU, and
 // destroyed while they run.
-#include <sys/mman.h>
+
+#include <malloc.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
-#include <malloc.h>
 #include "tests/entry/gate.h"
-
 #include "tests/entry/graph_rig.h"
 
 using namespace rig;
@@ -508,31 +507,4 @@ FAMILY_TEST("graphs: buffers freed before the graph that names them") {
     OK(cuGraphDestroy, graph);
     EXPECT(c.holds(3));
     EXPECT(d.holds(4));
-}
-
-FAMILY_TEST("graphs: a switched-off copy's host memory is nothing to anybody, and may be gone",
-            "graph-switched-off") {
-    const Gpu gpu;
-    const CUstream stream = new_stream();
-    const Buffer a(kBuffer, 1), out(kBuffer, 2), named(kBuffer, 3);
-    Crowd crowd;
-    void* host = mmap(nullptr, kBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    EXPECT(host != MAP_FAILED);
-    CUDA_MEMCPY3D copy = copy_of(a.at(), 0);
-    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
-    copy.srcHost = host;
-    const CUgraph graph = new_graph();
-    const CUgraphNode node = add_copy(graph, copy, gpu);
-    const CUgraphExec exec = instantiate(graph);
-    OK(cuGraphNodeSetEnabled, exec, node, 0);
-    const CUdeviceptr address = named.at();
-    std::memcpy(host, &address, sizeof address);
-    launch_and_wait(exec, stream);
-    crowd.evict(named);
-    EXPECT(launch("add", kWords, stream, out.at(), a.at(), 0u, kWords) == CUDA_SUCCESS);
-    OK(cuStreamSynchronize, stream);
-    EXPECT(named.evicted());
-    munmap(host, kBuffer);
-    launch_and_wait(exec, stream);
-    EXPECT(a.holds(1));
 }
