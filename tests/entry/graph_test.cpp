@@ -1,6 +1,5 @@
 // Graphs over managed memory: captured and built by hand, changed, launched, larger than the GPU, and
 // destroyed while they run.
-
 #include <malloc.h>
 
 #include <cstdlib>
