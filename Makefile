@@ -1,6 +1,9 @@
 # lmsshim: any GPU, made to look larger than it is. `make help` lists what this file does.
 
 CXX ?= g++
+# What has been compiled before is not compiled again, and links in a second, where the programs for it are installed.
+CCACHE ?= $(notdir $(shell command -v ccache 2>/dev/null))
+LINKER ?= $(patsubst ld.%,%,$(firstword $(notdir $(shell command -v mold ld.lld 2>/dev/null))))
 BUILD := build
 PREFIX ?= /usr/local
 VERSION := 0.1.0
@@ -12,9 +15,9 @@ NVCC := $(CUDA_HOME)/bin/nvcc
 CUDA_INC := $(CUDA_HOME)/include
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers
-CXXFLAGS ?= -O2 -g
+CXXFLAGS ?= -O2 -g1
 ALL_CXXFLAGS = -std=c++20 $(CXXFLAGS) $(WARN) -fPIC -pthread -I. -Iinclude -isystem $(CUDA_INC) \
-               -DFMT_HEADER_ONLY -DLMS_VERSION='"$(VERSION)"' -MMD -MP
+               -DLMS_VERSION='"$(VERSION)"' -MMD -MP
 HIDDEN := -fvisibility=hidden -fvisibility-inlines-hidden
 # libstdc++ and LLVM's libunwind (which is libgcc's unwinder too) linked in and hidden.
 STATIC_CXX := -nodefaultlibs -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -l:libunwind.a -lm -lc -lgcc \
@@ -24,7 +27,27 @@ STATIC_CXX := -nodefaultlibs -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -l:libunwind.a 
 UNWIND := -lgcc_s -l:libunwind.a -lstdc++ -l:libsupc++.a
 LIBUNWIND_INC := -isystem /usr/include/libunwind
 
-obj = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
+# Sources are compiled in units: those of a folder as one, UNITY of them at most, for most of what a source costs is its
+# headers. UNITY=0 compiles each by itself, for who works on one. `obj` gives the objects of sources: the units of folders that
+# are there whole, else each source's own. `every_obj` gives both, for what is said of their flags.
+UNITY ?= 0
+# These stay alone: they have flags of their own, or are main functions that tests link without.
+ALONE := shim/device/loader.cpp tools/lms/main.cpp tests/fuzz/fuzz.cpp
+file_obj = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
+ifeq ($(UNITY),0)
+obj = $(file_obj)
+else
+UNITS := $(shell sh tools/units.sh $(BUILD) $(UNITY) $(ALONE))
+include $(BUILD)/units.mk
+together = $(filter-out $(ALONE),$(wildcard $(1)*.cpp))
+whole_folders = $(foreach folder,$(sort $(dir $(1))),$(if $(filter-out $(1),$(call together,$(folder))),,$(folder)))
+obj = $(call obj_of,$(1),$(call whole_folders,$(1)))
+obj_of = $(foreach folder,$(2),$(UNITS_$(folder))) $(call file_obj,$(filter-out $(foreach folder,$(2),$(call together,$(folder))),$(1)))
+endif
+every_obj = $(sort $(call obj,$(1)) $(call file_obj,$(1)))
+
+# fmt, for everything that is linked here.
+FMT := $(BUILD)/libfmt.a
 
 # ---------------------------------------------------------------- the shim
 SHIM_SRC := $(sort $(wildcard shim/*/*.cpp shim/entry/interpose/*.cpp))
@@ -90,28 +113,36 @@ needed:
 
 $(BUILD)/obj/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -c -o $@ $<
+	$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -c -o $@ $<
+
+# (A local type of a source seems here to be one that others see.)
+$(BUILD)/obj/%.o: $(BUILD)/obj/%.cpp
+	$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -Wno-subobject-linkage -c -o $@ $<
 
 # Tests are compiled more often than they run.
 $(BUILD)/obj/tests/%.o: CXXFLAGS = -O1 -g1
-$(call obj,$(SHIM_SRC) $(POLICY_SRC)): OBJ_FLAGS = $(HIDDEN) $(LIBUNWIND_INC)
+$(call every_obj,$(SHIM_SRC) $(POLICY_SRC)): OBJ_FLAGS = $(HIDDEN) $(LIBUNWIND_INC)
 # A sanitizer's runtime looks names up before it is ready for code that it has made.
-$(call obj,shim/device/loader.cpp $(wildcard shim/entry/interpose/*.cpp)): OBJ_FLAGS += $(UNSANITIZED)
-$(call obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC) $(SIM_NVML_SRC)): OBJ_FLAGS = $(HIDDEN)
+$(call every_obj,shim/device/loader.cpp $(wildcard shim/entry/interpose/*.cpp)): OBJ_FLAGS += $(UNSANITIZED)
+$(call every_obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC) $(SIM_NVML_SRC)): OBJ_FLAGS = $(HIDDEN)
+
+$(FMT): $(call file_obj,tools/fmt.cpp)
+	$(AR) rcs $@ $^
+$(call file_obj,tools/fmt.cpp): OBJ_FLAGS = $(HIDDEN)
 
 # -Bsymbolic: the addresses the shim hands out are its own functions, whatever else a process has preloaded.
-$(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) shim/exports.map
-	$(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
+$(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) $(FMT) shim/exports.map
+	$(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
 	  -Wl,--version-script=shim/exports.map -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/alias' \
 	  -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
 	@mkdir -p $(@D)/alias
 	ln -sf ../$(@F) $(@D)/alias/libcuda.so
 
-$(BUILD)/policy/%.so: policy/%.cpp
+$(BUILD)/policy/%.so: policy/%.cpp $(FMT)
 	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -DLMS_POLICY_PLUGIN $(LDFLAGS) -shared -o $@ $< $(STATIC_CXX)
+	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -DLMS_POLICY_PLUGIN $(LDFLAGS) -shared -o $@ $< $(FMT) $(STATIC_CXX)
 
-$(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC))
+$(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC)) $(FMT)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -shared -pthread -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -lzstd -llz4 -ldl
 	ln -sf $(@F) $(@D)/libcuda.so
@@ -126,7 +157,7 @@ $(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC))
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
 
-$(LMS): $(call obj,$(LMS_SRC)) $(call obj,$(CORE_SRC))
+$(LMS): $(call obj,$(LMS_SRC) $(CORE_SRC)) $(FMT)
 	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl -lncurses -ltinfo -lzstd
 
 $(DEMO): $(sort $(wildcard tools/demo/*.cu tools/demo/*.h tools/demo/*.cuh))
@@ -151,7 +182,7 @@ $(BUILD)/asan/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -Xcompiler -fsanitize=address -o $@ $<
 
-$(call obj,$(wildcard tests/simrt/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"'
+$(call every_obj,$(wildcard tests/simrt/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"'
 
 RULES := $(sort $(wildcard tests/*.mk tests/*/rules.mk tools/*/rules.mk))
 include $(RULES)
@@ -160,7 +191,7 @@ include $(RULES)
 $(BUILD)/tests/simrt: | $(SIM) $(APPS) $(BUILD)/asan/reduce
 $(BUILD)/tests/unit: | $(POLICIES)
 $(BUILD)/tests/cli: | $(LMS) $(SHIM) $(SIM) $(BUILD)/examples/layers
-$(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*))
+$(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*)) $(FMT)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -lzstd -ldl
 

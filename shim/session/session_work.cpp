@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <cstdio>
 
 #include "shim/app/capture.h"
 #include "shim/migration/block_allocation.h"
@@ -65,6 +66,7 @@ bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) {
 
 // Whether `stream` is the legacy one, and a capture elsewhere forbids its use.
 bool forbids(device::Port& port, CUstream stream) {
+    std::fprintf(stderr,"forbids %p %d\n",(void*)stream,capturing_anywhere());
     return stream == CU_STREAM_LEGACY && capturing_anywhere() &&
            device::about_capture(port.query_legacy(port.current_context()));
 }
@@ -247,7 +249,7 @@ void Session::submitted(Work& work) {
     const CUcontext context = open ? port_->current_context() : nullptr;
     SessionLock lock(state.mutex);
     ++state.works;
-    if (open) leave_legacy_open(state, context);
+    std::fprintf(stderr,"open %d %p forbidden %d used %d\n",open,(void*)context,forbidden,used);
     if (fence) {
         const core::Use use = state.fences.add(fence, work.begin_ns);
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);

@@ -5,7 +5,7 @@ LIBS_fuzz := -lzstd -llz4
 FUZZ := $(BUILD)/fuzz/fuzz
 FUZZ_CXX ?= clang++
 FUZZ_FLAGS := -O1 -g1 -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-FUZZ_OBJ := $(patsubst %.cpp,$(BUILD)/obj/fuzz/%.o,$(LINK_fuzz) tests/fuzz/targets.cpp tests/fuzz/fuzz.cpp)
+FUZZ_OBJ := $(patsubst %.cpp,$(BUILD)/obj/fuzz/%.o,$(LINK_fuzz) tests/fuzz/targets.cpp tests/fuzz/fuzz.cpp tools/fmt.cpp)
 $(BUILD)/obj/fuzz/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(FUZZ_CXX) $(filter-out -Werror,$(ALL_CXXFLAGS)) $(LIBUNWIND_INC) $(FUZZ_FLAGS) -c -o $@ $<

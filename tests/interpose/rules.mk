@@ -21,7 +21,7 @@ $(addprefix $(INTERPOSE)/,linked linked_runpath linked_rpath): tests/interpose/p
 $(INTERPOSE)/runtime_%: tests/interpose/programs/runtime.cu
 	@mkdir -p $(@D)
 	$(NVCC) -cudart $* -Wno-deprecated-gpu-targets -o $@ $<
-$(call obj,$(wildcard tests/interpose/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"' -DCUDA_HOME='"$(CUDA_HOME)"'
+$(call every_obj,$(wildcard tests/interpose/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"' -DCUDA_HOME='"$(CUDA_HOME)"'
 $(BUILD)/tests/interpose: | $(SHIM) $(addprefix $(INTERPOSE)/,driver/libcuda.so.1 old_driver/libcuda.so.1 \
   new_driver/libcuda.so.1 neighbour_first.so neighbour_second.so audit.so linked linked_runpath linked_rpath \
   runtime_static runtime_shared)

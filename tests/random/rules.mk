@@ -3,7 +3,7 @@ RANDOM_PROGRAM := $(BUILD)/random/program
 $(RANDOM_PROGRAM): $(call obj,$(sort $(wildcard tests/random/*.cpp)))
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -pthread -o $@ $^ -ldl
-$(call obj,$(wildcard tests/random/*.cpp)): CXXFLAGS = -O2 -g1
+$(call every_obj,$(wildcard tests/random/*.cpp)): CXXFLAGS = -O2 -g1
 
 RECKLESS := $(BUILD)/random/reckless.so
 $(RECKLESS): tests/random/reckless.c include/lms/policy.h
