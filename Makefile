@@ -30,9 +30,10 @@ LIBUNWIND_INC := -isystem /usr/include/libunwind
 # Sources are compiled in units: those of a folder as one, UNITY of them at most, for most of what a source costs is its
 # headers. UNITY=0 compiles each by itself, for who works on one. `obj` gives the objects of sources: the units of folders that
 # are there whole, else each source's own. `every_obj` gives both, for what is said of their flags.
-UNITY ?= 0
-# These stay alone: they have flags of their own, or are main functions that tests link without.
-ALONE := shim/device/loader.cpp tools/lms/main.cpp tests/fuzz/fuzz.cpp
+UNITY ?= 12
+# These stay alone: they have flags of their own, are main functions that tests link without, or declare what others do otherwise.
+ALONE := shim/device/loader.cpp tools/lms/main.cpp tools/lms/driver.cpp tests/fuzz/fuzz.cpp tests/unit/link_speeds_test.cpp tests/entry/overlay/forward.cpp \
+         tools/simcuda/driver/entry_table.cpp tools/simcuda/runtime/unimplemented.cpp tools/simcuda/runtime/driver.cpp
 file_obj = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 ifeq ($(UNITY),0)
 obj = $(file_obj)
@@ -63,6 +64,8 @@ SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libnv
 
 # ---------------------------------------------------------------- tools, demo, tests
 LMS_SRC := $(sort $(wildcard tools/lms/*.cpp))
+LMS_LIB := $(filter-out tools/lms/main.cpp,$(LMS_SRC))
+LIBS_lms := -lncurses -ltinfo -lzstd
 LMS := $(BUILD)/lms
 NVCC_FLAGS := -O2 -std=c++17 -cudart shared -Wno-deprecated-gpu-targets -arch=compute_75 -code=compute_75
 NVCC_FLAGS_per_thread := --default-stream per-thread
@@ -78,13 +81,13 @@ TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp)))
 TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
-LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_words.cpp tests/support/fat_binary.cpp \
-             $(addprefix tools/lms/,$(addsuffix .cpp,trace_file trace_decoder replay replay_script analysis pages printable program_kind summary top_table))
-LIBS_unit := -llz4
+LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_words.cpp tests/support/fat_binary.cpp $(LMS_LIB)
+LIBS_unit := -llz4 $(LIBS_lms)
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/% shim/session/session.cpp shim/session/session_%,$(SHIM_SRC)) \
-               tests/support/fake_port.cpp tests/support/fake_memory.cpp tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp tools/lms/printable.cpp
+               tests/support/fake_port.cpp tests/support/fake_memory.cpp $(LMS_LIB)
+LIBS_engine := $(LIBS_lms)
 LINK_cli := tests/support/process.cpp
 LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SRC)) tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp tools/lms/printable.cpp tools/lms/analysis.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
@@ -158,7 +161,7 @@ $(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC))
 	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
 
 $(LMS): $(call obj,$(LMS_SRC) $(CORE_SRC)) $(FMT)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl -lncurses -ltinfo -lzstd
+	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl $(LIBS_lms)
 
 $(DEMO): $(sort $(wildcard tools/demo/*.cu tools/demo/*.h tools/demo/*.cuh))
 	@mkdir -p $(@D)
@@ -191,7 +194,8 @@ include $(RULES)
 $(BUILD)/tests/simrt: | $(SIM) $(APPS) $(BUILD)/asan/reduce
 $(BUILD)/tests/unit: | $(POLICIES)
 $(BUILD)/tests/cli: | $(LMS) $(SHIM) $(SIM) $(BUILD)/examples/layers
-$(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*)) $(FMT)
+DOCTEST = tests/support/doctest.cpp $(if $(wildcard tests/$(1)/main.cpp),,tests/support/main.cpp)
+$(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*) $$(call DOCTEST,$$*)) $(FMT)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -lzstd -ldl
 
@@ -256,7 +260,7 @@ clean: ## build: remove build/
 	rm -rf $(BUILD)
 
 compile_commands.json: needed ## develop: what each source is compiled with, for editors and clang's tools
-	@$(MAKE) --no-print-directory -Bn build-all $(BENCH_ALL) | \
+	@$(MAKE) --no-print-directory UNITY=0 CCACHE= -Bn build-all $(BENCH_ALL) | \
 	  sed -nE 's/[\\"]/\\&/g; s|^(.* -c -o [^ ]+ ([^ ]+))$$|{"directory": "$(CURDIR)", "file": "\2", "command": "\1"}|p' | \
 	  sed '1s/^/[/; $$!s/$$/,/; $$s/$$/]/' >$@
 

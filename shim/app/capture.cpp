@@ -18,7 +18,7 @@ std::atomic<int> held_off{0};   // CapturesHeldOff
 std::atomic<std::uint64_t> since_none{0};
 
 // Never destroyed: exit handlers end streams too.
-struct Registry {
+struct CaptureRegistry {
     util::Mutex mutex{util::LockOrder::Table};
     // Where captures were begun; more than one only for the per-thread stream's handle.
     std::map<CUstream, int> begun LMS_GUARDED_BY(mutex);
@@ -26,8 +26,8 @@ struct Registry {
     std::set<CUstream> fenced LMS_GUARDED_BY(mutex);
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+CaptureRegistry& capture_registry() {
+    static CaptureRegistry& instance = *new CaptureRegistry;
     return instance;
 }
 
@@ -39,8 +39,8 @@ void capture_nears() {
 
 void capture_begins(CUstream stream) {
     {
-        const util::Lock lock(registry().mutex);
-        ++registry().begun[stream];
+        const util::Lock lock(capture_registry().mutex);
+        ++capture_registry().begun[stream];
     }
     // Said before it is asked, as CapturesHeldOff does, so that one of two sees the other.
     ++beginning;
@@ -54,26 +54,26 @@ void capture_began() {
 }
 
 void capture_may_reach(CUstream stream, bool fenced) {
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(capture_registry().mutex);
     if (fenced) {
-        registry().fenced.insert(stream);
+        capture_registry().fenced.insert(stream);
     } else {
-        registry().fenced.erase(stream);
+        capture_registry().fenced.erase(stream);
     }
 }
 
 void capture_ended(CUstream stream) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().begun.find(stream);
-    if (it == registry().begun.end()) return;
-    if (--it->second == 0) registry().begun.erase(it);
+    const util::Lock lock(capture_registry().mutex);
+    const auto it = capture_registry().begun.find(stream);
+    if (it == capture_registry().begun.end()) return;
+    if (--it->second == 0) capture_registry().begun.erase(it);
     --captures;
 }
 
 CaptureEnd::CaptureEnd(CUstream stream) : stream_(stream) {
-    const util::Lock lock(registry().mutex);
-    fenced_ = registry().fenced.erase(stream) > 0;
-    const auto begun = registry().begun.extract(stream);
+    const util::Lock lock(capture_registry().mutex);
+    fenced_ = capture_registry().fenced.erase(stream) > 0;
+    const auto begun = capture_registry().begun.extract(stream);
     if (begun) begun_ = begun.mapped();
 }
 
@@ -83,9 +83,9 @@ CaptureEnd::~CaptureEnd() {
 }
 
 void CaptureEnd::refused() {
-    const util::Lock lock(registry().mutex);
-    if (fenced_) registry().fenced.insert(stream_);
-    if (begun_ > 0) registry().begun[stream_] += std::exchange(begun_, 0);
+    const util::Lock lock(capture_registry().mutex);
+    if (fenced_) capture_registry().fenced.insert(stream_);
+    if (begun_ > 0) capture_registry().begun[stream_] += std::exchange(begun_, 0);
 }
 
 bool capturing_anywhere() {
@@ -93,8 +93,8 @@ bool capturing_anywhere() {
 }
 
 bool fenced_before_capture(CUstream stream) {
-    const util::Lock lock(registry().mutex);
-    return registry().fenced.contains(stream);
+    const util::Lock lock(capture_registry().mutex);
+    return capture_registry().fenced.contains(stream);
 }
 
 std::uint64_t captures_since_none() {

@@ -30,7 +30,7 @@ struct Ending {
 constexpr auto kPatience = std::chrono::seconds(1);
 
 // Never destroyed: contexts are destroyed by other libraries' exit handlers too.
-struct Registry {
+struct ContextRegistry {
     util::Mutex mutex{util::LockOrder::Table};
     std::vector<Known> contexts LMS_GUARDED_BY(mutex);
     std::map<CUdevice, CUcontext> primaries LMS_GUARDED_BY(mutex);
@@ -55,71 +55,72 @@ struct Registry {
     }
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+ContextRegistry& context_registry() {
+    static ContextRegistry& instance = *new ContextRegistry;
     return instance;
 }
 
 // Which ContextEnd of the calling thread's that is.
-auto own(Registry& all, CUcontext context) LMS_REQUIRES(all.mutex) {
+auto own(ContextRegistry& all, CUcontext context) LMS_REQUIRES(all.mutex) {
     return std::ranges::find_if(all.ending, [&](const Ending& each) {
         return each.context == context && each.thread == std::this_thread::get_id();
     });
 }
 
-bool seen(CUcontext context) LMS_REQUIRES(registry().mutex) {
-    return std::ranges::any_of(registry().contexts, [&](const Known& k) { return k.context == context; });
+bool seen(CUcontext context) LMS_REQUIRES(context_registry().mutex) {
+    return std::ranges::any_of(context_registry().contexts,
+                               [&](const Known& k) { return k.context == context; });
 }
 
 }  // namespace
 
 void context_seen(CUcontext context, CUdevice device) {
-    const util::Lock lock(registry().mutex);
-    if (!seen(context)) registry().contexts.push_back({context, device});
+    const util::Lock lock(context_registry().mutex);
+    if (!seen(context)) context_registry().contexts.push_back({context, device});
 }
 
 void primary_seen(CUcontext context, CUdevice device) {
     context_seen(context, device);
-    const util::Lock lock(registry().mutex);
-    registry().primaries[device] = context;
+    const util::Lock lock(context_registry().mutex);
+    context_registry().primaries[device] = context;
 }
 
 CUcontext primary_of(CUdevice device) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().primaries.find(device);
-    return it == registry().primaries.end() ? nullptr : it->second;
+    const util::Lock lock(context_registry().mutex);
+    const auto it = context_registry().primaries.find(device);
+    return it == context_registry().primaries.end() ? nullptr : it->second;
 }
 
 void forget_context(CUcontext context) {
-    const util::Lock lock(registry().mutex);
-    std::erase_if(registry().contexts, [&](const Known& known) { return known.context == context; });
-    registry().leading_elsewhere.erase(context);
-    std::erase_if(registry().primaries, [&](const auto& entry) { return entry.second == context; });
+    const util::Lock lock(context_registry().mutex);
+    std::erase_if(context_registry().contexts, [&](const Known& known) { return known.context == context; });
+    context_registry().leading_elsewhere.erase(context);
+    std::erase_if(context_registry().primaries, [&](const auto& entry) { return entry.second == context; });
 }
 
 bool is_known(CUcontext context) {
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(context_registry().mutex);
     return seen(context);
 }
 
 std::vector<CUcontext> known_contexts() {
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(context_registry().mutex);
     std::vector<CUcontext> contexts;
-    for (const Known& known : registry().contexts) contexts.push_back(known.context);
+    for (const Known& known : context_registry().contexts) contexts.push_back(known.context);
     return contexts;
 }
 
 std::vector<CUcontext> known_contexts_of(CUdevice device) {
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(context_registry().mutex);
     std::vector<CUcontext> contexts;
-    for (const Known& known : registry().contexts) {
+    for (const Known& known : context_registry().contexts) {
         if (known.device == device) contexts.push_back(known.context);
     }
     return contexts;
 }
 
 bool may_reach(CUcontext context, CUdevice owner) {
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     const util::Lock lock(all.mutex);
     const auto it = std::ranges::find_if(all.contexts, [&](const Known& k) { return k.context == context; });
     return it == all.contexts.end() || it->device == owner || all.peers.contains({owner, it->device});
@@ -127,37 +128,37 @@ bool may_reach(CUcontext context, CUdevice owner) {
 
 bool may_lead_to(CUcontext context, CUdevice owner) {
     if (may_reach(context, owner)) return true;
-    const util::Lock lock(registry().mutex);
-    return registry().leading_elsewhere.contains(context);
+    const util::Lock lock(context_registry().mutex);
+    return context_registry().leading_elsewhere.contains(context);
 }
 
 void leads_elsewhere(CUcontext context) {
-    const util::Lock lock(registry().mutex);
-    registry().leading_elsewhere.insert(context);
+    const util::Lock lock(context_registry().mutex);
+    context_registry().leading_elsewhere.insert(context);
 }
 
 void peer_admitted(CUdevice owner, CUdevice device) {
-    const util::Lock lock(registry().mutex);
-    registry().peers.emplace(owner, device);
+    const util::Lock lock(context_registry().mutex);
+    context_registry().peers.emplace(owner, device);
 }
 
 std::vector<CUdevice> peers_of(CUdevice owner) {
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(context_registry().mutex);
     std::vector<CUdevice> devices;
-    for (const auto& [of, device] : registry().peers) {
+    for (const auto& [of, device] : context_registry().peers) {
         if (of == owner) devices.push_back(device);
     }
     return devices;
 }
 
 CUcontext another_context(CUdevice device, CUcontext other) {
-    const util::Lock lock(registry().mutex);
-    return registry().another(device, other);
+    const util::Lock lock(context_registry().mutex);
+    return context_registry().another(device, other);
 }
 
 ContextEnd::ContextEnd(CUcontext context, CUdevice device) : context_(context), device_(device) {
     const std::thread::id self = std::this_thread::get_id();
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     util::Lock lock(all.mutex);
     all.ended.wait_for(lock, kPatience, [&]() LMS_REQUIRES(all.mutex) {
         // A green context's may end within the primary one's.
@@ -169,7 +170,7 @@ ContextEnd::ContextEnd(CUcontext context, CUdevice device) : context_(context), 
 }
 
 ContextEnd::~ContextEnd() {
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     {
         const util::Lock lock(all.mutex);
         all.ending.erase(own(all, context_));
@@ -178,7 +179,7 @@ ContextEnd::~ContextEnd() {
 }
 
 CUcontext ContextEnd::successor() {
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     const util::Lock lock(all.mutex);
     const CUcontext another = all.another(device_, context_);
     own(all, context_)->left = !another;
@@ -186,7 +187,7 @@ CUcontext ContextEnd::successor() {
 }
 
 void ContextEnd::close() {
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     util::Lock lock(all.mutex);
     own(all, context_)->closed = true;
     all.unused.wait_for(lock, kPatience,
@@ -194,7 +195,7 @@ void ContextEnd::close() {
 }
 
 ContextUse::ContextUse(CUcontext context) : context_(context) {
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     const util::Lock lock(all.mutex);
     used_ = std::ranges::none_of(all.ending, [&](const Ending& each) LMS_REQUIRES(all.mutex) {
         return each.context == context && each.closed;
@@ -204,7 +205,7 @@ ContextUse::ContextUse(CUcontext context) : context_(context) {
 
 ContextUse::~ContextUse() {
     if (!used_) return;
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     {
         const util::Lock lock(all.mutex);
         all.used.erase(all.used.find(context_));
@@ -213,13 +214,13 @@ ContextUse::~ContextUse() {
 }
 
 void ContextEnd::is_gone() {
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     const util::Lock lock(all.mutex);
     own(all, context_)->gone = true;
 }
 
 bool is_left_to_end(CUcontext context) {
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     const util::Lock lock(all.mutex);
     return std::ranges::any_of(all.ending, [&](const Ending& each) LMS_REQUIRES(all.mutex) {
         return each.context == context && each.left;
@@ -227,7 +228,7 @@ bool is_left_to_end(CUcontext context) {
 }
 
 void new_context_seen(CUcontext context, CUdevice device) {
-    Registry& all = registry();
+    ContextRegistry& all = context_registry();
     util::Lock lock(all.mutex);
     const auto is_in_the_way = [&](const Ending& each) LMS_REQUIRES(all.mutex) {
         return each.context == context || (each.device == device && !all.another(device, each.context));

@@ -16,7 +16,7 @@ namespace {
 constexpr PerThreadStream kMark = PerThreadStream{1} << 63;
 
 // Never destroyed: exit handlers use streams too.
-struct Registry {
+struct PerThreadRegistry {
     util::Mutex mutex{util::LockOrder::Table};
     std::unordered_map<PerThreadStream, CUcontext> living LMS_GUARDED_BY(mutex);
     PerThreadStream given LMS_GUARDED_BY(mutex) = 0;
@@ -24,8 +24,8 @@ struct Registry {
     std::atomic<std::uint64_t> gone{0};
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+PerThreadRegistry& per_thread_registry() {
+    static PerThreadRegistry& instance = *new PerThreadRegistry;
     return instance;
 }
 
@@ -39,7 +39,7 @@ struct Own {
         for (const auto& [known, stream] : streams) {
             if (known == context) return stream;
         }
-        Registry& all = registry();
+        PerThreadRegistry& all = per_thread_registry();
         const util::Lock lock(all.mutex);
         const PerThreadStream stream = kMark | ++all.given;
         all.living.emplace(stream, context);
@@ -50,7 +50,7 @@ struct Own {
   private:
     // A new context may have the handle of one that is gone.
     void forget_gone() {
-        const std::uint64_t now = registry().contexts_gone.load();
+        const std::uint64_t now = per_thread_registry().contexts_gone.load();
         if (contexts_gone == now) return;
         contexts_gone = now;
         std::erase_if(streams, [](const auto& each) { return !per_thread_stream_lives(each.second); });
@@ -58,7 +58,7 @@ struct Own {
 };
 
 void thread_ends(void* own) {
-    Registry& all = registry();
+    PerThreadRegistry& all = per_thread_registry();
     {
         const util::Lock lock(all.mutex);
         for (const auto& [context, stream] : static_cast<Own*>(own)->streams) all.living.erase(stream);
@@ -92,13 +92,13 @@ PerThreadStream per_thread_stream(CUcontext context) {
 
 bool per_thread_stream_lives(PerThreadStream stream) {
     if (!(stream & kMark)) return true;
-    Registry& all = registry();
+    PerThreadRegistry& all = per_thread_registry();
     const util::Lock lock(all.mutex);
     return all.living.contains(stream);
 }
 
 void per_thread_streams_gone_with(CUcontext context) {
-    Registry& all = registry();
+    PerThreadRegistry& all = per_thread_registry();
     {
         const util::Lock lock(all.mutex);
         std::erase_if(all.living, [&](const auto& each) { return each.second == context; });
@@ -108,7 +108,7 @@ void per_thread_streams_gone_with(CUcontext context) {
 }
 
 std::uint64_t per_thread_streams_gone() {
-    return registry().gone.load();
+    return per_thread_registry().gone.load();
 }
 
 }  // namespace lms::engine

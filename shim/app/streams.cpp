@@ -17,7 +17,7 @@ struct StreamEntry {
 namespace {
 
 // Never destroyed: streams are destroyed by other libraries' exit handlers too.
-struct Registry {
+struct StreamRegistry {
     util::Mutex mutex{util::LockOrder::Table};
     util::Condition unused;
     std::unordered_map<CUstream, std::shared_ptr<StreamEntry>> streams LMS_GUARDED_BY(mutex);
@@ -29,23 +29,23 @@ struct Registry {
     }
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+StreamRegistry& stream_registry() {
+    static StreamRegistry& instance = *new StreamRegistry;
     return instance;
 }
 
 }  // namespace
 
 void stream_created(CUstream stream, CUcontext context) {
-    const util::Lock lock(registry().mutex);
-    registry().streams[stream] = std::make_shared<StreamEntry>(StreamEntry{context});
+    const util::Lock lock(stream_registry().mutex);
+    stream_registry().streams[stream] = std::make_shared<StreamEntry>(StreamEntry{context});
 }
 
 std::vector<CUstream> streams_destroyed_with(CUcontext context) {
     std::vector<CUstream> gone;
     {
-        const util::Lock lock(registry().mutex);
-        std::erase_if(registry().streams, [&](const auto& each) {
+        const util::Lock lock(stream_registry().mutex);
+        std::erase_if(stream_registry().streams, [&](const auto& each) {
             if (each.second->context != context) return false;
             gone.push_back(each.first);
             return true;
@@ -58,51 +58,51 @@ std::vector<CUstream> streams_destroyed_with(CUcontext context) {
 }
 
 std::vector<KnownStream> known_streams() {
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(stream_registry().mutex);
     std::vector<KnownStream> streams;
-    for (const auto& [stream, entry] : registry().streams) streams.push_back({stream, entry->context});
+    for (const auto& [stream, entry] : stream_registry().streams) streams.push_back({stream, entry->context});
     return streams;
 }
 
 CUcontext context_of_known(CUstream stream) {
-    const util::Lock lock(registry().mutex);
-    const auto entry = registry().find(stream);
+    const util::Lock lock(stream_registry().mutex);
+    const auto entry = stream_registry().find(stream);
     return entry ? entry->context : nullptr;
 }
 
 StreamUse::StreamUse(CUstream stream) {
-    const util::Lock lock(registry().mutex);
-    entry_ = registry().find(stream);
+    const util::Lock lock(stream_registry().mutex);
+    entry_ = stream_registry().find(stream);
     if (entry_ && entry_->ending) entry_ = nullptr;
     if (entry_) ++entry_->users;
 }
 
 StreamUse::~StreamUse() {
     if (!entry_) return;
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(stream_registry().mutex);
     --entry_->users;
-    registry().unused.notify_all();
+    stream_registry().unused.notify_all();
 }
 
 StreamEnd::StreamEnd(CUstream stream) : stream_(stream) {
-    util::Lock lock(registry().mutex);
-    entry_ = registry().find(stream);
+    util::Lock lock(stream_registry().mutex);
+    entry_ = stream_registry().find(stream);
     if (!entry_) return;
     entry_->ending = true;
-    registry().unused.wait_for(lock, std::chrono::seconds(1), [&] { return entry_->users == 0; });
+    stream_registry().unused.wait_for(lock, std::chrono::seconds(1), [&] { return entry_->users == 0; });
 }
 
 void StreamEnd::unlist() {
     if (!entry_) return;
-    const util::Lock lock(registry().mutex);
-    if (registry().find(stream_) == entry_) registry().streams.erase(stream_);
+    const util::Lock lock(stream_registry().mutex);
+    if (stream_registry().find(stream_) == entry_) stream_registry().streams.erase(stream_);
 }
 
 void StreamEnd::refused() {
     if (!entry_) return;
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(stream_registry().mutex);
     entry_->ending = false;
-    registry().streams.emplace(stream_, entry_);
+    stream_registry().streams.emplace(stream_, entry_);
     entry_ = nullptr;
 }
 

@@ -39,14 +39,14 @@ struct Item {
 };
 constexpr std::uint8_t kSized = 4;
 constexpr std::uint8_t kBlockBytes = 0x19;      // its value: bytes of all parameters
-constexpr std::uint8_t kParameter = 0x17;       // sized
+constexpr std::uint8_t kSizedParameter = 0x17;  // sized
 constexpr std::uint8_t kLargeParameter = 0x45;  // sized: where one of the kernel's is too large for the other
 
 struct ParameterInfo {
     std::uint32_t index;
     std::uint16_t ordinal;
     std::uint16_t offset;
-    std::uint32_t size;  // kParameter: from bit 18; kLargeParameter: all of it
+    std::uint32_t size;  // kSizedParameter: from bit 18; kLargeParameter: all of it
 };
 constexpr unsigned kSizeShift = 18;
 
@@ -60,10 +60,10 @@ std::optional<std::vector<Parameter>> layout_in(std::string_view info) {
         if (item->attribute == kBlockBytes) block_bytes = item->value;
         if (item->format != kSized) continue;
         if (info.size() - at < item->value) return std::nullopt;
-        if (item->attribute == kParameter || item->attribute == kLargeParameter) {
+        if (item->attribute == kSizedParameter || item->attribute == kLargeParameter) {
             const auto it = read<ParameterInfo>(info.substr(at, item->value), 0);
             if (!it) return std::nullopt;
-            const std::size_t bytes = item->attribute == kParameter ? it->size >> kSizeShift : it->size;
+            const std::size_t bytes = item->attribute == kSizedParameter ? it->size >> kSizeShift : it->size;
             if (!by_ordinal.try_emplace(it->ordinal, Parameter{it->offset, bytes}).second)
                 return std::nullopt;
         }

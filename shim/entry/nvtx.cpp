@@ -87,7 +87,7 @@ std::uint64_t start(const char* name) noexcept try {
     return 0;
 }
 
-void end(std::uint64_t id) noexcept try {
+void end_range(std::uint64_t id) noexcept try {
     const util::KeepErrno keep;
     OpenRanges& ranges = open_ranges();
     Open ended;
@@ -134,7 +134,7 @@ extern "C" [[gnu::visibility("default")]] int InitializeInjectionNvtx2(const voi
         answer(
             kCore, 4, +[](const Attributes* range) { return start(name_of(range)); }),
         answer(kCore, 5, start),
-        answer(kCore, 7, end),
+        answer(kCore, 7, end_range),
         answer(
             kCore, 8, +[](const Attributes* range) { return push(name_of(range)); }),
         answer(kCore, 9, push),
@@ -142,7 +142,7 @@ extern "C" [[gnu::visibility("default")]] int InitializeInjectionNvtx2(const voi
         answer(
             kDomains, 2, +[](void*, const Attributes* range) { return start(name_of(range)); }),
         answer(
-            kDomains, 3, +[](void*, std::uint64_t id) { end(id); }),
+            kDomains, 3, +[](void*, std::uint64_t id) { end_range(id); }),
         answer(
             kDomains, 4, +[](void*, const Attributes* range) { return push(name_of(range)); }),
         answer(

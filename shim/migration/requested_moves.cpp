@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 namespace {
 
 // How long nothing may come of it.
-constexpr auto kBound = 1s;
+constexpr auto kRequestBound = 1s;
 // Works before what is in excess and in use is looked at again.
 constexpr std::uint64_t kWorks = 64;
 
@@ -29,12 +29,12 @@ bool Migrator::try_bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold
     const MigrationTurn turn(*this, lock);
     cancel_stale(state_);
     std::vector<ChunkRequest> missing;
-    for (auto deadline = Clock::now() + kBound;;) {
+    for (auto deadline = Clock::now() + kRequestBound;;) {
         missing.clear();
         if (hold_present(needs, hold, missing)) return true;
         const Step result = step(missing, lock);
         drop(state_, hold);
-        if (result == Step::Moved) deadline = Clock::now() + kBound;
+        if (result == Step::Moved) deadline = Clock::now() + kRequestBound;
         if (result == Step::Impossible || result == Step::Stalled || Clock::now() >= deadline) return false;
     }
 }

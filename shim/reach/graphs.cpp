@@ -20,14 +20,14 @@ struct Executable {
 };
 
 // Never destroyed: other libraries' exit handlers launch graphs too.
-struct Registry {
+struct GraphRegistry {
     util::Mutex mutex{util::LockOrder::Table};
     std::unordered_map<CUgraphExec, Executable> executables LMS_GUARDED_BY(mutex);
     std::size_t from_device LMS_GUARDED_BY(mutex) = 0;  // how many of them are
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+GraphRegistry& graph_registry() {
+    static GraphRegistry& instance = *new GraphRegistry;
     return instance;
 }
 
@@ -121,9 +121,9 @@ const GraphContents& sum_of(Executable& executable) {
 // Calls `visit(executable)`, which changes it, if it is known.
 template <typename Visit>
 void alter(CUgraphExec exec, Visit&& visit) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().executables.find(exec);
-    if (it == registry().executables.end()) return;
+    const util::Lock lock(graph_registry().mutex);
+    const auto it = graph_registry().executables.find(exec);
+    if (it == graph_registry().executables.end()) return;
     it->second.sum.reset();
     visit(it->second);
 }
@@ -144,10 +144,10 @@ void GraphHold::give_to(CUgraphExec exec, bool from_device) {
     made.whole = std::exchange(part_, {});
     made.from_device = from_device;
     {
-        const util::Lock lock(registry().mutex);
-        std::swap(registry().executables[exec], made);
-        registry().from_device += from_device;
-        registry().from_device -= made.from_device;
+        const util::Lock lock(graph_registry().mutex);
+        std::swap(graph_registry().executables[exec], made);
+        graph_registry().from_device += from_device;
+        graph_registry().from_device -= made.from_device;
     }
     let_go(made.whole);
 }
@@ -172,12 +172,12 @@ struct GraphEnd::Known {
 };
 
 GraphEnd::GraphEnd(CUgraphExec exec) : exec_(exec) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().executables.find(exec);
-    if (it == registry().executables.end()) return;
+    const util::Lock lock(graph_registry().mutex);
+    const auto it = graph_registry().executables.find(exec);
+    if (it == graph_registry().executables.end()) return;
     known_ = std::make_unique<Known>(Known{std::move(it->second)});
-    registry().from_device -= known_->executable.from_device;
-    registry().executables.erase(it);
+    graph_registry().from_device -= known_->executable.from_device;
+    graph_registry().executables.erase(it);
 }
 
 GraphEnd::~GraphEnd() {
@@ -186,9 +186,9 @@ GraphEnd::~GraphEnd() {
 
 void GraphEnd::refused() {
     if (!known_) return;
-    const util::Lock lock(registry().mutex);
-    registry().from_device += known_->executable.from_device;
-    registry().executables[exec_] = std::move(known_->executable);
+    const util::Lock lock(graph_registry().mutex);
+    graph_registry().from_device += known_->executable.from_device;
+    graph_registry().executables[exec_] = std::move(known_->executable);
     known_.reset();
 }
 
@@ -206,9 +206,9 @@ void note_graph_copies(CUgraphExec exec) {
     std::vector<GraphCopy> copies;
     std::vector<WrittenWord> words;
     {
-        const util::Lock lock(registry().mutex);
-        const auto it = registry().executables.find(exec);
-        if (it == registry().executables.end()) return;
+        const util::Lock lock(graph_registry().mutex);
+        const auto it = graph_registry().executables.find(exec);
+        if (it == graph_registry().executables.end()) return;
         const GraphContents& sum = sum_of(it->second);
         copies = sum.copies;
         words = sum.words;
@@ -220,9 +220,9 @@ void note_graph_copies(CUgraphExec exec) {
 WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
     WorkingSet reach;
     {
-        const util::Lock lock(registry().mutex);
-        const auto it = registry().executables.find(exec);
-        if (it == registry().executables.end()) {
+        const util::Lock lock(graph_registry().mutex);
+        const auto it = graph_registry().executables.find(exec);
+        if (it == graph_registry().executables.end()) {
             // Not instantiated through the shim.
             reach.opaque = true;
         } else {
@@ -231,7 +231,7 @@ WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
             // They are kept on the device anyway, but the graph may be destroyed while it runs.
             reach.ranges = sum.operands;
         }
-        reach.opaque |= registry().from_device > 0;
+        reach.opaque |= graph_registry().from_device > 0;
     }
     reach.stream = stream;
     follow_tables(reach);

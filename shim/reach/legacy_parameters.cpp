@@ -13,21 +13,21 @@ namespace lms::engine {
 namespace {
 
 // Never destroyed: other libraries' exit handlers launch kernels too.
-struct Registry {
+struct BlockRegistry {
     util::Mutex mutex{util::LockOrder::Table};
     std::unordered_map<CUfunction, std::vector<std::byte>> blocks LMS_GUARDED_BY(mutex);
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+BlockRegistry& block_registry() {
+    static BlockRegistry& instance = *new BlockRegistry;
     return instance;
 }
 
 }  // namespace
 
 void set_parameters(CUfunction function, std::size_t offset, const void* data, std::size_t bytes) {
-    const util::Lock lock(registry().mutex);
-    std::vector<std::byte>& block = registry().blocks[function];
+    const util::Lock lock(block_registry().mutex);
+    std::vector<std::byte>& block = block_registry().blocks[function];
     block.resize(std::max(block.size(), offset + bytes));
     std::memcpy(block.data() + offset, data, bytes);
 }
@@ -35,9 +35,9 @@ void set_parameters(CUfunction function, std::size_t offset, const void* data, s
 void add_parameters(WorkingSet& reach, CUfunction function) {
     std::vector<std::byte> block;
     {
-        const util::Lock lock(registry().mutex);
-        const auto it = registry().blocks.find(function);
-        if (it != registry().blocks.end()) block = it->second;
+        const util::Lock lock(block_registry().mutex);
+        const auto it = block_registry().blocks.find(function);
+        if (it != block_registry().blocks.end()) block = it->second;
     }
     std::size_t bytes = block.size();
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, block.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,

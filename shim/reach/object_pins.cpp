@@ -9,13 +9,13 @@ namespace lms::engine {
 namespace {
 
 // Never destroyed: objects are destroyed by other libraries' exit handlers too.
-struct Registry {
+struct ObjectRegistry {
     util::Mutex mutex{util::LockOrder::Table};
     std::unordered_map<const void*, std::vector<PinnedIn>> objects LMS_GUARDED_BY(mutex);
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+ObjectRegistry& object_registry() {
+    static ObjectRegistry& instance = *new ObjectRegistry;
     return instance;
 }
 
@@ -25,15 +25,15 @@ void let_go_reached(const std::vector<PinnedIn>& kept) {
 
 // What it names from now on; returns what it named.
 std::vector<PinnedIn> exchange(const void* object, std::vector<PinnedIn> kept) {
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(object_registry().mutex);
     if (!kept.empty()) {
-        kept.swap(registry().objects[object]);
+        kept.swap(object_registry().objects[object]);
         return kept;
     }
-    const auto it = registry().objects.find(object);
-    if (it == registry().objects.end()) return {};
+    const auto it = object_registry().objects.find(object);
+    if (it == object_registry().objects.end()) return {};
     kept = std::move(it->second);
-    registry().objects.erase(it);
+    object_registry().objects.erase(it);
     return kept;
 }
 

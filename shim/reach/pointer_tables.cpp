@@ -34,7 +34,7 @@ struct Region {
 };
 
 // Never destroyed: other libraries' exit handlers copy too.
-struct Registry {
+struct TableRegistry {
     util::Mutex mutex{util::LockOrder::PointerTables};
     PointerWords words;                                                   // likewise guarded
     std::map<Address, Region> regions LMS_GUARDED_BY(mutex);              // by their begin
@@ -47,8 +47,8 @@ struct Registry {
     std::atomic<Address> end{0};
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+TableRegistry& table_registry() {
+    static TableRegistry& instance = *new TableRegistry;
     return instance;
 }
 
@@ -166,20 +166,20 @@ std::optional<Extent> allocation_of(const StridedRegion& to) {
     return Extent{to.begin, to.begin + span_of(to).bytes};
 }
 
-std::map<Address, Region>::iterator region_at(Registry& all, Address address) LMS_REQUIRES(all.mutex) {
+std::map<Address, Region>::iterator region_at(TableRegistry& all, Address address) LMS_REQUIRES(all.mutex) {
     auto it = all.regions.upper_bound(address);
     if (it == all.regions.begin()) return all.regions.end();
     --it;
     return address < it->second.end ? it : all.regions.end();
 }
 
-void erase_region(Registry& all, std::map<Address, Region>::iterator it) LMS_REQUIRES(all.mutex) {
+void erase_region(TableRegistry& all, std::map<Address, Region>::iterator it) LMS_REQUIRES(all.mutex) {
     all.words.overwrite(it->first, it->second.end - it->first, {});
     std::erase_if(all.variables, [&](const auto& variable) { return variable.second == it->first; });
     all.regions.erase(it);
 }
 
-KnownRegion take_region(Registry& all, std::map<Address, Region>::iterator it) LMS_REQUIRES(all.mutex) {
+KnownRegion take_region(TableRegistry& all, std::map<Address, Region>::iterator it) LMS_REQUIRES(all.mutex) {
     const std::uint64_t bytes = it->second.end - it->first;
     KnownRegion known{it->first, bytes, it->second.owners, it->second.copied_into,
                       all.words.words_in(it->first, bytes)};
@@ -188,7 +188,7 @@ KnownRegion take_region(Registry& all, std::map<Address, Region>::iterator it) L
 }
 
 // There is a region from here on; those that overlap it otherwise were of memory since freed.
-Region& enter_region(Registry& all, Extent extent) LMS_REQUIRES(all.mutex) {
+Region& enter_region(TableRegistry& all, Extent extent) LMS_REQUIRES(all.mutex) {
     auto it = region_at(all, extent.begin);
     if (it == all.regions.end()) it = all.regions.lower_bound(extent.begin);
     while (it != all.regions.end() && it->first < extent.end) {
@@ -201,14 +201,14 @@ Region& enter_region(Registry& all, Extent extent) LMS_REQUIRES(all.mutex) {
 }
 
 // Words at `to` belong to a region from here on: to the variable it is in, else to `allocation`.
-void cover(Registry& all, const StridedRegion& to, const std::optional<Extent>& allocation)
+void cover(TableRegistry& all, const StridedRegion& to, const std::optional<Extent>& allocation)
     LMS_REQUIRES(all.mutex) {
     const auto known = region_at(all, to.begin);
     if (known != all.regions.end() && !known->second.owners.empty()) return;
     if (allocation) enter_region(all, *allocation);
 }
 
-void move_words(Registry& all, Address to, Address from, std::uint64_t bytes) LMS_REQUIRES(all.mutex) {
+void move_words(TableRegistry& all, Address to, Address from, std::uint64_t bytes) LMS_REQUIRES(all.mutex) {
     all.words.copy(to, from, bytes);
     const auto region = all.regions.find(from);
     if (region != all.regions.end()) {
@@ -219,7 +219,7 @@ void move_words(Registry& all, Address to, Address from, std::uint64_t bytes) LM
 }
 
 // [begin, begin + bytes) holds what the host wrote.
-void known_again(Registry& all, Address begin, std::uint64_t bytes) LMS_REQUIRES(all.mutex) {
+void known_again(TableRegistry& all, Address begin, std::uint64_t bytes) LMS_REQUIRES(all.mutex) {
     const auto it = region_at(all, begin);
     if (it != all.regions.end() && it->first == begin && it->second.end <= begin + bytes)
         it->second.copied_into = false;
@@ -234,7 +234,7 @@ std::optional<Extent> handed_over(Address address) {
     return Extent{run.begin, run.end};
 }
 
-std::optional<Extent> extent_of(Registry& all, Address address) LMS_REQUIRES(all.mutex) {
+std::optional<Extent> extent_of(TableRegistry& all, Address address) LMS_REQUIRES(all.mutex) {
     if (Session* session = session_at(address)) {
         const auto buffer = session->buffer_near(address);
         if (!buffer) return std::nullopt;
@@ -248,7 +248,7 @@ std::optional<Extent> extent_of(Registry& all, Address address) LMS_REQUIRES(all
 void read_words(const StridedRegion& to, const StridedRegion& from, Effect effect) {
     if (managed_bounds().end == 0 || bytes_of(to) == 0) return;
     const std::vector<PointerWord> words = Search(effect == Effect::Adds).words(to, from);
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (words.empty() && !table_words_seen.load()) return;
     const auto allocation = words.empty() ? std::nullopt : allocation_of(to);
     const util::Lock lock(all.mutex);
@@ -294,7 +294,7 @@ void note_word(Address at, std::uint64_t value, Effect effect) {
 
 void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect) {
     if (managed_bounds().end == 0 || bytes_of(to) == 0) return;
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (!any_tables()) return;
     const auto allocation = allocation_of(to);
     const util::Lock lock(all.mutex);
@@ -335,7 +335,7 @@ void note_typed(const StridedRegion& to, const StridedRegion& from, CUmemorytype
 }
 
 void note_set(const StridedRegion& to) {
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (!table_words_seen.load()) return;
     const util::Lock lock(all.mutex);
     known_again(all, to.begin, to.width);
@@ -343,12 +343,12 @@ void note_set(const StridedRegion& to) {
 }
 
 void note_unmanaged(Address address, std::uint64_t bytes) {
-    lower(registry().begin, address);
-    raise(registry().end, address + bytes);
+    lower(table_registry().begin, address);
+    raise(table_registry().end, address + bytes);
 }
 
 void note_freed(Address address, std::uint64_t bytes) {
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (!table_words_seen.load()) return;
     const util::Lock lock(all.mutex);
     all.words.overwrite(address, bytes, {});
@@ -356,7 +356,7 @@ void note_freed(Address address, std::uint64_t bytes) {
 
 void note_handle_unmapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, Address address,
                           std::uint64_t bytes) {
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (!table_words_seen.load()) return;
     const util::Lock lock(all.mutex);
     auto parked = all.parked.find(handle);
@@ -369,7 +369,7 @@ void note_handle_unmapped(CUmemGenericAllocationHandle handle, std::uint64_t off
 
 void note_handle_mapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, Address address,
                         std::uint64_t bytes) {
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (!table_words_seen.load()) return;
     const util::Lock lock(all.mutex);
     const auto parked = all.parked.find(handle);
@@ -380,7 +380,7 @@ void note_handle_mapped(CUmemGenericAllocationHandle handle, std::uint64_t offse
 }
 
 void note_handle_given(CUmemGenericAllocationHandle handle) {
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (!table_words_seen.load()) return;
     const util::Lock lock(all.mutex);
     const auto parked = all.parked.find(handle);
@@ -390,7 +390,7 @@ void note_handle_given(CUmemGenericAllocationHandle handle) {
 }
 
 void note_variable(Address address, std::uint64_t bytes, std::span<const void* const> owners) {
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     const util::Lock lock(all.mutex);
     Region& region = enter_region(all, {address, address + bytes});
     for (const void* owner : owners) {
@@ -402,7 +402,7 @@ void note_variable(Address address, std::uint64_t bytes, std::span<const void* c
 }
 
 std::vector<KnownRegion> forget_variables(const void* owner) {
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (!table_variables_seen.load()) return {};
     std::vector<KnownRegion> known;
     const util::Lock lock(all.mutex);
@@ -412,7 +412,7 @@ std::vector<KnownRegion> forget_variables(const void* owner) {
 }
 
 std::optional<KnownRegion> forget_memory(Address address) {
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (!table_words_seen.load()) return std::nullopt;
     const util::Lock lock(all.mutex);
     const auto it = all.regions.find(address);
@@ -422,19 +422,19 @@ std::optional<KnownRegion> forget_memory(Address address) {
 
 void region_stays(const KnownRegion& known) {
     if (!known.owners.empty()) note_variable(known.address, known.bytes, known.owners);
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     const util::Lock lock(all.mutex);
     enter_region(all, {known.address, known.address + known.bytes}).copied_into |= known.copied_into;
     all.words.add(known.words);
 }
 
 Bounds table_bounds() {
-    const Address end = registry().end.load();
-    return end == 0 ? Bounds{} : Bounds{registry().begin.load(), end};
+    const Address end = table_registry().end.load();
+    return end == 0 ? Bounds{} : Bounds{table_registry().begin.load(), end};
 }
 
 void follow_tables(WorkingSet& reach) {
-    Registry& all = registry();
+    TableRegistry& all = table_registry();
     if (!any_tables()) return;
     const util::Lock lock(all.mutex);
     const auto is_managed = [](Address address) { return session_at(address) != nullptr; };

@@ -10,7 +10,7 @@ using core::Address;
 
 namespace {
 
-constexpr std::uint64_t kWord = sizeof(Address);
+constexpr std::uint64_t kWordBytes = sizeof(Address);
 
 constexpr Address round_down(Address address, std::uint64_t unit) {
     return address / unit * unit;
@@ -22,7 +22,7 @@ constexpr Address round_up(Address address, std::uint64_t unit) {
 }  // namespace
 
 void PointerWords::overwrite(Address begin, std::uint64_t bytes, std::span<const PointerWord> words) {
-    erase_whole_words(round_up(begin, kWord), round_down(begin + bytes, kWord));
+    erase_whole_words(round_up(begin, kWordBytes), round_down(begin + bytes, kWordBytes));
     add(words);
 }
 
@@ -37,7 +37,7 @@ void PointerWords::add(std::span<const PointerWord> words) {
         }
         std::size_t taken = 0;
         for (; taken < words.size() && words[taken].at - base < kPageBytes; ++taken) {
-            const std::size_t slot = (words[taken].at - base) / kWord;
+            const std::size_t slot = (words[taken].at - base) / kWordBytes;
             page.set.set(slot);
             values[slot] = words[taken].value;
         }
@@ -58,7 +58,7 @@ void PointerWords::copy(Address to, Address from, std::uint64_t bytes) {
 std::vector<PointerWord> PointerWords::copied(Address to, Address from, std::uint64_t bytes) const {
     std::vector<PointerWord> words = words_in(from, bytes);
     for (PointerWord& word : words) word.at += to - from;
-    std::erase_if(words, [](const PointerWord& word) { return word.at % kWord != 0; });
+    std::erase_if(words, [](const PointerWord& word) { return word.at % kWordBytes != 0; });
     return words;
 }
 
@@ -71,7 +71,7 @@ void PointerWords::erase_whole_words(Address begin, Address end) {
         std::size_t kept = 0;
         for (std::size_t slot = 0; slot < kPageWords; ++slot) {
             if (!page.set[slot]) continue;
-            const Address at = it->first + slot * kWord;
+            const Address at = it->first + slot * kWordBytes;
             if (at >= begin && at < end) {
                 page.set.reset(slot);
             } else {
@@ -91,8 +91,8 @@ bool PointerWords::any_in(Address begin, std::uint64_t bytes) const {
          ++it) {
         if (it->first >= begin && it->first + kPageBytes <= end) return true;
         for (std::size_t slot = 0; slot < kPageWords; ++slot) {
-            const Address at = it->first + slot * kWord;
-            if (it->second.set[slot] && at >= begin && at + kWord <= end) return true;
+            const Address at = it->first + slot * kWordBytes;
+            if (it->second.set[slot] && at >= begin && at + kWordBytes <= end) return true;
         }
     }
     return false;
@@ -106,9 +106,9 @@ std::vector<PointerWord> PointerWords::words_in(Address begin, std::uint64_t byt
         std::size_t n = 0;
         for (std::size_t slot = 0; slot < kPageWords; ++slot) {
             if (!it->second.set[slot]) continue;
-            const Address at = it->first + slot * kWord;
+            const Address at = it->first + slot * kWordBytes;
             const Address value = it->second.values[n++];
-            if (at >= begin && at + kWord <= end) words.push_back({at, value});
+            if (at >= begin && at + kWordBytes <= end) words.push_back({at, value});
         }
     }
     return words;

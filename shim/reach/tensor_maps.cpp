@@ -22,14 +22,14 @@ struct Hash {
 };
 
 // Never destroyed: other libraries' exit handlers launch kernels too.
-struct Registry {
+struct TensorMapRegistry {
     std::atomic<bool> any{false};
     util::SharedMutex mutex{util::LockOrder::Table};
     std::unordered_map<Words, core::Address, Hash> maps LMS_GUARDED_BY(mutex);
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+TensorMapRegistry& tensor_map_registry() {
+    static TensorMapRegistry& instance = *new TensorMapRegistry;
     return instance;
 }
 
@@ -50,21 +50,21 @@ void note_tensor_map(const CUtensorMap& map, core::Address address) {
     for (const std::uint64_t word : words) {
         if (word == address) return;
     }
-    const util::Lock lock(registry().mutex);
-    registry().maps[words] = address;
-    registry().any.store(true, std::memory_order_release);
+    const util::Lock lock(tensor_map_registry().mutex);
+    tensor_map_registry().maps[words] = address;
+    tensor_map_registry().any.store(true, std::memory_order_release);
 }
 
 void find_tensor_maps(const void* data, std::size_t offset, std::size_t bytes,
                       std::pmr::vector<core::Address>& found) {
-    if (!registry().any.load(std::memory_order_acquire)) return;
+    if (!tensor_map_registry().any.load(std::memory_order_acquire)) return;
     // Since CUDA 13 they are aligned to 128 bytes, before that to 64.
     constexpr std::size_t kAlignment = 64;
-    const util::SharedLock lock(registry().mutex);
+    const util::SharedLock lock(tensor_map_registry().mutex);
     for (std::size_t at = (kAlignment - offset % kAlignment) % kAlignment; at + sizeof(Words) <= bytes;
          at += kAlignment) {
-        const auto it = registry().maps.find(contents(static_cast<const char*>(data) + at));
-        if (it != registry().maps.end()) found.push_back(it->second);
+        const auto it = tensor_map_registry().maps.find(contents(static_cast<const char*>(data) + at));
+        if (it != tensor_map_registry().maps.end()) found.push_back(it->second);
     }
 }
 

@@ -16,7 +16,7 @@ struct Taken {
 };
 
 // Never destroyed: other libraries' exit handlers free memory too.
-struct Registry {
+struct PoolRegistry {
     util::Mutex mutex{util::LockOrder::Table};
     std::unordered_map<CUmemoryPool, CUdevice> managed LMS_GUARDED_BY(mutex);  // pools of the app's own
     std::unordered_map<CUmemoryPool, PoolUse> uses LMS_GUARDED_BY(mutex);
@@ -32,45 +32,45 @@ struct Registry {
     }
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+PoolRegistry& pool_registry() {
+    static PoolRegistry& instance = *new PoolRegistry;
     return instance;
 }
 
 }  // namespace
 
 void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties) {
-    const util::Lock lock(registry().mutex);
-    registry().forget(pool);
-    registry().numbers[pool] = ++registry().last_number;
+    const util::Lock lock(pool_registry().mutex);
+    pool_registry().forget(pool);
+    pool_registry().numbers[pool] = ++pool_registry().last_number;
     if (properties.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE || properties.maxSize != 0 ||
         properties.usage != 0) {
         return;
     }
-    registry().managed[pool] = properties.location.id;
+    pool_registry().managed[pool] = properties.location.id;
 }
 
 std::uint64_t number_of_pool(CUmemoryPool pool) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().numbers.find(pool);
-    return it == registry().numbers.end() ? 0 : it->second;
+    const util::Lock lock(pool_registry().mutex);
+    const auto it = pool_registry().numbers.find(pool);
+    return it == pool_registry().numbers.end() ? 0 : it->second;
 }
 
 void forget_pool(CUmemoryPool pool, std::uint64_t number) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().numbers.find(pool);
-    if (it != registry().numbers.end() && it->second == number) registry().forget(pool);
+    const util::Lock lock(pool_registry().mutex);
+    const auto it = pool_registry().numbers.find(pool);
+    if (it != pool_registry().numbers.end() && it->second == number) pool_registry().forget(pool);
 }
 
 bool pool_is_managed(CUmemoryPool pool, CUdevice device) {
     CUmemoryPool standard = nullptr;
     if (device::driver().cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS && pool == standard)
         return true;
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().managed.find(pool);
-    return it != registry().managed.end() && it->second == device;
+    const util::Lock lock(pool_registry().mutex);
+    const auto it = pool_registry().managed.find(pool);
+    return it != pool_registry().managed.end() && it->second == device;
 }
 
 std::optional<CUdevice> device_of_pool(CUmemoryPool pool) {
@@ -84,38 +84,38 @@ std::optional<CUdevice> device_of_pool(CUmemoryPool pool) {
 
 void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes) {
     note_given_back(address);  // by the end of its context, which nobody told
-    const util::Lock lock(registry().mutex);
-    registry().taken[address] = {pool, bytes};
-    PoolUse& use = registry().uses[pool];
+    const util::Lock lock(pool_registry().mutex);
+    pool_registry().taken[address] = {pool, bytes};
+    PoolUse& use = pool_registry().uses[pool];
     use.bytes += bytes;
     use.used_high = std::max(use.used_high, use.bytes);
     use.reserved_high = std::max(use.reserved_high, use.bytes);
 }
 
 void note_given_back(core::Address address) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().taken.find(address);
-    if (it == registry().taken.end()) return;
-    registry().uses[it->second.pool].bytes -= it->second.bytes;
-    registry().taken.erase(it);
+    const util::Lock lock(pool_registry().mutex);
+    const auto it = pool_registry().taken.find(address);
+    if (it == pool_registry().taken.end()) return;
+    pool_registry().uses[it->second.pool].bytes -= it->second.bytes;
+    pool_registry().taken.erase(it);
 }
 
 CUmemoryPool pool_of(core::Address address) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().taken.find(address);
-    return it == registry().taken.end() ? nullptr : it->second.pool;
+    const util::Lock lock(pool_registry().mutex);
+    const auto it = pool_registry().taken.find(address);
+    return it == pool_registry().taken.end() ? nullptr : it->second.pool;
 }
 
 PoolUse pool_use(CUmemoryPool pool) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().uses.find(pool);
-    return it == registry().uses.end() ? PoolUse{} : it->second;
+    const util::Lock lock(pool_registry().mutex);
+    const auto it = pool_registry().uses.find(pool);
+    return it == pool_registry().uses.end() ? PoolUse{} : it->second;
 }
 
 void reset_high(CUmemoryPool pool, std::uint64_t PoolUse::*high) {
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().uses.find(pool);
-    if (it != registry().uses.end()) it->second.*high = it->second.bytes;
+    const util::Lock lock(pool_registry().mutex);
+    const auto it = pool_registry().uses.find(pool);
+    if (it != pool_registry().uses.end()) it->second.*high = it->second.bytes;
 }
 
 }  // namespace lms::engine

@@ -42,7 +42,7 @@ struct Handle {
 constexpr HandleValue kFirst = HandleValue{0x6c6d73} << 40;
 
 // Never destroyed: handles are released by other libraries' exit handlers too.
-struct Registry {
+struct HandleRegistry {
     util::Mutex mutex{util::LockOrder::Table};  // a leaf
     util::Condition idle;
     std::unordered_map<HandleValue, Handle> handles LMS_GUARDED_BY(mutex);
@@ -51,8 +51,8 @@ struct Registry {
     std::vector<CUmemAllocationProp> tried LMS_GUARDED_BY(mutex);
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+HandleRegistry& handle_registry() {
+    static HandleRegistry& instance = *new HandleRegistry;
     return instance;
 }
 
@@ -62,7 +62,7 @@ class Busy {
     explicit Busy(std::vector<HandleValue> values) : values_(std::move(values)) {
         std::sort(values_.begin(), values_.end());
         values_.erase(std::unique(values_.begin(), values_.end()), values_.end());
-        Registry& all = registry();
+        HandleRegistry& all = handle_registry();
         util::Lock lock(all.mutex);
         std::erase_if(
             values_, [&](HandleValue value) LMS_REQUIRES(all.mutex) { return !all.handles.contains(value); });
@@ -76,7 +76,7 @@ class Busy {
         }
     }
     ~Busy() {
-        Registry& all = registry();
+        HandleRegistry& all = handle_registry();
         const util::Lock lock(all.mutex);
         for (const HandleValue value : values_) end(all, value);
         all.idle.notify_all();
@@ -86,14 +86,14 @@ class Busy {
 
     // Null if there is none.
     Handle* find(HandleValue value) const {
-        Registry& all = registry();
+        HandleRegistry& all = handle_registry();
         const util::Lock lock(all.mutex);
         const auto it = all.handles.find(value);
         return it == all.handles.end() ? nullptr : &it->second;
     }
 
   private:
-    static void end(Registry& all, HandleValue value) LMS_REQUIRES(all.mutex) {
+    static void end(HandleRegistry& all, HandleValue value) LMS_REQUIRES(all.mutex) {
         const auto it = all.handles.find(value);
         if (it == all.handles.end()) return;
         if (!it->second.lives()) {
@@ -184,7 +184,7 @@ Session* session_for(const CUmemAllocationProp& properties, std::uint64_t bytes)
 }
 
 CUresult try_properties(const Session& session, const CUmemAllocationProp& properties) {
-    Registry& all = registry();
+    HandleRegistry& all = handle_registry();
     const auto known = [&](const CUmemAllocationProp& each) { return alike(each, properties); };
     {
         const util::Lock lock(all.mutex);
@@ -205,9 +205,9 @@ CUresult create_handle(Session& session, std::uint64_t bytes, const CUmemAllocat
     Address home = 0;
     const CUresult status = session.create(bytes, home, !capturing_anywhere());
     if (status != CUDA_SUCCESS) return status;
-    const util::Lock lock(registry().mutex);
-    handle = registry().next++;
-    registry().handles[handle] = {&session, home, bytes, properties};
+    const util::Lock lock(handle_registry().mutex);
+    handle = handle_registry().next++;
+    handle_registry().handles[handle] = {&session, home, bytes, properties};
     return CUDA_SUCCESS;
 }
 
@@ -284,8 +284,8 @@ CUresult map_part(const View& view, Handle& handle, unsigned long long flags) {
 CUresult map_managed(View view, const Handle& handle) {
     view.home = handle.home;
     {
-        const util::Lock lock(registry().mutex);
-        view.id = ++registry().views;
+        const util::Lock lock(handle_registry().mutex);
+        view.id = ++handle_registry().views;
     }
     if (!enter(view)) return CUDA_ERROR_INVALID_VALUE;
     managed_views = true;
@@ -491,9 +491,9 @@ std::optional<ViewAt> managed_view_at(Address address) {
         found.view = *view;
         found.reservation = *program_addresses().book.reservation_of(address);
     }
-    const util::Lock lock(registry().mutex);
-    const auto it = registry().handles.find(found.view.handle);
-    if (it != registry().handles.end()) found.properties = it->second.properties;
+    const util::Lock lock(handle_registry().mutex);
+    const auto it = handle_registry().handles.find(found.view.handle);
+    if (it != handle_registry().handles.end()) found.properties = it->second.properties;
     return found;
 }
 

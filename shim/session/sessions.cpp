@@ -32,15 +32,15 @@ namespace {
 constexpr std::size_t kMaxDevices = 64;
 
 // Written under `mutex`, read without: an entry is complete before `count` says that it is there.
-struct Registry {
+struct SessionRegistry {
     util::Mutex mutex{util::LockOrder::Sessions};
     Session* opened[kMaxDevices] = {};
     CUdevice devices[kMaxDevices] = {};
     std::atomic<std::size_t> count{0};
 };
 
-Registry& registry() {
-    static Registry& instance = *new Registry;
+SessionRegistry& session_registry() {
+    static SessionRegistry& instance = *new SessionRegistry;
     return instance;
 }
 
@@ -99,7 +99,7 @@ bool manages(std::uint64_t bytes) {
 namespace {
 
 Session* open_or_wake(CUdevice device, CUcontext context) {
-    Registry& all = registry();
+    SessionRegistry& all = session_registry();
     const util::Lock lock(all.mutex);
     if (Session* session = session_of(device))
         return session->wake(context) == CUDA_SUCCESS ? session : nullptr;
@@ -146,7 +146,7 @@ CUresult admit_peer(CUdevice owner, CUdevice device) {
     Session* session = nullptr;
     {
         // One that is being opened is told of it, or found.
-        const util::Lock lock(registry().mutex);
+        const util::Lock lock(session_registry().mutex);
         peer_admitted(owner, device);
         session = session_of(owner);
     }
@@ -160,7 +160,7 @@ bool set_policy(const std::string& setting) {
         log::warn("policy={}: {}; it stays as it is", name, problem);
         return false;
     }
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(session_registry().mutex);
     policy_now() = setting;
     for (Session* session : sessions()) session->rank_by(make_policy(name));
     return true;
@@ -178,12 +178,12 @@ int with_sessions(int problem) {
 }  // namespace
 
 int begin_trace(const std::string& path, std::optional<std::uint64_t> most_bytes) {
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(session_registry().mutex);
     return with_sessions(trace::start(path, most_bytes));
 }
 
 int end_trace() {
-    const util::Lock lock(registry().mutex);
+    const util::Lock lock(session_registry().mutex);
     return with_sessions(trace::stop());
 }
 
@@ -217,7 +217,7 @@ namespace {
 // A child of fork has no sessions: what asks for none goes on to the driver, which refuses it there.
 void leave_to_parent() {
     detail::forked = true;
-    registry().count = 0;
+    session_registry().count = 0;
     detail::span_begin = detail::span_end = 0;
     managed_views = false;
 }
@@ -277,7 +277,7 @@ void context_gone(CUcontext context) {
 }
 
 Session* session_of(CUdevice device) {
-    const Registry& all = registry();
+    const SessionRegistry& all = session_registry();
     const std::size_t count = all.count.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < count; ++i) {
         if (all.devices[i] == device) return all.opened[i];
@@ -323,7 +323,7 @@ void widen_bounds(core::Address begin, core::Address end) {
 }
 
 std::span<Session* const> sessions() {
-    const Registry& all = registry();
+    const SessionRegistry& all = session_registry();
     return {all.opened, all.count.load(std::memory_order_acquire)};
 }
 

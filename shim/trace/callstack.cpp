@@ -15,7 +15,7 @@
 namespace lms::trace {
 namespace {
 
-constexpr std::size_t kMostFrames = 16;
+constexpr std::size_t kMostPythonFrames = 16;
 
 std::string_view file_name(const char* path) {
     const std::string_view whole = path == nullptr ? "" : path;
@@ -61,7 +61,7 @@ std::vector<std::string> call_site() noexcept {
 
 std::vector<std::string> call_site(bool (*skip)(const Dl_info& module)) noexcept try {
     std::vector<std::string> frames;
-    const PythonFrames python = python_frames(kMostFrames);
+    const PythonFrames python = python_frames(kMostPythonFrames);
     Dl_info interpreter{};
     if (python.interpreter) dladdr(python.interpreter, &interpreter);
     walk([&](std::uintptr_t address) {
@@ -74,7 +74,7 @@ std::vector<std::string> call_site(bool (*skip)(const Dl_info& module)) noexcept
         } else if (!frames.empty() || !skip(info)) {
             frames.push_back(describe(address, info));
         }
-        return frames.size() < kMostFrames;
+        return frames.size() < kMostPythonFrames;
     });
     std::ranges::copy(python.frames, std::back_inserter(frames));
     return frames;

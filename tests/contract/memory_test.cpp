@@ -4,7 +4,7 @@
 namespace lms::contract {
 namespace {
 
-std::uint64_t free_bytes(Port& port) {
+std::uint64_t free_memory(Port& port) {
     device::MemoryInfo info{};
     EXPECT(port.memory_info(info) == CUDA_SUCCESS);
     return info.free_bytes;
@@ -28,18 +28,18 @@ CONTRACT_TEST("memory: device memory is what handles take and give back") {
     EXPECT(during.free_bytes == before.free_bytes - 3 * unit);
     EXPECT(during.total_bytes == before.total_bytes);
     EXPECT(port.release(handle) == CUDA_SUCCESS);
-    EXPECT(free_bytes(port) == before.free_bytes);
+    EXPECT(free_memory(port) == before.free_bytes);
     EXPECT(port.release(handle) != CUDA_SUCCESS);
 }
 
 CONTRACT_TEST("beyond the device: out of memory, the output untouched, and all of it still there") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
-    const std::uint64_t before = free_bytes(port);
+    const std::uint64_t before = free_memory(port);
     CUmemGenericAllocationHandle handle = 42;
     EXPECT(port.create(before / unit * unit + unit, Place::Device, handle) == CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT(handle == 42);
-    EXPECT(free_bytes(port) == before);
+    EXPECT(free_memory(port) == before);
     NEED(port.create(before / unit * unit, Place::Device, handle) == CUDA_SUCCESS);
     CUmemGenericAllocationHandle more = 42;
     EXPECT(port.create(unit, Place::Device, more) == CUDA_ERROR_OUT_OF_MEMORY);
@@ -49,7 +49,7 @@ CONTRACT_TEST("beyond the device: out of memory, the output untouched, and all o
 CONTRACT_TEST("memory: addresses are aligned, apart, and cost no memory") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
-    const std::uint64_t before = free_bytes(port);
+    const std::uint64_t before = free_memory(port);
     Address first = 0;
     Address second = 0;
     NEED(port.reserve(1000 * unit, first) == CUDA_SUCCESS);
@@ -57,7 +57,7 @@ CONTRACT_TEST("memory: addresses are aligned, apart, and cost no memory") {
     EXPECT(first % unit == 0);
     EXPECT(second % unit == 0);
     EXPECT((first + 1000 * unit <= second || second + 1000 * unit <= first));
-    EXPECT(free_bytes(port) == before);
+    EXPECT(free_memory(port) == before);
     EXPECT(port.unreserve(first, 1000 * unit) == CUDA_SUCCESS);
     EXPECT(port.unreserve(second, 1000 * unit) == CUDA_SUCCESS);
     CUmemGenericAllocationHandle handle{};
@@ -167,7 +167,7 @@ CONTRACT_TEST("memory: an address changes its memory and changes back") {
 CONTRACT_TEST("memory: memory outlives its handle as long as it is mapped") {
     Port& port = backend.port();
     const std::uint64_t unit = port.granularity();
-    const std::uint64_t before = free_bytes(port);
+    const std::uint64_t before = free_memory(port);
     Address address = 0;
     CUmemGenericAllocationHandle handle{};
     NEED(port.reserve(unit, address) == CUDA_SUCCESS);
@@ -176,9 +176,9 @@ CONTRACT_TEST("memory: memory outlives its handle as long as it is mapped") {
     backend.write(address, pattern(8, 32));
     EXPECT(port.release(handle) == CUDA_SUCCESS);
     EXPECT(backend.read(address, 32) == pattern(8, 32));
-    EXPECT(free_bytes(port) == before - unit);
+    EXPECT(free_memory(port) == before - unit);
     EXPECT(port.unmap(address, unit) == CUDA_SUCCESS);
-    EXPECT(free_bytes(port) == before);
+    EXPECT(free_memory(port) == before);
     EXPECT(port.unreserve(address, unit) == CUDA_SUCCESS);
 }
 

@@ -1,5 +1,4 @@
 // The engine's tests. What it logs of failures that are staged here would bury those that are not.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include "shim/util/log.h"

@@ -42,7 +42,7 @@ BODY(own_forbidden) {
 }
 
 // Has what a body prints compared with what it prints without the shim.
-static void same_both_ways(const std::string& body, Environment environment) {
+static void same_text_both_ways(const std::string& body, Environment environment) {
     environment["LMS_LOG"] = "off";
     const std::string with = run(body, Driver::Simulated, environment).failures;
     environment["LD_PRELOAD"] = environment["ENTRY_SIMULATED"] =
@@ -52,7 +52,7 @@ static void same_both_ways(const std::string& body, Environment environment) {
 }
 
 TEST_CASE("own mappings: what a capture forbids is forbidden as without the shim") {
-    same_both_ways("own_forbidden", {});
+    same_text_both_ways("own_forbidden", {});
 }
 
 // Ends without what would be refused again.
@@ -73,7 +73,7 @@ BODY(own_after_fault) {
 }
 
 TEST_CASE("own mappings: after a kernel's fault every call answers as without the shim") {
-    same_both_ways("own_after_fault", {{"SIMCUDA_FAIL", "cuCtxGetFlags:1=700"}});
+    same_text_both_ways("own_after_fault", {{"SIMCUDA_FAIL", "cuCtxGetFlags:1=700"}});
 }
 
 BODY(own_without_context) {
@@ -103,7 +103,7 @@ BODY(own_without_context) {
 
 TEST_CASE(
     "own mappings: without a context, or before the driver is initialised, all is as without the shim") {
-    same_both_ways("own_without_context", {});
+    same_text_both_ways("own_without_context", {});
 }
 
 // What is wrong with a call is told by the first that the driver finds.
@@ -149,7 +149,7 @@ BODY(own_wrong_twice) {
 }
 
 TEST_CASE("own mappings: a call that is wrong in several ways answers as without the shim") {
-    same_both_ways("own_wrong_twice", {});
+    same_text_both_ways("own_wrong_twice", {});
 }
 
 // Shared as memory of cuMemAlloc and of pools is.
@@ -167,7 +167,7 @@ BODY(own_not_for_processes) {
 TEST_CASE(
     "own mappings: what cannot be shared with other processes by its address is refused as without the "
     "shim") {
-    same_both_ways("own_not_for_processes", {});
+    same_text_both_ways("own_not_for_processes", {});
 }
 
 // The attribute is no call that a capture forbids.
@@ -187,7 +187,7 @@ BODY(own_made_synchronous_in_capture) {
 }
 
 TEST_CASE("own mappings: memory is made synchronous while work is captured, as without the shim") {
-    same_both_ways("own_made_synchronous_in_capture", {});
+    same_text_both_ways("own_made_synchronous_in_capture", {});
 }
 
 // Of a GPU that copies in 20 MB a second.
@@ -212,7 +212,8 @@ BODY(own_unfinished) {
 TEST_CASE("own mappings: unmapping under unfinished work does what it does without the shim") {
     for (const char* drains : {"0", "1"}) {
         CAPTURE(drains);
-        same_both_ways("own_unfinished", {{"SIMCUDA_H2D_GBPS", "0.02"}, {"SIMCUDA_UNMAP_DRAINS", drains}});
+        same_text_both_ways("own_unfinished",
+                            {{"SIMCUDA_H2D_GBPS", "0.02"}, {"SIMCUDA_UNMAP_DRAINS", drains}});
     }
 }
 

@@ -7,12 +7,6 @@ using namespace rig;
 
 namespace {
 
-CUstream new_stream() {
-    CUstream stream = nullptr;
-    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    return stream;
-}
-
 // A batch of copies with one attribute for all.
 struct Batch {
     std::vector<CUdeviceptr> to;

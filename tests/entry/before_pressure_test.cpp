@@ -12,7 +12,7 @@ using namespace rig;
 namespace {
 
 // Makes a stream, puts held-up work into it by `use`, and may destroy it.
-using Form = std::function<void(CUdevice device, const std::function<void(CUstream)>& use)>;
+using Use = std::function<void(CUdevice device, const std::function<void(CUstream)>& use)>;
 
 CUstream made_by(decltype(&cuStreamCreate) create) {
     CUstream stream = nullptr;
@@ -22,7 +22,7 @@ CUstream made_by(decltype(&cuStreamCreate) create) {
 
 // In the default stream of another context, which is made current.
 template <typename Create>
-Form in_context(Create create) {
+Use in_context(Create create) {
     return [=](CUdevice device, const auto& use) {
         CUcontext context = nullptr;
         EXPECT(create(&context, device) == CUDA_SUCCESS);
@@ -30,7 +30,7 @@ Form in_context(Create create) {
     };
 }
 
-std::map<std::string, Form> forms() {
+std::map<std::string, Use> uses() {
     const auto destroyed = [](auto destroy) {
         return [=](CUdevice, const auto& use) {
             const CUstream stream = made_by(CU(cuStreamCreate));
@@ -87,7 +87,7 @@ BODY(before_pressure) {
         gate.hold_up(stream);
         OK(cuMemsetD8Async, a.at(), 5, kBuffer, stream);
     };
-    forms().at(std::getenv("FORM"))(gpu.device, use);
+    uses().at(std::getenv("FORM"))(gpu.device, use);
     OK(cuCtxSetCurrent, gpu.context);
     std::vector<CUdeviceptr> more(12);
     for (CUdeviceptr& buffer : more) OK(cuMemAlloc_v2, &buffer, kBuffer);

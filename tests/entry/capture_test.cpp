@@ -9,12 +9,12 @@ using namespace rig;
 
 namespace {
 
-struct Form {
+struct WaitForm {
     std::function<CUresult(CUstream, CUgraph)> begin;
     CUresult (*end)(CUstream, CUgraph*);
 };
 
-std::vector<Form> forms() {
+std::vector<WaitForm> wait_forms() {
     constexpr CUstreamCaptureMode kMode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     const auto plain = [](auto begin) { return [=](CUstream stream, CUgraph) { return begin(stream); }; };
     const auto with_mode = [](auto begin) {
@@ -57,7 +57,7 @@ FAMILY_TEST("capture: however begun, what is captured moves nothing and is alone
     const Buffer a(kBuffer, 1);
     const Buffer b(kBuffer, 2);
     Crowd crowd;
-    for (const Form& form : forms()) {
+    for (const WaitForm& form : wait_forms()) {
         crowd.evict(a);
         crowd.evict(b);
         CUgraph graph = new_graph();
@@ -180,7 +180,7 @@ BODY(capture_soft_limit) {
     const Gpu gpu;
     const CUstream stream = new_stream();
     std::size_t bytes = 2 * kMiB;
-    for (const Form& form : forms()) {
+    for (const WaitForm& form : wait_forms()) {
         CUgraph graph = new_graph();
         CUdeviceptr buffer = 0;
         EXPECT(form.begin(stream, graph) == CUDA_SUCCESS);

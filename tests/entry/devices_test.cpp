@@ -12,8 +12,8 @@ using namespace rig;
 
 namespace {
 
-struct Pair {
-    Pair() {
+struct DevicePair {
+    DevicePair() {
         OK(cuInit, 0);
         for (int i = 0; i < 2; ++i) OK(cuDevicePrimaryCtxRetain, &contexts[i], i);
     }
@@ -21,7 +21,7 @@ struct Pair {
     CUcontext contexts[2] = {};
 };
 
-CUfunction add_of(const Pair& pair, int device) {
+CUfunction add_of(const DevicePair& pair, int device) {
     pair.use(device);
     CUfunction add = nullptr;
     OK(cuModuleGetFunction, &add, load_kernels(), "add");
@@ -54,7 +54,7 @@ const Environment kTwo = {{"SIMCUDA_DEVICES", "2"}};
 
 // Under `strict` nothing moves on a GPU while work of its own is unfinished; another's does not count.
 BODY(devices_apart) {
-    const Pair pair;
+    const DevicePair pair;
     std::vector<std::unique_ptr<Buffer>> buffers[2];
     for (int device = 0; device < 2; ++device) {
         pair.use(device);
@@ -88,7 +88,7 @@ TEST_CASE("devices: work that waits on one GPU does not hold up moves on another
 
 // Another thread lets GPU 1 reach what GPU 0 has while the first memory there is being made ready for.
 BODY(devices_let_in_at_once) {
-    static const Pair pair;
+    static const DevicePair pair;
     static std::thread beside;
     overlay::record().span_reserved = [] {
         static std::atomic<bool> done;
@@ -114,7 +114,7 @@ TEST_CASE("devices: one that is let in while another gets its first memory reach
 
 // What GPU 1 was given before its stream is destroyed, or captured, is fenced; GPU 0 does not wait for it.
 BODY(devices_fenced) {
-    const Pair pair;
+    const DevicePair pair;
     pair.use(0);
     std::vector<std::unique_ptr<Buffer>> buffers;
     buffers.push_back(std::make_unique<Buffer>(kBuffer, 0));
@@ -151,7 +151,7 @@ TEST_CASE("devices: work that waits on one GPU, and is fenced, does not hold up 
 
 // Memory that is not managed, on a GPU that is full of what is.
 BODY(devices_room) {
-    const Pair pair;
+    const DevicePair pair;
     std::vector<std::unique_ptr<Buffer>> buffers[2];
     for (int device = 0; device < 2; ++device) {
         pair.use(device);
@@ -174,7 +174,7 @@ TEST_CASE("devices: room that the driver needs is made where it needs it") {
 }
 
 BODY(devices_budgets) {
-    const Pair pair;
+    const DevicePair pair;
     std::vector<std::unique_ptr<Buffer>> buffers[2];
     for (std::uint32_t i = 0; i < 12; ++i) {
         for (int device = 0; device < 2; ++device) {
@@ -211,7 +211,7 @@ TEST_CASE("devices: each has a budget of its own") {
 }
 
 BODY(devices_copies) {
-    const Pair pair;
+    const DevicePair pair;
     pair.use(0);
     const Buffer a(kBuffer, 1);
     Crowd crowd_0;
@@ -270,7 +270,7 @@ TEST_CASE("devices: copies between them, whichever is current, of evicted buffer
 }
 
 BODY(devices_peer_access) {
-    const Pair pair;
+    const DevicePair pair;
     pair.use(0);
     Buffer a(kBuffer, 1);
     Crowd crowd_0;
@@ -315,7 +315,7 @@ TEST_CASE("devices: with peer access a kernel uses the other's buffers, wherever
 
 // The current GPU is another one than that of the memory, and of the stream where there is one.
 BODY(devices_of_the_stream) {
-    const Pair pair;
+    const DevicePair pair;
     pair.use(1);
     Buffer b(kBuffer, 2);
     Crowd crowd;
@@ -367,7 +367,7 @@ TEST_CASE("devices: copies and sets in a stream of the memory's GPU, or that the
 }
 
 BODY(devices_pool_access) {
-    const Pair pair;
+    const DevicePair pair;
     pair.use(0);
     const Buffer a(kBuffer, 1);
     Crowd crowd;

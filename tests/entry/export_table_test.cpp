@@ -10,8 +10,6 @@ using namespace rig;
 
 namespace {
 
-constexpr std::uint32_t kWords = kBuffer / sizeof(std::uint32_t);
-
 const overlay::ExportTable& export_table() {
     const void* table = nullptr;
     const CUuuid any{};

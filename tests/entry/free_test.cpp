@@ -15,12 +15,6 @@ CUcontext new_context() {
     return context;
 }
 
-CUstream new_stream() {
-    CUstream stream = nullptr;
-    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    return stream;
-}
-
 CUdeviceptr take(std::uint32_t seed) {
     CUdeviceptr address = 0;
     OK(cuMemAlloc_v2, &address, kBuffer);

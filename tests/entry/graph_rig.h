@@ -7,14 +7,6 @@
 
 namespace rig {
 
-inline constexpr unsigned kWords = kBuffer / 4;
-
-inline CUstream new_stream() {
-    CUstream stream = nullptr;
-    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    return stream;
-}
-
 inline CUgraph new_graph() {
     CUgraph graph = nullptr;
     OK(cuGraphCreate, &graph, 0);

@@ -11,8 +11,6 @@ using namespace rig;
 
 namespace {
 
-constexpr auto kWords = static_cast<std::uint32_t>(kBuffer / 4);
-
 struct Source {
     std::uint32_t summand;
     CUdeviceptr words;

@@ -1,4 +1,3 @@
-#define DOCTEST_CONFIG_IMPLEMENT
 #include <cstring>
 
 #include "tests/entry/rig.h"

@@ -9,7 +9,7 @@ using namespace rig;
 
 namespace {
 
-constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kMostBytes = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
 
@@ -91,7 +91,8 @@ BODY(odd_frees) {
     const Out out;
     const CUstream stream = new_stream();
     CUdeviceptr made = 0;
-    for (const std::size_t bytes : {kMost, kMost - 4096, std::size_t{1} << 63, std::size_t{1} << 48}) {
+    for (const std::size_t bytes :
+         {kMostBytes, kMostBytes - 4096, std::size_t{1} << 63, std::size_t{1} << 48}) {
         const std::string what = std::to_string(bytes);
         TELL(what, cuMemAlloc_v2, &made, bytes);
         TELL(what, cuMemAllocAsync, &made, bytes, stream);

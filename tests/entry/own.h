@@ -100,8 +100,6 @@ inline void evict(Crowd& crowd, CUdeviceptr address, std::size_t bytes) {
     EXPECT(off_device(address, bytes));
 }
 
-inline constexpr auto kWords = static_cast<std::uint32_t>(kBuffer / 4);
-
 inline void copy_by_kernel(CUdeviceptr to, CUdeviceptr from, std::uint32_t words = kWords) {
     const std::uint32_t zero = 0;
     EXPECT(launch("add", words, nullptr, to, from, zero, words) == CUDA_SUCCESS);

@@ -12,7 +12,6 @@ using namespace rig;
 
 namespace {
 
-constexpr auto kWords = static_cast<std::uint32_t>(kBuffer / 4);
 constexpr std::uint32_t kZero = 0;
 
 CUresult copy_by_kernel(CUdeviceptr to, CUdeviceptr from, CUstream stream) {

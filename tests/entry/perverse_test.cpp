@@ -18,8 +18,6 @@ using namespace rig;
 
 namespace {
 
-constexpr std::uint32_t kWords = kBuffer / sizeof(std::uint32_t);
-
 std::uint32_t word(std::uint32_t buffer, std::uint32_t at) {
     return (buffer * kWords + at) * 2654435761u;
 }

@@ -60,6 +60,7 @@ void* function(const char* name);
 constexpr std::size_t kMiB = 1 << 20;
 using where::kGranule;
 constexpr std::size_t kBuffer = kMiB / 2;
+constexpr std::uint32_t kWords = kBuffer / sizeof(std::uint32_t);
 
 // cuInit and the primary context of device 0, made current.
 struct Gpu {
@@ -164,6 +165,14 @@ CUresult launch(const char* name, std::size_t n, CUstream stream, const Argument
             ::rig::stop();                                                                   \
         }                                                                                    \
     } while (0)
+
+namespace rig {
+inline CUstream new_stream() {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    return stream;
+}
+}  // namespace rig
 
 #define RIG_JOIN_(a, b) a##b
 #define RIG_JOIN(a, b) RIG_JOIN_(a, b)

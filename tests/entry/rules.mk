@@ -4,7 +4,7 @@ ENTRY_DRIVER := $(BUILD)/entry/libcuda.so.1
 $(ENTRY_DRIVER): $(call obj,$(wildcard tests/entry/overlay/*.cpp))
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
-$(call every_obj,tests/entry/overlay/forward.cpp): OBJ_FLAGS = -DOVERLAY_VERSION=99999
+$(call every_obj,$(wildcard tests/entry/overlay/*.cpp)): OBJ_FLAGS = -DOVERLAY_VERSION=99999
 # The simulated driver with the entry points of CUDA 12.2 alone.
 OLD_DRIVER := $(BUILD)/entry/old/libcuda.so.1
 $(OLD_DRIVER): tests/entry/overlay/forward.cpp tests/entry/overlay/record.h tests/entry/where.h shim/entry_points.def

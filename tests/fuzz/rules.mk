@@ -1,7 +1,7 @@
 # tests/fuzz: what reads bytes from elsewhere. As a test with the inputs that are kept; with clang's libFuzzer (`make fuzz`)
 # with a million new ones each.
-LINK_fuzz := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) $(addprefix tools/lms/,$(addsuffix .cpp,trace_file trace_decoder analysis replay_script replay open_trace symbols findings chart report_html pages printable summary top_table program_kind))
-LIBS_fuzz := -lzstd -llz4
+LINK_fuzz := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) $(LMS_LIB)
+LIBS_fuzz := -llz4 $(LIBS_lms)
 FUZZ := $(BUILD)/fuzz/fuzz
 FUZZ_CXX ?= clang++
 FUZZ_FLAGS := -O1 -g1 -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION

@@ -8,7 +8,8 @@ using runs::Outcome;
 namespace {
 
 // The stub under the names of some programs, wrong in one way.
-Outcome with_fault(const std::string& fault, const std::vector<std::string>& names = {"torch_train.py"}) {
+Outcome frameworks_with_fault(const std::string& fault,
+                              const std::vector<std::string>& names = {"torch_train.py"}) {
     Scratch scratch;
     const std::string build = runs::fake_build(scratch);
     for (const std::string& name : names) runs::copy_stub(scratch.path("scripts/" + name));
@@ -20,9 +21,10 @@ Outcome with_fault(const std::string& fault, const std::vector<std::string>& nam
                      {{"STUB_FAULT", fault}, {"STUB_COUNTER", scratch.path("counter")}});
 }
 
-void check_faulty(const std::string& fault, const std::string& label, const std::string& beginning) {
+void check_faulty_framework(const std::string& fault, const std::string& label,
+                            const std::string& beginning) {
     CAPTURE(fault);
-    const Outcome outcome = with_fault(fault);
+    const Outcome outcome = frameworks_with_fault(fault);
     CHECK(outcome.status == 1);
     CHECK_MESSAGE(outcome.verdict("torch", label).starts_with(beginning), outcome.out, outcome.err);
 }
@@ -37,7 +39,8 @@ double number(const Outcome& outcome, const std::string& variant, const std::str
 }  // namespace
 
 TEST_CASE("frameworks: everything fits, and 1.5, 2 and 3 times too much") {
-    const Outcome outcome = with_fault("", {"torch_train.py", "torch_ddp_gloo.py", "jax_train.py"});
+    const Outcome outcome =
+        frameworks_with_fault("", {"torch_train.py", "torch_ddp_gloo.py", "jax_train.py"});
     REQUIRE_MESSAGE(outcome.status == 0, outcome.out, outcome.err);
     for (const char* variant :
          {"torch", "torch, cudaMallocAsync", "jax", "torch, DDP with gloo, 2 processes"}) {
@@ -63,24 +66,24 @@ TEST_CASE("frameworks: everything fits, and 1.5, 2 and 3 times too much") {
 }
 
 TEST_CASE("frameworks: what is wrong is seen") {
-    check_faulty("other results", "2x", "other results: losses differ by");
-    check_faulty("crash", "1.5x", "status 3: stub: out of memory");
-    check_faulty("hang", "3x", "stopped after 5 s");
-    check_faulty("nothing moves", "2x", "nothing moved");
-    check_faulty("always moves", "fits", "moved though everything fits");
-    check_faulty("no shim", "fits", "the shim saw no allocation");
+    check_faulty_framework("other results", "2x", "other results: losses differ by");
+    check_faulty_framework("crash", "1.5x", "status 3: stub: out of memory");
+    check_faulty_framework("hang", "3x", "stopped after 5 s");
+    check_faulty_framework("nothing moves", "2x", "nothing moved");
+    check_faulty_framework("always moves", "fits", "moved though everything fits");
+    check_faulty_framework("no shim", "fits", "the shim saw no allocation");
 }
 
 TEST_CASE("frameworks: results are held to the framework's own determinism") {
-    const Outcome noisy = with_fault("noisy");
+    const Outcome noisy = frameworks_with_fault("noisy");
     CHECK_MESSAGE(noisy.status == 0, noisy.out, noisy.err);
     CHECK(noisy.verdict("torch", "2x") == "same, as far as the framework's own");
     CHECK(noisy.notes("torch: without the shim, losses differ by up to 1.0e-06"));
-    check_faulty("noisy, other results", "2x", "other results");
+    check_faulty_framework("noisy, other results", "2x", "other results");
 }
 
 TEST_CASE("frameworks: a framework that is missing is said so, and none at all") {
-    const Outcome outcome = with_fault("missing");
+    const Outcome outcome = frameworks_with_fault("missing");
     CHECK(outcome.status == 1);
     CHECK(outcome.notes("not run: torch: stub: not installed"));
     CHECK(outcome.err.find("gpu-frameworks: nothing was run") != std::string::npos);

@@ -11,8 +11,8 @@ $(GPU)/kernels.ptx: tools/gpu_facts/kernels.cu
 	@mkdir -p $(@D)
 	$(NVCC) -O2 -std=c++17 -Wno-deprecated-gpu-targets -arch=compute_75 -ptx -o $@ $<
 
-$(call obj,tools/gpu_facts/card.cpp): $(GPU)/kernels.ptx
-$(call every_obj,tools/gpu_facts/card.cpp): OBJ_FLAGS = -DKERNELS_PTX='"$(GPU)/kernels.ptx"'
+$(call every_obj,$(wildcard tools/gpu_facts/*.cpp)): $(GPU)/kernels.ptx
+$(call every_obj,$(wildcard tools/gpu_facts/*.cpp)): OBJ_FLAGS = -DKERNELS_PTX='"$(GPU)/kernels.ptx"'
 $(GPU_FACTS): $(call obj,$(sort $(wildcard tools/gpu_facts/*.cpp))) $(FMT)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS) -pthread -o $@ $^ -ldl

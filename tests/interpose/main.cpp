@@ -1,5 +1,4 @@
 // The tests of interposition; `--probe NAME` runs one probe instead (probe.h).
-#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstring>

@@ -13,7 +13,7 @@
 namespace simcuda::testing {
 namespace {
 
-constexpr unsigned kThreads = 4;
+constexpr unsigned kAccessThreads = 4;
 constexpr unsigned kSlot = 32;  // bytes a thread has in each buffer
 
 struct Access {
@@ -77,7 +77,7 @@ std::string kernel_of(const Access& access, unsigned index) {
         "  ld.param.u64 %in, [input]; ld.param.u64 %out, [output]; mov.u32 %thread, %tid.x;\n"
         "  mul.wide.u32 %offset, %thread, {}; cvta.to.global.u64 %in, %in; add.u64 %in, %in, %offset;\n"
         "  add.u64 %out, %out, %offset; createpolicy.fractional.L2::evict_last.b64 %policy, 1.0;\n",
-        index, real ? "f" : "b", width, kThreads * kSlot, kSlot);
+        index, real ? "f" : "b", width, kAccessThreads * kSlot, kSlot);
     if (space == "shared") text += "  mov.u64 %at, shared_bytes; add.u64 %at, %at, %offset;\n";
     if (space == "local") text += "  mov.u64 %at, local_bytes;\n";
     if (space == "const") text += "  mov.u64 %at, constant_bytes; add.u64 %at, %at, %offset;\n";
@@ -135,7 +135,7 @@ TEST_CASE("access: every load and store of the table moves its bytes and no othe
         if (Access access; parse(opcode, access)) accesses.push_back(access);
     REQUIRE(accesses.size() > 100);
 
-    std::uint8_t bytes[kThreads * kSlot];
+    std::uint8_t bytes[kAccessThreads * kSlot];
     for (unsigned i = 0; i < sizeof bytes; ++i) bytes[i] = static_cast<std::uint8_t>(0x81 + 37 * i);
     std::string text = fmt::format(
         ".version 8.0\n.target sm_80\n.address_size 64\n.func together() {{ ret; }}\n"
@@ -160,9 +160,10 @@ TEST_CASE("access: every load and store of the table moves its bytes and no othe
         CAPTURE(access.opcode);
         std::memset(output.as<char>(), 0x5a, sizeof bytes);
         const std::string name = fmt::format("access{}", i);
-        const Result result = run(module, name, 1, kThreads, input.address(), output.address(), parameter);
+        const Result result =
+            run(module, name, 1, kAccessThreads, input.address(), output.address(), parameter);
         REQUIRE_MESSAGE(result.outcome == exec::Outcome::Finished, result.message);
-        for (unsigned thread = 0; thread < kThreads; ++thread) {
+        for (unsigned thread = 0; thread < kAccessThreads; ++thread) {
             const std::uint8_t* from =
                 access.space == "param" && access.load ? bytes : bytes + thread * kSlot;
             std::vector<std::uint8_t> wanted =

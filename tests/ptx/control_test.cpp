@@ -8,10 +8,10 @@
 namespace simcuda::testing {
 namespace {
 
-constexpr std::string_view kHead = ".version 8.0\n.target sm_75\n.address_size 64\n";
+constexpr std::string_view kPtxHead = ".version 8.0\n.target sm_75\n.address_size 64\n";
 
 Module module_of(std::string_view text) {
-    return Module(std::string(kHead) + std::string(text));
+    return Module(std::string(kPtxHead) + std::string(text));
 }
 
 TEST_CASE("control: loops and predicated branches") {

@@ -60,11 +60,11 @@ struct Words {
     DeviceMemory early, late;
 };
 
-struct Shape {
+struct GridShape {
     const char* name;
     const char* begin;  // what has it run by loops, in steps or as fibers
 };
-constexpr Shape kShapes[] = {
+constexpr GridShape kShapes[] = {
     {"loops", ""},
     {"steps", "bar.sync 0;"},
     {"fibers", "bar.sync 1;"},
@@ -75,7 +75,7 @@ constexpr char kStoreLate[] = "st.global.u32 [%rd2], %r5;";
 
 TEST_CASE("dependents: they are let go when the last block lets go, not when that has ended") {
     constexpr unsigned kBlocks = 5, kThreads = 40;
-    for (const Shape& shape : kShapes) {
+    for (const GridShape& shape : kShapes) {
         CAPTURE(shape.name);
         const Module module(module_of(
             fmt::format("{} {} griddepcontrol.launch_dependents; {}", shape.begin, kStoreEarly, kStoreLate)));
@@ -135,7 +135,7 @@ Outcome run_behind(exec::Launch launch, unsigned workers, const std::function<bo
 
 TEST_CASE("dependents: every thread of every block comes to where it waits for grids, and no further") {
     constexpr unsigned kBlocks = 12, kThreads = 40;
-    for (const Shape& shape : kShapes) {
+    for (const GridShape& shape : kShapes) {
         CAPTURE(shape.name);
         const Module module(
             module_of(fmt::format("{} {} griddepcontrol.wait; {}", shape.begin, kStoreEarly, kStoreLate)));

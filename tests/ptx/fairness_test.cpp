@@ -11,7 +11,7 @@ namespace {
 
 using exec::Outcome;
 
-constexpr unsigned kBlocks = 12;
+constexpr unsigned kGridBlocks = 12;
 
 // Each block waits, in `wait`, for the flag of the next one (at %rd2+4); the last does not. `wait` ends with
 // all threads of the block at NEXT.
@@ -34,14 +34,14 @@ NEXT:
     @!%p2 st.global.u32 [%rd2], 1;
     ret;
 })");
-    const DeviceMemory flags(kBlocks * 4);
-    std::memset(flags.as<char>(), 0, kBlocks * 4);
+    const DeviceMemory flags(kGridBlocks * 4);
+    std::memset(flags.as<char>(), 0, kGridBlocks * 4);
     exec::Launch launch = module.launch("k", pack(flags.address()));
-    launch.grid[0] = kBlocks;
+    launch.grid[0] = kGridBlocks;
     launch.block[0] = threads;
     launch.time_limit_ns = 60'000'000'000;
     const Outcome outcome = run(std::move(launch)).outcome;
-    for (unsigned i = 0; i < kBlocks; ++i) CHECK(flags.as<unsigned>()[i] == 1);
+    for (unsigned i = 0; i < kGridBlocks; ++i) CHECK(flags.as<unsigned>()[i] == 1);
     return outcome;
 }
 

@@ -1,6 +1,5 @@
 // The test program of the translator and the executor. When all its cases have run, so must have all
 // instructions of the table.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include "tests/ptx/coverage.h"

@@ -308,13 +308,13 @@ TEST_CASE("memory: what atomics return and leave") {
     check_instructions(cases);
 }
 
-float flush(float a) {
+float flushed(float a) {
     return std::fabs(a) < 0x1p-126f ? std::copysign(0.0f, a) : a;
 }
 
 // f32 sums flush subnormal numbers in global memory and keep them in shared memory.
 Bits atomic_result(std::string_view operation, Type type, bool shared, Bits a, Bits b, Bits c) {
-    if (type == Type::F32 && !shared) return bits(flush(flush(f32(a)) + flush(f32(b))));
+    if (type == Type::F32 && !shared) return bits(flushed(flushed(f32(a)) + flushed(f32(b))));
     if (type == Type::F32) return bits(f32(a) + f32(b));
     if (type == Type::F64) return bits(f64(a) + f64(b));
     const unsigned unused = 64 - 8 * ptx::bytes_of(type);

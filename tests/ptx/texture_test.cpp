@@ -17,7 +17,7 @@ namespace {
 using exec::AddressMode;
 using exec::ChannelKind;
 
-std::uint32_t word(float value) {
+std::uint32_t word_of(float value) {
     return std::bit_cast<std::uint32_t>(value);
 }
 
@@ -25,7 +25,7 @@ using Values = std::array<float, 4>;
 
 Values fetch(const exec::Texture& texture, const exec::Access& access, float x, float y = 0, float z = 0,
              std::uint32_t layer = 0) {
-    const std::uint32_t at[4] = {word(x), word(y), word(z), layer};
+    const std::uint32_t at[4] = {word_of(x), word_of(y), word_of(z), layer};
     std::uint32_t texel[4];
     exec::fetch_texture(texture, access, at, texel);
     Values values;
@@ -54,46 +54,46 @@ struct Floats {
 };
 
 constexpr exec::Access k1d{.dimensions = 1};
-constexpr exec::Access k2d{.dimensions = 2};
+constexpr exec::Access kFlat{.dimensions = 2};
 constexpr exec::Access k3d{.dimensions = 3};
 
 TEST_CASE("texture: a point fetch takes the texel a coordinate falls in") {
     const Floats grid(5, 4, 3);
     CHECK(fetch(grid.texture, k1d, 2.99f)[0] == 2);
-    CHECK(fetch(grid.texture, k2d, 3.0f, 1.5f)[0] == 13);
+    CHECK(fetch(grid.texture, kFlat, 3.0f, 1.5f)[0] == 13);
     CHECK(fetch(grid.texture, k3d, 0.5f, 3.25f, 2.75f)[0] == 230);
-    CHECK(fetch(grid.texture, k2d, 3.0f, 1.5f) == Values{13, 0, 0, 0});
+    CHECK(fetch(grid.texture, kFlat, 3.0f, 1.5f) == Values{13, 0, 0, 0});
     exec::Texture normalized = grid.texture;
     normalized.normalized_coordinates = true;
-    CHECK(fetch(normalized, k2d, 0.7f, 0.26f)[0] == 13);
+    CHECK(fetch(normalized, kFlat, 0.7f, 0.26f)[0] == 13);
     // 3/5 of 5 is 3, although neither is exact.
-    CHECK(fetch(normalized, k2d, 0.6f, 0)[0] == 3);
+    CHECK(fetch(normalized, kFlat, 0.6f, 0)[0] == 3);
 }
 
 TEST_CASE("texture: coordinates out of bounds follow each dimension's addressing mode") {
     const Floats grid(5, 4, 1);
     exec::Texture texture = grid.texture;
-    CHECK(fetch(texture, k2d, -7, 9)[0] == 30);
-    CHECK(fetch(texture, k2d, 1e30f, -1e30f)[0] == 4);
+    CHECK(fetch(texture, kFlat, -7, 9)[0] == 30);
+    CHECK(fetch(texture, kFlat, 1e30f, -1e30f)[0] == 4);
     texture.addressing[0] = AddressMode::Border;
     texture.border[0] = 77;
     texture.border[3] = 5;
-    CHECK(fetch(texture, k2d, -0.5f, 9) == Values{77, 0, 0, 5});
-    CHECK(fetch(texture, k2d, 5.0f, 0)[0] == 77);
-    CHECK(fetch(texture, k2d, 4.9f, 9)[0] == 34);
+    CHECK(fetch(texture, kFlat, -0.5f, 9) == Values{77, 0, 0, 5});
+    CHECK(fetch(texture, kFlat, 5.0f, 0)[0] == 77);
+    CHECK(fetch(texture, kFlat, 4.9f, 9)[0] == 34);
 
     texture.normalized_coordinates = true;
     texture.addressing[0] = AddressMode::Wrap;
     texture.addressing[1] = AddressMode::Mirror;
     // x: 1.3 wraps to 0.3, texel 1; y: 1.1 mirrors to 0.9, texel 3.
-    CHECK(fetch(texture, k2d, 1.3f, 1.1f)[0] == 31);
+    CHECK(fetch(texture, kFlat, 1.3f, 1.1f)[0] == 31);
     // x: -0.1 wraps to 0.9, texel 4; y: -0.3 mirrors to 0.3, texel 1.
-    CHECK(fetch(texture, k2d, -0.1f, -0.3f)[0] == 14);
+    CHECK(fetch(texture, kFlat, -0.1f, -0.3f)[0] == 14);
     // y: 2.3 is the second period's 0.3.
-    CHECK(fetch(texture, k2d, 0, 2.3f)[0] == 10);
+    CHECK(fetch(texture, kFlat, 0, 2.3f)[0] == 10);
     // Without normalized coordinates both clamp.
     texture.normalized_coordinates = false;
-    CHECK(fetch(texture, k2d, 6, -2)[0] == 4);
+    CHECK(fetch(texture, kFlat, 6, -2)[0] == 4);
 }
 
 TEST_CASE("texture: a linear fetch weighs by 8 bits of fraction") {
@@ -104,7 +104,7 @@ TEST_CASE("texture: a linear fetch weighs by 8 bits of fraction") {
     CHECK(fetch(texture, k1d, 3.0f)[0] == 2.5f);
     // 0.3 has the weight 77 / 256.
     CHECK(fetch(texture, k1d, 2.8f)[0] == 2 + 77.0f / 256);
-    CHECK(fetch(texture, k2d, 2.0f, 2.0f)[0] == 16.5f);
+    CHECK(fetch(texture, kFlat, 2.0f, 2.0f)[0] == 16.5f);
     CHECK(fetch(texture, k3d, 1.75f, 1.0f, 1.5f)[0] == 100 + 5 + 1.25f);
     // Beyond the outermost centers only the edge is left, or the border.
     CHECK(fetch(texture, k1d, 0.1f)[0] == 0);
@@ -172,26 +172,29 @@ TEST_CASE("texture: elements of every format") {
     CHECK(texel(1) == std::array<std::uint32_t, 4>{0x04030201, 0, 0, 0});
     texture.normalized_reads = true;
     format(ChannelKind::Unsigned, 1, 4);
-    CHECK(texel(0) == std::array<std::uint32_t, 4>{0, word(127 / 255.0f), word(128 / 255.0f), word(1)});
+    CHECK(texel(0) ==
+          std::array<std::uint32_t, 4>{0, word_of(127 / 255.0f), word_of(128 / 255.0f), word_of(1)});
     format(ChannelKind::Signed, 1, 4);
-    CHECK(texel(0) == std::array<std::uint32_t, 4>{0, word(1), word(-1), word(-1 / 127.0f)});
+    CHECK(texel(0) == std::array<std::uint32_t, 4>{0, word_of(1), word_of(-1), word_of(-1 / 127.0f)});
     format(ChannelKind::Signed, 2, 1);
-    CHECK(texel(0)[0] == word(0x7f00 / 32767.0f));
+    CHECK(texel(0)[0] == word_of(0x7f00 / 32767.0f));
     texture.normalized_reads = false;
     const std::uint16_t halves[] = {0x3c00, 0xc100, 0x0001, 0x8000, 0x7bff, 0xfc00, 0x7e00, 0x83ff};
     std::memcpy(memory.as<void>(), halves, sizeof halves);
     format(ChannelKind::Float, 2, 4);
-    CHECK(texel(0) == std::array<std::uint32_t, 4>{word(1), word(-2.5f), word(0x1p-24f), word(-0.0f)});
-    CHECK(texel(1) == std::array<std::uint32_t, 4>{word(65504), 0xff800000, 0x7fc00000, word(-0x3ffp-24f)});
+    CHECK(texel(0) ==
+          std::array<std::uint32_t, 4>{word_of(1), word_of(-2.5f), word_of(0x1p-24f), word_of(-0.0f)});
+    CHECK(texel(1) ==
+          std::array<std::uint32_t, 4>{word_of(65504), 0xff800000, 0x7fc00000, word_of(-0x3ffp-24f)});
 }
 
 TEST_CASE("texture: a gather reads one channel of the four texels of a linear filter") {
     const Floats grid(5, 4, 1);
-    const std::uint32_t at[4] = {word(2.2f), word(2.9f)};
+    const std::uint32_t at[4] = {word_of(2.2f), word_of(2.9f)};
     std::array<std::uint32_t, 4> texels;
     exec::gather_texture(grid.texture, 0, at, texels.data());
     // x between 1 and 2, y between 2 and 3; from the lower left, counter-clockwise.
-    CHECK(texels == std::array<std::uint32_t, 4>{word(31), word(32), word(22), word(21)});
+    CHECK(texels == std::array<std::uint32_t, 4>{word_of(31), word_of(32), word_of(22), word_of(21)});
     exec::gather_texture(grid.texture, 2, at, texels.data());
     CHECK(texels == std::array<std::uint32_t, 4>{});
 }
@@ -207,15 +210,15 @@ TEST_CASE("texture: surface addresses are bytes in x; out of bounds they clamp o
         return element ? *static_cast<const float*>(element) : -1.0f;
     };
     using enum exec::Boundary;
-    CHECK(value(k2d, Trap, 12, 3, 9, 9) == 33);
+    CHECK(value(kFlat, Trap, 12, 3, 9, 9) == 33);
     CHECK(value(k3d, Zero, 0, 1, 2, 0) == 210);
     CHECK(value({.dimensions = 2, .layered = true}, Zero, 4, 1, 9, 1) == 111);
     CHECK(value(k1d, Zero, 8, 99, 0, 0) == 2);
-    CHECK(value(k2d, Zero, 20, 0, 0, 0) == -1);
-    CHECK(value(k2d, Trap, -4, 0, 0, 0) == -1);
-    CHECK(value(k2d, Zero, 0, 4, 0, 0) == -1);
+    CHECK(value(kFlat, Zero, 20, 0, 0, 0) == -1);
+    CHECK(value(kFlat, Trap, -4, 0, 0, 0) == -1);
+    CHECK(value(kFlat, Zero, 0, 4, 0, 0) == -1);
     CHECK(value(k3d, Trap, 0, 0, 3, 0) == -1);
-    CHECK(value(k2d, Clamp, 200, -3, 0, 0) == 4);
+    CHECK(value(kFlat, Clamp, 200, -3, 0, 0) == 4);
     CHECK(value(k3d, Clamp, -1, 7, 9, 0) == 230);
 }
 
@@ -303,7 +306,7 @@ TEST_CASE("texture: surface loads and stores, and what they do out of bounds") {
     CHECK(memory[11 + 2] == 123);
     CHECK(memory[(4 + 2) * 11 + 2] == 17);
     CHECK(memory[(4 + 2) * 11 + 3] == 17);
-    CHECK(word(memory[0]) == 0x41420000);
+    CHECK(word_of(memory[0]) == 0x41420000);
     CHECK(memory[11 + 7] == 17);
 
     const DeviceMemory out(64);

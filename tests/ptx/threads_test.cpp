@@ -120,11 +120,12 @@ CONSUME:
 }
 
 TEST_CASE("threads: shuffles against the specification's formula") {
-    struct Mode {
+    struct ShuffleMode {
         const char* name;
         int kind;
     };
-    for (const Mode mode : {Mode{"up", 0}, Mode{"down", 1}, Mode{"bfly", 2}, Mode{"idx", 3}})
+    for (const ShuffleMode mode :
+         {ShuffleMode{"up", 0}, ShuffleMode{"down", 1}, ShuffleMode{"bfly", 2}, ShuffleMode{"idx", 3}})
         for (const unsigned b : {0u, 1u, 5u, 16u, 31u})
             for (const unsigned c : {0u, 31u, 0x1c1fu, 0x1800u, 0x0f07u, 0x101fu}) {
                 const Module module = module_of(thread_kernel(

@@ -16,8 +16,8 @@ CUarray array_of(std::size_t width, std::size_t height, std::size_t depth, CUarr
     return array;
 }
 
-CUresult create(std::size_t width, std::size_t height, std::size_t depth, unsigned flags = 0,
-                unsigned channels = 1, CUarray_format format = CU_AD_FORMAT_FLOAT) {
+CUresult create_array(std::size_t width, std::size_t height, std::size_t depth, unsigned flags = 0,
+                      unsigned channels = 1, CUarray_format format = CU_AD_FORMAT_FLOAT) {
     const CUDA_ARRAY3D_DESCRIPTOR descriptor{width, height, depth, format, channels, flags};
     CUarray array = nullptr;
     const CUresult result = CU(cuArray3DCreate)(&array, &descriptor);
@@ -190,27 +190,27 @@ SIM_TEST("array: linear copies of one dimension", {}) {
 
 SIM_TEST("array: only shapes that exist", {}) {
     const Gpu gpu;
-    EXPECT(create(10, 0, 0) == CUDA_SUCCESS);
-    EXPECT(create(10, 10, 10) == CUDA_SUCCESS);
-    EXPECT(create(0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 0, 10) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 0, 10, CUDA_ARRAY3D_LAYERED) == CUDA_SUCCESS);
-    EXPECT(create(10, 10, 0, CUDA_ARRAY3D_LAYERED) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 10, 3000, CUDA_ARRAY3D_LAYERED) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 10, 6, CUDA_ARRAY3D_CUBEMAP) == CUDA_SUCCESS);
-    EXPECT(create(10, 11, 6, CUDA_ARRAY3D_CUBEMAP) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 10, 12, CUDA_ARRAY3D_CUBEMAP) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 10, 12, CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED) == CUDA_SUCCESS);
-    EXPECT(create(10, 10, 13, CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 10, 0, CUDA_ARRAY3D_TEXTURE_GATHER) == CUDA_SUCCESS);
-    EXPECT(create(10, 0, 0, CUDA_ARRAY3D_TEXTURE_GATHER) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 10, 0, CUDA_ARRAY3D_SPARSE) == CUDA_ERROR_NOT_SUPPORTED);
-    EXPECT(create(10, 10, 0, 0x1000) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 10, 0, 0, 3) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 10, 0, 0, 1, static_cast<CUarray_format>(0x33)) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(10, 10, 0, 0, 1, CU_AD_FORMAT_NV12) == CUDA_ERROR_NOT_SUPPORTED);
-    EXPECT(create(131073, 0, 0) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(131072, 65536, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(create_array(10, 0, 0) == CUDA_SUCCESS);
+    EXPECT(create_array(10, 10, 10) == CUDA_SUCCESS);
+    EXPECT(create_array(0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 0, 10) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 0, 10, CUDA_ARRAY3D_LAYERED) == CUDA_SUCCESS);
+    EXPECT(create_array(10, 10, 0, CUDA_ARRAY3D_LAYERED) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 10, 3000, CUDA_ARRAY3D_LAYERED) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 10, 6, CUDA_ARRAY3D_CUBEMAP) == CUDA_SUCCESS);
+    EXPECT(create_array(10, 11, 6, CUDA_ARRAY3D_CUBEMAP) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 10, 12, CUDA_ARRAY3D_CUBEMAP) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 10, 12, CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED) == CUDA_SUCCESS);
+    EXPECT(create_array(10, 10, 13, CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 10, 0, CUDA_ARRAY3D_TEXTURE_GATHER) == CUDA_SUCCESS);
+    EXPECT(create_array(10, 0, 0, CUDA_ARRAY3D_TEXTURE_GATHER) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 10, 0, CUDA_ARRAY3D_SPARSE) == CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT(create_array(10, 10, 0, 0x1000) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 10, 0, 0, 3) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 10, 0, 0, 1, static_cast<CUarray_format>(0x33)) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(10, 10, 0, 0, 1, CU_AD_FORMAT_NV12) == CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT(create_array(131073, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_array(131072, 65536, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 SIM_TEST("array: tells what it is, takes memory and gives it back", {}) {

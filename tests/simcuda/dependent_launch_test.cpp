@@ -34,9 +34,9 @@ AGAIN:
 )";
 }
 
-const std::string kText = ".version 8.0\n.target sm_90\n.address_size 64\n" +
-                          waiting_kernel("primary", "griddepcontrol.launch_dependents;") +
-                          waiting_kernel("quiet", "") + R"(
+const std::string kPrimaryText = ".version 8.0\n.target sm_90\n.address_size 64\n" +
+                                 waiting_kernel("primary", "griddepcontrol.launch_dependents;") +
+                                 waiting_kernel("quiet", "") + R"(
 .visible .entry look(.param .u64 data, .param .u64 seen, .param .u64 flag)
 {
     .reg .b32 %r; .reg .b64 %a<4>;
@@ -93,11 +93,11 @@ enum : unsigned { kBegun, kFlag, kData, kSeen, kOther, kThird, kElsewhere };
 
 enum class Leave { None, Refused, Given };
 
-class Rig {
+class LaunchRig {
   public:
-    Rig() {
+    LaunchRig() {
         CUmodule module = nullptr;
-        OK(cuModuleLoadData, &module, kText.c_str());
+        OK(cuModuleLoadData, &module, kPrimaryText.c_str());
         for (const char* name : {"primary", "quiet", "look", "wait_and_look", "relay"}) {
             functions_.emplace_back(name, nullptr);
             OK(cuModuleGetFunction, &functions_.back().second, module, name);
@@ -142,7 +142,7 @@ class Rig {
 
 SIM_TEST("dependent launch: what does not wait sees what was there before", {{"SIMCUDA_ARCH", "90"}}) {
     const Gpu gpu;
-    Rig rig;
+    LaunchRig rig;
     for (unsigned round = 0; round < 5; ++round) {
         rig.words.clear();
         rig.words.at(kSeen) = 7;
@@ -156,7 +156,7 @@ SIM_TEST("dependent launch: what does not wait sees what was there before", {{"S
 
 SIM_TEST("dependent launch: what waits sees all that was written", {{"SIMCUDA_ARCH", "90"}}) {
     const Gpu gpu;
-    Rig rig;
+    LaunchRig rig;
     for (unsigned round = 0; round < 5; ++round) {
         rig.words.clear();
         rig.launch_primary("primary", kFlag);
@@ -167,7 +167,7 @@ SIM_TEST("dependent launch: what waits sees all that was written", {{"SIMCUDA_AR
 }
 
 // Each begins late by the same rule, whatever keeps it: the host lets the primary end long after it began.
-void begins_when_the_primary_has_ended(const Rig& rig, const char* primary, Leave leave,
+void begins_when_the_primary_has_ended(const LaunchRig& rig, const char* primary, Leave leave,
                                        const std::function<void()>& between) {
     rig.launch_primary(primary, kFlag);
     between();
@@ -186,7 +186,7 @@ void begins_when_the_primary_has_ended(const Rig& rig, const char* primary, Leav
 SIM_TEST("dependent launch: nothing begins early without leave, or behind anything but a kernel that lets it",
          {{"SIMCUDA_ARCH", "90"}}) {
     const Gpu gpu;
-    Rig rig;
+    LaunchRig rig;
     CUevent event = nullptr;
     OK(cuEventCreate, &event, 0);
     const auto nothing = [] {};
@@ -205,13 +205,13 @@ SIM_TEST("dependent launch: nothing begins early without leave, or behind anythi
 
 SIM_TEST("dependent launch: GPUs before compute capability 9.0 give no leave", {{"SIMCUDA_ARCH", "89"}}) {
     const Gpu gpu;
-    const Rig rig;
+    const LaunchRig rig;
     begins_when_the_primary_has_ended(rig, "primary", Leave::Given, [] {});
 }
 
 SIM_TEST("dependent launch: what comes behind it comes behind what it overlapped", {{"SIMCUDA_ARCH", "90"}}) {
     const Gpu gpu;
-    const Rig rig;
+    const LaunchRig rig;
     CUstream other = nullptr;
     CUevent event = nullptr;
     OK(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
@@ -243,7 +243,7 @@ SIM_TEST("dependent launch: what comes behind it comes behind what it overlapped
 SIM_TEST("dependent launch: the third of a row waits for the first, though the second did not",
          {{"SIMCUDA_ARCH", "90"}}) {
     const Gpu gpu;
-    const Rig rig;
+    const LaunchRig rig;
     rig.launch_primary("primary", kFlag);
     rig.launch_secondary(Leave::Given, "look", kSeen, kOther);
     rig.launch_secondary(Leave::Given, "wait_and_look", kElsewhere, kThird);
@@ -258,7 +258,7 @@ SIM_TEST("dependent launch: the third of a row waits for the first, though the s
 SIM_TEST("dependent launch: many that wait leave room for a kernel that they wait for",
          {{"SIMCUDA_ARCH", "90"}, {"SIMCUDA_KERNELS", "4"}}) {
     const Gpu gpu;
-    const Rig rig;
+    const LaunchRig rig;
     CUstream other = nullptr;
     OK(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
     constexpr unsigned kMany = 40;
@@ -274,7 +274,7 @@ SIM_TEST("dependent launch: many that wait leave room for a kernel that they wai
 SIM_TEST("dependent launch: a fault of the one before it ends what waits for that",
          {{"SIMCUDA_ARCH", "90"}}) {
     const Gpu gpu;
-    const Rig rig;
+    const LaunchRig rig;
     rig.launch(Leave::None, "primary", rig.words[kBegun], rig.words[kFlag], CUdeviceptr{4}, 1u);
     rig.launch_secondary(Leave::Given, "wait_and_look");
     FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize, rig.stream);
@@ -285,7 +285,7 @@ bool is_programmatic(const CUgraphEdgeData& edge) {
            edge.from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
 }
 
-void run_twice(Rig& rig, CUgraph graph) {
+void run_twice(LaunchRig& rig, CUgraph graph) {
     CUgraphExec exec = nullptr;
     OK(cuGraphInstantiate, &exec, graph, 0);
     for (unsigned round = 0; round < 2; ++round) {
@@ -301,7 +301,7 @@ void run_twice(Rig& rig, CUgraph graph) {
 
 SIM_TEST("dependent launch: captured, they overlap, and the graph says so", {{"SIMCUDA_ARCH", "90"}}) {
     const Gpu gpu;
-    Rig rig;
+    LaunchRig rig;
     CUgraph graph = nullptr;
     OK(cuStreamBeginCapture, rig.stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     OK(cuMemsetD32Async, rig.words[kThird], 0, 1, rig.stream);
@@ -322,7 +322,7 @@ SIM_TEST("dependent launch: captured, they overlap, and the graph says so", {{"S
     run_twice(rig, graph);
 }
 
-CUgraphNode add_kernel(const Rig& rig, CUgraph graph, const char* name, void** parameters) {
+CUgraphNode add_kernel(const LaunchRig& rig, CUgraph graph, const char* name, void** parameters) {
     CUDA_KERNEL_NODE_PARAMS params{};
     params.func = rig.function(name);
     params.gridDimX = params.gridDimY = params.gridDimZ = 1;
@@ -336,7 +336,7 @@ CUgraphNode add_kernel(const Rig& rig, CUgraph graph, const char* name, void** p
 SIM_TEST("dependent launch: edges of graphs let kernels overlap, and no other nodes",
          {{"SIMCUDA_ARCH", "90"}}) {
     const Gpu gpu;
-    Rig rig;
+    LaunchRig rig;
     CUgraph graph = nullptr;
     OK(cuGraphCreate, &graph, 0);
     CUdeviceptr begun = rig.words[kBegun], flag = rig.words[kFlag], data = rig.words[kData],
@@ -379,7 +379,7 @@ SIM_TEST("dependent launch: edges of graphs let kernels overlap, and no other no
 SIM_TEST("dependent launch: in simulated time each takes its time behind the other",
          {{"SIMCUDA_ARCH", "90"}, {"SIMCUDA_CLOCK", "simulated"}, {"SIMCUDA_KERNEL_US", "100"}}) {
     const Gpu gpu;
-    const Rig rig;
+    const LaunchRig rig;
     CUevent begin = nullptr, end = nullptr;
     OK(cuEventCreate, &begin, 0);
     OK(cuEventCreate, &end, 0);
@@ -399,7 +399,7 @@ SIM_TEST("dependent launch: in simulated time each takes its time behind the oth
 SIM_TEST("dependent launch: a driver that lets launches overtake keeps those that wait in order",
          {{"SIMCUDA_ARCH", "90"}, {"SIMCUDA_PERVERSE", "launches-overlap"}}) {
     const Gpu gpu;
-    Rig rig;
+    LaunchRig rig;
     for (unsigned round = 0; round < 20; ++round) {
         rig.words.clear();
         rig.launch_primary("primary", kFlag);

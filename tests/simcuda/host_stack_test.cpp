@@ -10,11 +10,11 @@ namespace {
 
 using namespace sim;
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kStackPage = 4096;
 
 // Deep enough that the stack must grow.
 unsigned descend(unsigned depth) {
-    volatile std::uint8_t frame[kPage];
+    volatile std::uint8_t frame[kStackPage];
     frame[0] = 1;
     return depth == 0 ? 0 : frame[0] + descend(depth - 1);
 }
@@ -25,7 +25,7 @@ template <std::size_t Offset>
 [[gnu::noinline]] void register_own_frame() {
     struct {
         std::uint8_t below[Offset];
-        std::uint8_t data[2 * kPage];
+        std::uint8_t data[2 * kStackPage];
     } frame;
     const auto expected = pattern(sizeof frame.data, Offset);
     std::memset(frame.below, Offset % 251, sizeof frame.below);
@@ -65,7 +65,7 @@ SIM_TEST("host memory: a thread may register memory of its own stack", {}) {
     const auto unregister_memory = CU(cuMemHostUnregister);
     constexpr std::size_t kFromTop = 64;
     const auto far = reinterpret_cast<std::uint64_t>(alloca(4 << 20));
-    auto* data = static_cast<std::uint8_t*>(alloca(kPage + (far + kFromTop) % kPage));
+    auto* data = static_cast<std::uint8_t*>(alloca(kStackPage + (far + kFromTop) % kStackPage));
     std::memset(data, 7, kFromTop);
     EXPECT(register_memory(data, kFromTop, 0) == CUDA_SUCCESS);
     EXPECT(descend(300) == 300);
@@ -75,7 +75,7 @@ SIM_TEST("host memory: a thread may register memory of its own stack", {}) {
 
 SIM_TEST("host memory: the stack still grows when its lowest page is registered", {}) {
     const Gpu gpu;
-    std::vector<std::uint8_t> heap(kPage);
+    std::vector<std::uint8_t> heap(kStackPage);
     OK(cuMemHostRegister, heap.data(), heap.size(), 0);
     OK(cuMemHostUnregister, heap.data());
     register_lowest_page();
@@ -88,7 +88,7 @@ SIM_TEST("host memory: no room to register one's own stack", {{"SIMCUDA_HOST_MEM
     std::memcpy(data, expected.data(), sizeof data);
     FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemHostRegister, data, sizeof data, 0);
     EXPECT(std::memcmp(data, expected.data(), sizeof data) == 0);
-    OK(cuMemHostRegister, data, kPage, 0);
+    OK(cuMemHostRegister, data, kStackPage, 0);
     OK(cuMemHostUnregister, data);
 }
 

@@ -33,8 +33,8 @@ CUDA_RESOURCE_DESC of_linear(CUdeviceptr address, CUarray_format format, unsigne
     return resource;
 }
 
-CUresult create(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& sampling = {},
-                const CUDA_RESOURCE_VIEW_DESC* view = nullptr) {
+CUresult create_texture(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& sampling = {},
+                        const CUDA_RESOURCE_VIEW_DESC* view = nullptr) {
     CUtexObject object = 0;
     const CUresult result = CU(cuTexObjectCreate)(&object, &resource, &sampling, view);
     if (result == CUDA_SUCCESS) OK(cuTexObjectDestroy, object);
@@ -96,15 +96,15 @@ SIM_TEST("texture: over an array, and asked what it is", {}) {
     EXPECT(viewed.firstLayer == 1 && viewed.format == CU_RES_VIEW_FORMAT_UINT_4X8);
     OK(cuTexObjectDestroy, object);
     view.width = 10;
-    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
     view.width = 20;
     view.lastLayer = 3;
-    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
     view.lastLayer = 2;
     view.format = CU_RES_VIEW_FORMAT_UINT_2X8;
-    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
     view.format = CU_RES_VIEW_FORMAT_UNSIGNED_BC1;
-    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT(create_texture(resource, sampling, &view) == CUDA_ERROR_NOT_SUPPORTED);
 }
 
 SIM_TEST("texture: over linear and pitched memory", {}) {
@@ -112,7 +112,7 @@ SIM_TEST("texture: over linear and pitched memory", {}) {
     CUdeviceptr memory = 0;
     OK(cuMemAlloc, &memory, 64 << 10);
     const auto linear = [&](CUdeviceptr at, std::size_t bytes, CUarray_format format = CU_AD_FORMAT_FLOAT) {
-        return create(of_linear(at, format, 4, bytes));
+        return create_texture(of_linear(at, format, 4, bytes));
     };
     EXPECT(linear(memory, 64 << 10) == CUDA_SUCCESS);
     EXPECT(linear(memory + 512, 1024) == CUDA_SUCCESS);
@@ -131,7 +131,7 @@ SIM_TEST("texture: over linear and pitched memory", {}) {
     EXPECT(behind(object).addressing[0] == AddressMode::Border && !behind(object).filters);
     EXPECT(behind(object).normalized_reads);
     CUDA_RESOURCE_VIEW_DESC view{};
-    EXPECT(create(bytes, {}, &view) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(bytes, {}, &view) == CUDA_ERROR_INVALID_VALUE);
 
     CUDA_RESOURCE_DESC plane{};
     plane.resType = CU_RESOURCE_TYPE_PITCH2D;
@@ -140,13 +140,13 @@ SIM_TEST("texture: over linear and pitched memory", {}) {
     EXPECT(behind(object).texels.width == 100 && behind(object).texels.height == 50);
     EXPECT(behind(object).texels.row_bytes == 512 && behind(object).filters);
     plane.res.pitch2D.pitchInBytes = 408;
-    EXPECT(create(plane) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(plane) == CUDA_ERROR_INVALID_VALUE);
     plane.res.pitch2D.pitchInBytes = 384;
-    EXPECT(create(plane) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(plane) == CUDA_ERROR_INVALID_VALUE);
     plane.res.pitch2D = {memory, CU_AD_FORMAT_FLOAT, 1, 100, 200, 512};
-    EXPECT(create(plane) == CUDA_ERROR_INVALID_VALUE);  // over the allocation's end
+    EXPECT(create_texture(plane) == CUDA_ERROR_INVALID_VALUE);  // over the allocation's end
     plane.resType = static_cast<CUresourcetype>(7);
-    EXPECT(create(plane) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(plane) == CUDA_ERROR_INVALID_VALUE);
 }
 
 SIM_TEST("texture: what cannot be sampled is refused", {}) {
@@ -155,8 +155,8 @@ SIM_TEST("texture: what cannot be sampled is refused", {}) {
     const CUDA_RESOURCE_DESC words = of_array(array_of(8, 8, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1));
     CUDA_TEXTURE_DESC sampling{};
     sampling.filterMode = CU_TR_FILTER_MODE_LINEAR;
-    EXPECT(create(integers, sampling) == CUDA_SUCCESS);
-    EXPECT(create(words, sampling) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(integers, sampling) == CUDA_SUCCESS);
+    EXPECT(create_texture(words, sampling) == CUDA_ERROR_INVALID_VALUE);
     // Asked for integers the driver takes points, as ffmpeg's thumbnail_cuda has it; the runtime refuses.
     sampling.flags = CU_TRSF_READ_AS_INTEGER;
     CUtexObject points = 0;
@@ -164,35 +164,35 @@ SIM_TEST("texture: what cannot be sampled is refused", {}) {
     EXPECT(!behind(points).filters);
     OK(cuTexObjectDestroy, points);
     sampling.filterMode = CU_TR_FILTER_MODE_POINT;
-    EXPECT(create(integers, sampling) == CUDA_SUCCESS);
+    EXPECT(create_texture(integers, sampling) == CUDA_SUCCESS);
     sampling.flags = 0x1000;
-    EXPECT(create(integers, sampling) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(integers, sampling) == CUDA_ERROR_INVALID_VALUE);
     sampling.flags = CU_TRSF_SRGB;
-    EXPECT(create(integers, sampling) == CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT(create_texture(integers, sampling) == CUDA_ERROR_NOT_SUPPORTED);
     sampling.flags = CU_TRSF_SEAMLESS_CUBEMAP;
-    EXPECT(create(integers, sampling) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(integers, sampling) == CUDA_ERROR_INVALID_VALUE);
     sampling.flags = 0;
     sampling.addressMode[1] = static_cast<CUaddress_mode>(9);
-    EXPECT(create(integers, sampling) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(create(of_array(nullptr)) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(integers, sampling) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(of_array(nullptr)) == CUDA_ERROR_INVALID_VALUE);
     CUDA_RESOURCE_DESC flagged = integers;
     flagged.flags = 1;
-    EXPECT(create(flagged) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(flagged) == CUDA_ERROR_INVALID_VALUE);
 
     const CUDA_ARRAY3D_DESCRIPTOR descriptor{64, 64, 0, CU_AD_FORMAT_FLOAT, 1, 0};
     CUDA_RESOURCE_DESC mipmapped{};
     mipmapped.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
     OK(cuMipmappedArrayCreate, &mipmapped.res.mipmap.hMipmappedArray, &descriptor, 3);
     sampling = {};
-    EXPECT(create(mipmapped, sampling) == CUDA_ERROR_INVALID_VALUE);  // needs normalised coordinates
+    EXPECT(create_texture(mipmapped, sampling) == CUDA_ERROR_INVALID_VALUE);  // needs normalised coordinates
     sampling.flags = CU_TRSF_NORMALIZED_COORDINATES;
     sampling.maxMipmapLevelClamp = 2;
-    EXPECT(create(mipmapped, sampling) == CUDA_SUCCESS);
+    EXPECT(create_texture(mipmapped, sampling) == CUDA_SUCCESS);
     sampling.mipmapFilterMode = static_cast<CUfilter_mode>(2);
-    EXPECT(create(mipmapped, sampling) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(mipmapped, sampling) == CUDA_ERROR_INVALID_VALUE);
     sampling.mipmapFilterMode = CU_TR_FILTER_MODE_POINT;
     sampling.maxAnisotropy = 4;
-    EXPECT(create(mipmapped, sampling) == CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT(create_texture(mipmapped, sampling) == CUDA_ERROR_NOT_SUPPORTED);
 }
 
 SIM_TEST("texture: the levels of a mipmapped array, and a view of some", {}) {
@@ -231,13 +231,13 @@ SIM_TEST("texture: the levels of a mipmapped array, and a view of some", {}) {
         EXPECT(some.level(i).width == 32u >> i && some.level(i).kind == ChannelKind::Signed);
     OK(cuTexObjectDestroy, object);
     view.lastMipmapLevel = 5;
-    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
     view.firstMipmapLevel = 3, view.lastMipmapLevel = 2;
-    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
     view.firstMipmapLevel = 2, view.lastMipmapLevel = 2, view.width = 16;  // the view is of the whole
-    EXPECT(create(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(create_texture(resource, sampling, &view) == CUDA_ERROR_INVALID_VALUE);
     view.width = 64;
-    EXPECT(create(resource, sampling, &view) == CUDA_SUCCESS);
+    EXPECT(create_texture(resource, sampling, &view) == CUDA_SUCCESS);
     // Integers that are read as such have no mean.
     sampling.flags |= CU_TRSF_READ_AS_INTEGER;
     OK(cuTexObjectCreate, &object, &resource, &sampling, nullptr);

@@ -11,8 +11,8 @@ using namespace sim;
 constexpr std::size_t kWidth = 64, kRows = 4, kSlices = 3;
 constexpr std::size_t kLargest = std::numeric_limits<std::size_t>::max();
 
-struct Rig {
-    Rig() {
+struct GeometryRig {
+    GeometryRig() {
         RT_ANSWERS(cudaSuccess, cudaMalloc, reinterpret_cast<void**>(&device), sizeof host);
         copy.srcPtr = {host, kWidth, kWidth, kRows};
         copy.dstPtr = {device, kWidth, kWidth, kRows};
@@ -54,7 +54,7 @@ struct Rig {
 
 SIM_TEST("copy: a pitch of the maximum is refused, on either side", {}) {
     int largest = 0;
-    Rig rig;
+    GeometryRig rig;
     RT_ANSWERS(cudaSuccess, cudaDeviceGetAttribute, &largest, cudaDevAttrMaxPitch, 0);
     for (cudaPitchedPtr* side : {&rig.copy.srcPtr, &rig.copy.dstPtr}) {
         for (const std::size_t pitch : {static_cast<std::size_t>(largest), kLargest}) {
@@ -77,7 +77,7 @@ SIM_TEST("copy: a pitch of the maximum is refused, on either side", {}) {
 }
 
 SIM_TEST("copy: sizes that wrap around are refused", {}) {
-    Rig rig;
+    GeometryRig rig;
     for (std::size_t* value :
          {&rig.copy.srcPtr.ysize, &rig.copy.dstPtr.ysize, &rig.copy.srcPos.y, &rig.copy.srcPos.z,
           &rig.copy.dstPos.z, &rig.copy.extent.height, &rig.copy.extent.depth}) {

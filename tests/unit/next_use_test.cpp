@@ -23,17 +23,17 @@ namespace {
 
 // What a program does: buffers made and let go, and work that names some of them. What is freed in stream
 // order is let go later.
-struct Step {
+struct UseStep {
     enum What { Make, Free, Drop, Work } what;
     std::vector<unsigned> buffers;
 };
-using Steps = std::vector<Step>;
+using Steps = std::vector<UseStep>;
 
 Steps cycle(unsigned buffers, unsigned rounds) {
     Steps steps;
-    for (unsigned i = 0; i < buffers; ++i) steps.push_back({Step::Make, {i}});
+    for (unsigned i = 0; i < buffers; ++i) steps.push_back({UseStep::Make, {i}});
     for (unsigned round = 0; round < rounds; ++round) {
-        for (unsigned i = 0; i < buffers; ++i) steps.push_back({Step::Work, {i}});
+        for (unsigned i = 0; i < buffers; ++i) steps.push_back({UseStep::Work, {i}});
     }
     return steps;
 }
@@ -42,18 +42,18 @@ Steps cycle(unsigned buffers, unsigned rounds) {
 // on the way back, in a buffer made anew each time.
 Steps training(unsigned layers, unsigned rounds) {
     Steps steps;
-    for (unsigned i = 0; i < layers; ++i) steps.push_back({Step::Make, {i}});
+    for (unsigned i = 0; i < layers; ++i) steps.push_back({UseStep::Make, {i}});
     unsigned next = layers;
     for (unsigned round = 0; round < rounds; ++round) {
         std::vector<unsigned> left;
         for (unsigned i = 0; i < layers; ++i) {
-            steps.push_back({Step::Make, {next}});
-            steps.push_back({Step::Work, {i, next}});
+            steps.push_back({UseStep::Make, {next}});
+            steps.push_back({UseStep::Work, {i, next}});
             left.push_back(next++);
         }
         for (unsigned i = layers; i-- > 0;) {
-            steps.push_back({Step::Work, {i, left[i]}});
-            steps.push_back({Step::Drop, {left[i]}});
+            steps.push_back({UseStep::Work, {i, left[i]}});
+            steps.push_back({UseStep::Drop, {left[i]}});
         }
     }
     return steps;
@@ -62,11 +62,11 @@ Steps training(unsigned layers, unsigned rounds) {
 // The same, whose buffers are freed in stream order: what they take is given back so many steps later.
 Steps ahead_of_its_stream(const Steps& steps, std::size_t delay) {
     Steps late;
-    std::deque<std::pair<std::size_t, Step>> waiting;
+    std::deque<std::pair<std::size_t, UseStep>> waiting;
     for (std::size_t i = 0; i < steps.size(); ++i) {
         late.push_back(steps[i]);
-        if (steps[i].what == Step::Drop) {
-            late.back().what = Step::Free;
+        if (steps[i].what == UseStep::Drop) {
+            late.back().what = UseStep::Free;
             waiting.emplace_back(i + delay, steps[i]);
         }
         for (; !waiting.empty() && waiting.front().first == i; waiting.pop_front())
@@ -84,7 +84,7 @@ Steps shuffled(unsigned works, unsigned rounds) {
         for (unsigned i = 0; i < works; ++i) {
             std::vector<unsigned> buffers = {3 * i, 3 * i + 1, 3 * i + 2};
             std::shuffle(buffers.begin(), buffers.end(), random);
-            steps.push_back({Step::Work, buffers});
+            steps.push_back({UseStep::Work, buffers});
         }
     }
     return steps;
@@ -94,7 +94,7 @@ Steps patternless(unsigned buffers, unsigned works, unsigned seed) {
     std::mt19937 random(seed);
     Steps steps = cycle(buffers, 0);
     for (unsigned i = 0; i < works; ++i)
-        steps.push_back({Step::Work, {static_cast<unsigned>(random() % buffers)}});
+        steps.push_back({UseStep::Work, {static_cast<unsigned>(random() % buffers)}});
     return steps;
 }
 
@@ -107,14 +107,14 @@ class Cache {
     ChunkId chunk(unsigned buffer) const { return chunks_.at(buffer); }
     bool there(unsigned buffer) const { return there_.contains(chunk(buffer)); }
 
-    void run(const Step& step) {
-        if (step.what == Step::Make) {
+    void run(const UseStep& step) {
+        if (step.what == UseStep::Make) {
             chunks_[step.buffers[0]] = number();
             host_->added({chunk(step.buffers[0]), 4096, 0});
-        } else if (step.what == Step::Free) {
+        } else if (step.what == UseStep::Free) {
             there_.erase(chunk(step.buffers[0]));
             host_->freed(chunk(step.buffers[0]));
-        } else if (step.what == Step::Drop) {
+        } else if (step.what == UseStep::Drop) {
             there_.erase(chunk(step.buffers[0]));
             host_->removed(chunk(step.buffers[0]));
             free_.push_back(chunk(step.buffers[0]));
@@ -183,7 +183,7 @@ std::size_t misses(const char* policy, const Steps& steps, std::size_t room, std
 std::size_t least_misses(const Steps& steps, std::size_t room, std::size_t from) {
     std::map<unsigned, std::vector<std::size_t>> uses;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-        if (steps[i].what != Step::Work) continue;
+        if (steps[i].what != UseStep::Work) continue;
         for (const unsigned buffer : steps[i].buffers) uses[buffer].push_back(i);
     }
     const auto next = [&](unsigned buffer, std::size_t now) {
@@ -194,9 +194,9 @@ std::size_t least_misses(const Steps& steps, std::size_t room, std::size_t from)
     std::set<unsigned> there;
     std::size_t count = 0;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-        const Step& step = steps[i];
-        if (step.what == Step::Free || step.what == Step::Drop) there.erase(step.buffers[0]);
-        if (step.what != Step::Work) continue;
+        const UseStep& step = steps[i];
+        if (step.what == UseStep::Free || step.what == UseStep::Drop) there.erase(step.buffers[0]);
+        if (step.what != UseStep::Work) continue;
         for (const unsigned buffer : step.buffers) {
             if (there.contains(buffer)) continue;
             count += i >= from;
@@ -244,7 +244,7 @@ TEST_CASE("next-use: a program without a pattern misses no more than with lru") 
         const Steps steps = patternless(40, 4000, seed);
         CHECK(misses("next-use", steps, 20, 0) <= misses("lru", steps, 20, 0) * 1.02);
         Cache cache("next-use", 20);
-        for (const Step& step : steps) cache.run(step);
+        for (const UseStep& step : steps) cache.run(step);
         std::array<ChunkId, 8> next{};
         CHECK(cache.host().upcoming(next) == 0);
     }
@@ -294,9 +294,9 @@ TEST_CASE("next-use: what is made in place of what was freed is foretold, before
     Cache cache("next-use", 10);
     std::array<ChunkId, 4> next{};
     std::size_t foretold = 0, missed = 0;
-    for (const Step& step : ahead_of_its_stream(training(kLayers, kRounds), 480)) {
+    for (const UseStep& step : ahead_of_its_stream(training(kLayers, kRounds), 480)) {
         const unsigned buffer = step.buffers.back();
-        if (step.what == Step::Work && buffer >= kLayers * kRounds / 2 && !cache.there(buffer)) {
+        if (step.what == UseStep::Work && buffer >= kLayers * kRounds / 2 && !cache.there(buffer)) {
             ++missed;
             foretold += std::find(next.begin(), next.end(), cache.chunk(buffer)) != next.end();
         }
@@ -312,15 +312,15 @@ TEST_CASE(
     "next-use: what is made anew is foretold before what comes later, though all before that was there") {
     Cache cache("next-use", 12);
     std::array<ChunkId, 4> next{};
-    for (unsigned i = 0; i < 8; ++i) cache.run({Step::Make, {i}});
+    for (unsigned i = 0; i < 8; ++i) cache.run({UseStep::Make, {i}});
     for (unsigned made = 8; made < 50; ++made) {
         for (unsigned i = 0; i < 8; ++i) {
-            if (i == 4) cache.run({Step::Make, {made}});
+            if (i == 4) cache.run({UseStep::Make, {made}});
             if (made == 49 && i == 4) break;
             cache.host().upcoming(next);
-            cache.run({Step::Work, i < 4 ? std::vector{i} : std::vector{i, made}});
+            cache.run({UseStep::Work, i < 4 ? std::vector{i} : std::vector{i, made}});
         }
-        if (made < 49) cache.run({Step::Drop, {made}});
+        if (made < 49) cache.run({UseStep::Drop, {made}});
     }
     cache.host().evicted(cache.chunk(7));
     REQUIRE(cache.host().upcoming(next) >= 2);
@@ -335,9 +335,9 @@ TEST_CASE("next-use: what iterations make for themselves is foretold, however lo
     std::size_t half = 0;
     for (unsigned made = kBuffers; made < kBuffers + 40; ++made) {
         if (made == kBuffers + 20) half = steps.size();
-        steps.push_back({Step::Make, {made}});
-        for (unsigned i = 0; i < 2 * kBuffers; ++i) steps.push_back({Step::Work, {i % kBuffers, made}});
-        steps.push_back({Step::Drop, {made}});
+        steps.push_back({UseStep::Make, {made}});
+        for (unsigned i = 0; i < 2 * kBuffers; ++i) steps.push_back({UseStep::Work, {i % kBuffers, made}});
+        steps.push_back({UseStep::Drop, {made}});
     }
     CHECK(10 * misses("next-use", steps, 60, half) <= 11 * least_misses(steps, 60, half));
 }
@@ -351,10 +351,10 @@ TEST_CASE("next-use: what is free is kept for what will be made, until that is g
         cache.host().eviction_start(limit_chunks * 4096, 0);
         return cache.host().upcoming(next) == 0 ? kNoChunk : next[0];
     };
-    for (unsigned i = 0; i < 2; ++i) cache.run({Step::Make, {i}});
+    for (unsigned i = 0; i < 2; ++i) cache.run({UseStep::Make, {i}});
     for (unsigned made = 2;; ++made) {
         const bool last = made == kRounds;
-        cache.run({Step::Work, {0}});
+        cache.run({UseStep::Work, {0}});
         if (last) {
             cache.evict(1);
             CHECK(brought(2) == kNoChunk);
@@ -362,16 +362,16 @@ TEST_CASE("next-use: what is free is kept for what will be made, until that is g
             CHECK(brought(3) == cache.chunk(1));
             CHECK(brought(1) == cache.chunk(1));
         }
-        cache.run({Step::Make, {made}});
+        cache.run({UseStep::Make, {made}});
         if (last) CHECK(brought(2) == cache.chunk(made));
-        cache.run({Step::Work, {0, made}});
-        cache.run({Step::Work, {0}});
+        cache.run({UseStep::Work, {0, made}});
+        cache.run({UseStep::Work, {0}});
         if (last) CHECK(brought(3) == cache.chunk(1));
-        cache.run({Step::Drop, {made}});
+        cache.run({UseStep::Drop, {made}});
         if (last) CHECK(brought(2) == cache.chunk(1));
         if (last) break;
-        cache.run({Step::Work, {1}});
-        cache.run({Step::Work, {1}});
+        cache.run({UseStep::Work, {1}});
+        cache.run({UseStep::Work, {1}});
     }
 }
 
@@ -379,8 +379,8 @@ TEST_CASE("next-use: nothing goes ahead of need for what is not known to be need
     const unsigned kBuffers = 20;
     Cache cache("next-use", 12);
     const Steps steps = cycle(kBuffers, 40);
-    for (const Step& step : steps) cache.run(step);
-    cache.run({Step::Make, {kBuffers}});
+    for (const UseStep& step : steps) cache.run(step);
+    cache.run({UseStep::Make, {kBuffers}});
     for (std::size_t i = steps.size() - 4 * kBuffers; i < steps.size(); ++i) cache.run(steps[i]);
     const auto any = [](ChunkId) { return true; };
     CHECK(cache.host().next_victim({1, Purpose::Ahead, cache.chunk(kBuffers)}, any) == kNoChunk);
@@ -389,7 +389,7 @@ TEST_CASE("next-use: nothing goes ahead of need for what is not known to be need
 TEST_CASE("next-use: it finds its way again when a program changes what it does, and then changes back") {
     const Steps first = cycle(20, 60);
     Cache cache("next-use", 12);
-    for (const Step& step : first) cache.run(step);
+    for (const UseStep& step : first) cache.run(step);
     // The same buffers in another order, then in the old one.
     std::vector<unsigned> order(20);
     for (unsigned i = 0; i < 20; ++i) order[i] = i * 7 % 20;
@@ -397,7 +397,7 @@ TEST_CASE("next-use: it finds its way again when a program changes what it does,
         std::size_t before = cache.misses();
         for (unsigned round = 0; round < count; ++round) {
             if (round == count / 2) before = cache.misses();
-            for (unsigned i = 0; i < 20; ++i) cache.run({Step::Work, {changed ? order[i] : i}});
+            for (unsigned i = 0; i < 20; ++i) cache.run({UseStep::Work, {changed ? order[i] : i}});
         }
         return cache.misses() - before;
     };
@@ -408,7 +408,7 @@ TEST_CASE("next-use: it finds its way again when a program changes what it does,
 
 TEST_CASE("next-use: of wait and what is idle first, the least recently used answers") {
     Cache cache("next-use", 12);
-    for (const Step& step : cycle(20, 40)) cache.run(step);
+    for (const UseStep& step : cycle(20, 40)) cache.run(step);
     const ChunkId victim = cache.host().next_victim({1, Purpose::Wait}, [&](ChunkId id) {
         for (unsigned i = 0; i < 20; ++i) {
             if (cache.chunk(i) == id) return cache.there(i);

@@ -12,7 +12,7 @@ using lms::engine::PtxModule;
 
 namespace {
 
-constexpr const char* kHead = ".version 8.4\n.target sm_75\n.address_size 64\n";
+constexpr const char* kModuleHead = ".version 8.4\n.target sm_75\n.address_size 64\n";
 constexpr std::size_t kPointers = 4;
 
 // Which of the parameters of a kernel with this body it may write by: "ab" of a to d, each a pointer that
@@ -26,7 +26,7 @@ std::string written(const std::string& text, const std::string& before = "") {
         "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u64 %rd4, [d];\n"
         "ld.param.u32 %r1, [n]; st.global.u32 [%rd4], %r1;\n" +
         text + "\nret;\n}\n";
-    PtxModule module(kHead + before + kernel);
+    PtxModule module(kModuleHead + before + kernel);
     REQUIRE(module.addresses_of("k") == PtxModule::Answer::Complete);
     const ParameterWords words = module.written_by("k");
     std::string names;
@@ -38,7 +38,7 @@ std::string written(const std::string& text, const std::string& before = "") {
 
 // The words of 8 bytes that a kernel with these parameters and this body may write by.
 std::vector<std::size_t> words(const std::string& parameters, const std::string& text) {
-    PtxModule module(kHead + (".visible .entry k(" + parameters + ") {" + text + " ret; }"));
+    PtxModule module(kModuleHead + (".visible .entry k(" + parameters + ") {" + text + " ret; }"));
     REQUIRE(module.addresses_of("k") == PtxModule::Answer::Complete);
     std::vector<std::size_t> all;
     for (std::size_t word = 0; word < 200; ++word) {
@@ -216,7 +216,9 @@ TEST_CASE("writes: structs are told word by word") {
 }
 
 TEST_CASE("writes: everything, where nothing is certain") {
-    const auto words_of = [](const std::string& text) { return PtxModule(kHead + text).written_by("k"); };
+    const auto words_of = [](const std::string& text) {
+        return PtxModule(kModuleHead + text).written_by("k");
+    };
     const auto all = [&](const std::string& text) { return words_of(text) == ParameterWords::all(); };
     CHECK(words_of(".visible .entry k(.param .u64 a) { ret; }").none());
     CHECK(words_of(".visible .entry k(.param .u64 a) { ld.param.u64 %rd1, [a]; ld.u32 %r1, [%rd1]; ret; }")
@@ -231,6 +233,6 @@ TEST_CASE("writes: everything, where nothing is certain") {
         all(".visible .entry k(.param .strange a, .param .u64 .ptr b) { ld.param.u64 %rd1, [b];"
             "st.global.u32 [%rd1], 1; ret; }"));
     CHECK(all("no PTX"));
-    PtxModule other(kHead + std::string(".visible .entry other() { ret; }"));
+    PtxModule other(kModuleHead + std::string(".visible .entry other() { ret; }"));
     CHECK(other.written_by("k").none());
 }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = 8000;
 
-std::unique_ptr<Trace> read(const std::string& path) {
+std::unique_ptr<Trace> read_trace(const std::string& path) {
     auto trace = std::make_unique<Trace>();
     std::string problem;
     lms::tool::read_trace_file(path, *trace, problem);
@@ -36,7 +36,7 @@ std::unique_ptr<Trace> read(const std::string& path) {
 // Without those that follow it.
 std::unique_ptr<Trace> read_alone(const Scratch& scratch, const std::string& name) {
     std::ofstream(scratch.path("alone"), std::ios::binary) << scratch.get(name);
-    return read(scratch.path("alone"));
+    return read_trace(scratch.path("alone"));
 }
 
 // Buffers of two GPUs that come and go, of chunks that move, told to each of the writers in turn.
@@ -220,8 +220,8 @@ TEST_CASE("trace parts: together they are what one file is, and each tells alone
         REQUIRE(whole.open(scratch.path("whole")) == 0);
         REQUIRE(parts.open(scratch.path("parts"), kMostBytes) == 0);
         tell_a_run({&whole, &parts}, seed);
-        const auto one = read(scratch.path("whole"));
-        const auto several = read(scratch.path("parts"));
+        const auto one = read_trace(scratch.path("whole"));
+        const auto several = read_trace(scratch.path("parts"));
         CHECK(several->ended);
         CHECK(several->stopped.empty());
         REQUIRE(texts_of(several->events) == texts_of(one->events));
@@ -239,7 +239,7 @@ TEST_CASE("trace parts: together they are what one file is, and each tells alone
             CHECK(rest == texts_of(std::span(one->events).subspan(told, rest.size())));
             told += rest.size();
             // Begun with it, what follows is read too.
-            CHECK(read(scratch.path(name))->events.size() ==
+            CHECK(read_trace(scratch.path(name))->events.size() ==
                   standing.size() + one->events.size() - told + rest.size());
         }
         CHECK(part > 4);
@@ -259,7 +259,7 @@ TEST_CASE("trace parts: no file follows the one in which the trace ends") {
     CHECK(read_alone(scratch, "trace.3")->ended);
     struct stat status;
     CHECK(stat(scratch.path("trace.4").c_str(), &status) != 0);
-    CHECK(texts_of(read(scratch.path("trace"))->events) ==
+    CHECK(texts_of(read_trace(scratch.path("trace"))->events) ==
           std::vector<std::string>{"free 0 0 0", "free 0 1 0", "free 0 2 0"});
 }
 
@@ -274,7 +274,7 @@ TEST_CASE("trace parts: files of another trace, of an earlier run, are not taken
     writer.refresh();
     CHECK(scratch.get("trace.1") == later);
     writer.write(Free{0, 6, now_ns() + BlockWriter::kOldNs});
-    const auto trace = read(scratch.path("trace"));
+    const auto trace = read_trace(scratch.path("trace"));
     CHECK_FALSE(trace->ended);
     CHECK(texts_of(trace->events) == std::vector<std::string>{"free 0 5 0", "free 0 6 0"});
 }
@@ -288,7 +288,8 @@ TEST_CASE("trace parts: where the next cannot be written the file grows on, and 
     REQUIRE(whole.open(scratch.path("whole")) == 0);
     REQUIRE(parts.open(scratch.path("trace"), kMostBytes) == 0);
     tell_a_run({&whole, &parts}, 4);
-    CHECK(texts_of(read(scratch.path("trace"))->events) == texts_of(read(scratch.path("whole"))->events));
+    CHECK(texts_of(read_trace(scratch.path("trace"))->events) ==
+          texts_of(read_trace(scratch.path("whole"))->events));
     CHECK(scratch.get("log").find("lms: LMS_TRACE: cannot write " + scratch.path("trace.1") +
                                   ": Is a directory; the file before grows on\n") == 0);
     lms::log::configure(lms::log::Level::Warn, "");
@@ -304,8 +305,8 @@ TEST_CASE("trace parts: a trace can be ended and another begun by the same write
     REQUIRE(writer.open(scratch.path("second")) == 0);
     tell_a_run({&writer}, 5);
     CHECK(scratch.get("first") == first);
-    const auto second = read(scratch.path("second"));
+    const auto second = read_trace(scratch.path("second"));
     CHECK(second->ended);
-    CHECK(texts_of(second->events).size() == texts_of(read(scratch.path("first"))->events).size());
+    CHECK(texts_of(second->events).size() == texts_of(read_trace(scratch.path("first"))->events).size());
     CHECK(text_of(second->events.front()) == "gpu one 0");
 }

@@ -46,7 +46,7 @@ Move move_of(std::uint64_t begin_ns, std::uint64_t end_ns, Direction direction =
             .end_ns = end_ns};
 }
 
-Free free_of(std::uint32_t allocation) {
+Free free_event(std::uint32_t allocation) {
     return {.device = 0, .allocation = allocation, .at_ns = allocation};
 }
 
@@ -257,7 +257,7 @@ TEST_CASE("trace writer: the file is whole after the opening and after every eve
     CHECK(events_in(scratch.get("trace")).empty());
     constexpr auto kHeld = static_cast<std::uint32_t>(ChromeWriter::kHeld);
     for (std::uint32_t i = 0; i < kHeld + 50; ++i) {
-        writer.write(free_of(i));
+        writer.write(free_event(i));
         REQUIRE(events_in(scratch.get("trace")).size() == i + 1 - std::min(i + 1, kHeld));
     }
     writer.end();
@@ -272,7 +272,7 @@ TEST_CASE("trace writer: events are in the order in which they began, rows in th
     REQUIRE(writer.open(scratch.path("trace")) == 0);
     writer.write(Stall{0, StallCause::Turn, "", 0, {}, 50, 400});
     writer.write(move_of(100, 300));
-    writer.write(free_of(20));
+    writer.write(free_event(20));
     writer.end();
     const json all = json::parse(scratch.get("trace"));
     CHECK(all.at("displayTimeUnit") == "ms");
@@ -300,7 +300,7 @@ TEST_CASE(
         ChromeWriter writer;
         if (writer.open(scratch.path("trace")) != 0) return;
         for (std::uint32_t i = 0;; ++i) {
-            writer.write(free_of(i));
+            writer.write(free_event(i));
             if (write(pipe_ends[1], &i, sizeof i) != sizeof i) return;
         }
     });
@@ -324,7 +324,7 @@ TEST_CASE("trace writer: events of several threads are all there") {
     std::vector<std::thread> threads;
     for (std::uint32_t thread = 0; thread < 4; ++thread) {
         threads.emplace_back([&writer, thread] {
-            for (std::uint32_t i = 0; i < 250; ++i) writer.write(free_of(thread * 1000 + i));
+            for (std::uint32_t i = 0; i < 250; ++i) writer.write(free_event(thread * 1000 + i));
         });
     }
     for (std::thread& thread : threads) thread.join();
@@ -341,14 +341,14 @@ TEST_CASE("trace writer: a child of fork writes nothing") {
     const Scratch scratch;
     ChromeWriter writer;
     REQUIRE(writer.open(scratch.path("trace")) == 0);
-    writer.write(free_of(0));
+    writer.write(free_event(0));
     const std::string before = scratch.get("trace");
     CHECK(support::in_child([&] {
-              writer.write(free_of(1));
+              writer.write(free_event(1));
               writer.end();
           }) == 0);
     CHECK(scratch.get("trace") == before);
-    writer.write(free_of(2));
+    writer.write(free_event(2));
     writer.end();
     const std::vector<json> events = events_in(scratch.get("trace"));
     REQUIRE(events.size() == 2);
@@ -361,13 +361,13 @@ TEST_CASE("trace writer: a child forked while another thread writes does not wai
     REQUIRE(writer.open(scratch.path("trace")) == 0);
     std::atomic<bool> stop = false;
     std::thread busy([&] {
-        for (std::uint32_t i = 0; !stop; ++i) writer.write(free_of(i));
+        for (std::uint32_t i = 0; !stop; ++i) writer.write(free_event(i));
     });
     // Long enough that some child is forked while the lock is held; one that waited would be ended by its
     // alarm.
     int status = 0;
     for (int child = 0; child < 100 && status == 0; ++child) {
-        status = support::in_child([&] { writer.write(free_of(1)); });
+        status = support::in_child([&] { writer.write(free_event(1)); });
     }
     stop = true;
     busy.join();
@@ -380,10 +380,10 @@ TEST_CASE("trace writer: a second process does not take over a trace that is bei
     const Scratch scratch;
     ChromeWriter writer;
     REQUIRE(writer.open(scratch.path("trace")) == 0);
-    writer.write(free_of(0));
+    writer.write(free_event(0));
     ChromeWriter second;
     CHECK(second.open(scratch.path("trace")) == EWOULDBLOCK);
-    second.write(free_of(1));
+    second.write(free_event(1));
     second.end();
     writer.end();
     CHECK(events_in(scratch.get("trace")).size() == 1);
@@ -398,7 +398,7 @@ TEST_CASE("trace writer: when the disk is full the trace ends, whole, with one l
               lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
               ChromeWriter writer;
               if (writer.open(scratch.path("trace")) != 0) _exit(1);
-              for (std::uint32_t i = 0; i < 1000; ++i) writer.write(free_of(i));
+              for (std::uint32_t i = 0; i < 1000; ++i) writer.write(free_event(i));
           }) == 0);
     const std::string text = scratch.get("trace");
     const std::vector<json> events = events_in(text);

@@ -4,7 +4,7 @@
 namespace facts {
 namespace {
 
-constexpr int kRounds = 9;
+constexpr int kEventRounds = 9;
 constexpr int kLaunches = 500;  // below the depth of a launch queue, so that no call waits for the GPU
 
 }  // namespace
@@ -16,7 +16,7 @@ void event_cost(const Card& card, Record& record) {
     for (CUevent& event : events) CU(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
     const auto measure = [&](const std::string& name, auto&& each) {
         Samples host, all;
-        for (int round = 0; round < kRounds; ++round) {
+        for (int round = 0; round < kEventRounds; ++round) {
             double enqueued = 0;
             const double done = microseconds([&] {
                 enqueued = microseconds([&] {

@@ -17,7 +17,7 @@ namespace {
 using util::format_bytes;
 using Json = nlohmann::ordered_json;
 
-struct Row {
+struct ReplayRow {
     std::optional<std::uint64_t> limit;
     std::string policy;
     Replayed result;
@@ -30,7 +30,7 @@ struct Row {
     }
 };
 
-std::vector<Row> replay_each(const Trace& trace, const ReplayOptions& options) {
+std::vector<ReplayRow> replay_each(const Trace& trace, const ReplayOptions& options) {
     ReplayWith with = replay_like(trace);
     if (const auto link = util::parse_bytes(options.link)) {
         with.in_bytes_per_s = static_cast<double>(*link);
@@ -44,7 +44,7 @@ std::vector<Row> replay_each(const Trace& trace, const ReplayOptions& options) {
     if (limits.empty()) limits.emplace_back();
 
     policies.emplace_back(kOptimal);
-    std::vector<Row> rows;
+    std::vector<ReplayRow> rows;
     for (const auto& limit : limits) {
         const std::vector<Replayed> replayed = replay_all(trace, policies, with, limit);
         for (std::size_t i = 0; i < policies.size(); ++i)
@@ -53,7 +53,7 @@ std::vector<Row> replay_each(const Trace& trace, const ReplayOptions& options) {
     return rows;
 }
 
-Json json_of(const Row& row) {
+Json json_of(const ReplayRow& row) {
     Json json;
     json["limit_bytes"] = row.limit ? Json(*row.limit) : Json();
     json["policy"] = row.policy;
@@ -69,10 +69,10 @@ Json json_of(const Row& row) {
     return json;
 }
 
-void print(const std::vector<Row>& rows) {
+void print(const std::vector<ReplayRow>& rows) {
     fmt::print("{:>10}  {:<16} {:>10} {:>10} {:>10} {:>9}  {}\n", "limit", "policy", "to GPU", "to host",
                "x optimal", "seconds", "x all fitting");
-    for (const Row& row : rows) {
+    for (const ReplayRow& row : rows) {
         const double fitting = row.result.fitting_seconds;
         fmt::print("{:>10}  {:<16} {:>10} {:>10} {:>10} {:>9.3f}  {}\n",
                    row.limit ? format_bytes(*row.limit) : "as it was", row.policy,
@@ -109,16 +109,16 @@ int replay_command(const ReplayOptions& options) {
         fmt::print(stderr, "lms replay: {} does not tell of any GPU's memory; give --limit\n", options.path);
         return kNotWell;
     }
-    const std::vector<Row> rows = replay_each(*trace, options);
+    const std::vector<ReplayRow> rows = replay_each(*trace, options);
     if (options.as_json) {
         Json all{{"replays", Json::array()}};
-        for (const Row& row : rows) all["replays"].push_back(json_of(row));
+        for (const ReplayRow& row : rows) all["replays"].push_back(json_of(row));
         fmt::print("{}", text_of(all));
     } else {
         print(rows);
     }
     const bool too_many =
-        options.fail_above && std::ranges::any_of(rows, [&](const Row& row) {
+        options.fail_above && std::ranges::any_of(rows, [&](const ReplayRow& row) {
             return row.ratio() ? *row.ratio() > *options.fail_above : row.result.bytes() > 0;
         });
     if (!too_many) return 0;

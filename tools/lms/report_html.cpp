@@ -197,7 +197,7 @@ std::string overlap(const Trace& trace) {
         100 * beside_ns / ran_ns);
 }
 
-std::string kernels(const Analysis& all) {
+std::string kernel_table(const Analysis& all) {
     const std::optional<double> busy = busy_share(all);
     if (!busy) return "<p>no data</p>\n";
     std::string text = fmt::format(
@@ -339,7 +339,7 @@ std::string findings_table(const std::vector<Finding>& findings) {
     return text + "</table>\n";
 }
 
-std::string regions(const Analysis& all) {
+std::string region_table(const Analysis& all) {
     std::string text =
         "<table><tr><th>times</th><th>ms</th><th>stall ms</th><th>to GPU</th><th>to "
         "host</th><th>region</th></tr>";
@@ -390,11 +390,11 @@ std::string html_report(const Trace& trace, const Analysis& all, const std::vect
     }
     text += "<h2>How busy the links were</h2>\n" + links(trace, all);
     text += "<h2>Moves beside kernels</h2>\n" + overlap(trace) + moves_and_kernels(trace);
-    text += "<h2>Kernels</h2>\n" + kernels(all);
+    text += "<h2>Kernels</h2>\n" + kernel_table(all);
     text += "<h2>What threads waited for</h2>\n" + stalls(all);
     text += "<h2>Bytes moved, by the GPU's size (replayed)</h2>\n" + sizes(trace, all);
     text += "<h2>Bytes moved, by call stack</h2>\n" + flames(all);
-    if (!all.regions.empty()) text += "<h2>Regions</h2>\n" + regions(all);
+    if (!all.regions.empty()) text += "<h2>Regions</h2>\n" + region_table(all);
     text += "<h2>Buffers</h2>\n" + buffers(all);
     return text + "</body></html>\n";
 }

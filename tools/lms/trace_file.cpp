@@ -94,17 +94,17 @@ std::string bytes_of_file(const std::string& path, std::string& problem) {
 }
 
 // Where a file stands in its trace.
-struct Place {
+struct PartPlace {
     std::uint64_t part;
     std::uint64_t first_began_ns;
     std::uint64_t repeated;  // events at its beginning
 
-    bool follows(const Place& before) const {
+    bool follows(const PartPlace& before) const {
         return part == before.part + 1 && first_began_ns == before.first_began_ns;
     }
 };
 
-Place place_of(const std::string& about) {
+PartPlace part_place_of(const std::string& about) {
     const auto json = nlohmann::json::parse(about, nullptr, false);
     const auto number = [&json](const char* key, std::uint64_t without) {
         if (!json.is_object() || !json.contains(key) || !json[key].is_number_unsigned()) return without;
@@ -120,13 +120,13 @@ bool tells_what_stands(const Event& event) {
 }
 
 // Adds the file that goes on where another has ended: false, and nothing is added, if it does not.
-bool add_next(const std::string& path, Trace& trace, Place& place) {
+bool add_next(const std::string& path, Trace& trace, PartPlace& place) {
     std::string problem;
     const std::string bytes = bytes_of_file(path, problem);
     std::string_view rest = bytes;
     std::string about;
     if (!problem.empty() || !take_description(rest, about, problem)) return false;
-    const Place next = place_of(about);
+    const PartPlace next = part_place_of(about);
     if (!next.follows(place)) return false;
     place = next;
     const auto before = static_cast<std::ptrdiff_t>(trace.events.size());
@@ -155,7 +155,7 @@ void read_trace_file(const std::string& path, Trace& trace, std::string& problem
         problem = fmt::format("{}: {}", path, problem);
         return;
     }
-    Place place = place_of(trace.about);
+    PartPlace place = part_place_of(trace.about);
     const std::string ending = place.part == 0 ? "" : fmt::format(".{}", place.part);
     // Under another name it stands by itself.
     if (!path.ends_with(ending)) return;

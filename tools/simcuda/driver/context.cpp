@@ -18,9 +18,9 @@
 namespace simcuda::driver {
 namespace {
 
-Handles<Context>& handles() {
-    static auto& handles = *new Handles<Context>;
-    return handles;
+Handles<Context>& contexts_by_handle() {
+    static auto& contexts_by_handle = *new Handles<Context>;
+    return contexts_by_handle;
 }
 
 std::uint64_t next_id() {
@@ -159,27 +159,27 @@ void set_context(std::shared_ptr<Context> context) {
 }
 
 std::shared_ptr<Context> checked_context(CUcontext handle) {
-    auto context = handles().find(handle);
+    auto context = contexts_by_handle().find(handle);
     require(context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
     return context;
 }
 
 bool is_live(const Context* context) {
-    return handles().find(context) != nullptr;
+    return contexts_by_handle().find(context) != nullptr;
 }
 
 std::vector<std::shared_ptr<Context>> contexts_of(const Device& device) {
-    return handles().select([&](const Context& context) { return &context.device() == &device; });
+    return contexts_by_handle().select([&](const Context& context) { return &context.device() == &device; });
 }
 
 std::shared_ptr<Context> create_context(Device& device, unsigned flags, bool primary) {
     auto context = std::make_shared<Context>(device, flags, primary);
-    handles().add(context);
+    contexts_by_handle().add(context);
     return context;
 }
 
 void destroy_context(const std::shared_ptr<Context>& context) {
-    handles().remove(context.get());
+    contexts_by_handle().remove(context.get());
     context->destroy();
 }
 

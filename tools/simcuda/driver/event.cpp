@@ -13,9 +13,9 @@
 namespace simcuda::driver {
 namespace {
 
-Handles<Event>& handles() {
-    static auto& handles = *new Handles<Event>;
-    return handles;
+Handles<Event>& events_by_handle() {
+    static auto& events_by_handle = *new Handles<Event>;
+    return events_by_handle;
 }
 
 // Another process's record is a number in shared memory, which grows.
@@ -60,26 +60,26 @@ std::shared_ptr<Event> create_event(const std::shared_ptr<Context>& context, uns
     event->context = context;
     event->flags = flags;
     event->shared = std::move(shared);
-    handles().add(event);
+    events_by_handle().add(event);
     return event;
 }
 
 void destroy_event(CUevent handle) {
-    require(handles().remove(handle) != nullptr, CUDA_ERROR_INVALID_HANDLE);
+    require(events_by_handle().remove(handle) != nullptr, CUDA_ERROR_INVALID_HANDLE);
 }
 
 void forget_events(const Context& context) {
-    handles().remove_if([&](const Event& event) { return event.context.lock().get() == &context; });
+    events_by_handle().remove_if([&](const Event& event) { return event.context.lock().get() == &context; });
 }
 
 std::shared_ptr<Event> checked_event(CUevent handle) {
-    auto event = handles().find(handle);
+    auto event = events_by_handle().find(handle);
     require(event != nullptr, CUDA_ERROR_INVALID_HANDLE);
     return event;
 }
 
 bool is_event(CUevent handle) {
-    return handles().find(handle) != nullptr;
+    return events_by_handle().find(handle) != nullptr;
 }
 
 void record_event(Stream& stream, Event& event) {

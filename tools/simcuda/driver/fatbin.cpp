@@ -29,7 +29,7 @@ struct Header {
 };
 constexpr std::uint32_t kFatBinaryMagic = 0xBA55ED50;
 
-struct Entry {
+struct ImageEntry {
     std::uint16_t kind;
     std::uint16_t version;
     std::uint32_t header_bytes;
@@ -45,7 +45,7 @@ struct Entry {
     std::uint64_t reserved;
     std::uint64_t plain_bytes;  // after decompression
 };
-static_assert(sizeof(Entry) == 64);  // the header may go on: 80 bytes is usual
+static_assert(sizeof(ImageEntry) == 64);  // the header may go on: 80 bytes is usual
 constexpr std::uint16_t kKindPtx = 1;
 constexpr std::uint64_t kFlagLz4 = 0x2000;
 constexpr std::uint64_t kFlagZstd = 0x8000;
@@ -61,7 +61,7 @@ T read(const std::byte* from) {
     return value;
 }
 
-std::optional<std::string> decompress(const Entry& entry, const std::byte* payload) {
+std::optional<std::string> decompress(const ImageEntry& entry, const std::byte* payload) {
     const char* stored = reinterpret_cast<const char*>(payload);
     if (!(entry.flags & (kFlagLz4 | kFlagZstd))) return std::string(stored, entry.payload_bytes);
     std::string text(entry.plain_bytes, '\0');
@@ -86,7 +86,7 @@ bool arch_specific(std::string_view ptx) {
 }
 
 struct Candidate {
-    Entry entry;
+    ImageEntry entry;
     const std::byte* payload;
 };
 
@@ -98,10 +98,10 @@ CUresult find_in_fat_binary(const std::byte* at, unsigned arch, std::vector<std:
     at += header.header_bytes;
     const std::byte* end = at + header.payload_bytes;
     std::vector<Candidate> candidates;
-    while (static_cast<std::size_t>(end - at) >= sizeof(Entry)) {
-        auto entry = read<Entry>(at);
+    while (static_cast<std::size_t>(end - at) >= sizeof(ImageEntry)) {
+        auto entry = read<ImageEntry>(at);
         auto room = static_cast<std::size_t>(end - at);
-        if (entry.header_bytes < sizeof(Entry) || entry.header_bytes > room ||
+        if (entry.header_bytes < sizeof(ImageEntry) || entry.header_bytes > room ||
             entry.payload_bytes > room - entry.header_bytes || entry.compressed_bytes > entry.payload_bytes) {
             return CUDA_ERROR_INVALID_IMAGE;
         }

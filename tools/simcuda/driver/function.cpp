@@ -6,23 +6,23 @@
 namespace simcuda::driver {
 namespace {
 
-Handles<Launchable>& handles() {
-    static auto& handles = *new Handles<Launchable>;
-    return handles;
+Handles<Launchable>& launchables_by_handle() {
+    static auto& launchables_by_handle = *new Handles<Launchable>;
+    return launchables_by_handle;
 }
 
 }  // namespace
 
 void register_launchable(std::shared_ptr<Launchable> launchable) {
-    handles().add(std::move(launchable));
+    launchables_by_handle().add(std::move(launchable));
 }
 
 void forget_launchable(Launchable* launchable) {
-    handles().remove(launchable);
+    launchables_by_handle().remove(launchable);
 }
 
 std::shared_ptr<Launchable> find_launchable(CUfunction handle) {
-    auto launchable = handles().find(handle);
+    auto launchable = launchables_by_handle().find(handle);
     require(launchable != nullptr, CUDA_ERROR_INVALID_HANDLE);
     return launchable;
 }

@@ -86,7 +86,7 @@ bool parse_perverse(std::string_view text, unsigned& out) {
     return true;
 }
 
-class Reader {
+class KnobReader {
   public:
     void count(const char* name, std::uint64_t& knob, std::uint64_t least, std::uint64_t most) {
         read(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most),
@@ -198,7 +198,7 @@ const GpuModel* gpu = nullptr;  // of SIMCUDA_GPU
 
 Knobs read_knobs() {
     Knobs k;
-    Reader read;
+    KnobReader read;
     read.count("SIMCUDA_CUDA", k.cuda, 11000, 13000);
     read.count("SIMCUDA_DEVICES", k.devices, 0, 16);
     read.count("SIMCUDA_ARCH", k.arch, 75, 90);

@@ -17,9 +17,9 @@
 namespace simcuda::driver {
 namespace {
 
-Handles<MemoryPool>& handles() {
-    static auto& handles = *new Handles<MemoryPool>;
-    return handles;
+Handles<MemoryPool>& pools_by_handle() {
+    static auto& pools_by_handle = *new Handles<MemoryPool>;
+    return pools_by_handle;
 }
 
 }  // namespace
@@ -31,14 +31,14 @@ void MemoryPool::forget(const Region& region) {
 }
 
 std::shared_ptr<MemoryPool> checked_pool(CUmemoryPool handle) {
-    auto pool = handles().find(handle);
+    auto pool = pools_by_handle().find(handle);
     require(pool != nullptr, CUDA_ERROR_INVALID_VALUE);
     return pool;
 }
 
 std::shared_ptr<MemoryPool> create_pool(Device& device) {
     auto pool = std::make_shared<MemoryPool>(device);
-    handles().add(pool);
+    pools_by_handle().add(pool);
     return pool;
 }
 
@@ -49,7 +49,7 @@ void destroy_pool(CUmemoryPool handle) {
         std::lock_guard lock(pool->device.mutex);
         if (pool->device.current_pool == pool) pool->device.current_pool = pool->device.default_pool;
     }
-    handles().remove(handle);
+    pools_by_handle().remove(handle);
 }
 
 std::shared_ptr<MemoryPool> default_pool(Device& device) {

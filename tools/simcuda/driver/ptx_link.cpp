@@ -53,9 +53,9 @@ struct Statement {
 };
 
 // The name of a function comes before its parameters, that of a variable before its size, value or end.
-class Reader {
+class PtxReader {
   public:
-    explicit Reader(std::string_view text) : text_(text) {}
+    explicit PtxReader(std::string_view text) : text_(text) {}
 
     bool next(Statement& statement) {
         skip_blank();
@@ -119,7 +119,7 @@ class Reader {
 
 std::vector<Statement> statements_of(std::string_view text) {
     std::vector<Statement> statements;
-    Reader reader(text);
+    PtxReader reader(text);
     for (Statement statement; reader.next(statement);) statements.push_back(statement);
     return statements;
 }

@@ -15,9 +15,9 @@
 namespace simcuda::driver {
 namespace {
 
-Handles<Stream>& handles() {
-    static auto& handles = *new Handles<Stream>;
-    return handles;
+Handles<Stream>& streams_by_handle() {
+    static auto& streams_by_handle = *new Handles<Stream>;
+    return streams_by_handle;
 }
 
 std::uint64_t next_id() {
@@ -155,13 +155,13 @@ std::shared_ptr<Stream> resolve(Context& context, CUstream handle, bool per_thre
     if (handle == nullptr) handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     if (handle == CU_STREAM_LEGACY) return context.legacy_stream();
     if (handle == CU_STREAM_PER_THREAD) return context.per_thread_stream();
-    auto stream = handles().find(handle);
+    auto stream = streams_by_handle().find(handle);
     require_found(stream, handle);
     return stream;
 }
 
 std::shared_ptr<Stream> resolve_anywhere(CUstream handle, bool per_thread) {
-    auto stream = handles().find(handle);
+    auto stream = streams_by_handle().find(handle);
     if (stream == nullptr) {
         const bool of_context =
             handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
@@ -301,14 +301,14 @@ std::shared_ptr<Stream> create_stream(Context& context, unsigned flags, int prio
         context.streams.push_back(stream);
     }
     destroyed().remove(stream.get());
-    handles().add(stream);
+    streams_by_handle().add(stream);
     return stream;
 }
 
 void destroy_stream(CUstream handle) {
     require(handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD,
             CUDA_ERROR_INVALID_HANDLE);
-    const auto stream = handles().remove(handle);
+    const auto stream = streams_by_handle().remove(handle);
     require_found(stream, handle);
     destroyed().add(handle);
     capture_forget(*stream);
@@ -320,7 +320,7 @@ void destroy_stream(CUstream handle) {
 
 void forget_streams(Context& context) {
     capture_forget(context);
-    handles().remove_if([&](const Stream& stream) {
+    streams_by_handle().remove_if([&](const Stream& stream) {
         if (&stream.context != &context) return false;
         destroyed().add(&stream);
         return true;

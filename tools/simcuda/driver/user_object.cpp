@@ -15,9 +15,9 @@
 namespace simcuda::driver {
 namespace {
 
-Handles<UserObject>& handles() {
-    static auto& handles = *new Handles<UserObject>;
-    return handles;
+Handles<UserObject>& user_objects_by_handle() {
+    static auto& user_objects_by_handle = *new Handles<UserObject>;
+    return user_objects_by_handle;
 }
 
 // Calls the program's functions, one after another. The process does not end under them: what they work on
@@ -86,18 +86,18 @@ void Undertaker::finish() {
 
 void UserObject::release(unsigned count) {
     if (references_.fetch_sub(count) != count) return;
-    auto keep = handles().remove(this);
+    auto keep = user_objects_by_handle().remove(this);
     undertaker().add(destroy_, object_);
 }
 
 std::shared_ptr<UserObject> create_user_object(void* object, CUhostFn destroy, unsigned references) {
     auto created = std::make_shared<UserObject>(object, destroy, references);
-    handles().add(created);
+    user_objects_by_handle().add(created);
     return created;
 }
 
 std::shared_ptr<UserObject> checked_user_object(CUuserObject handle) {
-    auto object = handles().find(handle);
+    auto object = user_objects_by_handle().find(handle);
     require(object != nullptr, CUDA_ERROR_INVALID_VALUE);
     return object;
 }

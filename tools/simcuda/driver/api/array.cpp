@@ -6,7 +6,7 @@
 namespace simcuda::driver {
 namespace {
 
-CUDA_ARRAY3D_DESCRIPTOR as_3d(const CUDA_ARRAY_DESCRIPTOR& d) {
+CUDA_ARRAY3D_DESCRIPTOR descriptor_as_3d(const CUDA_ARRAY_DESCRIPTOR& d) {
     return {d.Width, d.Height, 0, d.Format, d.NumChannels, 0};
 }
 
@@ -26,7 +26,7 @@ CUresult has_none(CUmipmappedArray array) {
 SIMCUDA_API cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* descriptor) {
     return call(Entry::cuArrayCreate_v2, kUnsafeInCapture, [&](Context& context) {
         require(array != nullptr && descriptor != nullptr, CUDA_ERROR_INVALID_VALUE);
-        *array = create_array(context, as_3d(*descriptor))->handle();
+        *array = create_array(context, descriptor_as_3d(*descriptor))->handle();
         return CUDA_SUCCESS;
     });
 }

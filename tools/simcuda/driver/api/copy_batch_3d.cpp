@@ -11,7 +11,7 @@ namespace simcuda::driver {
 namespace {
 
 // One side of a copy in the terms of cuMemcpy3D, whose source and destination fields these name.
-struct Side {
+struct BatchSide {
     std::size_t &x, &y, &z;
     CUmemorytype& type;
     CUdeviceptr& device;
@@ -24,7 +24,7 @@ std::size_t element_bytes(const CUmemcpy3DOperand& operand) {
                                                         : 0;
 }
 
-void describe(const Side& side, const CUmemcpy3DOperand& operand, const CUextent3D& extent,
+void describe(const BatchSide& side, const CUmemcpy3DOperand& operand, const CUextent3D& extent,
               std::size_t element) {
     if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
         side.type = CU_MEMORYTYPE_ARRAY;

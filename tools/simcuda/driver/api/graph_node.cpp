@@ -40,7 +40,7 @@ CUresult set(Entry entry, CUgraphNode node, Make make) {
 }
 
 template <class T>
-const T& given(const T* parameters) {
+const T& given_node(const T* parameters) {
     require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
     return *parameters;
 }
@@ -92,7 +92,7 @@ CUresult set_kernel(Entry entry, CUgraphNode handle, const CUDA_KERNEL_NODE_PARA
 SIMCUDA_API cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                            std::size_t count, CUgraphNodeParams* parameters) {
     return add(Entry::cuGraphAddNode, node, graph, dependencies, count, [&](Context& context) {
-        given(parameters);
+        given_node(parameters);
         return node_work(context, *parameters);
     });
 }
@@ -103,7 +103,7 @@ SIMCUDA_API cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNod
     return add(
         Entry::cuGraphAddNode_v2, node, graph, dependencies, count,
         [&](Context& context) {
-            given(parameters);
+            given_node(parameters);
             return node_work(context, *parameters);
         },
         edges);
@@ -111,7 +111,7 @@ SIMCUDA_API cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNod
 
 SIMCUDA_API cuGraphNodeSetParams(CUgraphNode handle, CUgraphNodeParams* parameters) {
     return call(Entry::cuGraphNodeSetParams, [&](Context& context) {
-        given(parameters);
+        given_node(parameters);
         const auto node = checked_node(handle);
         require(type_of(node->work) == parameters->type && can_be_set(parameters->type),
                 CUDA_ERROR_INVALID_VALUE);
@@ -131,13 +131,13 @@ SIMCUDA_API cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph, const CUgraphN
 SIMCUDA_API cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                  std::size_t count, const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
     return add(Entry::cuGraphAddKernelNode, node, graph, dependencies, count,
-               [&](Context& context) { return kernel_work(context, version_2(given(parameters))); });
+               [&](Context& context) { return kernel_work(context, version_2(given_node(parameters))); });
 }
 
 SIMCUDA_API cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                     std::size_t count, const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
     return add(Entry::cuGraphAddKernelNode_v2, node, graph, dependencies, count,
-               [&](Context& context) { return kernel_work(context, given(parameters)); });
+               [&](Context& context) { return kernel_work(context, given_node(parameters)); });
 }
 
 SIMCUDA_API cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
@@ -176,8 +176,8 @@ SIMCUDA_API cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID a
     return call(Entry::cuGraphKernelNodeSetAttribute, [&] {
         check_attribute(attribute);
         if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)
-            check_access_window(given(value).accessPolicyWindow);
-        checked_node(node)->as<KernelNode>().attributes[attribute] = given(value);
+            check_access_window(given_node(value).accessPolicyWindow);
+        checked_node(node)->as<KernelNode>().attributes[attribute] = given_node(value);
         return CUDA_SUCCESS;
     });
 }
@@ -194,7 +194,7 @@ SIMCUDA_API cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from) {
 SIMCUDA_API cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                  std::size_t count, const CUDA_MEMCPY3D* copy, CUcontext) {
     return add(Entry::cuGraphAddMemcpyNode, node, graph, dependencies, count,
-               [&](Context& context) { return memcpy_work(context, given(copy)); });
+               [&](Context& context) { return memcpy_work(context, given_node(copy)); });
 }
 
 SIMCUDA_API cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D* copy) {
@@ -204,13 +204,13 @@ SIMCUDA_API cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D* copy) {
 
 SIMCUDA_API cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D* copy) {
     return set<MemcpyNode>(Entry::cuGraphMemcpyNodeSetParams, node,
-                           [&](Context& context) { return memcpy_work(context, given(copy)); });
+                           [&](Context& context) { return memcpy_work(context, given_node(copy)); });
 }
 
 SIMCUDA_API cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                  std::size_t count, const CUDA_MEMSET_NODE_PARAMS* parameters, CUcontext) {
     return add(Entry::cuGraphAddMemsetNode, node, graph, dependencies, count,
-               [&](Context& context) { return memset_work(context, given(parameters)); });
+               [&](Context& context) { return memset_work(context, given_node(parameters)); });
 }
 
 SIMCUDA_API cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* parameters) {
@@ -219,13 +219,13 @@ SIMCUDA_API cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS
 
 SIMCUDA_API cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* parameters) {
     return set<MemsetNode>(Entry::cuGraphMemsetNodeSetParams, node,
-                           [&](Context& context) { return memset_work(context, given(parameters)); });
+                           [&](Context& context) { return memset_work(context, given_node(parameters)); });
 }
 
 SIMCUDA_API cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                std::size_t count, const CUDA_HOST_NODE_PARAMS* parameters) {
     return add(Entry::cuGraphAddHostNode, node, graph, dependencies, count,
-               [&](Context&) { return host_work(given(parameters)); });
+               [&](Context&) { return host_work(given_node(parameters)); });
 }
 
 SIMCUDA_API cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS* parameters) {
@@ -236,7 +236,7 @@ SIMCUDA_API cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS* pa
 
 SIMCUDA_API cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS* parameters) {
     return set<HostNode>(Entry::cuGraphHostNodeSetParams, node,
-                         [&](Context&) { return host_work(given(parameters)); });
+                         [&](Context&) { return host_work(given_node(parameters)); });
 }
 
 // Waits for values and writes of them
@@ -244,7 +244,7 @@ SIMCUDA_API cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARA
 SIMCUDA_API cuGraphAddBatchMemOpNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                      std::size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
     return add(Entry::cuGraphAddBatchMemOpNode, node, graph, dependencies, count,
-               [&](Context& context) { return batch_work(context, given(parameters)); });
+               [&](Context& context) { return batch_work(context, given_node(parameters)); });
 }
 
 SIMCUDA_API cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
@@ -260,7 +260,7 @@ SIMCUDA_API cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_N
 SIMCUDA_API cuGraphBatchMemOpNodeSetParams(CUgraphNode node,
                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
     return set<BatchMemOpNode>(Entry::cuGraphBatchMemOpNodeSetParams, node,
-                               [&](Context& context) { return batch_work(context, given(parameters)); });
+                               [&](Context& context) { return batch_work(context, given_node(parameters)); });
 }
 
 // Graphs and events

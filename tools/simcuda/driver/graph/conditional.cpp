@@ -11,14 +11,14 @@
 namespace simcuda::driver {
 namespace {
 
-struct Registry {
+struct HandleRegistry {
     std::mutex mutex;  // guards what follows
     std::map<CUgraphConditionalHandle, std::weak_ptr<Conditional>> by_handle;
 };
 
-Registry& registry() {
-    static auto& registry = *new Registry;
-    return registry;
+HandleRegistry& handle_registry() {
+    static auto& handle_registry = *new HandleRegistry;
+    return handle_registry;
 }
 
 }  // namespace
@@ -35,8 +35,8 @@ Conditional::Conditional(Context& owner, const Graph& of, unsigned value, bool a
 
 Conditional::~Conditional() {
     {
-        std::lock_guard lock(registry().mutex);
-        registry().by_handle.erase(handle());
+        std::lock_guard lock(handle_registry().mutex);
+        handle_registry().by_handle.erase(handle());
     }
     const RegionPtr word = word_.lock();
     if (word == nullptr || memory_map().find(address_) != word) return;
@@ -55,15 +55,15 @@ void Conditional::assign_default() const {
 std::shared_ptr<Conditional> create_conditional(Context& context, const Graph& graph, unsigned default_value,
                                                 bool assigns_default) {
     auto conditional = std::make_shared<Conditional>(context, graph, default_value, assigns_default);
-    std::lock_guard lock(registry().mutex);
-    registry().by_handle.emplace(conditional->handle(), conditional);
+    std::lock_guard lock(handle_registry().mutex);
+    handle_registry().by_handle.emplace(conditional->handle(), conditional);
     return conditional;
 }
 
 std::shared_ptr<Conditional> checked_conditional(CUgraphConditionalHandle handle) {
-    std::lock_guard lock(registry().mutex);
-    const auto it = registry().by_handle.find(handle);
-    auto conditional = it == registry().by_handle.end() ? nullptr : it->second.lock();
+    std::lock_guard lock(handle_registry().mutex);
+    const auto it = handle_registry().by_handle.find(handle);
+    auto conditional = it == handle_registry().by_handle.end() ? nullptr : it->second.lock();
     require(conditional != nullptr, CUDA_ERROR_INVALID_VALUE);
     return conditional;
 }

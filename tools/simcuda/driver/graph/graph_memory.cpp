@@ -25,16 +25,16 @@ struct GraphBlock {
 
 namespace {
 
-struct Registry {
+struct GraphMemoryRegistry {
     std::mutex mutex;  // guards what follows
     std::vector<std::weak_ptr<GraphBlock>> passed_on;
     std::map<CUdeviceptr, std::weak_ptr<GraphMemory>> by_address;
     std::map<int, std::uint64_t> high;  // by device ordinal
 };
 
-Registry& registry() {
-    static auto& registry = *new Registry;
-    return registry;
+GraphMemoryRegistry& graph_memory_registry() {
+    static auto& graph_memory_registry = *new GraphMemoryRegistry;
+    return graph_memory_registry;
 }
 
 std::atomic<std::size_t> g_count{0};
@@ -46,9 +46,9 @@ struct Taken {
 
 // A block of the size that `by` wants, which an earlier launch of the stream frees; nulls if there is none.
 Taken take_passed_on(const Stream& stream, const GraphMemory& by) {
-    std::lock_guard lock(registry().mutex);
+    std::lock_guard lock(graph_memory_registry().mutex);
     Taken taken;
-    std::erase_if(registry().passed_on, [&](const std::weak_ptr<GraphBlock>& weak) {
+    std::erase_if(graph_memory_registry().passed_on, [&](const std::weak_ptr<GraphBlock>& weak) {
         const auto block = weak.lock();
         auto physical = block != nullptr ? block->physical.lock() : nullptr;
         if (physical == nullptr || block->holder != nullptr) return true;
@@ -76,8 +76,8 @@ GraphMemory::GraphMemory(Device& device, std::uint64_t bytes)
 
 GraphMemory::~GraphMemory() {
     {
-        std::lock_guard lock(registry().mutex);
-        registry().by_address.erase(address_);
+        std::lock_guard lock(graph_memory_registry().mutex);
+        graph_memory_registry().by_address.erase(address_);
     }
     address_space().release(address_, span_of(bytes_));
     --g_count;
@@ -125,16 +125,16 @@ void GraphMemory::end_use() {
 void GraphMemory::pass_on(const Stream& stream) {
     std::lock_guard lock(mutex_);
     if (block_ == nullptr) return;  // the stream has come to the free already
-    std::lock_guard registry_lock(registry().mutex);
+    std::lock_guard registry_lock(graph_memory_registry().mutex);
     if (block_->holder != this) return;
     block_->holder = nullptr;
     block_->stream_id = stream.id;
-    registry().passed_on.push_back(block_);
+    graph_memory_registry().passed_on.push_back(block_);
 }
 
 // Whether a further launch may use the memory of those before it: none but these has been given it since.
 bool GraphMemory::keeps_block(const Stream& stream) const {
-    std::lock_guard lock(registry().mutex);
+    std::lock_guard lock(graph_memory_registry().mutex);
     if (block_->holder == nullptr && block_->stream_id == stream.id) block_->holder = this;
     return block_->holder == this;
 }
@@ -159,24 +159,24 @@ void GraphMemory::map(Context& context, const Stream& stream) {
     memory_map().insert(region);
     block_ = std::move(block);
     const std::uint64_t used = graph_memory_used(device_);
-    std::lock_guard lock(registry().mutex);
-    std::uint64_t& high = registry().high[device_.ordinal];
+    std::lock_guard lock(graph_memory_registry().mutex);
+    std::uint64_t& high = graph_memory_registry().high[device_.ordinal];
     high = std::max(high, used);
 }
 
 std::shared_ptr<GraphMemory> create_graph_memory(Device& device, std::uint64_t bytes) {
     require(bytes < kDeviceWindowEnd - kDeviceWindowBegin, CUDA_ERROR_OUT_OF_MEMORY);
     auto memory = std::make_shared<GraphMemory>(device, bytes);
-    std::lock_guard lock(registry().mutex);
-    registry().by_address.emplace(memory->address(), memory);
+    std::lock_guard lock(graph_memory_registry().mutex);
+    graph_memory_registry().by_address.emplace(memory->address(), memory);
     return memory;
 }
 
 std::shared_ptr<GraphMemory> graph_memory_at(std::uint64_t address, std::uint64_t bytes) {
     if (g_count == 0) return nullptr;
-    std::lock_guard lock(registry().mutex);
-    auto it = registry().by_address.upper_bound(address);
-    if (it == registry().by_address.begin()) return nullptr;
+    std::lock_guard lock(graph_memory_registry().mutex);
+    auto it = graph_memory_registry().by_address.upper_bound(address);
+    if (it == graph_memory_registry().by_address.begin()) return nullptr;
     auto memory = std::prev(it)->second.lock();
     return memory != nullptr && address + bytes <= memory->address() + memory->bytes() ? memory : nullptr;
 }
@@ -194,14 +194,14 @@ std::uint64_t graph_memory_used(const Device& device) {
 }
 
 std::uint64_t graph_memory_high(const Device& device) {
-    std::lock_guard lock(registry().mutex);
-    return registry().high[device.ordinal];
+    std::lock_guard lock(graph_memory_registry().mutex);
+    return graph_memory_registry().high[device.ordinal];
 }
 
 void reset_graph_memory_high(const Device& device) {
     const std::uint64_t used = graph_memory_used(device);
-    std::lock_guard lock(registry().mutex);
-    registry().high[device.ordinal] = used;
+    std::lock_guard lock(graph_memory_registry().mutex);
+    graph_memory_registry().high[device.ordinal] = used;
 }
 
 }  // namespace simcuda::driver
