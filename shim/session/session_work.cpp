@@ -1,7 +1,6 @@
 // Work between its being announced and its being submitted, and what is kept on the device for longer.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include "shim/app/capture.h"
@@ -66,7 +65,6 @@ bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) {
 
 // Whether `stream` is the legacy one, and a capture elsewhere forbids its use.
 bool forbids(device::Port& port, CUstream stream) {
-    std::fprintf(stderr, "forbids %p %d\n", (void*)stream, capturing_anywhere());
     return stream == CU_STREAM_LEGACY && capturing_anywhere() &&
            device::about_capture(port.query_legacy(port.current_context()));
 }
@@ -249,7 +247,7 @@ void Session::submitted(Work& work) {
     const CUcontext context = open ? port_->current_context() : nullptr;
     SessionLock lock(state.mutex);
     ++state.works;
-    std::fprintf(stderr, "open %d %p forbidden %d used %d\n", open, (void*)context, forbidden, used);
+    if (open) leave_legacy_open(state, context);
     if (fence) {
         const core::Use use = state.fences.add(fence, work.begin_ns);
         for (const ChunkId id : hold.pinned) state.residency.use(id, use);
