@@ -205,7 +205,7 @@ demo: setup ## test: train a model on a big GPU, a small one (out of memory), an
 
 test: setup ## test: run every test
 	@+$(SUBMAKE) build-all
-	@CUDA_HOME=$(CUDA_HOME) sh tests/run.sh
+	@CUDA_HOME=$(CUDA_HOME) python3 -B tests/run.py
 
 # Cases by doctest's filter: C='capture*'.
 check: needed ## test: build and run one folder's tests: T=engine, of them C='capacity*'

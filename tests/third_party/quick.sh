@@ -1,6 +1,6 @@
 #!/bin/sh
 # The quickest of the programs that nobody here wrote, side by side. What they need is downloaded once, into the build
-# folder; where no package index answers they cannot be run, which ends with 77 (tests/run.sh says so).
+# folder; where no package index answers they cannot be run, which ends with 77 (tests/run.py says so).
 cd "$(dirname "$0")/../.." || exit 1
 programs="tvm iree drjit"
 

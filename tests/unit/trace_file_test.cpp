@@ -392,7 +392,7 @@ TEST_CASE(
     const Scratch scratch;
     constexpr std::uint32_t kEvents = 900'000;
     CHECK(support::in_child([&] {
-              rlimit limit = {2000, RLIM_INFINITY};
+              rlimit limit = {4000, RLIM_INFINITY};  // its beginning names the libraries of the process
               setrlimit(RLIMIT_FSIZE, &limit);
               signal(SIGXFSZ, SIG_IGN);
               lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
