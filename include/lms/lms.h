@@ -38,7 +38,7 @@ extern "C" {
 #define LMS_NOT_NOW 6     /* in a host function, or without a context */
 #define LMS_FAILED 7      /* the driver refused, or there was no memory to note it in */
 
-/* Of the process, over all GPUs, since it began: as LMS_STATS has them (docs/trace.md). */
+/* Of the process, over all GPUs, since it began: as LMS_STATS has them (docs/reference/counters.md). */
 typedef struct lms_counters {
     uint32_t size; /* sizeof(lms_counters), set by the caller */
     uint32_t reserved;

@@ -1,5 +1,5 @@
 // The trace file (LMS_TRACE): blocks of events, each packed and with a checksum, so that whatever ends the
-// program the file is readable to its last whole block. docs/trace.md has the format.
+// program the file is readable to its last whole block. docs/reference/trace-format.md has the format.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
 // The codec of Chrome's trace-event format: one event of ours to the JSON objects a viewer reads.
-// docs/trace.md has the names.
+// docs/reference/trace-format.md has the names.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // What a process under the shim tells while it runs: counters and levels, in a page that it shares with tools
-// through a file, so that they outlive it however it ends. docs/trace.md has the file.
+// through a file, so that they outlive it however it ends. docs/reference/counters.md has the file.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Events as the records of a trace file. docs/trace.md has the grammar.
+// Events as the records of a trace file. docs/reference/trace-format.md has the grammar.
 #pragma once
 
 #include <cstdint>

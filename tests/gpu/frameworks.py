@@ -31,7 +31,7 @@ class Variant:
         self.arguments = list(arguments)
         self.environment = environment or {}
         self.processes = processes
-        self.known_limit = known_limit  # why it may fail under the shim, as docs/limits.md says
+        self.known_limit = known_limit  # why it may fail under the shim, as docs/compatibility.md says
         self.simulated = simulated  # runs on the simulated GPU too, having no kernels
         self.caches = caches  # gives back what it caches when an allocation fails: LMS_SOFT_LIMIT is for it
 

@@ -3,7 +3,7 @@
 
 namespace rnd {
 
-// What copies and sets of a graph name stays on the GPU as long as the graph lives (docs/limits.md), so a
+// What copies and sets of a graph name stays on the GPU as long as the graph lives (docs/compatibility.md), so a
 // program whose graphs name much of that may rightly run out of memory.
 static constexpr std::uint32_t kKeptLimit = 12 << 10;
 

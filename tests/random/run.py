@@ -64,7 +64,7 @@ def environment(setting, seed):
         host = "unmap"
     # What nobody can see is promised to work only where it is waited for and stays reachable.
     hidden = safety != "args" and host == "map"
-    # Where host memory cannot be mapped, what one launch names has to fit (docs/limits.md). There, and where unmapping
+    # Where host memory cannot be mapped, what one launch names has to fit (docs/compatibility.md). There, and where unmapping
     # waits for all work, what stands behind later work may stand for ever.
     options = [] if hidden else ["--no-hidden"]
     options += [] if (host, drains) == ("map", "free") else ["--no-behind"]

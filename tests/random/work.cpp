@@ -107,11 +107,11 @@ bool Machine::resolve_rect(Op& op) const {
 }
 
 // Whether the stream's device reaches what is used: memory of its own and of the host, its peers', and, where
-// both are memory of some device, what is copied (docs/limits.md tells why no more).
+// both are memory of some device, what is copied (docs/compatibility.md tells why no more).
 bool Machine::reaches(unsigned slot, const Op& op, const UseList& uses) const {
     if (peers_ && (!streams_[slot].capture || is_kernel(op))) return true;
     const auto of_host = [&](const Use& use) { return buffers_[use.buffer].of_host(); };
-    // As nodes of graphs they do not (docs/limits.md).
+    // As nodes of graphs they do not (docs/compatibility.md).
     if (op.verb == Verb::copy && op.a[6] % 2 && !streams_[slot].capture &&
         std::none_of(uses.begin(), uses.end(), of_host))
         return true;

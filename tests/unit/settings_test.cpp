@@ -196,12 +196,12 @@ TEST_CASE("settings: a set-uid program takes none from the environment of its us
     }
 }
 
-TEST_CASE("settings: the README has a row for each") {
-    std::ifstream file("README.md");
-    const std::string readme{std::istreambuf_iterator<char>(file), {}};
+TEST_CASE("settings: docs/reference/settings.md has a row for each") {
+    std::ifstream file("docs/reference/settings.md");
+    const std::string page{std::istreambuf_iterator<char>(file), {}};
     for (const lms::Setting& setting : lms::settings_table()) {
         CAPTURE(setting.variable);
-        CHECK(readme.find("\n| `" + std::string(setting.variable) + "` |") != readme.npos);
+        CHECK(page.find("\n| `" + std::string(setting.variable) + "` |") != page.npos);
     }
 }
 

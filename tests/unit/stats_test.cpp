@@ -28,8 +28,8 @@ TEST_CASE("counters: the JSON has each field under its name") {
     for (const CounterField& field : counter_fields()) CHECK(parsed.at(std::string(field.name)) == value++);
 }
 
-TEST_CASE("counters: docs/trace.md tells the same of each") {
-    std::ifstream file("docs/trace.md");
+TEST_CASE("counters: docs/reference/counters.md tells the same of each") {
+    std::ifstream file("docs/reference/counters.md");
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     for (const CounterField& field : counter_fields()) {
         CAPTURE(field.name);

@@ -2,7 +2,7 @@
 """Draws where a program's buffers are over time, from its LMS_TRACE: docs/residency.svg of the demo, docs/pytorch.svg of
 tests/third_party/torch_gpt.recipe, async, on half of what it takes. Needs matplotlib.
 
-    build/lms run --sim --sim-memory 48M --trace trace.json -- build/demo --memory 96M --steps 4 README.md docs/*.md
+    build/lms run --sim --sim-memory 48M --trace trace.json -- build/demo --memory 96M --steps 4 README.md docs/*.md docs/*/*.md
     python3 tools/demo/picture.py trace.json 48 docs/residency.svg
 """
 

@@ -1,4 +1,4 @@
-// Reads a trace file (docs/trace.md).
+// Reads a trace file (docs/reference/trace-format.md).
 #pragma once
 
 #include <cstdint>
