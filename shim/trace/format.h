@@ -1,4 +1,5 @@
-// The bytes of a trace file, for who writes it and who reads it. docs/reference/trace-format.md has the grammar.
+// The bytes of a trace file, for who writes it and who reads it. docs/reference/trace-format.md has the
+// grammar.
 #pragma once
 
 #include <array>
