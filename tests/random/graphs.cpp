@@ -3,8 +3,8 @@
 
 namespace rnd {
 
-// What copies and sets of a graph name stays on the GPU as long as the graph lives (docs/compatibility.md), so a
-// program whose graphs name much of that may rightly run out of memory.
+// What copies and sets of a graph name stays on the GPU as long as the graph lives (docs/compatibility.md),
+// so a program whose graphs name much of that may rightly run out of memory.
 static constexpr std::uint32_t kKeptLimit = 12 << 10;
 
 bool Machine::fits_capture(Capture& capture, const Op& op, const UseList& uses) {
