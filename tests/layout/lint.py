@@ -2,7 +2,8 @@
 """Runs clang-tidy over the tree, a folder's sources as one.
 
 What a source costs is its headers, which a folder's sources share: read together they take an eighth of the time. Sources
-that cannot stand in one (two local names alike) are halved until they can.
+that cannot stand in one (two local names alike) are halved until they can. What was clean is looked at again only where a
+source, a header that it includes, its options or the checks are other ones.
 
 usage: lint.py COMPILE_COMMANDS WORK CHECKS [FOLDER ...]     WORK keeps the sources put together; of FOLDERs alone, if any
 """
@@ -37,6 +38,29 @@ def groups(commands, folders):
             yield options, files[piece::pieces]
 
 
+def closure(files):
+    """These files and all that they include of the project."""
+    seen, left = set(), list(files)
+    while left:
+        path = os.path.normpath(left.pop())
+        if path in seen or not os.path.isfile(path):
+            continue
+        seen.add(path)
+        with open(path, encoding="utf-8") as file:
+            named = re.findall(r'^\s*#\s*include\s+["<]([^">]+)[">]', file.read(), re.M)
+        left += [os.path.join(folder, name) for name in named for folder in ("", "include", os.path.dirname(path))]
+    return sorted(seen)
+
+
+def state(checks, options, files):
+    """What a verdict about these sources rests on, as a digest."""
+    digest = hashlib.sha256(f"{checks}\n{options}\n".encode())
+    for path in [".clang-tidy", *closure(files)]:
+        with open(path, "rb") as file:
+            digest.update(path.encode() + hashlib.sha256(file.read()).digest())
+    return digest.hexdigest()
+
+
 def tidy(work, checks, options, files):
     """What clang-tidy says of these sources; nothing where they are clean."""
     text = "".join(f'#include "{os.path.abspath(file)}"\n' for file in files)
@@ -59,8 +83,20 @@ def main():
         commands = json.load(file)
     work, checks, folders = sys.argv[2], sys.argv[3] + TOGETHER_ALONE, tuple(sys.argv[4:])
     os.makedirs(work, exist_ok=True)
+    clean_path = os.path.join(work, "clean")
+    clean = set(open(clean_path).read().split()) if os.path.exists(clean_path) else set()
+
+    def look(group):
+        now = state(checks, *group)
+        said = "" if now in clean else tidy(work, checks, *group)
+        if not said:
+            clean.add(now)
+        return said
+
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        said = list(pool.map(lambda group: tidy(work, checks, *group), groups(commands, folders)))
+        said = list(pool.map(look, groups(commands, folders)))
+    with open(clean_path, "w") as file:
+        file.write("\n".join(sorted(clean)))
     sys.stdout.writelines(said)
     return any(said)
 
