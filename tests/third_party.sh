@@ -16,7 +16,10 @@ cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 build=$root/${BUILD:-build}
 recipes=$root/tests/third_party
-export recipes build label variant
+# Debian's own, whichever comes first on PATH: results do not depend on the machine, and its headers are Debian's package.
+python=python3
+[ ! -x /usr/bin/python3 ] || python=/usr/bin/python3
+export recipes build label variant python
 cuda=${CUDA_HOME:-/usr/local/cuda}
 export CUDA_HOME="$cuda"
 

@@ -39,15 +39,19 @@ needs libncurses-dev /usr/include/curses.h
 needs libxxhash-dev /usr/include/xxhash.h
 needs_command help2man help2man
 needs_command pkg-config pkg-config
-# venv's own check comes too late: Debian has its pip apart.
-python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+needs_command dpkg-dev dpkg-shlibdeps
+# Debian's own Python is checked, because tests/third_party uses it whichever comes first on PATH. venv's own check comes too
+# late: Debian packages its pip separately.
+python=python3
+[ ! -x /usr/bin/python3 ] || python=/usr/bin/python3
+$python -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 
 if [ -n "${LINT:-}" ]; then
     needs_command clang-format clang-format
     needs_command clang-tidy clang-tidy
 fi
 
-has_pip() { python3 -m pip --version >/dev/null 2>&1; }
+has_pip() { $python -m pip --version >/dev/null 2>&1; }
 if [ ! -x "$cuda_home/bin/nvcc" ]; then
     needs ca-certificates /etc/ssl/certs/ca-certificates.crt
     has_pip || missing="$missing python3-pip"
@@ -80,7 +84,7 @@ fi
 fetch_cuda() {
     part=$build/cuda.part
     rm -rf "$part"
-    python3 -m pip install --disable-pip-version-check --no-deps --require-hashes --only-binary :all: --retries 2 \
+    $python -m pip install --disable-pip-version-check --no-deps --require-hashes --only-binary :all: --retries 2 \
         --target "$part" --requirement tools/cuda-toolkit.txt >"$build/cuda-fetch.log" 2>&1 || return 1
     root=$part/nvidia/cu13
     chmod +x "$root"/bin/* "$root"/nvvm/bin/* 2>/dev/null || true

@@ -3,6 +3,8 @@
 # folder; where no package index answers they cannot be run, which ends with 77 (tests/run.py says so).
 cd "$(dirname "$0")/../.." || exit 1
 programs="tvm iree drjit"
+python=python3
+[ ! -x /usr/bin/python3 ] || python=/usr/bin/python3
 
 fetched() {
     for program in $programs; do [ -e "${BUILD:-build}/programs/$program/fetched" ] || return 1; done
@@ -12,7 +14,7 @@ fetched() {
 index_answers() {
     scratch=$(mktemp -d) || return 0
     trap 'rm -rf "$scratch"' EXIT
-    python3 -m venv "$scratch" || return 0
+    "$python" -m venv "$scratch" || return 0
     "$scratch/bin/pip" index versions pip --retries 0 --timeout 20 >"$scratch/log" 2>&1
 }
 
