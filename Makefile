@@ -93,7 +93,7 @@ LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SR
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -llz4
 
-.PHONY: all demo test check hook-map third-party-check third-party-quick install uninstall format lint help setup clean compile_commands.json
+.PHONY: all demo test check hook-map third-party-check third-party-quick bare-check install uninstall format lint help setup clean compile_commands.json
 .DELETE_ON_ERROR:
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
@@ -218,6 +218,9 @@ third-party-check: $(SHIM) $(SIM) ## test: run programs that nobody here wrote (
 
 third-party-quick: $(SHIM) $(SIM) ## test: the quickest of them, as make test does
 	@CUDA_HOME=$(CUDA_HOME) BUILD=$(BUILD) sh tests/third_party/quick.sh
+
+bare-check: ## test: the README's commands in a Debian 12 root with g++ and make alone, which is made and removed (root; COMMANDS="demo test")
+	@BUILD=$(BUILD) COMMANDS="$(COMMANDS)" sh tests/bare.sh
 
 hook-map: all ## develop: find, for each hook that has none in tests/hook_mutation/held.tsv, a test that fails without it
 	@python3 -B tests/hook_mutation/held.py map

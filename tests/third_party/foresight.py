@@ -31,7 +31,7 @@ def run(recipe, variant, steps, environment):
         settings = {"SIMCUDA_CLOCK": "simulated", "SIMCUDA_H2D_GBPS": "1", "SIMCUDA_D2H_GBPS": "1",
                     "SIMCUDA_GRANULARITY": "64K", "SIMCUDA_LOCAL_THREADS": "64", "LMS_THRESHOLD": "16K", "LMS_LOG": "error",
                     "SIMCUDA_REPORT": report.name, "TRAIN_STEPS": str(steps), "LD_LIBRARY_PATH": f"{BUILD}/sim:{cuda}/lib64",
-                    "CUDA_HOME": cuda, "build": BUILD, "recipes": RECIPES, "variant": variant, "label": "foresight", **environment}
+                    "CUDA_HOME": cuda, "python": sys.executable, "build": BUILD, "recipes": RECIPES, "variant": variant, "label": "foresight", **environment}
         folder = os.path.join(BUILD, "programs", recipe)
         os.makedirs(folder, exist_ok=True)
         script = '. "$recipes/$1.recipe"; for setting in $settings; do export "$setting"; done; program'
