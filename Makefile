@@ -69,6 +69,8 @@ LIBS_lms := -lncurses -ltinfo -lzstd
 LMS := $(BUILD)/lms
 NVCC_FLAGS := -O2 -std=c++17 -cudart shared -Wno-deprecated-gpu-targets -arch=compute_75 -code=compute_75
 NVCC_FLAGS_per_thread := --default-stream per-thread
+# At a fixed address below 4 GiB, as is its heap.
+NVCC_FLAGS_low_memory := -Xcompiler -fno-pie,-no-pie
 NVCC_FLAGS_nested := -rdc=true -lcudadevrt
 NVCC_FLAGS_device_streams := $(NVCC_FLAGS_nested)
 # What the linked program links when it runs.

@@ -28,6 +28,7 @@ const App kApps[] = {
     {"host_memory", 4},
     {"libcudacxx", 4},
     {"linked", 4},
+    {"low_memory", 4},
     {"malloc_async", 16},
     {"mipmaps", 8},
     {"nested", 16},

@@ -35,7 +35,7 @@ void make_inaccessible(std::uint64_t address, std::uint64_t bytes) {
 
 AddressSpace::AddressSpace() {
     claim(kDeviceWindowBegin);
-    claim(kDeviceWindowBegin - kDeviceToHost);
+    claim(other_side(kDeviceWindowBegin));
     gaps_.emplace(kDeviceWindowBegin, kWindow);
 }
 

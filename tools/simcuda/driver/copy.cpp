@@ -229,7 +229,7 @@ namespace {
 bool is_plain_host(const CopyEnd& end) {
     if (end.place != Place::Pinned) return end.place == Place::Pageable;
     // What a device address named is where its memory is mapped a second time.
-    for (const std::uint64_t address : {end.address, end.address + kDeviceToHost}) {
+    for (const std::uint64_t address : {end.address, other_side(end.address)}) {
         const RegionPtr region = memory_map().find(address);
         if (region != nullptr && region->kind != Region::Kind::Mapping) return true;
     }

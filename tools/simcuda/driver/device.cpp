@@ -46,7 +46,7 @@ exec::HostRanges host_located() {
     exec::HostRanges ranges;
     for (const RegionPtr& region : memory_map().overlapping(0, UINT64_MAX)) {
         if (!region->on_host()) continue;
-        const std::uint64_t begin = region->address - kDeviceToHost;
+        const std::uint64_t begin = other_side(region->address);
         ranges.push_back({begin, begin + region->bytes, region->kind == Region::Kind::Mapping});
     }
     std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });

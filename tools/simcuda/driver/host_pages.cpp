@@ -114,7 +114,7 @@ void add(const Piece& piece) {
     bool mapped = false;
     if (run.physical != nullptr) {
         run.physical->load(reinterpret_cast<void*>(piece.address), piece.bytes);
-        mapped = run.physical->map(piece.address - kDeviceToHost, kReadWrite) &&
+        mapped = run.physical->map(other_side(piece.address), kReadWrite) &&
                  run.physical->map(piece.address, kReadWrite);
     }
     if (mapped) return;
@@ -130,7 +130,7 @@ std::uint64_t map_anywhere(const Physical& physical) {
         ::mmap(nullptr, physical.bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require(at != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
     const auto address = reinterpret_cast<std::uint64_t>(at);
-    if (!physical.map(address, kReadWrite) || !physical.map(address - kDeviceToHost, kReadWrite)) {
+    if (!physical.map(address, kReadWrite) || !physical.map(other_side(address), kReadWrite)) {
         unmap_both(address, physical.bytes());
         throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
     }

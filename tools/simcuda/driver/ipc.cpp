@@ -80,7 +80,7 @@ RegionPtr map_shared(Context& context, const SharedMemory& memory, Region::Kind 
     const std::uint64_t span = region->physical->bytes() + kPage;
     region->address = address_space().reserve(span, kPage);
     require(region->address != 0, CUDA_ERROR_OUT_OF_MEMORY);
-    if (!region->physical->map(region->address - kDeviceToHost, PROT_READ | PROT_WRITE)) {
+    if (!region->physical->map(other_side(region->address), PROT_READ | PROT_WRITE)) {
         address_space().release(region->address, span);
         throw Failure{CUDA_ERROR_MAP_FAILED};
     }

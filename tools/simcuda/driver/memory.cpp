@@ -24,10 +24,6 @@ namespace {
 constexpr std::uint64_t kLarge = 2ull
                                  << 20;  // allocations from here on start on a boundary of this many bytes
 
-std::uint64_t host_side(std::uint64_t address) {
-    return address - kDeviceToHost;
-}
-
 }  // namespace
 
 bool Region::on_host() const {
@@ -144,7 +140,7 @@ RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind ki
     const std::uint64_t span = region->physical->bytes() + kPage;
     region->address = address_space().reserve(span, bytes >= kLarge ? kLarge : kPage);
     require(region->address != 0, CUDA_ERROR_OUT_OF_MEMORY);
-    if (!region->physical->map(host_side(region->address), PROT_READ | PROT_WRITE)) {
+    if (!region->physical->map(other_side(region->address), PROT_READ | PROT_WRITE)) {
         address_space().release(region->address, span);
         throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
     }
@@ -197,7 +193,7 @@ void dispose(const Region& region) {
         case Region::Kind::Async:
         case Region::Kind::Imported:
         case Region::Kind::Internal:
-            make_inaccessible(host_side(region.address), region.physical->bytes());
+            make_inaccessible(other_side(region.address), region.physical->bytes());
             if (region.graph_memory != nullptr) break;  // keeps its address
             address_space().release(region.address, region.physical->bytes() + kPage);
             break;
@@ -211,7 +207,7 @@ void dispose(const Region& region) {
             unshare_pages(region.address, region.bytes);
             break;
         case Region::Kind::Mapping:
-            make_inaccessible(host_side(region.address), region.bytes);
+            make_inaccessible(other_side(region.address), region.bytes);
             if (region.host_access != CU_MEM_ACCESS_FLAGS_PROT_NONE)
                 make_inaccessible(region.address, region.bytes);
             break;

@@ -343,7 +343,7 @@ void set_access(CUdeviceptr address, std::uint64_t bytes, std::span<const CUmemA
                 after->host_access = description.flags;
             }
         }
-        apply(*after->physical, after->address - kDeviceToHost, widest(before->device_access),
+        apply(*after->physical, other_side(after->address), widest(before->device_access),
               widest(after->device_access));
         apply(*after->physical, after->address, before->host_access, after->host_access);
         memory_map().insert(after);

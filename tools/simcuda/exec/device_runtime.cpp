@@ -51,7 +51,7 @@ u64 threads_of(const sc_block& block) {
 
 // Not what a block or thread has for itself, which is gone when a copy is made.
 bool is_global(const sc_thread& thread, u64 address) {
-    const u64 host = address - kDeviceToHost;
+    const u64 host = other_side(address);
     bool shared = false;
     for (u32 rank = 0; rank < thread.block->cluster_size; ++rank)
         shared |= host - thread.block->peers[rank] + 0x80000000 < 0x100000000;

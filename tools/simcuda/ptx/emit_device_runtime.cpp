@@ -1,5 +1,4 @@
 // Calls of what devices and CUDA's device runtime have and a module only declares.
-#include "tools/simcuda/address.h"
 #include "tools/simcuda/ptx/device_runtime.h"
 #include "tools/simcuda/ptx/emit_line.h"
 
@@ -38,8 +37,8 @@ void FunctionEmitter::emit_system_call(std::string_view name, const Operand* res
         line("    {}release(t, {});", runtime, argument(0, Type::U64));
     } else if (name == "cudaGraphSetConditional") {
         // The handle is the address of the value.
-        line("    __atomic_store_n((u32*)({} - {:#x}ul), {}, __ATOMIC_RELEASE);", argument(0, Type::U64),
-             kDeviceToHost, argument(1, Type::U32));
+        line("    __atomic_store_n((u32*){}, {}, __ATOMIC_RELEASE);", other_side_text(argument(0, Type::U64)),
+             argument(1, Type::U32));
     } else if (const DeviceCall* call = find_device_call(name)) {
         std::string given;
         for (std::size_t i = 0; i < call->arguments.size(); ++i) {

@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <string>
 
 #include "tools/simcuda/ptx/emitter.h"
 
 namespace simcuda::ptx {
+
+// The C text of an address on the other side: of a device address the host's, and the other way round.
+std::string other_side_text(const std::string& address);
 
 template <typename... Args>
 void FunctionEmitter::line(std::string_view format, const Args&... args) {

@@ -1,5 +1,4 @@
 // Loads, stores, atomics, moves, and conversions between address spaces.
-#include "tools/simcuda/address.h"
 #include "tools/simcuda/ptx/emit_line.h"
 #include "tools/simcuda/ptx/lost_writes.h"
 
@@ -240,22 +239,21 @@ void FunctionEmitter::emit_convert_address(const Instruction& instruction) {
     const std::string value = read(instruction.operands[1], instruction.type());
     std::string result = value;
     if (space == Space::Shared && instruction.has("to"))
-        result = fmt::format("(u32)({} - (u32)(shared + {:#x}ul))", value, kDeviceToHost);
+        result = fmt::format("(u32)({} - (u32)shared)", other_side_text(value));
     else if (space == Space::Cluster && instruction.has("to"))
-        result = fmt::format("sc_to_cluster(t, {} - {:#x}ul)", value, kDeviceToHost);
+        result = fmt::format("sc_to_cluster(t, {})", other_side_text(value));
     else if ((space == Space::Local || space == Space::Param) && instruction.has("to"))
-        result = fmt::format("{} - {:#x}ul", value, kDeviceToHost);
+        result = other_side_text(value);
     else if (space == Space::Shared || space == Space::Cluster || space == Space::Local ||
              space == Space::Param)
-        result = fmt::format("{} + {:#x}ul", within(space, value), kDeviceToHost);
+        result = other_side_text(within(space, value));
     write(instruction.operands[0], instruction.type(), result);
 }
 
 void FunctionEmitter::emit_is_space(const Instruction& instruction) {
     allow(instruction, "global shared shared::cta shared::cluster local const param param::entry");
     expect_operands(instruction, 2, 2);
-    const std::string host =
-        fmt::format("({} - {:#x}ul)", read(instruction.operands[1], Type::U64), kDeviceToHost);
+    const std::string host = other_side_text(read(instruction.operands[1], Type::U64));
     const std::string in_shared = fmt::format("{} - shared + 0x80000000ul < 0x100000000ul", host);
     const std::string in_cluster = fmt::format("(sc_peer_of(t, {}) < t->block->cluster_size)", host);
     // A fiber's stack lies within 64 MiB above its limit; so does the part of a worker's that a kernel uses.
@@ -286,8 +284,8 @@ void FunctionEmitter::emit_map_to_peer(const Instruction& instruction) {
     write(instruction.operands[0], type,
           space_of(instruction) == Space::Cluster
               ? fmt::format("sc_on_peer({}, {})", value, rank)
-              : fmt::format("sc_cluster(t, sc_on_peer(sc_to_cluster(t, {} - {:#x}ul), {})) + {:#x}ul", value,
-                            kDeviceToHost, rank, kDeviceToHost));
+              : other_side_text(fmt::format("sc_cluster(t, sc_on_peer(sc_to_cluster(t, {}), {}))",
+                                            other_side_text(value), rank)));
 }
 
 // getctarank{.shared::cluster}.type d, a: the rank of the block whose shared memory `a` lies in
@@ -297,9 +295,8 @@ void FunctionEmitter::emit_peer_of(const Instruction& instruction) {
     const Type type = instruction.type();
     if (!contains(types_of(Type::U32, Type::U64), type)) refuse(instruction);
     const std::string value = read(instruction.operands[1], type);
-    const std::string host = space_of(instruction) == Space::Cluster
-                                 ? fmt::format("sc_cluster(t, {})", value)
-                                 : fmt::format("{} - {:#x}ul", value, kDeviceToHost);
+    const std::string host = space_of(instruction) == Space::Cluster ? fmt::format("sc_cluster(t, {})", value)
+                                                                     : other_side_text(value);
     write(instruction.operands[0], Type::U32, fmt::format("sc_peer_of(t, {})", host));
 }
 

@@ -1,9 +1,9 @@
 // Translates one PTX function into one C function.
 //
 // Registers become C locals, labels become gotos. Addresses are integers: global, constant and generic ones
-// are device addresses (host address + kDeviceToHost, for shared and local memory too when generic), shared
-// ones count from sc_block::shared, local and parameter ones are host addresses. In shared::cluster the upper
-// 8 bits say whose: 0 the block's own, else the rank and one more.
+// are device addresses (the other side of host addresses, for shared and local memory too when generic),
+// shared ones count from sc_block::shared, local and parameter ones are host addresses. In shared::cluster
+// the upper 8 bits say whose: 0 the block's own, else the rank and one more.
 #pragma once
 
 #include <cstdint>

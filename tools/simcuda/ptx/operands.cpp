@@ -9,12 +9,6 @@
 namespace simcuda::ptx {
 namespace {
 
-// Appended to a device address.
-const std::string& to_host_text() {
-    static const std::string text = fmt::format(" - {:#x}ul", kDeviceToHost);
-    return text;
-}
-
 bool kept_as_float(const Register& reg) {
     return reg.type == Type::F32 || reg.type == Type::F64 || reg.as_float;
 }
@@ -25,6 +19,10 @@ std::string real_literal(double value, std::uint64_t bits, bool single) {
 }
 
 }  // namespace
+
+std::string other_side_text(const std::string& address) {
+    return fmt::format("(({}) ^ {:#x}ul)", address, kSideBit);
+}
 
 const Register& FunctionEmitter::register_of(const Operand& operand) const {
     return function_.registers[static_cast<std::size_t>(operand.reg)];
@@ -280,9 +278,10 @@ std::string FunctionEmitter::host_address(const Operand& operand, Space& space) 
     const bool small = operand.offset > -exec::kWindowSlack && operand.offset < exec::kWindowSlack;
     if (operand.offset && !small) base += fmt::format(" + {}l", operand.offset);
     if (wraps) base = within(space, base);
+    if (space == Space::Generic || space == Space::Global || space == Space::Const)
+        base = other_side_text(base);
     if (operand.offset && small) base += fmt::format(" + {}l", operand.offset);
-    const bool on_device = space == Space::Generic || space == Space::Global || space == Space::Const;
-    return on_device ? base + to_host_text() : base;
+    return base;
 }
 
 }  // namespace simcuda::ptx

@@ -46,7 +46,7 @@ Operand operand(const CopyEnd& end, const CopyOp& copy) {
     const std::uint64_t rows = (copy.depth - 1) * end.slice_rows + copy.height - 1;
     std::uint64_t address = end.address;
     // Host-located memory with a device address is held by the address the host has for it.
-    if (end.place == Place::Pinned && memory_map().find(address) == nullptr) address += kDeviceToHost;
+    if (end.place == Place::Pinned && memory_map().find(address) == nullptr) address = other_side(address);
     return operand(address, rows * end.pitch + copy.width);
 }
 

@@ -154,8 +154,7 @@ void GraphMemory::map(Context& context, const Stream& stream) {
     region->address = address_;
     region->graph_memory = shared_from_this();
     region->physical = std::move(physical);
-    require(region->physical->map(address_ - kDeviceToHost, PROT_READ | PROT_WRITE),
-            CUDA_ERROR_OUT_OF_MEMORY);
+    require(region->physical->map(other_side(address_), PROT_READ | PROT_WRITE), CUDA_ERROR_OUT_OF_MEMORY);
     memory_map().insert(region);
     block_ = std::move(block);
     const std::uint64_t used = graph_memory_used(device_);

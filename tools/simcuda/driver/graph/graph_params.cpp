@@ -71,7 +71,7 @@ ApiEnd api_end(const CopyEnd& end) {
                 row / array->rows()};
     }
     // Host-located VMM memory is named by its device address.
-    if (CUdeviceptr device = end.address + kDeviceToHost;
+    if (CUdeviceptr device = other_side(end.address);
         device >= kDeviceWindowBegin && device < kDeviceWindowEnd) {
         return {CU_MEMORYTYPE_DEVICE, device, nullptr};
     }
