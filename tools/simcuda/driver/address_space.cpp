@@ -2,8 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
-
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/message.h"
 
@@ -33,59 +31,19 @@ void make_inaccessible(std::uint64_t address, std::uint64_t bytes) {
     if (mapped == MAP_FAILED) ::mprotect(at, bytes, PROT_NONE);
 }
 
-AddressSpace::AddressSpace() {
+AddressSpace::AddressSpace() : gaps_(kDeviceWindowBegin, kWindow) {
     claim(kDeviceWindowBegin);
     claim(other_side(kDeviceWindowBegin));
-    gaps_.emplace(kDeviceWindowBegin, kWindow);
-}
-
-DeviceAddress AddressSpace::search(DeviceAddress from, DeviceAddress to, std::uint64_t bytes,
-                                   std::uint64_t alignment) const {
-    auto gap = gaps_.upper_bound(from);
-    if (gap != gaps_.begin()) --gap;
-    for (; gap != gaps_.end() && gap->first < to; ++gap) {
-        const DeviceAddress start = (std::max(gap->first, from) + alignment - 1) & ~(alignment - 1);
-        const DeviceAddress end = gap->first + gap->second;
-        if (start < end && end - start >= bytes) return start;
-    }
-    return 0;
 }
 
 DeviceAddress AddressSpace::reserve(std::uint64_t bytes, std::uint64_t alignment, DeviceAddress hint) {
-    if (bytes == 0 || bytes > kWindow || alignment > kWindow) return 0;
     std::lock_guard lock(mutex_);
-    DeviceAddress address = 0;
-    if (hint >= kDeviceWindowBegin && hint < kDeviceWindowEnd && hint % alignment == 0) {
-        address = search(hint, hint + 1, bytes, alignment);
-    }
-    if (address == 0) address = search(next_, kDeviceWindowEnd, bytes, alignment);
-    if (address == 0) address = search(kDeviceWindowBegin, next_, bytes, alignment);
-    if (address == 0) return 0;
-
-    auto gap = std::prev(gaps_.upper_bound(address));
-    const DeviceAddress begin = gap->first, end = gap->first + gap->second;
-    gaps_.erase(gap);
-    if (address != begin) gaps_.emplace(begin, address - begin);
-    if (address + bytes != end) gaps_.emplace(address + bytes, end - address - bytes);
-    next_ = address + bytes;
-    return address;
+    return gaps_.take(bytes, alignment, hint);
 }
 
 void AddressSpace::release(DeviceAddress address, std::uint64_t bytes) {
     std::lock_guard lock(mutex_);
-    auto next = gaps_.lower_bound(address);
-    if (next != gaps_.end() && address + bytes == next->first) {
-        bytes += next->second;
-        next = gaps_.erase(next);
-    }
-    if (next != gaps_.begin()) {
-        auto previous = std::prev(next);
-        if (previous->first + previous->second == address) {
-            previous->second += bytes;
-            return;
-        }
-    }
-    gaps_.emplace(address, bytes);
+    gaps_.give_back(address, bytes);
 }
 
 AddressSpace& address_space() {

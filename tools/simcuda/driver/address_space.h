@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <mutex>
 
 #include "tools/simcuda/address.h"
+#include "tools/simcuda/driver/gaps.h"
 
 namespace simcuda::driver {
 
@@ -19,18 +19,13 @@ class AddressSpace {
     // with CUDA_ERROR_OUT_OF_MEMORY if the system refuses.
     AddressSpace();
 
-    // Next fit: an address is reused as late as can be, so that a stale pointer faults. A free `hint` is
-    // honoured. 0 if the window has no such gap. `alignment` is a power of two.
+    // As Gaps::take().
     DeviceAddress reserve(std::uint64_t bytes, std::uint64_t alignment, DeviceAddress hint = 0);
     void release(DeviceAddress address, std::uint64_t bytes);
 
   private:
-    DeviceAddress search(DeviceAddress from, DeviceAddress to, std::uint64_t bytes,
-                         std::uint64_t alignment) const;
-
-    std::mutex mutex_;                             // guards what follows
-    std::map<DeviceAddress, std::uint64_t> gaps_;  // free: address -> bytes
-    DeviceAddress next_ = kDeviceWindowBegin;
+    std::mutex mutex_;
+    Gaps gaps_;  // guarded by mutex_
 };
 
 AddressSpace& address_space();

@@ -8,6 +8,7 @@
 
 #include "tools/simcuda/driver/cuda_api.h"
 #include "tools/simcuda/driver/physical.h"
+#include "tools/simcuda/driver/pieces.h"
 
 namespace simcuda::driver {
 
@@ -20,6 +21,7 @@ struct Device {
 
     const int ordinal;
     PhysicalPool memory;
+    Pieces pieces{memory};
     Scheduler& scheduler;  // lives as long as the process
 
     std::mutex mutex;                  // guards what follows

@@ -8,8 +8,10 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "tools/simcuda/driver/address_space.h"
 #include "tools/simcuda/driver/api.h"
@@ -75,8 +77,13 @@ RegionPtr map_shared(Context& context, const SharedMemory& memory, Region::Kind 
             CUDA_ERROR_INVALID_HANDLE);
     const auto region = new_region(kind, memory.bytes, devices()[memory.device], context);
     region->pool = std::move(pool);
-    region->physical = Physical::of_file(open_file(memory.process, memory.file),
-                                         {memory.extent, memory.extent + memory.extents});
+    // What was cut from a piece may begin and end inside a page.
+    std::vector<Extent> pages;
+    for (const Extent& extent : std::span(memory.extent, memory.extents)) {
+        const std::uint64_t begin = extent.offset / kPage * kPage;
+        pages.push_back({begin, round_up(extent.offset + extent.bytes, kPage) - begin});
+    }
+    region->physical = Physical::of_file(open_file(memory.process, memory.file), std::move(pages));
     const std::uint64_t span = region->physical->bytes() + kPage;
     region->address = address_space().reserve(span, kPage);
     require(region->address != 0, CUDA_ERROR_OUT_OF_MEMORY);
@@ -84,6 +91,7 @@ RegionPtr map_shared(Context& context, const SharedMemory& memory, Region::Kind 
         address_space().release(region->address, span);
         throw Failure{CUDA_ERROR_MAP_FAILED};
     }
+    region->address += memory.extent[0].offset % kPage;
     memory_map().insert(region);
     return region;
 }

@@ -24,6 +24,49 @@ namespace {
 constexpr std::uint64_t kLarge = 2ull
                                  << 20;  // allocations from here on start on a boundary of this many bytes
 
+// Small allocations that are alive in pages of their own. Each takes two of the system's mappings, of which a
+// process has 65,530; the program and its other memory need some too.
+std::atomic<unsigned> few{0};
+constexpr unsigned kMostFew = 4096;
+
+// False if there is no room.
+bool place_in_piece(Region& region) {
+    const Pieces::Cut cut = region.device->pieces.cut(region.bytes);
+    if (cut.address == 0) return false;
+    region.pages = Region::Pages::Piece;
+    region.address = cut.address;
+    region.physical = cut.physical;
+    return true;
+}
+
+// Throws Failure with CUDA_ERROR_OUT_OF_MEMORY.
+void place_in_own_pages(Region& region) {
+    region.physical = Physical::create(region.device->memory, region.bytes);
+    require(region.physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
+    // A page stays free behind each allocation, so that running over its end faults.
+    const std::uint64_t span = region.physical->bytes() + kPage;
+    region.address = address_space().reserve(span, region.bytes >= kLarge ? kLarge : kPage);
+    require(region.address != 0, CUDA_ERROR_OUT_OF_MEMORY);
+    if (!region.physical->map(other_side(region.address), PROT_READ | PROT_WRITE)) {
+        address_space().release(region.address, span);
+        throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
+    }
+    if (region.bytes > Pieces::kMost) return;
+    region.pages = Region::Pages::Few;
+    ++few;
+}
+
+void dispose_device_memory(const Region& region) {
+    if (region.pages == Region::Pages::Piece)
+        return region.device->pieces.give_back(region.address, region.bytes);
+    if (region.pages == Region::Pages::Few) --few;
+    // Another process's may begin inside a page.
+    const DeviceAddress begin = region.address / kPage * kPage;
+    make_inaccessible(other_side(begin), region.physical->bytes());
+    if (region.graph_memory != nullptr) return;  // keeps its address
+    address_space().release(begin, region.physical->bytes() + kPage);
+}
+
 }  // namespace
 
 bool Region::on_host() const {
@@ -134,16 +177,8 @@ RegionPtr allocate_device(Context& context, std::uint64_t bytes, Region::Kind ki
     Device& device = pool != nullptr ? pool->device : context.device();
     const auto region = new_region(kind, bytes, device, context);
     region->pool = std::move(pool);
-    region->physical = Physical::create(device.memory, bytes);
-    require(region->physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
-    // A page stays free behind each allocation, so that running over its end faults.
-    const std::uint64_t span = region->physical->bytes() + kPage;
-    region->address = address_space().reserve(span, bytes >= kLarge ? kLarge : kPage);
-    require(region->address != 0, CUDA_ERROR_OUT_OF_MEMORY);
-    if (!region->physical->map(other_side(region->address), PROT_READ | PROT_WRITE)) {
-        address_space().release(region->address, span);
-        throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
-    }
+    const bool one_of_many = bytes <= Pieces::kMost && few >= kMostFew;
+    if (!one_of_many || !place_in_piece(*region)) place_in_own_pages(*region);
     memory_map().insert(region);
     return region;
 }
@@ -193,9 +228,7 @@ void dispose(const Region& region) {
         case Region::Kind::Async:
         case Region::Kind::Imported:
         case Region::Kind::Internal:
-            make_inaccessible(other_side(region.address), region.physical->bytes());
-            if (region.graph_memory != nullptr) break;  // keeps its address
-            address_space().release(region.address, region.physical->bytes() + kPage);
+            dispose_device_memory(region);
             break;
         case Region::Kind::Managed:
             forget_hints(region.address, region.bytes);

@@ -32,7 +32,15 @@ struct Region {
         Internal,    // arrays and conditional handles: not memory to the program
     };
 
+    // What a device's memory was allocated as.
+    enum class Pages {
+        Own,    // pages of its own and a free one behind them
+        Few,    // so too, but small: one of those that are counted
+        Piece,  // cut from one of the device's pieces
+    };
+
     Kind kind = Kind::Device;
+    Pages pages = Pages::Own;
     std::uint64_t address = 0;
     std::uint64_t bytes = 0;  // as the program asked
     Device* device = nullptr;

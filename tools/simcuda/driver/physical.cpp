@@ -12,7 +12,6 @@
 #include "tools/simcuda/driver/knobs.h"
 
 namespace simcuda::driver {
-namespace {
 
 // A NaN as a float, out of range as an index, and never the same twice in a row.
 void poison(std::byte* memory, std::uint64_t bytes, std::uint32_t count) {
@@ -20,8 +19,6 @@ void poison(std::byte* memory, std::uint64_t bytes, std::uint32_t count) {
     auto* words = reinterpret_cast<std::uint32_t*>(memory);
     std::fill(words, words + bytes / sizeof word, word);
 }
-
-}  // namespace
 
 PhysicalPool::PhysicalPool(Kind kind, std::uint64_t capacity)
     : kind_(kind), capacity_(capacity / kPage * kPage) {
@@ -150,7 +147,24 @@ std::shared_ptr<Physical> Physical::of_file(int file, std::vector<Extent> extent
     return std::shared_ptr<Physical>(new Physical(nullptr, file, std::move(extents), bytes));
 }
 
+std::shared_ptr<Physical> Physical::part_of(std::shared_ptr<const Physical> whole, std::uint64_t offset,
+                                            std::uint64_t bytes) {
+    std::vector<Extent> extents;
+    std::uint64_t left = bytes;
+    for (const Extent& extent : whole->extents_) {
+        if (offset < extent.bytes && left != 0) {
+            extents.push_back({extent.offset + offset, std::min(left, extent.bytes - offset)});
+            left -= extents.back().bytes;
+        }
+        offset -= std::min(offset, extent.bytes);
+    }
+    auto part = std::shared_ptr<Physical>(new Physical(whole->pool_, -1, std::move(extents), bytes));
+    part->whole_ = std::move(whole);
+    return part;
+}
+
 Physical::~Physical() {
+    if (whole_ != nullptr) return;
     if (file_ < 0) {
         pool_->free(extents_);
         return;

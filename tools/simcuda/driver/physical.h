@@ -23,6 +23,9 @@ inline constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
+// Fills memory with a pattern that is not zero and differs from one `count` to the next.
+void poison(std::byte* memory, std::uint64_t bytes, std::uint32_t count);
+
 // Thread-safe.
 class PhysicalPool {
   public:
@@ -78,16 +81,20 @@ class Physical {
     // Memory that is another's, of which nobody keeps account here. Takes the file over. Throws nothing.
     static std::shared_ptr<Physical> of_file(int file, std::vector<Extent> extents);
 
+    // Bytes of another allocation, which lives as long as they do. They need not be whole pages.
+    static std::shared_ptr<Physical> part_of(std::shared_ptr<const Physical> whole, std::uint64_t offset,
+                                             std::uint64_t bytes);
+
     ~Physical();
     Physical(const Physical&) = delete;
     Physical& operator=(const Physical&) = delete;
 
     std::uint64_t bytes() const { return bytes_; }
-    int file() const { return file_ >= 0 ? file_ : pool_->file(); }
+    int file() const { return whole_ != nullptr ? whole_->file() : file_ >= 0 ? file_ : pool_->file(); }
     const std::vector<Extent>& extents() const { return extents_; }  // in the file
 
-    // Maps all of it over [address, address + bytes()) of this process. False if the system refuses (then the
-    // range is left inaccessible).
+    // Maps all of it, which is whole pages, over [address, address + bytes()) of this process. False if the
+    // system refuses (then the range is left inaccessible).
     bool map(std::uint64_t address, int protection) const;
 
     // Copies the contents of memory in a pool's file in from or out to ordinary memory.
@@ -102,6 +109,7 @@ class Physical {
     const int file_;            // -1: the pool's
     const std::vector<Extent> extents_;
     const std::uint64_t bytes_;
+    std::shared_ptr<const Physical> whole_;  // of which it is a part; null: of none
 };
 
 }  // namespace simcuda::driver
