@@ -1,5 +1,6 @@
 // Batches of copies, and copies to and from arrays.
 #include <algorithm>
+#include <functional>
 
 #include "tests/entry/rig.h"
 
@@ -286,4 +287,95 @@ FAMILY_TEST("batch: one 3D copy larger than the GPU, in slices, rows or one row"
             }
         }
     }
+}
+
+namespace {
+
+// Every form of a batch that copies a buffer.
+std::vector<std::function<CUresult(CUdeviceptr to, CUdeviceptr from, CUstream)>> forms() {
+    static std::size_t bytes = kBuffer, start = 0, failed = 0;
+    static CUmemcpyAttributes in_order{};
+    in_order.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    const auto box = [](CUdeviceptr to, CUdeviceptr from) {
+        CUDA_MEMCPY3D_BATCH_OP copy{};
+        copy.src.type = copy.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+        copy.src.op.ptr.ptr = from;
+        copy.dst.op.ptr.ptr = to;
+        copy.extent = {kBuffer, 1, 1};
+        copy.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+        return copy;
+    };
+    const auto linear = [](auto call) {
+        return [=](CUdeviceptr to, CUdeviceptr from, CUstream stream) {
+            return call(&to, &from, &bytes, 1, &in_order, &start, 1, &failed, stream);
+        };
+    };
+    const auto linear_v2 = [](auto call) {
+        return [=](CUdeviceptr to, CUdeviceptr from, CUstream stream) {
+            return call(&to, &from, &bytes, 1, &in_order, &start, 1, stream);
+        };
+    };
+    const auto boxes = [=](auto call) {
+        return [=](CUdeviceptr to, CUdeviceptr from, CUstream stream) {
+            CUDA_MEMCPY3D_BATCH_OP copy = box(to, from);
+            return call(1, &copy, &failed, 0, stream);
+        };
+    };
+    const auto boxes_v2 = [=](auto call) {
+        return [=](CUdeviceptr to, CUdeviceptr from, CUstream stream) {
+            CUDA_MEMCPY3D_BATCH_OP copy = box(to, from);
+            return call(1, &copy, 0, stream);
+        };
+    };
+    return {linear(CU(cuMemcpyBatchAsync)),        linear(CU(cuMemcpyBatchAsync_ptsz)),
+            linear_v2(CU(cuMemcpyBatchAsync_v2)),  linear_v2(CU(cuMemcpyBatchAsync_v2_ptsz)),
+            boxes(CU(cuMemcpy3DBatchAsync)),       boxes(CU(cuMemcpy3DBatchAsync_ptsz)),
+            boxes_v2(CU(cuMemcpy3DBatchAsync_v2)), boxes_v2(CU(cuMemcpy3DBatchAsync_v2_ptsz))};
+}
+
+// The capture goes on with the copy or without it, and afterwards nothing holds the buffers.
+void batches_in_a_capture(CUresult answer) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1), b(kBuffer, 2);
+    Buffer c(kBuffer, 3);
+    Crowd crowd;
+    for (const bool out : {true, false}) {
+        for (const auto& copy : forms()) {
+            c.fill(3);
+            if (out) {
+                crowd.evict(a);
+            } else {
+                crowd.bring_in(a);
+            }
+            OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+            EXPECT(copy(c.at(), a.at(), stream) == answer);
+            OK(cuMemcpyDtoDAsync_v2, b.at(), c.at(), kBuffer, stream);
+            CUgraph graph = nullptr;
+            OK(cuStreamEndCapture, stream, &graph);
+            std::size_t nodes = 0;
+            OK(cuGraphGetNodes, graph, nullptr, &nodes);
+            EXPECT(nodes == (answer == CUDA_SUCCESS ? 2 : 1));
+            CUgraphExec exec = nullptr;
+            OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
+            OK(cuGraphLaunch, exec, stream);
+            OK(cuStreamSynchronize, stream);
+            EXPECT(a.holds(1));
+            EXPECT(b.holds(answer == CUDA_SUCCESS ? 1 : 3));
+            EXPECT(c.holds(answer == CUDA_SUCCESS ? 1 : 3));
+            OK(cuGraphExecDestroy, exec);
+            OK(cuGraphDestroy, graph);
+            crowd.evict(c);
+        }
+    }
+}
+
+}  // namespace
+
+FAMILY_TEST("batch: a captured stream refuses it, as real drivers do, and the capture goes on") {
+    batches_in_a_capture(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+OVERLAY_TEST("batch: a driver that takes it in a captured stream finds the buffers on the device") {
+    batches_in_a_capture(CUDA_SUCCESS);
 }

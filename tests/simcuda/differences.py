@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 LIST = os.path.join(ROOT, "tests", "simcuda", "differences.md")
-ROWS = range(1, 43)
+ROWS = range(1, 44)
 FILE = re.compile(r"`(\w+/\w+\.\w+)`((?:,? \"[^\"]+\")*)")
 
 

@@ -219,4 +219,44 @@ SIM_TEST("capture: null dependencies are refused", {}) {
     RT_ANSWERS(cudaSuccess, cudaStreamEndCapture, stream, &graph);
 }
 
+SIM_TEST("capture: a batch of copies is refused, and the capture goes on without it", {}) {
+    const Gpu gpu;
+    const cudaStream_t stream = create_stream(), joined = create_stream();
+    CUdeviceptr from = 0, to = 0;
+    OK(cuMemAlloc, &from, 1000);
+    OK(cuMemAlloc, &to, 1000);
+    OK(cuMemsetD8, from, 1, 1000);
+    OK(cuMemsetD8, to, 2, 1000);
+    std::size_t bytes = 1000, start = 0;
+    CUmemcpyAttributes attributes{};
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    CUDA_MEMCPY3D_BATCH_OP box{};
+    box.src.type = box.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    box.src.op.ptr.ptr = from;
+    box.dst.op.ptr.ptr = to;
+    box.extent = {1000, 1, 1};
+    box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    RT_ANSWERS(cudaSuccess, cudaStreamBeginCapture, stream, cudaStreamCaptureModeGlobal);
+    wait_for(joined, stream);
+    for (const cudaStream_t captured : {stream, joined}) {
+        FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemcpyBatchAsync, &to, &from, &bytes, 1, &attributes,
+              &start, 1, captured);
+        FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemcpy3DBatchAsync, 1, &box, 0, captured);
+    }
+    OK(cuMemsetD8Async, to + 500, 3, 500, stream);
+    wait_for(stream, joined);
+    const cudaGraph_t graph = end(stream);
+    cudaGraphExec_t exec = nullptr;
+    RT_ANSWERS(cudaSuccess, cudaGraphInstantiate, &exec, graph, 0);
+    RT_ANSWERS(cudaSuccess, cudaGraphLaunch, exec, stream);
+    RT_ANSWERS(cudaSuccess, cudaStreamSynchronize, stream);
+    std::vector<std::uint8_t> expected(1000, 2);
+    std::fill(expected.begin() + 500, expected.end(), 3);
+    EXPECT(read_back(to, 1000) == expected);
+    // Once it is no longer captured the stream takes them.
+    OK(cuMemcpyBatchAsync, &to, &from, &bytes, 1, &attributes, &start, 1, stream);
+    RT_ANSWERS(cudaSuccess, cudaStreamSynchronize, stream);
+    EXPECT(read_back(to, 1000) == std::vector<std::uint8_t>(1000, 1));
+}
+
 }  // namespace

@@ -11,18 +11,9 @@
 #include <vector>
 
 #include "tests/entry/overlay/record.h"
-#include "tests/entry/where.h"
+#include "tests/entry/overlay/simulated.h"
 
 overlay::Record overlay_record;
-
-// No answer goes on to the simulated driver after the end.
-static CUresult ended() {
-    return CUDA_ERROR_DEINITIALIZED;
-}
-#undef SIM
-#define SIM(name)                                                                                \
-    (reinterpret_cast<decltype(&::name)>(overlay_deinitialized ? reinterpret_cast<void*>(&ended) \
-                                                               : ::where::simulated(#name)))
 
 namespace {
 
@@ -307,44 +298,7 @@ CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, std::size_t at, std:
     return SIM(cuMemcpyHtoD_v2_ptds)(to, bytes_of(from).data() + at, bytes);
 }
 
-// ---- batches
-
-// Pointer to pointer only; each is a row after another.
-static CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, CUstream stream,
-                              decltype(&cuMemcpyAsync) copy) {
-    for (std::size_t i = 0; i < count; ++i) {
-        const auto& [src, dst, extent, order, flags] = copies[i];
-        for (std::size_t row = 0; row < extent.height; ++row) {
-            const std::size_t to = row * dst.op.ptr.rowLength;
-            const std::size_t from = row * src.op.ptr.rowLength;
-            const CUresult status = copy(dst.op.ptr.ptr + to, src.op.ptr.ptr + from, extent.width, stream);
-            if (status != CUDA_SUCCESS) return status;
-        }
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemcpy3DBatchAsync_v2(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, unsigned long long,
-                                 CUstream stream) {
-    return copy_batch_3d(count, copies, stream, SIM(cuMemcpyAsync));
-}
-
-CUresult cuMemcpy3DBatchAsync_v2_ptsz(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, unsigned long long,
-                                      CUstream stream) {
-    return copy_batch_3d(count, copies, stream, SIM(cuMemcpyAsync_ptsz));
-}
-
-CUresult cuMemcpy3DBatchAsync(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t* failed,
-                              unsigned long long, CUstream stream) {
-    *failed = SIZE_MAX;
-    return copy_batch_3d(count, copies, stream, SIM(cuMemcpyAsync));
-}
-
-CUresult cuMemcpy3DBatchAsync_ptsz(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t* failed,
-                                   unsigned long long, CUstream stream) {
-    *failed = SIZE_MAX;
-    return copy_batch_3d(count, copies, stream, SIM(cuMemcpyAsync_ptsz));
-}
+// ---- decompression
 
 // "Decompresses" by copying; its engine reaches device memory only.
 static CUresult decompress(CUmemDecompressParams* batch, std::size_t count, CUstream stream,

@@ -39,6 +39,8 @@ CUresult copy_batch(Site site, const Batch& batch, std::size_t* failed, CUstream
         check(batch);
         const auto stream = resolve(context, handle, site.per_thread);
         require(stream->kind != Stream::Kind::Legacy, CUDA_ERROR_INVALID_HANDLE);
+        // The capture goes on: https://github.com/rapidsai/rmm/issues/2518.
+        require(stream->capture == nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         std::vector<CopyOp> copies;  // all checked before the first is given away
         for (std::size_t i = 0; i < batch.count; ++i) {
             if (failed != nullptr) *failed = i;

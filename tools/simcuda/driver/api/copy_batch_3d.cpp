@@ -75,6 +75,8 @@ CUresult copy_batch(Site site, std::size_t count, const CUDA_MEMCPY3D_BATCH_OP* 
         require(ops != nullptr && count != 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
         const auto stream = resolve(context, handle, site.per_thread);
         require(stream->kind != Stream::Kind::Legacy, CUDA_ERROR_INVALID_HANDLE);
+        // As a batch of linear copies is; nobody was seen to ask.
+        require(stream->capture == nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         std::vector<CopyOp> copies;  // all checked before the first is given away
         for (std::size_t i = 0; i < count; ++i) {
             if (failed != nullptr) *failed = i;
