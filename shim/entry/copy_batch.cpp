@@ -76,7 +76,7 @@ std::vector<Copy> cut(const CUdeviceptr* to, const CUdeviceptr* from, const std:
         const std::uint64_t piece = whole ? UINT64_MAX : piece_bytes(to[i], from[i]);
         std::size_t at = 0;
         do {
-            const std::size_t n = std::min<std::uint64_t>(piece, bytes[i] - at);
+            const std::size_t n = part_bytes(to[i] + at, from[i] + at, bytes[i] - at, piece);
             copies.push_back({to[i] + at, from[i] + at, n, i});
             at += n;
         } while (at < bytes[i]);

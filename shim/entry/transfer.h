@@ -86,6 +86,19 @@ inline std::uint64_t piece_bytes(core::Address a, core::Address b) {
     return piece;
 }
 
+// The next part of what is done in parts, with `left` bytes to go: at most `piece`, and it ends where a chunk
+// of the destination (or else of the source) does. So no chunk is overwritten by two parts, and no element of
+// a memset is cut.
+inline std::uint64_t part_bytes(core::Address to, core::Address from, std::uint64_t left,
+                                std::uint64_t piece) {
+    if (left <= piece) return left;
+    const core::Address cut = is_managed(to) ? to : from;
+    engine::Session* const session = engine::session_at(cut);
+    const auto buffer = session ? session->buffer_at(cut) : std::nullopt;
+    const std::uint64_t begun = buffer ? (cut - buffer->address) % session->largest_chunk() : 0;
+    return begun < piece ? piece - begun : piece;
+}
+
 // What became of a copy or set, once `note` has told reach/pointer_tables.h of it if it was submitted. A
 // captured one is noted with its graph.
 template <typename Note>
@@ -148,7 +161,7 @@ template <typename Copy, typename MayStay>
         CUresult status = CUDA_SUCCESS;
         std::uint64_t offset = 0;
         do {
-            const std::uint64_t n = std::min(piece, bytes - offset);
+            const std::uint64_t n = part_bytes(destination + offset, source + offset, bytes - offset, piece);
             status = engine::submit(
                 stream,
                 [&] {

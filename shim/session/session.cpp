@@ -412,7 +412,7 @@ std::uint64_t Session::largest_chunk() const {
 std::uint64_t Session::piece_bytes() const {
     const std::uint64_t chunk = largest_chunk();
     const SessionLock lock(state_->mutex);
-    return std::max(state_->budget_bytes / 4, chunk);
+    return std::max(state_->budget_bytes / 4 / chunk, std::uint64_t{1}) * chunk;
 }
 
 CUresult Session::visible_memory(device::MemoryInfo& info) {

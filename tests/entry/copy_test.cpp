@@ -271,6 +271,43 @@ FAMILY_TEST("sets: any form and any side", "sets") {
     SETS(32, std::uint32_t{0xa54b3c2d}, _ptds, _ptsz);
 }
 
+// The GPU may hold a number of bytes that no element divides.
+BODY(sets_in_parts_of_an_odd_limit) {
+    const Gpu gpu;
+    constexpr std::size_t kLarge = 6 * kMiB;
+    constexpr std::size_t kBefore = 4 * 12345;
+    const Buffer large(kLarge, 1);
+    std::vector<std::uint8_t> expected = pattern(kLarge, 1);
+    const auto check = [&](auto value, auto&& set) {
+        constexpr std::size_t kElement = sizeof value;
+        for (std::size_t at = kBefore; at < kLarge; at += kElement)
+            std::memcpy(expected.data() + at, &value, kElement);
+        EXPECT(set(large.at(kBefore), value, (kLarge - kBefore) / kElement) == CUDA_SUCCESS);
+        OK(cuCtxSynchronize);
+        EXPECT(large.read() == expected);
+    };
+#define SETS_IN_PARTS(bits, value)                                                   \
+    check(value, [](auto... of) { return CU(cuMemsetD##bits##_v2)(of...); });        \
+    check(static_cast<decltype(value)>(~value),                                      \
+          [](auto... of) { return CU(cuMemsetD##bits##Async)(of..., nullptr); });    \
+    check(value, [](auto to, auto v, std::size_t n) {                                \
+        return CU(cuMemsetD2D##bits##_v2)(to, n * sizeof v, v, n, 1);                \
+    });                                                                              \
+    check(static_cast<decltype(value)>(~value), [](auto to, auto v, std::size_t n) { \
+        return CU(cuMemsetD2D##bits##Async)(to, n * sizeof v, v, n, 1, nullptr);     \
+    })
+    SETS_IN_PARTS(8, std::uint8_t{0x5a});
+    SETS_IN_PARTS(16, std::uint16_t{0x5ab4});
+    SETS_IN_PARTS(32, std::uint32_t{0x5ab4c3d2});
+}
+
+TEST_CASE("sets: in parts, where the limit is no multiple of an element") {
+    for (const char* limit : {"2.3M", "2.9M", "3.3M"}) {
+        CAPTURE(limit);
+        run_both("sets_in_parts_of_an_odd_limit", Driver::Simulated, {{"LMS_LIMIT", limit}});
+    }
+}
+
 FAMILY_TEST("copies: the asynchronous ones stay so, whatever is out") {
     const Gpu gpu;
     CUstream stream = nullptr;
