@@ -34,6 +34,25 @@ std::optional<AddressRange> AddressBook::reservation_of(Address address, std::ui
     return AddressRange{it->first, it->first + it->second};
 }
 
+bool AddressBook::ends_at(Address address) const {
+    const auto after = reserved_.lower_bound(address);
+    return after != reserved_.begin() && std::prev(after)->first + std::prev(after)->second == address;
+}
+
+bool AddressBook::divides(Address address) const {
+    return reserved_.contains(address) && !joints_.contains(address);
+}
+
+void AddressBook::reserve(Address address, std::uint64_t bytes, Address asked) {
+    reserved_[address] = bytes;
+    // What was known of these addresses was of others.
+    joints_.erase(address);
+    joints_.erase(address + bytes);
+    if (asked != address) return;
+    if (ends_at(address)) joints_.insert(address);
+    if (reserved_.contains(address + bytes)) joints_.insert(address + bytes);
+}
+
 std::uint64_t AddressBook::unreserve(Address address) {
     const auto taken = reserved_.extract(address);
     return taken ? taken.mapped() : 0;
@@ -78,13 +97,12 @@ void AddressBook::each_of_run(Address address, std::uint64_t near,
         middle = before && (lower_half || !after) ? before : after;
     }
     if (!middle) return;
-    const AddressRange within =
-        reservation_of(middle->address).value_or(AddressRange{middle->address, middle->end()});
     auto it = views_.find(middle->address);
-    while (it->first > within.begin && it != views_.begin() && std::prev(it)->second.end() == it->first) --it;
-    for (Address end = it->first; it != views_.end() && it->first == end && end < within.end; ++it) {
+    while (it != views_.begin() && std::prev(it)->second.end() == it->first && !divides(it->first)) --it;
+    for (Address end = it->first; it != views_.end() && it->first == end; ++it) {
         visit(it->second);
         end = it->second.end();
+        if (divides(end)) return;
     }
 }
 

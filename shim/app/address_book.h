@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "shim/core/chunk.h"
@@ -46,9 +47,13 @@ struct AddressRange {
 
 class AddressBook {
   public:
-    void reserve(core::Address address, std::uint64_t bytes) { reserved_[address] = bytes; }
+    // `asked`: where the program wanted them, 0 if it did not say. Where it wanted and got them right behind
+    // others, or right before, the two go on with one another.
+    void reserve(core::Address address, std::uint64_t bytes, core::Address asked);
     // How many bytes of addresses that were; 0: none are reserved there.
     std::uint64_t unreserve(core::Address address);
+    // The driver has kept them.
+    void reserve_again(core::Address address, std::uint64_t bytes) { reserved_[address] = bytes; }
     // The reservation that holds all of a range.
     std::optional<AddressRange> reservation_of(core::Address address, std::uint64_t bytes = 1) const;
 
@@ -63,14 +68,19 @@ class AddressBook {
     std::vector<View> in(core::Address address, std::uint64_t bytes) const;
     // Those that make up exactly a range, whole; none where there are none that do.
     std::vector<View> whole(core::Address address, std::uint64_t bytes) const;
-    // Visits those without a gap around `address` that are of one reservation: what a pointer there may mean,
-    // for a program may lay one array over many. Where `address` has none, around one that is within `near`.
+    // Visits the views without a gap around `address`: what a pointer there may mean, for an array may lie on
+    // many handles, and on reservations that go on with one another. Where `address` has none, around one
+    // that is within `near`.
     void each_of_run(core::Address address, std::uint64_t near,
                      const std::function<void(const View&)>& visit) const;
     AddressRange run_at(core::Address address, std::uint64_t near) const;  // what these make up
 
   private:
+    bool ends_at(core::Address address) const;  // a reservation
+    bool divides(core::Address address) const;  // one that does not go on with the one before
+
     std::map<core::Address, std::uint64_t> reserved_;  // address -> bytes
+    std::set<core::Address> joints_;                   // where one goes on with the one before
     std::map<core::Address, View> views_;
 };
 

@@ -128,7 +128,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
         if (status != CUDA_SUCCESS) return status;
         engine::widen_bounds(*ptr, *ptr + size);
         const util::Lock lock(program_addresses().mutex);
-        program_addresses().book.reserve(*ptr, size);
+        program_addresses().book.reserve(*ptr, size, addr);
         return status;
     });
 }
@@ -145,7 +145,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
         const CUresult status = driver().cuMemAddressFree(ptr, size);
         if (status == CUDA_SUCCESS || reserved == 0) return status;
         const util::Lock lock(program_addresses().mutex);
-        program_addresses().book.reserve(ptr, reserved);
+        program_addresses().book.reserve_again(ptr, reserved);
         return status;
     });
 }

@@ -1,5 +1,6 @@
 // Memory that the app maps itself (frameworks' allocators, their expandable segments).
 #include <algorithm>
+#include <cstring>
 
 #include "tests/entry/own.h"
 
@@ -310,6 +311,51 @@ FAMILY_TEST(
     OK(cuGraphDestroy, graph);
     OK(cuMemUnmap, p, kBuffer);
     for (const auto handle : handles) OK(cuMemRelease, handle);
+}
+
+// As NVIDIA's growing vector has it.
+FAMILY_TEST("own mappings: one array over reservations that follow one another") {
+    const Gpu gpu;
+    const Buffer out(kBuffer, 9);
+    const CUdeviceptr p = reserve(3 * kBuffer);
+    OK(cuMemAddressFree, p, 3 * kBuffer);
+    std::vector<CUmemGenericAllocationHandle> handles;
+    for (std::size_t i = 0; i < 3; ++i) {
+        CUdeviceptr next = 0;
+        OK(cuMemAddressReserve, &next, kBuffer, 0, p + i * kBuffer, 0);
+        EXPECT(next == p + i * kBuffer);
+        handles.push_back(create(kBuffer));
+        map(next, kBuffer, handles.back());
+        write(next, kBuffer, static_cast<std::uint32_t>(i));
+    }
+    Crowd crowd;
+    // Of the first, the last and one between: all of it is meant.
+    for (const std::size_t given : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
+        for (std::size_t i = 0; i < 3; ++i) evict(crowd, p + i * kBuffer, kBuffer);
+        // A kernel that only reads, so that what is there need not be copied out.
+        copy_by_kernel(out.at(), p + given * kBuffer);
+        OK(cuStreamSynchronize, nullptr);
+        for (std::size_t i = 0; i < 3; ++i) EXPECT(on_device(p + i * kBuffer, kBuffer));
+        const std::uint32_t five = 5;
+        EXPECT(launch("add", 3 * kWords, nullptr, p, p, five, 3 * kWords) == CUDA_SUCCESS);
+        OK(cuStreamSynchronize, nullptr);
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+        evict(crowd, p + i * kBuffer, kBuffer);
+        std::vector<std::uint8_t> data(kBuffer);
+        OK(cuMemcpyDtoH_v2, data.data(), p + i * kBuffer, kBuffer);
+        std::vector<std::uint8_t> expected = pattern(kBuffer, static_cast<std::uint32_t>(i));
+        for (std::size_t at = 0; at < kBuffer; at += 4) {
+            std::uint32_t word;
+            std::memcpy(&word, expected.data() + at, 4);
+            word += 3 * 5;
+            std::memcpy(expected.data() + at, &word, 4);
+        }
+        EXPECT(data == expected);
+        OK(cuMemUnmap, p + i * kBuffer, kBuffer);
+        OK(cuMemRelease, handles[i]);
+        OK(cuMemAddressFree, p + i * kBuffer, kBuffer);
+    }
 }
 
 FAMILY_TEST("own mappings: what a graph's copies work on stays on the GPU") {
