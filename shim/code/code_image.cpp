@@ -72,4 +72,16 @@ ParameterWords CodeImage::written_by(const std::string& kernel) {
     return written.none() ? ParameterWords::all() : written;
 }
 
+std::vector<KernelAccess> CodeImage::accesses_of(const std::string& kernel) {
+    look();
+    std::vector<KernelAccess> accesses;
+    for (const auto& module : modules_) {
+        for (KernelAccess access : module->accesses_of(kernel)) {
+            access.written |= !tells_writes_;
+            accesses.push_back(std::move(access));
+        }
+    }
+    return accesses;
+}
+
 }  // namespace lms::engine

@@ -47,6 +47,8 @@ class CodeImage {
     // where it seems to write nothing: what does nothing may stand in for code that is compiled for other
     // GPUs.
     ParameterWords written_by(const std::string& kernel);
+    // How such a kernel comes by the addresses that it uses.
+    std::vector<KernelAccess> accesses_of(const std::string& kernel);
 
   private:
     void look();

@@ -123,4 +123,17 @@ ParameterWords LoadedCode::written_by(std::span<const Handle> owners, const std:
     return image ? image->written_by(name) : ParameterWords::all();
 }
 
+std::vector<KernelAccess> LoadedCode::accesses_of(std::span<const Handle> owners, const std::string& name) {
+    const util::Lock lock(mutex_);
+    std::vector<KernelAccess> accesses;
+    if (CodeImage* const image = image_of(owners)) return image->accesses_of(name);
+    for (auto& [handle, code] : code_) {
+        for (KernelAccess& access : code.image.accesses_of(name)) {
+            access.written = true;
+            accesses.push_back(std::move(access));
+        }
+    }
+    return accesses;
+}
+
 }  // namespace lms::engine

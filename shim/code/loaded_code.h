@@ -49,6 +49,7 @@ class LoadedCode {
     Addresses addresses_of(std::span<const Handle> owners, const std::string& name);
     // All words where the owners are not known: another kernel may have the name.
     ParameterWords written_by(std::span<const Handle> owners, const std::string& name);
+    std::vector<KernelAccess> accesses_of(std::span<const Handle> owners, const std::string& name);
 
   private:
     struct Code {

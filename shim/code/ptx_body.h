@@ -39,6 +39,14 @@ inline bool is_harmless(const PtxModuleText& module, std::string_view function) 
     return declared == module.functions.end() || declared->second.body.data() == nullptr;
 }
 
+// Whether its addresses may be of global memory.
+inline bool reaches_global(const Opcode& opcode) {
+    if (opcode.in_space("global")) return true;
+    if (one_of(opcode.root(), {"prefetch", "prefetchu", "call", "tcgen05"})) return false;
+    return !opcode.in_space("shared") && !opcode.in_space("local") && !opcode.in_space("param") &&
+           !opcode.in_space("const");
+}
+
 // Copies of what a tensor map names.
 inline bool goes_by_tensor_map(const Opcode& opcode) {
     return opcode.is("cp") && opcode.has("tensor");

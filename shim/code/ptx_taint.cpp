@@ -296,13 +296,6 @@ class Follower {
         }
     }
 
-    static bool reaches_global(const Opcode& opcode) {
-        if (opcode.in_space("global")) return true;
-        if (one_of(opcode.root(), {"prefetch", "prefetchu", "call", "tcgen05"})) return false;
-        return !opcode.in_space("shared") && !opcode.in_space("local") && !opcode.in_space("param") &&
-               !opcode.in_space("const");
-    }
-
     const PtxModuleText& module_;
     PtxBodies kernel_;
     std::vector<Body>& bodies_ = kernel_.bodies;
@@ -332,7 +325,7 @@ PtxCall call_of(const PtxModuleText& module, const PtxFunction& caller, const Pt
 struct PtxModule::Parts {
     struct Answers {
         Answer addresses = Answer::Incomplete;
-        ParameterWords written = ParameterWords::all();
+        KernelAccesses accesses{ParameterWords::all(), {}};
     };
     std::string text;
     std::optional<PtxModuleText> module;
@@ -350,7 +343,7 @@ struct PtxModule::Parts {
         const auto [it, is_new] = answers.try_emplace(std::string(kernel));
         Follower follower(*module);
         if (is_new && !follower.hides(kernel))
-            it->second = {Answer::Complete, written_words(*module, follower.kernel())};
+            it->second = {Answer::Complete, lms::engine::accesses_of(*module, follower.kernel())};
         return &it->second;
     }
 };
@@ -369,7 +362,12 @@ PtxModule::Answer PtxModule::addresses_of(std::string_view kernel) {
 
 ParameterWords PtxModule::written_by(std::string_view kernel) {
     const Parts::Answers* const answers = parts_->of(kernel);
-    return answers ? answers->written : ParameterWords();
+    return answers ? answers->accesses.written : ParameterWords();
+}
+
+std::span<const KernelAccess> PtxModule::accesses_of(std::string_view kernel) {
+    const Parts::Answers* const answers = parts_->of(kernel);
+    return answers ? std::span(answers->accesses.all) : std::span<const KernelAccess>();
 }
 
 }  // namespace lms::engine

@@ -7,10 +7,11 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
-#include "shim/code/parameter_words.h"
+#include "shim/code/kernel_access.h"
 
 namespace lms::engine {
 
@@ -30,6 +31,9 @@ class PtxModule {
     // The words of its parameters that its writes may go to: all where it hides addresses, none where it
     // writes nothing or is absent.
     ParameterWords written_by(std::string_view kernel);
+    // How it comes by the addresses it uses; none where it hides addresses or is absent. Valid as long as
+    // this.
+    std::span<const KernelAccess> accesses_of(std::string_view kernel);
 
   private:
     struct Parts;

@@ -263,6 +263,8 @@ class FunctionParser {
             while (!tokens.done() && tokens.peek() != "," && tokens.peek() != ";") {
                 if (tokens.take_if("+")) {
                     tokens.take();
+                } else if (tokens.take_if("-")) {
+                    operand.is_negative = true;
                 } else {
                     add(tokens.take(), operand);
                 }

@@ -17,7 +17,8 @@ using PtxName = std::uint32_t;
 struct PtxOperand {
     // "[...]" has the first name in it, "{...}", "(...)" and "a|b" have all of theirs.
     std::vector<PtxName> names;
-    bool is_address = false;  // "[...]"
+    bool is_address = false;   // "[...]"
+    bool is_negative = false;  // "-1"
     // Of "[name]" and "[name+8]": bytes from there; nothing where it is written otherwise.
     std::optional<std::size_t> offset;
 };

@@ -54,9 +54,9 @@ std::optional<std::size_t> element_bytes(const Opcode& opcode) {
     return std::nullopt;
 }
 
-class WriteFollower {
+class AccessFollower {
   public:
-    WriteFollower(const PtxModuleText& module, const PtxBodies& kernel) : module_(module), kernel_(kernel) {
+    AccessFollower(const PtxModuleText& module, const PtxBodies& kernel) : module_(module), kernel_(kernel) {
         for (std::size_t i = 0; i < kernel.bodies.size(); ++i) {
             const PtxFunction& function = kernel.bodies[i].function;
             origins_.emplace_back(function.names.size());
@@ -65,16 +65,19 @@ class WriteFollower {
         }
     }
 
-    ParameterWords follow() {
-        if (!lay_out()) return ParameterWords::all();
+    KernelAccesses follow() {
+        if (!lay_out()) return {ParameterWords::all(), {{ParameterWords::all(), {}, true}}};
+        linears_.emplace(module_, kernel_, places_);
         do {
             grown_ = false;
-            written_ = {};  // what was not known yet when it was looked at counts as anything
+            // What was not known yet when it was looked at counts as anything.
+            written_ = {};
+            accesses_.clear();
             for (std::size_t i = 0; i < kernel_.bodies.size(); ++i) {
                 for (std::size_t at = 0; at < kernel_.bodies[i].opcodes.size(); ++at) pass(i, at);
             }
         } while (grown_);
-        return written_;
+        return {written_, std::move(accesses_)};
     }
 
   private:
@@ -170,6 +173,7 @@ class WriteFollower {
         }
         if (addresses == 0 && one_of(opcode.root(), {"st", "red", "atom"})) written_ = ParameterWords::all();
         if (addresses == 0) return give(index, operands[0], values);
+        if (reaches_global(opcode)) note_accesses(index, opcode, instruction);
         if (!only_reads(opcode)) write(index, opcode, instruction, values, addresses);
         if (has_result) {
             values.add(loaded(index, opcode, operands));
@@ -198,6 +202,32 @@ class WriteFollower {
             if (operand.is_address) values.add(of(index, operand.names));
         }
         return values;
+    }
+
+    void note_accesses(std::size_t index, const Opcode& opcode, const PtxInstruction& instruction) {
+        // Handles of textures and surfaces are no addresses, what a tensor map names is found by the map, and
+        // a prefetch of nothing does nothing.
+        if (one_of(opcode.root(),
+                   {"tex", "tld4", "txq", "suld", "sust", "sured", "suq", "prefetch", "prefetchu"}) ||
+            goes_by_tensor_map(opcode) || opcode.is("tensormap"))
+            return;
+        const bool written = !only_reads(opcode) && !copies_to_shared(opcode, instruction.opcode);
+        for (const PtxOperand& operand : instruction.operands) {
+            if (!operand.is_address) continue;
+            const Origins address = of(index, operand.names);
+            if (address.words.none() && address.own) continue;
+            note_access({address.none() ? ParameterWords::all() : address.words,
+                         linears_->of_address(index, operand), written});
+        }
+    }
+
+    void note_access(KernelAccess access) {
+        constexpr std::int64_t kNear = 64 << 10;
+        constexpr std::size_t kMost = 64;
+        access.begins.constant -= access.begins.constant % kNear;
+        // Without terms a number is left, which tells nothing.
+        if (access.begins.terms.empty() || accesses_.size() >= kMost) access.begins = {};
+        if (std::ranges::find(accesses_, access) == accesses_.end()) accesses_.push_back(std::move(access));
     }
 
     void write(std::size_t index, const Opcode& opcode, const PtxInstruction& instruction,
@@ -245,15 +275,17 @@ class WriteFollower {
     std::vector<std::optional<Parameter>> places_;  // of the kernel's parameters, by PtxName
     Origins scratch_;                               // of all that is stored in local and shared memory
     Origins global_;                                // and elsewhere
+    std::optional<PtxLinears> linears_;
     ParameterWords written_;
+    std::vector<KernelAccess> accesses_;
     bool makes_tensor_maps_ = false;
     bool grown_ = false;
 };
 
 }  // namespace
 
-ParameterWords written_words(const PtxModuleText& module, const PtxBodies& kernel) {
-    return WriteFollower(module, kernel).follow();
+KernelAccesses accesses_of(const PtxModuleText& module, const PtxBodies& kernel) {
+    return AccessFollower(module, kernel).follow();
 }
 
 }  // namespace lms::engine

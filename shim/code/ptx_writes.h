@@ -5,14 +5,17 @@
 // memory, or is not known to only read it, writes by all that had a part in its address; by all there is
 // where none had. As for hidden addresses (ptx_taint.h), an offset that was loaded from memory, where
 // something else than this kernel left it, does not lead out of a buffer.
+//
+// The same goes for what it reads: each access of global memory is told with what had a part in its address
+// and, where that is a sum (ptx_linear.h), where it begins.
 #pragma once
 
-#include "shim/code/parameter_words.h"
+#include "shim/code/kernel_access.h"
 #include "shim/code/ptx_body.h"
 
 namespace lms::engine {
 
-// Of a kernel that hides no addresses.
-ParameterWords written_words(const PtxModuleText& module, const PtxBodies& kernel);
+// Of a kernel that hides no addresses. Accesses that begin within 64 KiB of one another count as one.
+KernelAccesses accesses_of(const PtxModuleText& module, const PtxBodies& kernel);
 
 }  // namespace lms::engine

@@ -1,0 +1,25 @@
+// How a kernel comes by the addresses of the global memory that it reads and writes.
+#pragma once
+
+#include <vector>
+
+#include "shim/code/parameter_words.h"
+#include "shim/code/ptx_linear.h"
+
+namespace lms::engine {
+
+// An address that some of its instructions use, other than of variables, shared and local memory.
+struct KernelAccess {
+    ParameterWords words;  // of the parameters that had a part in it
+    Linear begins;         // as far as the sum of those is shown; without terms: not at all
+    bool written;          // through it, or that is not known
+
+    friend bool operator==(const KernelAccess&, const KernelAccess&) = default;
+};
+
+struct KernelAccesses {
+    ParameterWords written;  // what its writes may go to
+    std::vector<KernelAccess> all;
+};
+
+}  // namespace lms::engine
