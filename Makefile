@@ -83,7 +83,8 @@ TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp)))
 TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
 CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
-LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/reach/pointer_words.cpp tests/support/fat_binary.cpp $(LMS_LIB)
+LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/app/address_book.cpp shim/reach/placed_access.cpp \
+             shim/reach/pointer_words.cpp tests/support/fat_binary.cpp $(LMS_LIB)
 LIBS_unit := -llz4 $(LIBS_lms)
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp

@@ -10,6 +10,7 @@
 #include "shim/reach/code_registry.h"
 #include "shim/reach/exempt.h"
 #include "shim/reach/pointer_tables.h"
+#include "shim/reach/used_addresses.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 #include "shim/util/settings.h"
@@ -30,6 +31,7 @@ WorkingSet look_at(engine::Scratch& scratch, CUfunction function, CUstream strea
         if (reach.label.empty()) reach.label = "kernel";
     }
     engine::add_arguments(reach, function, parameters, extra);
+    engine::follow_used(reach);
     engine::follow_tables(reach);
     reach.opaque |= engine::called_by_exempt();
     return reach;

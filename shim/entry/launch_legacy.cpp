@@ -7,6 +7,7 @@
 #include "shim/reach/arguments.h"
 #include "shim/reach/legacy_parameters.h"
 #include "shim/reach/pointer_tables.h"
+#include "shim/reach/used_addresses.h"
 #include "shim/trace/live_page.h"
 
 namespace lms::entry {
@@ -27,6 +28,7 @@ CUresult launch(CUfunction function, CUstream stream, Call&& call) {
                 reach.stream = where;
                 reach.code = function;
                 engine::add_parameters(reach, function);
+                engine::follow_used(reach);
                 engine::follow_tables(reach);
                 return reach;
             },
@@ -54,6 +56,7 @@ CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags)
         reach.stream = engine::resolve_stream(each.hStream, false);
         reach.code = each.function;
         engine::add_arguments(reach, each.function, each.kernelParams, nullptr);
+        engine::follow_used(reach);
         engine::follow_tables(reach);
         const engine::ResidencyGuard& admission = held.emplace_back(reach);
         if (admission.status() != CUDA_SUCCESS) return admission.status();

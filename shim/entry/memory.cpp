@@ -9,6 +9,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/entry/guard.h"
+#include "shim/reach/elsewhere.h"
 #include "shim/reach/exempt.h"
 #include "shim/reach/pointer_tables.h"
 #include "shim/session/pools.h"
@@ -174,6 +175,7 @@ CUresult free_unmanaged(CUdeviceptr pointer, Free&& free) {
     const auto known = engine::session_at(pointer) ? std::nullopt : engine::forget_memory(pointer);
     const CUresult status = free();
     if (status != CUDA_SUCCESS && known) engine::region_stays(*known);
+    if (status == CUDA_SUCCESS) engine::elsewhere_freed();
     return status;
 }
 

@@ -1,11 +1,13 @@
 #include "shim/reach/arguments.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "shim/reach/layouts.h"
 #include "shim/reach/pointer_scan.h"
 #include "shim/reach/pointer_tables.h"
 #include "shim/reach/tensor_maps.h"
+#include "shim/reach/used_addresses.h"
 
 namespace lms::engine {
 
@@ -40,6 +42,17 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
         scan(data, bytes, tables, found);
         if (bytes >= sizeof(CUtensorMap)) find_tensor_maps(data, offset, bytes, reach.addresses);
     };
+    // By `read(place, to, bytes)`: what is used as an address, or may be.
+    const auto add_accesses = [&](auto&& read) {
+        for (const PlacedAccess& access : layout->accesses) add_used(reach, access, read);
+        if (layout->addresses != Addresses::Unknown) return;
+        for (std::size_t i = 0; i < layout->parameters.size(); ++i) {
+            core::Address word = 0;
+            if (layout->parameters[i].bytes != sizeof word) continue;
+            read(Place{i, 0}, &word, sizeof word);
+            add_used(reach, word, managed);
+        }
+    };
     if (extra) {
         const void* buffer = nullptr;
         std::size_t bytes = 0;
@@ -48,6 +61,11 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
             if (*item == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(item[1]);
         }
         if (buffer) add(buffer, 0, std::min(bytes, bytes_of_parameters(*layout)));
+        if (!buffer || bytes < bytes_of_parameters(*layout)) return;
+        add_accesses([&](const Place& at, void* to, std::size_t n) {
+            const std::size_t offset = layout->parameters[at.parameter].offset + at.offset;
+            std::memcpy(to, static_cast<const char*>(buffer) + offset, n);
+        });
         return;
     }
     reach.opaque |= !layout->known;
@@ -55,6 +73,9 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
     for (std::size_t i = 0; i < layout->parameters.size(); ++i) {
         add(parameters[i], layout->parameters[i].offset, layout->parameters[i].bytes);
     }
+    add_accesses([&](const Place& at, void* to, std::size_t n) {
+        std::memcpy(to, static_cast<const char*>(parameters[at.parameter]) + at.offset, n);
+    });
 }
 
 }  // namespace lms::engine

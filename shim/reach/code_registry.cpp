@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shim/device/driver_table.h"
+#include "shim/reach/elsewhere.h"
 #include "shim/reach/layouts.h"
 #include "shim/reach/pointer_tables.h"
 #include "shim/util/settings.h"
@@ -53,6 +54,7 @@ CUcontext current_context() {
 // Which kernels were its the driver no longer tells.
 std::vector<KnownRegion> forget(const LoadedCode::Gone& gone) {
     forget_layouts();
+    elsewhere_freed();
     std::vector<KnownRegion> variables;
     for (const LoadedCode::Handle handle : gone.handles()) {
         for (KnownRegion& each : forget_variables(handle)) variables.push_back(std::move(each));

@@ -5,6 +5,7 @@
 
 #include "shim/device/driver_table.h"
 #include "shim/reach/arguments.h"
+#include "shim/reach/elsewhere.h"
 #include "shim/util/mutex.h"
 
 namespace lms::engine {
@@ -46,8 +47,10 @@ void note_allocations(std::span<const CUgraphNode> nodes) {
         CUDA_MEM_ALLOC_NODE_PARAMS made{};
         if (driver().cuGraphNodeGetType(node, &type) == CUDA_SUCCESS &&
             type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-            driver().cuGraphMemAllocNodeGetParams(node, &made) == CUDA_SUCCESS)
+            driver().cuGraphMemAllocNodeGetParams(node, &made) == CUDA_SUCCESS) {
             note_unmanaged(made.dptr, made.bytesize);
+            note_graph_memory(made.dptr, made.bytesize);
+        }
     }
 }
 
@@ -308,6 +311,7 @@ void merge(GraphContents& into, const GraphContents& from) {
     append(into.kernels.addresses, from.kernels.addresses);
     append(into.kernels.only_read, from.kernels.only_read);
     append(into.kernels.owners, from.kernels.owners);
+    append(into.kernels.used, from.kernels.used);
     append(into.operands, from.operands);
     append(into.copies, from.copies);
     append(into.words, from.words);

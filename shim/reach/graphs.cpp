@@ -1,4 +1,5 @@
 #include "shim/reach/graphs.h"
+#include "shim/reach/used_addresses.h"
 #include "shim/util/mutex.h"
 
 #include <algorithm>
@@ -234,6 +235,7 @@ WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
         reach.opaque |= graph_registry().from_device > 0;
     }
     reach.stream = stream;
+    follow_used(reach);
     follow_tables(reach);
     reach.anywhere = reach.opaque || reach.unseen;
     return reach;

@@ -79,6 +79,9 @@ Layout look(CUfunction function) {
         layout.known = true;
         layout.parameters = std::move(*parameters);
     }
+    if (settings().safety == Safety::Opaque && layout.addresses == Addresses::Complete)
+        layout.accesses =
+            place(loaded_code().accesses_of(layout.owners, name_of(function)), layout.parameters);
     return layout;
 }
 

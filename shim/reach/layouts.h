@@ -8,6 +8,7 @@
 #include "shim/code/code_image.h"
 #include "shim/code/parameter.h"
 #include "shim/device/cuda_api.h"
+#include "shim/reach/placed_access.h"
 
 namespace lms::engine {
 
@@ -17,6 +18,7 @@ struct Layout {
     std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells
     Addresses addresses = Addresses::Complete;       // in LMS_SAFETY=opaque; elsewhere nobody asks
     ParameterWords written = ParameterWords::all();  // with LMS_RETAIN: which of their words it writes by
+    std::vector<PlacedAccess> accesses;              // where the addresses are complete
 };
 
 // The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.

@@ -138,6 +138,8 @@ class Session {
     bool spans(core::Address address) const { return state_->arena.contains(address); }
     core::Address span_begin() const { return state_->arena.begin(); }
     core::Address span_end() const { return state_->arena.end(); }
+    // Whether it is of the addresses that the session has taken: its span, and the aliases of its blocks.
+    bool reserved(core::Address address) const { return spans(address) || state_->aliases.contains(address); }
     // Every mapping of a buffer is a multiple of it.
     std::uint64_t granularity() const { return state_->granularity; }
     // The buffer that holds `address`; for memory that the program maps, all it mapped there without a gap.
@@ -213,7 +215,7 @@ class Session {
 
     std::uint64_t largest_chunk() const;  // bytes
     // Largest number of bytes one copy should name at once, so that a buffer larger than the GPU is copied in
-    // pieces.
+    // pieces: a multiple of largest_chunk(), and with that of every element that a memset knows.
     std::uint64_t piece_bytes() const;
     CUresult visible_memory(device::MemoryInfo& info);
 

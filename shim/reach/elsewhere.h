@@ -1,0 +1,26 @@
+// Memory that is known not to be managed: the driver's own allocations, what it maps, variables of modules,
+// the host's memory, memory that graphs allocate.
+//
+// The driver is asked once for each range. What it said is dropped when the program frees memory of the
+// driver's or unloads code. It may be out of date for host memory that was freed since, which the shim is not
+// told of: nothing then uses an address there but one that was computed.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/core/chunk.h"
+
+namespace lms::engine {
+
+// Thread-safe, for the process.
+
+// Whether an address that is in no buffer leads to other memory, by what the driver says, or is the host's to
+// read.
+bool is_elsewhere(core::Address address);
+
+// Memory of the driver's was freed.
+void elsewhere_freed();
+// A graph has this memory, of which the driver may not know before the graph is launched. That is kept.
+void note_graph_memory(core::Address address, std::uint64_t bytes);
+
+}  // namespace lms::engine
