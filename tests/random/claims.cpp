@@ -52,6 +52,8 @@ UseList named(const Op& op) {
         case Verb::write:
             return {{op.a[0], Mode::Write}};
         case Verb::mix:
+        case Verb::section:
+        case Verb::tagged:
         case Verb::packed:
             return {{op.a[1], Mode::Write}, {op.a[2], Mode::Read}, {op.a[3], Mode::Read}};
         case Verb::table:

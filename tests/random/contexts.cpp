@@ -39,7 +39,7 @@ void Machine::set_up(Device& device) {
     }
     CUmodule module = nullptr;
     ok(CU(cuModuleLoadData)(&module, kernel_text().c_str()), "cuModuleLoadData");
-    for (const char* name : {"mix", "packed", "table", "hidden", "add", "fill"}) {
+    for (const char* name : {"mix", "section", "tagged", "packed", "table", "hidden", "add", "fill"}) {
         ok(CU(cuModuleGetFunction)(&device.functions[name], module, name), name);
     }
     CUmemPoolProps props{};

@@ -138,8 +138,11 @@ class Generator {
                 return add(thread, Verb::packed,
                            {stream, any_buffer(), any_buffer(), any_buffer(), start(), length(), any()});
             default:
-                return add(thread, Verb::mix,
-                           {stream, any_buffer(), any_buffer(), any_buffer(), start(), length(), any()});
+                add(thread, Verb::mix,
+                    {stream, any_buffer(), any_buffer(), any_buffer(), start(), length(), any()});
+                // Without a draw: programs are what they were else.
+                const std::uint32_t how = program_.back().a[6] / 2 % 8;
+                if (how < 2) program_.back().verb = how == 0 ? Verb::section : Verb::tagged;
         }
     }
 

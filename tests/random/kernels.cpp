@@ -49,6 +49,18 @@ std::string kernel_text() {
                   std::string("ld.param.u64 %a0, [to];\n ld.param.u64 %a1, [a];\n ld.param.u64 %a2, [b];\n") +
                       kCounts,
                   kMix) +
+           kernel("section", ".param .u64 to, .param .u64 a, .param .u64 b, .param .u64 lower, " + counts,
+                  std::string("ld.param.u64 %a3, [to];\n ld.param.u64 %a4, [a];\n ld.param.u64 %a5, [b];\n"
+                              "ld.param.u64 %a6, [lower];\n shl.b64 %a7, %a6, 2;\n"
+                              "add.u64 %a0, %a3, %a7;\n add.u64 %a1, %a4, %a7;\n add.u64 %a2, %a5, %a7;\n") +
+                      kCounts,
+                  kMix) +
+           kernel("tagged", ".param .u64 to, .param .u64 a, .param .u64 b, " + counts,
+                  std::string("ld.param.u64 %a3, [to];\n ld.param.u64 %a4, [a];\n ld.param.u64 %a5, [b];\n"
+                              "and.b64 %a0, %a3, 281474976710655;\n and.b64 %a1, %a4, 281474976710655;\n"
+                              "and.b64 %a2, %a5, 281474976710655;\n") +
+                      kCounts,
+                  kMix) +
            kernel("packed", ".param .align 8 .b8 all[56]",
                   "ld.param.u32 %r0, [all];\n ld.param.u32 %n, [all+4];\n ld.param.u32 %r1, [all+8];\n"
                   "ld.param.u64 %a0, [all+16];\n ld.param.u64 %a1, [all+40];\n ld.param.u64 %a2, [all+48];\n",

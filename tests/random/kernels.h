@@ -6,7 +6,8 @@
 
 namespace rnd {
 
-// mix(to, a, b, at, n, k), packed(struct of them), table(addresses, at, n, k), hidden(the same with every bit
+// mix(to, a, b, at, n, k), section(the same of addresses less 4 times lower), tagged(of addresses with a tag
+// in their upper bits), packed(struct of them), table(addresses, at, n, k), hidden(the same with every bit
 // of the addresses flipped), add(to, at, n, k), fill(to, n, k).
 std::string kernel_text();
 

@@ -16,6 +16,7 @@ namespace rnd {
 struct Options {
     bool hidden = true;      // kernels may reach what neither their arguments nor an upload tell
     bool behind = true;      // work may wait for work that is submitted later
+    bool sections = true;    // and by addresses that are computed from what leads to no buffer
     bool own = true;         // some memory is mapped by the program itself
     std::uint32_t room = 0;  // bytes: work that names more than this may run out of memory; 0: none may
 };
@@ -142,6 +143,7 @@ class Machine {
     bool resolve_rect(Op& op) const;
     CUresult submit(const Op& op, CUstream stream);
     CUresult submit_set(const Op& op, CUstream stream);
+    CUresult submit_computed(const Op& op, Verb verb, CUstream stream);
     CUresult submit_copy(const Op& op, CUstream stream);
     CUresult submit_rect(const Op& op, CUstream stream);
     bool reaches(unsigned slot, const Op& op, const UseList& uses) const;

@@ -46,6 +46,8 @@ bool read_arguments(int argc, char** argv, Arguments& arguments) {
             arguments.all_codes = true;
         } else if (name == "--no-hidden") {
             arguments.options.hidden = false;
+        } else if (name == "--no-sections") {
+            arguments.options.sections = false;
         } else if (name == "--without") {
             arguments.without = std::string(",") + argv[++i] + ",";
         } else if (name == "--no-behind") {
@@ -164,11 +166,11 @@ int print_program(const Program& program) {
 int main(int argc, char** argv) {
     Arguments arguments;
     if (!read_arguments(argc, argv, arguments)) {
-        std::fprintf(
-            stderr,
-            "%s: --seeds A-B | --file PROGRAM [--ops N] [--print] [--codes] [--no-hidden] [--hang S] "
-            "[--failures N [--own] [--again]] [--look-every N]\n",
-            argv[0]);
+        std::fprintf(stderr,
+                     "%s: --seeds A-B | --file PROGRAM [--ops N] [--print] [--codes] [--no-hidden] "
+                     "[--no-sections] [--hang S] "
+                     "[--failures N [--own] [--again]] [--look-every N]\n",
+                     argv[0]);
         return 2;
     }
     Program program;

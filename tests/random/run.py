@@ -67,6 +67,7 @@ def environment(setting, seed):
     # Where host memory cannot be mapped, what one launch names has to fit (docs/compatibility.md). There, and where unmapping
     # waits for all work, what stands behind later work may stand for ever.
     options = [] if hidden else ["--no-hidden"]
+    options += [] if hidden or safety == "opaque" else ["--no-sections"]
     options += [] if (host, drains) == ("map", "free") else ["--no-behind"]
     return env, options + (["--room", str((memory - OVERHEAD) * 6 // 10)] if host == "unmap" else [])
 

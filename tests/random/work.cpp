@@ -123,9 +123,13 @@ bool Machine::reaches(unsigned slot, const Op& op, const UseList& uses) const {
 void Machine::work(Hand& hand, const Op& asked) {
     Op op = asked;
     UseList uses;
+    const bool computed = op.verb == Verb::section || op.verb == Verb::tagged;
+    if (computed) op.verb = Verb::mix;
     if (!resolve(op, uses)) return;
     const bool waits = is_synchronous(op);
     const unsigned slot = waits ? kLegacy : slot_of(hand, op.a[0]);
+    // A graph's nodes are given other buffers as they are.
+    const bool as_asked = computed && options_.sections && !streams_[slot].capture;
     if ((waits && forbidden(hand)) || !reaches(slot, op, uses)) return;
     if (streams_[slot].capture && (!can_be_captured(op) || !fits_capture(*streams_[slot].capture, op, uses)))
         return;
@@ -133,7 +137,8 @@ void Machine::work(Hand& hand, const Op& asked) {
     const CUstream stream = stream_of(slot);
     if (op.verb == Verb::up) {
         upload_noise(hand, op, stream);
-    } else if (!taken(submit(op, stream), "work", uses)) {
+    } else if (!taken(as_asked ? submit_computed(op, asked.verb, stream) : submit(op, stream), "work",
+                      uses)) {
         return;
     }
     if (streams_[slot].capture) return captured(op, slot, uses);
@@ -176,6 +181,26 @@ CUresult Machine::submit(const Op& op, CUstream stream) {
         default:
             return submit_copy(op, stream);
     }
+}
+
+// By the addresses of arrays of which only a section is there, or by addresses with tags in their upper bits.
+CUresult Machine::submit_computed(const Op& op, Verb verb, CUstream stream) {
+    CUdeviceptr operands[3];
+    for (unsigned i = 0; i < 3; ++i) operands[i] = buffers_[op.a[i + 1]].address;
+    std::uint32_t counts[] = {op.a[4], op.a[5], op.a[6]};
+    const unsigned device = device_of(op.a[0] % (kPerThread + 1));
+    if (verb == Verb::section) {
+        // The first element is nowhere, or where another operand is.
+        const auto apart = static_cast<std::int64_t>(operands[0] - operands[1]);
+        std::int64_t lower = op.a[6] % 2 ? apart / 4 : std::int64_t{op.a[6]} << 8;
+        for (CUdeviceptr& operand : operands) operand -= static_cast<CUdeviceptr>(4 * lower);
+        void* arguments[] = {&operands[0], &operands[1], &operands[2], &lower,
+                             &counts[0],   &counts[1],   &counts[2]};
+        return launch_kernel(device, "section", counts[1], stream, arguments);
+    }
+    for (CUdeviceptr& operand : operands) operand |= CUdeviceptr{op.a[6] % 0xffff + 1} << 48;
+    void* arguments[] = {&operands[0], &operands[1], &operands[2], &counts[0], &counts[1], &counts[2]};
+    return launch_kernel(device, "tagged", counts[1], stream, arguments);
 }
 
 CUresult Machine::submit_copy(const Op& op, CUstream stream) {
