@@ -143,8 +143,10 @@ static inline int lms_snapshot(lms_buffer* buffers, size_t* count) {
 
 /* Brings memory in and keeps it on the GPU until lms_unpin() of the same address and size, or its free. Pins
  * count. LMS_NO_ROOM if all pins together would leave less than two of the largest chunks of the budget.
- * Where evicted memory cannot be reached (LMS_HOST_MAPPING), pins are given up, all of the GPU and with a
- * line in the log, for work that could not run beside them. */
+ * Work comes first: pins end, all of the GPU's and with a line in the log, for work that cannot run beside
+ * them. That is a graph whose copies and sets find no room (their memory stays on the GPU while the graph
+ * exists), memory that is exported, and, where evicted memory cannot be reached (LMS_HOST_MAPPING), any
+ * launch. What fits beside the pins ends none, in whatever order they are made. */
 static inline int lms_pin(const void* address, size_t bytes) {
     return LMS_CALL_(pin, (address, bytes));
 }

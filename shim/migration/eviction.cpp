@@ -32,9 +32,10 @@ bool complete(const State& state, const PendingEviction& each) {
 FencePtr unfinished_work(const State& state) {
     FencePtr fence;
     for (const core::Use& use : state.fences.latest()) {
-        if (!fence) fence = state.fences.fence_of(use);
+        if (!fence || !fence->event()) fence = state.fences.fence_of(use);
     }
-    return fence;
+    // An open one may be held up by work that was given later.
+    return fence && fence->event() ? fence : nullptr;
 }
 
 void give_back(State& state, const PendingEviction& each) {

@@ -3,15 +3,30 @@
 #include <algorithm>
 #include <thread>
 
+#include "shim/app/capture.h"
+#include "shim/app/contexts.h"
 #include "shim/app/per_thread_streams.h"
+#include "shim/app/streams.h"
 
 namespace lms::engine {
 
+CUresult Fence::ask() const {
+    if (event_) return port_.query(event_);
+    if (lapsed_) return CUDA_SUCCESS;
+    const CapturesHeldOff held_off;
+    const ContextUse context(context_);
+    // Who begins a capture, destroys the stream or ends the context leaves an event, or lapses this.
+    if (!held_off || !context) return CUDA_ERROR_NOT_READY;
+    if (!asked_) return port_.query_legacy(context_);
+    const StreamUse use(asked_);
+    return use ? port_.query_stream(asked_) : CUDA_ERROR_NOT_READY;
+}
+
 bool Fence::passed() const {
-    CUresult status = port_.query(event_);
+    CUresult status = ask();
     // An event that a capture took stands for nothing. An error by which all is over stays: one that does not
     // says nothing.
-    if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) status = port_.query(event_);
+    if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) status = ask();
     return !device::leaves_open(status);
 }
 
@@ -60,7 +75,7 @@ FencePtr Fences::spare(StreamKey stream) {
 
 void Fences::keep(Line& line, FencePtr passed) {
     // Another who holds it may yet ask whether it has passed.
-    if (passed.use_count() != 1 || !line.takes_spares || spares_ == kMostSpares) return;
+    if (passed.use_count() != 1 || !passed->event() || !line.takes_spares || spares_ == kMostSpares) return;
     line.spares.push_back(std::move(passed));
     ++spares_;
 }
@@ -81,13 +96,75 @@ FencePtr Fences::record_behind_legacy(CUcontext context) {
                     [&](CUevent& event) { return port_.record_behind_legacy(context, event); });
 }
 
+FencePtr Fences::leave_open(CUstream stream) const {
+    if (!stream || stream == CU_STREAM_LEGACY)
+        return std::make_shared<Fence>(port_, nullptr, port_.current_context(), key_of(stream));
+    if (!StreamUse(stream)) return nullptr;
+    return std::make_shared<Fence>(port_, stream, context_of_known(stream), key_of(stream));
+}
+
 core::Use Fences::add(FencePtr fence, std::uint64_t launched_ns) {
     auto known = ids_.find(fence->stream());
     if (known == ids_.end()) known = ids_.emplace(fence->stream(), timeline_for_another()).first;
     Line& line = lines_[known->second];
-    line.pending.push_back({++line.last, ++entered_, std::move(fence), launched_ns});
+    ++line.works;
+    ++entered_;
+    if (fence->event()) {
+        line.works_fenced = line.works;
+    } else {
+        // The stream is asked after this, when all that was entered before has been given to it.
+        fence->record_again_after(entered_);
+        if (!line.pending.empty() && line.pending.back().is_open()) {
+            Pending& open = line.pending.back();
+            open.number = entered_;
+            open.fence->record_again_after(entered_);
+            open.launched_ns = launched_ns;
+            open.works = line.works;
+            return {known->second, line.last};
+        }
+    }
+    line.pending.push_back({++line.last, entered_, std::move(fence), launched_ns, line.works});
     ++pending_;
     return {known->second, line.last};
+}
+
+const Fences::Line* Fences::line_of(StreamKey stream) const {
+    const auto known = ids_.find(stream);
+    return known == ids_.end() ? nullptr : &lines_[known->second];
+}
+
+bool Fences::is_deep(StreamKey stream) const {
+    const Line* const line = line_of(stream);
+    return line && line->unfinished() >= kDeep;
+}
+
+bool Fences::is_due(StreamKey stream) const {
+    const Line* const line = line_of(stream);
+    return !line || line->unfinished() < kDeep || line->works - line->works_fenced >= line->unfinished() / 8;
+}
+
+bool Fences::Line::is_open() const {
+    for (std::size_t i = pending.size(); i-- > 0;) {
+        if (pending[i].is_open() && telling_of(i) == i) return true;
+    }
+    return false;
+}
+
+bool Fences::is_open(StreamKey stream) const {
+    const Line* const line = line_of(stream);
+    return line && line->is_open();
+}
+
+std::vector<CUcontext> Fences::open_legacy() const {
+    std::vector<CUcontext> contexts;
+    for (const auto& [stream, id] : ids_) {
+        const auto& pending = lines_[id].pending;
+        const auto open = std::ranges::find_if(pending, [](const Pending& each) {
+            return each.is_open() && each.fence->legacy_of() != nullptr;
+        });
+        if (open != pending.end() && lines_[id].is_open()) contexts.push_back(open->fence->legacy_of());
+    }
+    return contexts;
 }
 
 core::TimelineId Fences::timeline_for_another() {
@@ -119,9 +196,19 @@ void Fences::forget_gone() {
 void Fences::forget(StreamKey stream) {
     const auto it = ids_.find(stream);
     if (it == ids_.end()) return;
-    drop_spares(lines_[it->second]);
+    Line& line = lines_[it->second];
+    drop_spares(line);
+    for (const Pending& each : line.pending) each.fence->lapse();
     orphans_.push_back(it->second);
     ids_.erase(it);
+}
+
+std::size_t Fences::Line::telling_of(std::size_t index) const {
+    if (!pending[index].is_open()) return index;
+    for (std::size_t i = index + 1; i < pending.size(); ++i) {
+        if (!pending[i].is_open() && pending[i].fence->entered_before() >= pending[index].number) return i;
+    }
+    return index;
 }
 
 FencePtr Fences::fence_of(const core::Use& use) const {
@@ -129,7 +216,7 @@ FencePtr Fences::fence_of(const core::Use& use) const {
     const auto& pending = lines_[use.timeline].pending;
     if (pending.empty()) return nullptr;
     const std::uint64_t first = pending.front().position;
-    const std::size_t own = use.position > first ? use.position - first : 0;
+    const std::size_t own = lines_[use.timeline].telling_of(use.position > first ? use.position - first : 0);
     // Of those that may come behind it in the stream, though entered before it, the first.
     std::size_t waited = own;
     for (std::size_t i = own; i-- > 0;) {
@@ -193,6 +280,8 @@ void Fences::poll(SessionLock& lock) {
         std::uint64_t passed;      // up to here all have
         std::uint64_t not_passed;  // this one has not
         std::uint64_t asked;
+        std::uint64_t told_by;  // whose fence is asked for it
+        std::uint64_t number;   // of that
         FencePtr fence;
         bool has_passed;
     };
@@ -200,23 +289,32 @@ void Fences::poll(SessionLock& lock) {
     for (core::TimelineId id = 0; id < lines_.size(); ++id) {
         if (lines_[id].pending.empty()) continue;
         const std::uint64_t first = lines_[id].pending.front().position;
-        looks.push_back({id, first - 1, lines_[id].last + 1, first, nullptr, false});
+        looks.push_back({id, first - 1, lines_[id].last + 1, first, first, 0, nullptr, false});
     }
     while (!looks.empty()) {
         for (Look& look : looks) {
-            const Pending* const pending = lines_[look.timeline].at(look.asked);
-            look.fence = pending ? pending->fence : nullptr;
+            Line& line = lines_[look.timeline];
+            look.fence = nullptr;
+            if (!line.at(look.asked)) continue;
+            const std::uint64_t front = line.pending.front().position;
+            look.told_by = front + line.telling_of(look.asked - front);
+            look.number = line.at(look.told_by)->number;
+            look.fence = line.at(look.told_by)->fence;
         }
         unlocked(lock, [&] {
             // None: another thread has seen it pass, and all before it.
             for (Look& look : looks) look.has_passed = !look.fence || look.fence->passed();
         });
         std::erase_if(looks, [&](Look& look) {
-            look.fence = nullptr;  // or it could not be kept
+            const bool asked = std::exchange(look.fence, nullptr) != nullptr;  // else it could not be kept
+            Line& line = lines_[look.timeline];
+            if (!asked) look.told_by = look.asked;
+            // The stream was given more meanwhile that it is to tell of.
+            if (asked && line.at(look.told_by) && line.at(look.told_by)->number != look.number)
+                look.has_passed = false;
             bool gap = false;
             if (look.has_passed) {
-                look.passed =
-                    std::max(look.passed, note_passed(lines_[look.timeline], look.asked, look.passed));
+                look.passed = std::max(look.passed, note_passed(line, look.told_by, look.passed));
                 gap = look.passed < look.asked;
             } else {
                 look.not_passed = look.asked;
@@ -253,6 +351,7 @@ void Fences::pass(core::TimelineId timeline, std::uint64_t position) {
     while (!pending.empty() && (pending.front().position <= position || pending.front().passed)) {
         position = std::max(position, pending.front().position);
         over = std::max(over, pending.front().launched_ns);
+        lines_[timeline].works_over = pending.front().works;
         keep(lines_[timeline], std::move(pending.front().fence));
         pending.pop_front();
         --pending_;

@@ -22,19 +22,29 @@ namespace lms::engine {
 // one a key of its own.
 using StreamKey = std::uint64_t;
 
-// One recorded event. Shared, because a thread may wait for it while another sees that it has passed. Who has
-// it alone then may record it again (Fences::record).
+// One recorded event; or, in a deep launch queue, none: such a fence has passed when its stream is idle.
+// Shared, because a thread may wait for it while another sees that it has passed. Who has it alone then may
+// record it again (Fences::record).
 class Fence {
   public:
     // `entered_before`: how many fences had been entered when this one was about to be recorded.
     Fence(device::Port& port, CUevent event, StreamKey stream, std::uint64_t entered_before)
         : port_(port), event_(event), stream_(stream), entered_before_(entered_before) {}
-    ~Fence() { port_.recycle(event_); }
+    // Without an event. A null `asked` is the legacy stream of `context`.
+    Fence(device::Port& port, CUstream asked, CUcontext context, StreamKey stream)
+        : port_(port), event_(nullptr), asked_(asked), context_(context), stream_(stream) {}
+    ~Fence() {
+        if (event_) port_.recycle(event_);
+    }
     Fence(const Fence&) = delete;
     Fence& operator=(const Fence&) = delete;
 
     bool passed() const;
+    // Its stream and the work in it are gone.
+    void lapse() { lapsed_ = true; }
+    // Null: it has none.
     CUevent event() const { return event_; }
+    CUcontext legacy_of() const { return event_ || asked_ ? nullptr : context_; }
     StreamKey stream() const { return stream_; }  // in which it was recorded
     std::uint64_t entered_before() const { return entered_before_.load(std::memory_order_relaxed); }
     void record_again_after(std::uint64_t entered) {
@@ -42,10 +52,15 @@ class Fence {
     }
 
   private:
+    CUresult ask() const;
+
     device::Port& port_;
     CUevent event_;
+    CUstream asked_ = nullptr;
+    CUcontext context_ = nullptr;
+    std::atomic<bool> lapsed_{false};
     StreamKey stream_;
-    std::atomic<std::uint64_t> entered_before_;  // whoever had it last may have looked just now
+    std::atomic<std::uint64_t> entered_before_{0};  // whoever had it last may have looked just now
 };
 using FencePtr = std::shared_ptr<Fence>;
 
@@ -68,6 +83,10 @@ class Fences {
     // Behind what that was given so far, holding up none of what other streams are given. (Each of these two
     // waits for those of the other kind before it: they are of one line.)
     FencePtr record_behind_legacy(CUcontext context);
+    // Without an event: the next one of `stream` stands for the work before this too, and where none follows,
+    // the idle stream does. Null: others cannot ask that stream. (Per-thread streams, and those that nobody
+    // knows.)
+    FencePtr leave_open(CUstream stream) const;
 
     // The calls below need the session's lock.
 
@@ -85,6 +104,16 @@ class Fences {
     std::vector<std::uint64_t> take_over() { return std::exchange(over_, {}); }
     // The stream is gone; another may get the same key, and nothing orders its work after this one's.
     void forget(StreamKey stream);
+    // Whether so much unfinished work is in the stream that its queue may fill up: how many entries that has
+    // nobody tells, and each event and wait of the shim's takes one from the program.
+    bool is_deep(StreamKey stream) const;
+    // Whether the next work there is to leave an event all the same: one for each eighth of what is
+    // unfinished.
+    bool is_due(StreamKey stream) const;
+    // Whether some work there has no event behind it.
+    bool is_open(StreamKey stream) const;
+    // The contexts whose legacy streams are so.
+    std::vector<CUcontext> open_legacy() const;
     // The fence whose passing means that `use` is finished; null when it is. Where threads recorded in the
     // stream at once no single one does, and this is the first of those that may: who waits looks again.
     FencePtr fence_of(const core::Use& use) const;
@@ -110,13 +139,19 @@ class Fences {
         std::uint64_t number;  // of all that were ever entered
         FencePtr fence;
         std::uint64_t launched_ns;
+        std::uint64_t works;  // ever entered in its line, up to here
         bool passed = false;  // but not all before it
+
+        bool is_open() const { return !fence->event(); }
     };
     struct Line {
         explicit Line(std::pmr::memory_resource* memory) : pending(memory) {}
 
         std::uint64_t last = 0;
         std::pmr::deque<Pending> pending;  // positions without gaps; the first has not passed
+        std::uint64_t works = 0;           // ever entered
+        std::uint64_t works_over = 0;      // of them, those that are known to be
+        std::uint64_t works_fenced = 0;    // up to the last with an event
         bool takes_spares = false;         // somebody has asked for one since it is that stream's
         std::vector<FencePtr> spares;      // all of one stream, the one whose timeline it is now
 
@@ -124,9 +159,17 @@ class Fences {
             const bool popped = pending.empty() || position < pending.front().position;
             return popped ? nullptr : &pending[position - pending.front().position];
         }
+        // The one whose passing tells of the one at `index`: of an open one the first with an event that was
+        // recorded after it, if there is one yet.
+        std::size_t telling_of(std::size_t index) const;
+        bool is_open() const;
+        std::uint64_t unfinished() const { return works - works_over; }
     };
+    const Line* line_of(StreamKey stream) const;
 
     static constexpr std::size_t kManyFences = 256;
+    // Unfinished works in a stream that any queue has room for several times over.
+    static constexpr std::uint64_t kDeep = 16;
     // Of all streams together: those of work under way may be thousands.
     static constexpr std::size_t kMostSpares = 4096;
 

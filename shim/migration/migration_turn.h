@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "shim/migration/migrator.h"
 #include "shim/migration/session_lock.h"
@@ -13,7 +14,10 @@ namespace lms::engine {
 class Migrator::MigrationTurn {
   public:
     MigrationTurn(Migrator& migrator, SessionLock& lock) : migrator_(migrator) { await(lock); }
-    ~MigrationTurn() { leave(); }
+    ~MigrationTurn() {
+        starves(false);
+        leave();
+    }
     MigrationTurn(const MigrationTurn&) = delete;
     MigrationTurn& operator=(const MigrationTurn&) = delete;
 
@@ -27,11 +31,17 @@ class Migrator::MigrationTurn {
     void note(Step result) {
         if (result == Step::Moved) {
             waits_since_.reset();
+            starves(false);
         } else if (result == Step::Waited) {
             const auto now = Clock::now();
             if (!waits_since_) waits_since_ = now;
-            if (now - *waits_since_ > kPatience) migrator_.starves_ = true;
+            if (now - *waits_since_ > kPatience) starves(true);
         }
+    }
+    // Whether it has found nothing idle for long, and others wait: their moves may need nothing that is in
+    // use. Without host memory in place the first comes first, or one that needs much would never get it.
+    bool holds_others_up() const {
+        return starves_ && migrator_.queue_.size() > 1 && migrator_.state_.port.maps_host_memory();
     }
 
   private:
@@ -41,16 +51,19 @@ class Migrator::MigrationTurn {
     }
     void leave() {
         migrator_.queue_.pop_front();
-        migrator_.starves_ = false;
-        waits_since_.reset();
         migrator_.state_.changed.notify_all();
     }
+    void starves(bool now) {
+        if (std::exchange(starves_, now) != now) migrator_.starving_ += now ? 1 : -1;
+    }
 
-    // How long it finds nothing idle before other launches make way for it.
+    // How long it finds nothing idle before other launches make way for it, and it for those that move
+    // something.
     static constexpr auto kPatience = std::chrono::milliseconds(10);
 
     Migrator& migrator_;
     std::optional<Clock::time_point> waits_since_;
+    bool starves_ = false;
 };
 
 }  // namespace lms::engine

@@ -26,13 +26,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// How long work may be held up before it is let through with what is missing used in place, or before the
-// next thread gets its try.
-constexpr auto kBound = 1s;
-// How long one look at a fence or for a change lasts.
+// How long one look at a fence or for a change lasts, and where others wait for their turn meanwhile.
 constexpr auto kGlance = 5ms;
+constexpr auto kQuickGlance = 1ms;
 // How long a launch makes way for a migrator that finds nothing idle: what that waits for might wait for it.
-constexpr auto kCourtesy = 100ms;
+constexpr auto kCourtesy = 30ms;
 
 std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& residency) {
     std::uint64_t sum = 0;
@@ -137,7 +135,8 @@ bool Migrator::restore(const ChunkPins& hold, SessionLock& lock) {
 CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
     std::vector<ChunkRequest> missing;
     // Who has all it needs could go on for ever while another waits for some of it to become idle.
-    if (starves_ && !needs.empty()) state_.changed.wait_for(lock, kCourtesy, [&] { return !starves_; });
+    if (starving_ > 0 && !needs.empty())
+        state_.changed.wait_for(lock, kCourtesy, [&] { return starving_ == 0; });
     if (present(needs)) {
         hold_present(needs, hold, missing);
         return CUDA_SUCCESS;
@@ -156,9 +155,7 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
     spent[static_cast<std::size_t>(trace::StallCause::Turn)] = until - since;
     cancel_stale(state_);
     CUresult status = CUDA_SUCCESS;
-    std::vector<core::Use> waited_for;  // since the deadline was set
-    std::uint64_t earlier = 0;          // State::earlier.changes then
-    for (auto deadline = Clock::now() + kBound;;) {
+    for (BoundedWait wait(stalled_);;) {
         missing.clear();
         if (hold_present(needs, hold, missing)) break;
         if (lacked.empty() && trace::writer()) lacked = missing;
@@ -167,19 +164,10 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
         const std::uint64_t from = std::exchange(until, trace::now_ns());
         spent[static_cast<std::size_t>(waits_for_)] += until - from;
         std::erase_if(missing, [&](const ChunkRequest& need) { return gone(need, state_.residency); });
-        if (result == Step::Moved) {
-            deadline = Clock::now() + kBound;
-            waited_for.clear();
-        }
+        if (result == Step::Moved) wait.begin_anew();
+        if (result == Step::Waited) wait.waited();
         turn.note(result);
-        if (result == Step::Waited && waited_for.empty()) {
-            waited_for = state_.fences.oldest();
-            earlier = state_.earlier.changes;
-        }
-        const bool in_vain = Clock::now() >= deadline;
-        if (in_vain && core::any_unfinished(waited_for, state_.residency.timelines)) stalled_ = waited_for;
-        if (in_vain && state_.earlier.any() && state_.earlier.changes == earlier) stalled_earlier_ = earlier;
-        const bool late = in_vain || result == Step::Stalled;
+        const bool late = wait.in_vain() || result == Step::Stalled;
         if ((result == Step::Impossible || late) && hold_in_place(needs, missing, hold)) {
             trace::add(trace::counters().in_place_launches);
             announce_in_place(bytes_of(missing, state_.residency), bytes_of(needs, state_.residency), late);
@@ -201,8 +189,9 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
             announce_wait(state_);
             if (result == Step::Stalled) wait_for_change(lock);
             turn.give_way(lock);
-            deadline = Clock::now() + kBound;
-            waited_for.clear();
+            wait.begin_anew();
+        } else if (turn.holds_others_up()) {
+            turn.give_way(lock);
         }
     }
     if (status == CUDA_SUCCESS) start_ahead(hold, lock);
@@ -262,9 +251,10 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
     }
     if (able.empty()) {
         waits_for_ = busy ? trace::StallCause::InUse : trace::StallCause::Mapping;
-        if (busy && !residency.chunk(busy->chunk).uses.empty())
+        if (busy && residency.in_flight(busy->chunk))
             return await(residency.chunk(busy->chunk).uses, lock);
-        if (busy || placing) wait_for_change(lock);
+        if (busy) return await_holders(lock);
+        if (placing) wait_for_change(lock);
         return Step::Waited;
     }
     const std::uint64_t start = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
@@ -314,11 +304,7 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, Ses
         wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
         return Step::Waited;
     }
-    if (state_.holders > 0) {
-        wait_for_change(lock);
-        return Step::Waited;
-    }
-    return Step::Impossible;
+    return someone_holds() ? await_holders(lock) : Step::Impossible;
 }
 
 // Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
@@ -345,11 +331,13 @@ Migrator::Step Migrator::await_fill(SessionLock& lock) {
 
 Migrator::Step Migrator::await_opaque(SessionLock& lock) {
     waits_for_ = trace::StallCause::Opaque;
-    if (state_.opaque_pending == 0 && !state_.earlier.any()) return await(state_.opaque_uses, lock);
-    if (state_.port.maps_host_memory() && state_.earlier.any() && state_.earlier.changes == stalled_earlier_)
-        return Step::Stalled;
+    if (state_.port.maps_host_memory() && stalled_.includes_opaque()) return Step::Stalled;
+    if (!state_.submitting.any_opaque() && !state_.earlier.any()) {
+        wait_for_uses(state_.opaque_uses, lock);
+        return Step::Waited;
+    }
     // Threads that submit say so; of earlier work nobody does.
-    state_.changed.wait_for(lock, state_.earlier.any() ? std::chrono::microseconds(200) : kGlance);
+    state_.changed.wait_for(lock, state_.earlier.any() ? std::chrono::microseconds(200) : glance());
     return Step::Waited;
 }
 
@@ -358,14 +346,15 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
     Residency& residency = state_.residency;
     VictimFacts facts(state_);
     const core::VictimRequest wanted{bytes, core::Purpose::Wait, core::kNoChunk, &facts};
-    ChunkId busy = residency.next_victim(
-        wanted, [&](ChunkId id) { return may_leave(state_, id) && !is_stalled(residency.chunk(id).uses); });
+    ChunkId busy = residency.next_victim(wanted, [&](ChunkId id) {
+        return may_leave(state_, id) && !stalled_.includes(residency.chunk(id).uses);
+    });
     if (busy == core::kNoChunk)
         busy = residency.next_victim(wanted, [&](ChunkId id) { return may_leave(state_, id); });
     std::vector<core::Use> free;
     if (!state_.pending_frees.empty()) free = {state_.pending_frees.oldest().free};
     // What was submitted first, unless it stands still.
-    if (busy != core::kNoChunk && !free.empty() && !is_stalled(free) &&
+    if (busy != core::kNoChunk && !free.empty() && !stalled_.includes(free) &&
         state_.fences.entered_before(free.front(), residency.chunk(busy).uses))
         return await(free, lock);
     if (busy != core::kNoChunk) return await(residency.chunk(busy).uses, lock);
@@ -374,11 +363,7 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
         return Step::Waited;
     }
     if (!free.empty()) return await(free, lock);
-    if (state_.holders > 0) {
-        wait_for_change(lock);
-        return Step::Waited;
-    }
-    return Step::Impossible;
+    return someone_holds() ? await_holders(lock) : Step::Impossible;
 }
 
 // Keeps the copy engine busy with what will have to go next.
@@ -398,22 +383,25 @@ Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, SessionLock&
     }
 }
 
-// Streams are in order: what comes after work that stands still does so too.
-bool Migrator::is_stalled(const std::vector<core::Use>& uses) const {
-    const core::Timelines& timelines = state_.residency.timelines;
-    return std::any_of(uses.begin(), uses.end(), [&](const core::Use& use) {
-        return !timelines.finished(use) &&
-               std::any_of(stalled_.begin(), stalled_.end(), [&](const core::Use& standing) {
-                   return standing.timeline == use.timeline && !timelines.finished(standing);
-               });
-    });
+bool Migrator::someone_holds() const {
+    return state_.holders > 0 || state_.submitting.any();
 }
 
-// Waits for a while, unless it is of no use and there is something else to do.
+// The next two wait for a while, unless it is of no use and there is something else to do.
 Migrator::Step Migrator::await(const std::vector<core::Use>& uses, SessionLock& lock) {
-    if (state_.port.maps_host_memory() && is_stalled(uses)) return Step::Stalled;
+    if (state_.port.maps_host_memory() && stalled_.includes(uses)) return Step::Stalled;
     wait_for_uses(uses, lock);
     return Step::Waited;
+}
+
+Migrator::Step Migrator::await_holders(SessionLock& lock) {
+    if (state_.port.maps_host_memory() && stalled_.includes_holders()) return Step::Stalled;
+    wait_for_change(lock);
+    return Step::Waited;
+}
+
+std::chrono::milliseconds Migrator::glance() const {
+    return queue_.size() > 1 ? kQuickGlance : kGlance;
 }
 
 void Migrator::wait_for_uses(const std::vector<core::Use>& uses, SessionLock& lock) {
@@ -422,11 +410,12 @@ void Migrator::wait_for_uses(const std::vector<core::Use>& uses, SessionLock& lo
         fence = state_.fences.fence_of(use);
         if (fence) break;
     }
-    unlocked(lock, [&] { return fence && wait_until(*fence, Clock::now() + kGlance); });
+    const auto deadline = Clock::now() + glance();
+    unlocked(lock, [&] { return fence && wait_until(*fence, deadline); });
 }
 
 void Migrator::wait_for_change(SessionLock& lock) {
-    state_.changed.wait_for(lock, kGlance);
+    state_.changed.wait_for(lock, glance());
 }
 
 bool Migrator::give_back_soon(SessionLock& lock) {
@@ -464,24 +453,23 @@ void Migrator::hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hol
 }
 
 std::uint64_t Migrator::reclaim(std::uint64_t bytes, SessionLock& lock) {
-    const MigrationTurn turn(*this, lock);
+    MigrationTurn turn(*this, lock);
     cancel_stale(state_);
     poll_completions(state_, lock);
     free_completed(state_, lock);
     std::uint64_t given = state_.device_blocks.recover(lock);
     given += state_.device_blocks.trim(bytes - std::min(given, bytes), lock);
-    auto deadline = Clock::now() + kBound;
-    while (given < bytes && Clock::now() < deadline) {
+    for (BoundedWait wait(stalled_); given < bytes && !wait.in_vain();) {
         poll_completions(state_, lock);
         look_at_earlier_work(state_, lock);
-        if (opaque_busy(state_)) {
-            if (await_opaque(lock) == Step::Stalled) break;
-            continue;
-        }
-        const Step made = make_room(bytes - given, state_.budget_bytes, lock);
+        const Step made =
+            opaque_busy(state_) ? await_opaque(lock) : make_room(bytes - given, state_.budget_bytes, lock);
         if (made == Step::Impossible || made == Step::Stalled) break;
-        if (made == Step::Moved) deadline = Clock::now() + kBound;
         given += state_.device_blocks.trim(bytes - given, lock);
+        if (made == Step::Moved) wait.begin_anew();
+        if (made == Step::Waited) wait.waited();
+        turn.note(made);
+        if (turn.holds_others_up()) turn.give_way(lock);
     }
     refresh_budget(state_, lock);
     return given;

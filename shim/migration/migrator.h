@@ -13,6 +13,7 @@
 
 #include "shim/migration/page_in.h"
 #include "shim/migration/session_lock.h"
+#include "shim/migration/stalled_work.h"
 #include "shim/migration/state.h"
 #include "shim/trace/events.h"
 
@@ -70,6 +71,11 @@ class Migrator {
     // Evicts what is idle and beyond a new limit, and gives it back to the driver.
     void give_back_excess(SessionLock& lock, bool waits_for_copies);
 
+    // Whether some work reaches the buffer, or may, or is about to; or a graph's copies do.
+    bool is_used(core::AllocationId id) const;
+    // Waits until none does, or the buffer is gone, without a turn; false: for some seconds, in vain.
+    bool await_unused(core::AllocationId id, SessionLock& lock);
+
     // Calls `action`, which may drop `lock`, while nothing moves or fills.
     void run_quiesced(SessionLock& lock, const std::function<void()>& action);
 
@@ -80,7 +86,7 @@ class Migrator {
     enum class Step {
         Moved,
         Waited,
-        Stalled,  // did not wait: for that work somebody has waited in vain
+        Stalled,  // did not wait: what it would wait for is stalled
         Impossible,
     };
     class MigrationTurn;
@@ -104,8 +110,10 @@ class Migrator {
     bool step_ahead(std::span<const core::ChunkId> next, SessionLock& lock);
     void start_ahead(const ChunkPins& hold, SessionLock& lock);
     Step page_in_now(std::span<const PageIn> fills, SessionLock& lock);
-    bool is_stalled(const std::vector<core::Use>& uses) const;
     Step await(const std::vector<core::Use>& uses, SessionLock& lock);
+    Step await_holders(SessionLock& lock);
+    bool someone_holds() const;
+    std::chrono::milliseconds glance() const;
     void wait_for_uses(const std::vector<core::Use>& uses, SessionLock& lock);
     void wait_for_change(SessionLock& lock);
 
@@ -113,11 +121,9 @@ class Migrator {
     trace::StallCause waits_for_ = trace::StallCause::Mapping;  // as of the last step
     std::deque<const void*> queue_;                             // who moves, then who waits to
     std::uint64_t excess_stays_until_ = 0;                      // State::works: nothing of it was idle
-    bool starves_ = false;                                      // who moves finds nothing idle
-    // What streams were at, at the beginning and at the end of a wait of the whole bound, as of the last one;
-    // and earlier work, by State::earlier.changes.
-    std::vector<core::Use> stalled_;
-    std::optional<std::uint64_t> stalled_earlier_;
+    int starving_ = 0;                                          // of them, those that find nothing idle
+    StalledWork stalled_{state_};
+    StalledWork stalled_for_long_{state_};  // await_unused()
 };
 
 // Unpins what `hold` holds. Needs the session's lock.

@@ -76,13 +76,14 @@ FencePtr enqueue(State& state, Job& job) {
 
 bool opaque_busy(State& state) {
     state.mutex.check_held();
-    return state.opaque_pending > 0 || state.earlier.any() ||
+    return state.submitting.any_opaque() || state.earlier.any() ||
            core::any_unfinished(state.opaque_uses, state.residency.timelines);
 }
 
 bool unseen_busy(State& state) {
     state.mutex.check_held();
-    return state.unseen_pending > 0 || core::any_unfinished(state.unseen_uses, state.residency.timelines);
+    return state.submitting.any_unseen() ||
+           core::any_unfinished(state.unseen_uses, state.residency.timelines);
 }
 
 std::uint64_t fresh_now(State& state) {

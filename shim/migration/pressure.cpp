@@ -70,6 +70,7 @@ void begin_pressure(State& state, SessionLock& lock) {
     fast_path_gate.close();
     EarlierWork& earlier = state.earlier;
     earlier.entering = true;
+    ++earlier.begun;
     for (const KnownStream& each : known_streams()) {
         if (may_lead_to(each.context, state.device))
             earlier.streams.push_back({state.fences.key_of(each.stream), each.stream, each.context});
@@ -86,7 +87,6 @@ void look_at_earlier_work(State& state, SessionLock& lock) {
     if (earlier.entering) {
         if (fast_path_gate.busy()) return;
         earlier.entering = false;
-        ++earlier.changes;
     }
     const std::vector<EarlierWork::In> asked = earlier.streams;
     std::vector<Answer> answers(asked.size());
@@ -110,7 +110,6 @@ void look_at_earlier_work(State& state, SessionLock& lock) {
             stands_for_earlier_work(state, asked[i].key, state.fences.add(std::move(answers[i].fence)));
         } else {
             earlier.streams.erase(it);
-            ++earlier.changes;
         }
     }
     state.changed.notify_all();
@@ -123,7 +122,6 @@ void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& us
     if (std::erase_if(state.earlier.streams, [&](const EarlierWork::In& in) { return in.key == stream; }) ==
         0)
         return;
-    ++state.earlier.changes;
     core::record_use(state.opaque_uses, use, state.residency.timelines);
 }
 
@@ -141,7 +139,7 @@ void leave_legacy_open(State& state, CUcontext context) {
 
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone) {
     state.mutex.check_held();
-    if (std::erase_if(state.earlier.streams, gone) > 0) ++state.earlier.changes;
+    std::erase_if(state.earlier.streams, gone);
 }
 
 namespace {
@@ -197,6 +195,20 @@ void fence_legacy_streams(State& state, SessionLock& lock) {
     } else if (!forbidden) {
         state.earlier.legacy_over_at = captures_since_none();
     }
+}
+
+void close_legacy_streams(State& state, SessionLock& lock) {
+    const std::vector<CUcontext> open = state.fences.open_legacy();
+    if (open.empty()) return;
+    std::vector<FencePtr> fences;
+    unlocked(lock, [&] {
+        for (const CUcontext context : open) {
+            const ContextUse use(context);
+            if (use) fences.push_back(state.fences.record_behind_legacy(context));
+        }
+    });
+    std::erase(fences, nullptr);
+    for (FencePtr& fence : fences) state.fences.add(std::move(fence));
 }
 
 bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {

@@ -25,9 +25,9 @@ struct EarlierWork {
         CUcontext context;  // null: the GPU's own
     };
     std::vector<In> streams;
-    bool entering = false;      // some thread that was let through may not be back from the driver
-    bool asking = false;        // a thread is, without the lock
-    std::uint64_t changes = 0;  // how often less of it was left
+    bool entering = false;    // some thread that was let through may not be back from the driver
+    bool asking = false;      // a thread is, without the lock
+    std::uint64_t begun = 0;  // how often pressure has: streams of another time may have the same keys
 
     // captures_since_none() when legacy streams were last fenced, or seen idle, because a capture was about
     // to begin or to reach a blocking stream: while that forbids to ask for them, nobody may use them either.
@@ -53,6 +53,8 @@ void earlier_work_gone(State& state, const std::function<bool(const EarlierWork:
 // A capture is about to begin on a blocking stream, or may be about to reach one, which forbids to ask for
 // legacy streams: leaves fences in those that are busy.
 void fence_legacy_streams(State& state, SessionLock& lock);
+// Then too: leaves events in those whose last work has left none (Fences::leave_open).
+void close_legacy_streams(State& state, SessionLock& lock);
 // Leaves fences behind what the context's streams were given so far without a look, and no capture knows of
 // it. False: of some nobody can tell when it is over.
 bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock);

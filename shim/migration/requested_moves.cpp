@@ -8,12 +8,10 @@
 
 namespace lms::engine {
 
-using namespace std::chrono_literals;
-
 namespace {
 
-// How long nothing may come of it.
-constexpr auto kRequestBound = 1s;
+// How long the program waits for its own work, where it cannot have what it asks for before.
+constexpr auto kLongBound = std::chrono::seconds(10);
 // Works before what is in excess and in use is looked at again.
 constexpr std::uint64_t kWorks = 64;
 
@@ -26,16 +24,19 @@ bool is_on_device(const State& state, const ChunkRequest& need) {
 }  // namespace
 
 bool Migrator::try_bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
-    const MigrationTurn turn(*this, lock);
+    MigrationTurn turn(*this, lock);
     cancel_stale(state_);
     std::vector<ChunkRequest> missing;
-    for (auto deadline = Clock::now() + kRequestBound;;) {
+    for (BoundedWait wait(stalled_);;) {
         missing.clear();
         if (hold_present(needs, hold, missing)) return true;
         const Step result = step(missing, lock);
         drop(state_, hold);
-        if (result == Step::Moved) deadline = Clock::now() + kRequestBound;
-        if (result == Step::Impossible || result == Step::Stalled || Clock::now() >= deadline) return false;
+        if (result == Step::Moved) wait.begin_anew();
+        if (result == Step::Waited) wait.waited();
+        if (result == Step::Impossible || result == Step::Stalled || wait.in_vain()) return false;
+        // No work needs it.
+        if (result == Step::Waited) turn.give_way(lock);
     }
 }
 
@@ -61,6 +62,34 @@ Migrator::Evicted Migrator::evict(std::span<const ChunkRequest> those, SessionLo
     if (std::ranges::none_of(those, [&](const ChunkRequest& each) { return is_on_device(state_, each); }))
         return Evicted::All;
     return started == Start::NoHostMemory ? Evicted::NoHostMemory : Evicted::Some;
+}
+
+bool Migrator::is_used(core::AllocationId id) const {
+    return opaque_busy(state_) ||
+           std::ranges::any_of(state_.residency.allocation(id).chunks, [&](core::ChunkId chunk) {
+               const core::Chunk& each = state_.residency.chunk(chunk);
+               return each.pins > 0 || each.pins_in_place > 0 || each.keeps > 0 ||
+                      state_.residency.in_flight(chunk) || each.state == core::State::Remapping;
+           });
+}
+
+bool Migrator::await_unused(core::AllocationId id, SessionLock& lock) {
+    const std::uint64_t serial = state_.residency.allocation(id).serial;
+    const auto is_stalled = [&](core::ChunkId chunk) {
+        const core::Chunk& each = state_.residency.chunk(chunk);
+        return stalled_for_long_.includes(each.uses) ||
+               (each.pins + each.pins_in_place > 0 && stalled_for_long_.includes_holders());
+    };
+    for (BoundedWait wait(stalled_for_long_, kLongBound);; wait.waited()) {
+        poll_completions(state_, lock);
+        look_at_earlier_work(state_, lock);
+        const core::Allocation& buffer = state_.residency.allocation(id);
+        if (!buffer.live || buffer.serial != serial || !is_used(id)) return true;
+        if (wait.in_vain() || stalled_for_long_.includes_opaque() ||
+            std::ranges::any_of(buffer.chunks, is_stalled))
+            return false;
+        state_.changed.wait_for(lock, std::chrono::milliseconds(1));
+    }
 }
 
 void Migrator::give_back_excess(SessionLock& lock, bool waits_for_copies) {

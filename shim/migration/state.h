@@ -23,6 +23,7 @@
 #include "shim/migration/pressure.h"
 #include "shim/migration/recorded_mappings.h"
 #include "shim/migration/soft_limit.h"
+#include "shim/migration/submissions.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
@@ -171,16 +172,15 @@ struct State {
     // of it, or earlier work.
     Fences fences;
     std::vector<core::Use> opaque_uses;
-    std::uint32_t opaque_pending = 0;  // between acquire() and submitted()
+    Submissions submitting;
     EarlierWork earlier;
     // The same of work that moves go on beside, but that may write any chunk: its code cannot be seen.
     std::vector<core::Use> unseen_uses;
-    std::uint32_t unseen_pending = 0;
     std::uint64_t works = 0;    // ever submitted
     bool traced = false;        // the trace that is written knows what there is; before, it is told nothing
     LaunchSamples samples;      // for it
     LinkSpeeds speeds;          // as the device was seen to copy
-    std::uint32_t holders = 0;  // threads that hold chunks or memory, for a moment, waiting for nobody
+    std::uint32_t holders = 0;  // other threads that hold chunks or memory, for a moment, waiting for nobody
 
     // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one
     // that was named last, and which that was; by ChunkId.

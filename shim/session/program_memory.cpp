@@ -1,6 +1,8 @@
 #include "shim/session/program_memory.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <unordered_map>
 
 #include "shim/app/capture.h"
@@ -236,21 +238,44 @@ CUresult properties_of(HandleValue value, CUmemAllocationProp& properties) {
 
 namespace {
 
+// Whose memory some work uses, so that it cannot become the driver's yet.
+struct Used {
+    Session* session = nullptr;
+    Address home = 0;
+};
+
+// Calls `try_once(used)` until it answers. Others may change the handle while its work is waited for.
+template <typename TryOnce>
+CUresult once_unused(TryOnce&& try_once) {
+    constexpr auto kPatience = std::chrono::seconds(10);
+    for (const auto deadline = std::chrono::steady_clock::now() + kPatience;;) {
+        Used used;
+        if (const std::optional<CUresult> status = try_once(used)) return *status;
+        if (!used.session->await_unused(used.home) || std::chrono::steady_clock::now() > deadline)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
 // With `handle` busy, and managed.
-CUresult hand_over(HandleValue value, Handle& handle, const WithHandle& call,
-                   const std::function<void(HandleValue)>& undo) {
+std::optional<CUresult> hand_over(HandleValue value, Handle& handle, Used& used, const WithHandle& call,
+                                  const std::function<void(HandleValue)>& undo) {
+    if (handle.session->is_used(handle.home)) {
+        used = {handle.session, handle.home};
+        return std::nullopt;
+    }
     HandleValue real = 0;
     CUresult status =
         call_with_oom_retry([&] { return driver().cuMemCreate(&real, handle.bytes, &handle.properties, 0); });
     if (status != CUDA_SUCCESS) return status;
-    status = call(real);
-    if (status == CUDA_SUCCESS) {
-        status = handle.session->hand_over(handle.home, real);
-        if (status != CUDA_SUCCESS) undo(real);
+    std::optional<CUresult> handed = call(real);
+    if (handed == CUDA_SUCCESS) {
+        handed = handle.session->hand_over(handle.home, real);
+        if (handed != CUDA_SUCCESS) undo(real);
     }
-    if (status != CUDA_SUCCESS) {
+    if (handed != CUDA_SUCCESS) {
         driver().cuMemRelease(real);
-        return status;
+        if (!handed) used = {handle.session, handle.home};
+        return handed;
     }
     handle.real = real;
     // Its mappings keep it.
@@ -270,9 +295,9 @@ CUresult map_drivers(const View& view, const Handle& handle, unsigned long long 
 }
 
 // What no driver is known to take. One that does has its way.
-CUresult map_part(const View& view, Handle& handle, unsigned long long flags) {
-    const CUresult status = hand_over(
-        view.handle, handle,
+std::optional<CUresult> map_part(const View& view, Handle& handle, Used& used, unsigned long long flags) {
+    const std::optional<CUresult> status = hand_over(
+        view.handle, handle, used,
         [&](HandleValue real) {
             return driver().cuMemMap(view.address, view.bytes, view.offset, real, flags);
         },
@@ -294,10 +319,8 @@ CUresult map_managed(View view, const Handle& handle) {
     return status;
 }
 
-}  // namespace
-
-CUresult map_handle(Address address, std::uint64_t bytes, std::uint64_t offset, HandleValue value,
-                    unsigned long long flags, Address& before) {
+std::optional<CUresult> try_to_map(Address address, std::uint64_t bytes, std::uint64_t offset,
+                                   HandleValue value, unsigned long long flags, Address& before, Used& used) {
     const Busy busy({value});
     Handle* const handle = busy.find(value);
     if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -307,9 +330,9 @@ CUresult map_handle(Address address, std::uint64_t bytes, std::uint64_t offset, 
     view.offset = offset;
     const bool whole =
         offset == 0 && bytes == handle->bytes && flags == 0 && address % handle->session->granularity() == 0;
-    const CUresult status = !handle->is_managed() ? map_drivers(view, *handle, flags)
-                            : whole               ? map_managed(view, *handle)
-                                                  : map_part(view, *handle, flags);
+    const std::optional<CUresult> status = !handle->is_managed() ? map_drivers(view, *handle, flags)
+                                           : whole               ? map_managed(view, *handle)
+                                                                 : map_part(view, *handle, used, flags);
     if (status != CUDA_SUCCESS) return status;
     ++handle->views;
     before = handle->known_at;
@@ -317,25 +340,36 @@ CUresult map_handle(Address address, std::uint64_t bytes, std::uint64_t offset, 
     return CUDA_SUCCESS;
 }
 
+}  // namespace
+
+CUresult map_handle(Address address, std::uint64_t bytes, std::uint64_t offset, HandleValue value,
+                    unsigned long long flags, Address& before) {
+    return once_unused(
+        [&](Used& used) { return try_to_map(address, bytes, offset, value, flags, before, used); });
+}
+
 CUresult with_drivers_handle(HandleValue value, const WithHandle& call,
                              const std::function<void(HandleValue)>& undo) {
-    const Busy busy({value});
-    Handle* const handle = busy.find(value);
-    if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
     const auto retried = [&](HandleValue real) { return call_with_oom_retry([&] { return call(real); }); };
-    return handle->is_managed() ? hand_over(value, *handle, retried, undo) : retried(handle->real);
+    return once_unused([&](Used& used) -> std::optional<CUresult> {
+        const Busy busy({value});
+        Handle* const handle = busy.find(value);
+        if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
+        return handle->is_managed() ? hand_over(value, *handle, used, retried, undo) : retried(handle->real);
+    });
 }
 
 CUresult give_to_driver(Address address, std::uint64_t bytes) {
     // A capture forbids what it takes, and not what the program asks for.
     const device::RelaxedCapture relaxed;
-    const std::vector<HandleValue> values = handles_of(views_in(address, bytes));
-    const Busy busy(values);
-    for (const HandleValue value : values) {
-        Handle* const handle = busy.find(value);
-        if (!handle || !handle->is_managed()) continue;
-        const CUresult status = hand_over(
-            value, *handle, [](HandleValue) { return CUDA_SUCCESS; }, [](HandleValue) {});
+    for (const HandleValue value : handles_of(views_in(address, bytes))) {
+        const CUresult status = once_unused([&](Used& used) -> std::optional<CUresult> {
+            const Busy busy({value});
+            Handle* const handle = busy.find(value);
+            if (!handle || !handle->is_managed()) return CUDA_SUCCESS;
+            return hand_over(
+                value, *handle, used, [](HandleValue) { return CUDA_SUCCESS; }, [](HandleValue) {});
+        });
         if (status != CUDA_SUCCESS) return status;
     }
     return CUDA_SUCCESS;

@@ -33,7 +33,8 @@ CUresult properties_of(CUmemGenericAllocationHandle handle, CUmemAllocationProp&
 CUresult map_handle(core::Address address, std::uint64_t bytes, std::uint64_t offset,
                     CUmemGenericAllocationHandle handle, unsigned long long flags, core::Address& before);
 // Calls `call(handle of the driver's)`, for what the driver alone can do with one. If it succeeds, the memory
-// is the driver's from then on, or `undo(the same)` is called.
+// is the driver's from then on, or `undo(the same)` is called: and all of that again, where work was found to
+// use the memory meanwhile. Waits for such work ten seconds at most, without keeping others from the handle.
 using WithHandle = std::function<CUresult(CUmemGenericAllocationHandle)>;
 CUresult with_drivers_handle(CUmemGenericAllocationHandle handle, const WithHandle& call,
                              const std::function<void(CUmemGenericAllocationHandle)>& undo);

@@ -429,17 +429,19 @@ bool Session::fence_earlier(CUstream stream) {
     if (!may_reach(own ? port_->current_context() : context_of_known(stream), state.device)) return true;
     const StreamKey key = state.fences.key_of(stream);
     const auto in_it = [&](const EarlierWork::In& in) { return in.key == key; };
+    bool earlier = true;
     {
         const SessionLock lock(state.mutex);
         // Under pressure its work has fences of its own, but for what was let through and is on its way yet.
-        if (state.under_pressure.load() && !state.earlier.entering &&
-            std::ranges::none_of(state.earlier.streams, in_it))
-            return true;
+        earlier = !state.under_pressure.load() || state.earlier.entering ||
+                  std::ranges::any_of(state.earlier.streams, in_it);
+        if (!earlier && !state.fences.is_open(key)) return true;
     }
     FencePtr fence = state.fences.record(stream);
     if (!fence) return false;
     SessionLock lock(state.mutex);
-    core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
+    const core::Use use = state.fences.add(std::move(fence));
+    if (earlier) core::record_use(state.opaque_uses, use, state.residency.timelines);
     earlier_work_gone(state, in_it);
     if (state.fences.many()) poll_completions(state, lock);
     return true;
@@ -450,6 +452,7 @@ bool Session::capture_nears(CUstream stream, bool blocking) {
     SessionLock lock(state_->mutex);
     if (blocking && (!state_->under_pressure.load() || state_->earlier.any()))
         fence_legacy_streams(*state_, lock);
+    if (blocking) close_legacy_streams(*state_, lock);
     return fenced;
 }
 

@@ -34,11 +34,14 @@ struct Work {
     bool elsewhere;  // runs on another GPU, which reaches nothing here but what it names
     std::pmr::vector<ChunkRequest> needs;
     ChunkPins hold;
-    std::uint64_t begin_ns = 0;  // where a trace is written
-    std::uint64_t timing = 0;    // the piece of work as which the device times it; 0: it does not
-    TimedWork timed;             // what for, if not for a trace
-    FencePtr spare;              // to be recorded behind it
-    bool refused = false;        // by the driver: it runs nothing
+    std::uint64_t begin_ns = 0;    // where a trace is written
+    std::uint64_t timing = 0;      // the piece of work as which the device times it; 0: it does not
+    TimedWork timed;               // what for, if not for a trace
+    FencePtr spare;                // to be recorded behind it
+    bool deep = false;             // its stream is: it is not made to wait (Fences::is_deep)
+    bool leaves_event = true;      // behind it
+    std::uint64_t submission = 0;  // State::submitting's
+    bool refused = false;          // by the driver: it runs nothing
 };
 
 // Which GPU, and the context of the app's through which the shim works on it at first.
@@ -130,9 +133,12 @@ class Session {
     CUresult unmap(core::Address home, core::Address address);
     CUresult set_access(core::Address home, core::Address address, std::span<const CUmemAccessDesc> access);
     // Makes `real`, a handle of the driver's of the same size, what the program has instead: its contents,
-    // and what it is mapped at. It is forgotten then. CUDA_ERROR_NOT_SUPPORTED, and nothing changed, if work
-    // goes on using it for long.
-    CUresult hand_over(core::Address home, CUmemGenericAllocationHandle real);
+    // and what it is mapped at. It is forgotten then. Nothing, and nothing changed: work uses it.
+    std::optional<CUresult> hand_over(core::Address home, CUmemGenericAllocationHandle real);
+    // Whether some does; waits until none does, while other calls may name the handle: false if that takes
+    // long.
+    bool is_used(core::Address home);
+    bool await_unused(core::Address home);
 
     // Whether an address is from this session's span, in a buffer or not. No lock: the span never changes.
     bool spans(core::Address address) const { return state_->arena.contains(address); }
@@ -276,7 +282,8 @@ class Session {
     bool fence_earlier(CUstream stream);
     void give_host_memory(const ChunkRequest& need, SessionLock& lock);
     FencePtr announce(const Work& work, SessionLock& lock);
-    CUresult wait_in_stream(CUstream stream, const FencePtr& fence);
+    void look_at_depth(Work& work, StreamKey stream, SessionLock& lock);
+    CUresult wait_for_fill(const Work& work, const FencePtr& fence);
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests

@@ -207,8 +207,7 @@ void Session::rest(SessionLock& lock) {
     if (state.program_buffers.empty()) end_pressure(state);
     state.opaque_uses.clear();
     state.unseen_uses.clear();
-    // Its count goes on: what stood still at it is over.
-    state.earlier = {.changes = state.earlier.changes + 1};
+    state.earlier = {.begun = state.earlier.begun};
     poll_completions(state, lock);
     drop_copies(state);
     give_back_trial_block(state);

@@ -191,29 +191,8 @@ CUresult Session::set_access(core::Address home, core::Address address,
 
 namespace {
 
-// How long work may go on using what is to be handed over.
+// How long a copy may take before the driver is asked to wait for it.
 constexpr auto kPatience = std::chrono::seconds(10);
-
-// Whether nothing reaches the buffer, or may reach it, or is about to.
-bool is_idle(State& state, core::AllocationId id) {
-    return !opaque_busy(state) &&
-           std::ranges::all_of(state.residency.allocation(id).chunks, [&](ChunkId chunk) {
-               const core::Chunk& each = state.residency.chunk(chunk);
-               return each.pins == 0 && each.pins_in_place == 0 && each.keeps == 0 &&
-                      !state.residency.in_flight(chunk) && each.state != core::State::Remapping;
-           });
-}
-
-bool await_idle(State& state, core::AllocationId id, SessionLock& lock) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!is_idle(state, id)) {
-        if (std::chrono::steady_clock::now() > deadline) return false;
-        state.changed.wait_for(lock, std::chrono::milliseconds(1));
-        poll_completions(state, lock);
-        look_at_earlier_work(state, lock);
-    }
-    return true;
-}
 
 // While it lives nobody is given the chunks of a buffer: work that needs them waits. They end as they were.
 class Away {
@@ -255,17 +234,35 @@ class Away {
 
 }  // namespace
 
-CUresult Session::hand_over(core::Address home, CUmemGenericAllocationHandle real) {
+bool Session::is_used(core::Address home) {
+    State& state = *state_;
+    SessionLock lock(state.mutex);
+    // From here on somebody looks at what work reaches.
+    begin_pressure(state, lock);
+    poll_completions(state, lock);
+    look_at_earlier_work(state, lock);
+    const core::AllocationId id = *state.residency.allocation_at(home);
+    // The driver's stays on the GPU.
+    end_pins_of(state, id);
+    return migrator_->is_used(id);
+}
+
+bool Session::await_unused(core::Address home) {
+    SessionLock lock(state_->mutex);
+    const auto id = state_->residency.allocation_at(home);
+    if (!id) return true;
+    return migrator_->await_unused(*id, lock);
+}
+
+std::optional<CUresult> Session::hand_over(core::Address home, CUmemGenericAllocationHandle real) {
     State& state = *state_;
     SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
-    CUresult status = CUDA_ERROR_NOT_SUPPORTED;
+    std::optional<CUresult> status;
     // From here on somebody looks at what work reaches.
     begin_pressure(state, lock);
     migrator_->run_quiesced(lock, [&] {
-        // The driver's stays on the GPU.
-        end_pins_of(state, id);
-        if (await_idle(state, id, lock)) status = replace(id, real, lock);
+        if (!migrator_->is_used(id)) status = replace(id, real, lock);
     });
     if (status != CUDA_SUCCESS) return status;
     state.residency.kill(id);

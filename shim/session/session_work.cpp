@@ -106,21 +106,34 @@ CUresult Session::acquire(Work& work) {
         while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state))
             status = migrator_->bring_in(work.needs, work.hold, lock);
         if (status != CUDA_SUCCESS) return status;
-        ++state.holders;
+        look_at_depth(work, stream, lock);
+        work.submission = state.submitting.begin(work.hold.opaque, work.hold.unseen);
         work.hold.fenced = state.earlier.any();
         if (work.timed.kind != 0) note_in_place(state, work.needs, work.timed);
         timed = work.timed.kind != 0 ||
                 (state.traced && work.begin_ns > 0 && is_timed(state, work.reach, work.hold));
         filled = announce(work, lock);
-        if (leaves_fence(work.hold)) work.spare = state.fences.spare(stream);
+        work.leaves_event |= work.hold.fenced;
+        if (leaves_fence(work.hold) && work.leaves_event) work.spare = state.fences.spare(stream);
     }
-    status = wait_in_stream(work.reach.stream, filled);
+    status = wait_for_fill(work, filled);
     if (status != CUDA_SUCCESS) {
         submitted(work);
-    } else if (timed && !forbids(*port_, work.reach.stream)) {
+    } else if (timed && !work.deep && !forbids(*port_, work.reach.stream)) {
         work.timing = port_->begin_timing(work.reach.stream);
     }
     return status;
+}
+
+// The program may fill a stream's queue behind a gate that it opens later: into a deep one the shim puts next
+// to nothing.
+void Session::look_at_depth(Work& work, StreamKey stream, SessionLock& lock) {
+    State& state = *state_;
+    if (!state.fences.is_deep(stream)) return;
+    // Nobody may have looked for long.
+    poll_completions(state, lock);
+    work.deep = state.fences.is_deep(stream);
+    work.leaves_event = !work.deep || state.fences.is_due(stream) || state.settings.check;
 }
 
 // Memory that nobody has written yet, and that need not come in, gets its place on the host; where the host
@@ -165,14 +178,12 @@ FencePtr Session::announce(const Work& work, SessionLock& lock) {
     if (hold.opaque) {
         state.changed.wait(lock, [&] { return state.remapping == 0; });
         cancel_evictions(state);
-        ++state.opaque_pending;
         await = state.filling;
     } else {
         for (const ChunkId id : hold.pinned) {
             if (state.residency.chunk(id).state == core::State::Filling) await.push_back(id);
         }
     }
-    if (hold.unseen) ++state.unseen_pending;
     if (hold.opaque || hold.unseen) drop_copies(state);
     if (!state.retained.empty()) {
         for (const ChunkRequest& need : work.needs) {
@@ -187,12 +198,13 @@ FencePtr Session::announce(const Work& work, SessionLock& lock) {
     return await.empty() ? nullptr : state.fences.fence_of(latest);
 }
 
-CUresult Session::wait_in_stream(CUstream stream, const FencePtr& fence) {
+CUresult Session::wait_for_fill(const Work& work, const FencePtr& fence) {
     if (!fence) return CUDA_SUCCESS;
+    const CUstream stream = work.reach.stream;
     // A stream that a capture forbids runs nothing, but to ask it to wait would end that capture.
-    const CUresult status = forbids(*port_, stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-                                                    : port_->wait_in_stream(stream, fence->event());
-    if (status == CUDA_SUCCESS || device::refuses_all(status)) return status;
+    const bool waits = !work.deep && !forbids(*port_, stream);
+    const CUresult status = waits ? port_->wait_in_stream(stream, fence->event()) : port_->health();
+    if ((waits && status == CUDA_SUCCESS) || device::refuses_all(status)) return status;
     // The host waits instead: a copy in waits for nobody. If it is the stream that does not exist, the driver
     // says so of the work.
     while (!wait_until(*fence, std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
@@ -204,9 +216,7 @@ void Session::suspend(Work& work) {
     // It would tell of what happens meanwhile.
     if (work.timing != 0) port_->drop_timing(std::exchange(work.timing, 0));
     const SessionLock lock(state_->mutex);
-    if (work.hold.opaque) --state_->opaque_pending;
-    if (work.hold.unseen) --state_->unseen_pending;
-    --state_->holders;
+    state_->submitting.end(work.submission);
     state_->changed.notify_all();
 }
 
@@ -222,10 +232,10 @@ CUresult Session::resume(Work& work) {
     {
         SessionLock lock(state_->mutex);
         if (hold.pinned.empty() && hold.in_place.empty()) migrator_->hold_anywhere(work.needs, hold, lock);
-        ++state_->holders;
+        work.submission = state_->submitting.begin(hold.opaque, hold.unseen);
         filled = announce(work, lock);
     }
-    return wait_in_stream(work.reach.stream, filled);
+    return wait_for_fill(work, filled);
 }
 
 void Session::submitted(Work& work) {
@@ -238,7 +248,8 @@ void Session::submitted(Work& work) {
     FencePtr fence;
     if (work.timing != 0) port_->end_timing(work.timing, work.reach.stream);
     if (used) {
-        fence = state.fences.record(work.reach.stream, std::move(work.spare));
+        if (!work.leaves_event) fence = state.fences.leave_open(work.reach.stream);
+        if (!fence) fence = state.fences.record(work.reach.stream, std::move(work.spare));
         // Without a fence nobody could tell when the work ends: wait for it here.
         if (!fence) port_->wait_for_stream(work.reach.stream);
     }
@@ -259,9 +270,7 @@ void Session::submitted(Work& work) {
         if (hold.unseen) core::record_use(state.unseen_uses, use, state.residency.timelines);
         stands_for_earlier_work(state, fence->stream(), use);
     }
-    if (hold.opaque) --state.opaque_pending;
-    if (hold.unseen) --state.unseen_pending;
-    --state.holders;
+    state.submitting.end(work.submission);
     if (work.begin_ns > 0) {
         const WorkingSet& reach = work.reach;
         note_launch(state, reach.label, reach.copied, reach.stream, work.needs, hold, work.begin_ns);
@@ -313,9 +322,15 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     SessionLock lock(state.mutex);
     touch(state, needs);
     ChunkPins hold;
-    CUresult status = migrator_->bring_in(needs, hold, lock);
-    while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state))
-        status = migrator_->bring_in(needs, hold, lock);
+    // What is left on the host cannot be kept on the device.
+    const auto bring_in = [&] {
+        const CUresult status = migrator_->bring_in(needs, hold, lock);
+        if (status != CUDA_SUCCESS || hold.in_place.empty()) return status;
+        drop(state, hold);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    };
+    CUresult status = bring_in();
+    while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state)) status = bring_in();
     if (status != CUDA_SUCCESS) return status;
     const auto filling = [&] {
         return std::any_of(hold.pinned.begin(), hold.pinned.end(), [&](ChunkId id) {
@@ -326,18 +341,14 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
         state.changed.wait_for(lock, std::chrono::milliseconds(1));
         poll_completions(state, lock);
     }
-    if (hold.in_place.empty()) {
-        for (const ChunkId id : hold.pinned) {
-            // Who will reach it there, and what they do, is not told here.
-            drop_copy(state, id);
-            kept.chunks.push_back({id, state.residency.pin_resident(id)});
-            state.recorded.add(kept.chunks.back().serial);
-        }
-    } else {
-        status = CUDA_ERROR_OUT_OF_MEMORY;
+    for (const ChunkId id : hold.pinned) {
+        // Who will reach it there, and what they do, is not told here.
+        drop_copy(state, id);
+        kept.chunks.push_back({id, state.residency.pin_resident(id)});
+        state.recorded.add(kept.chunks.back().serial);
     }
     let_go(state, hold);
-    return status;
+    return CUDA_SUCCESS;
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "shim/app/per_thread_streams.h"
+#include "shim/app/streams.h"
 #include "shim/migration/fences.h"
 #include "tests/engine/rig.h"
 
@@ -23,17 +24,26 @@ struct Recorded {
 class Entering {
   public:
     Entering(std::uint64_t seed, std::size_t threads) : gpu_({64, 64 * 64, true, seed}), random_(seed) {
-        for (CUstream& stream : streams_) stream = gpu_.create_stream();
+        for (CUstream& stream : streams_) {
+            stream = gpu_.create_stream();
+            engine::stream_created(stream, nullptr);
+        }
         waiting_.resize(threads);
     }
+    ~Entering() {
+        for (const CUstream stream : streams_) const engine::StreamEnd end(stream);
+    }
+    Entering(const Entering&) = delete;
+    Entering& operator=(const Entering&) = delete;
 
-    // Each thread records a fence, and enters it in some later step of its own.
+    // Each thread records a fence, or leaves its work open, and enters that in some later step of its own.
     void step() {
         std::vector<Recorded>& mine = waiting_[random_() % waiting_.size()];
         if (mine.empty()) {
             const CUstream stream = streams_[random_() % std::size(streams_)];
             const MarkerPtr work = gpu_.mark(stream);
-            mine.push_back({fences_.record(stream, spare(stream)), work});
+            const bool open = random_() % 3 == 0;
+            mine.push_back({open ? fences_.leave_open(stream) : fences_.record(stream, spare(stream)), work});
             REQUIRE(mine.back().fence);
         } else {
             engine::SessionLock lock(mutex_);
@@ -180,6 +190,46 @@ TEST_CASE("fences: a context's per-thread streams go with it, though its handle 
     CHECK(engine::per_thread_stream(stays) == other);
     CHECK(engine::per_thread_stream_lives(other));
     std::thread([&] { CHECK(engine::per_thread_stream(stays) != other); }).join();
+}
+
+TEST_CASE("fences: deep queues get few events, and each work is over when it is seen to be") {
+    FakePort gpu({64, 64 * 64, true, 1});
+    core::Timelines timelines;
+    engine::Fences fences(gpu, timelines);
+    util::Mutex mutex{util::LockOrder::Session};
+    engine::SessionLock lock(mutex);
+    const CUstream stream = gpu.create_stream();
+    engine::stream_created(stream, nullptr);
+    const engine::StreamKey key = fences.key_of(stream);
+    const auto open = std::make_shared<std::atomic<bool>>(false);
+    gpu.launch(stream, gate(open));
+    std::vector<core::Use> uses;
+    constexpr std::size_t kWorks = 1000;
+    while (uses.size() < kWorks) {
+        const bool event = !fences.is_deep(key) || fences.is_due(key);
+        uses.push_back(fences.add(event ? fences.record(stream) : fences.leave_open(stream)));
+    }
+    CHECK(fences.is_deep(key));
+    CHECK(gpu.live_events() < kWorks / 16);
+    fences.poll(lock);
+    CHECK(std::ranges::none_of(uses, [&](const core::Use& use) { return timelines.finished(use); }));
+    CHECK(!fences.fence_of(uses.back())->passed());
+    *open = true;
+    gpu.finish(gpu.mark(stream));
+    CHECK(fences.fence_of(uses.back())->passed());
+    fences.poll(lock);
+    CHECK(std::ranges::all_of(uses, [&](const core::Use& use) { return timelines.finished(use); }));
+    CHECK(!fences.is_deep(key));
+
+    // What is open as the stream goes is over.
+    const core::Use last = fences.add(fences.leave_open(stream));
+    CHECK(fences.is_open(key));
+    { const engine::StreamEnd end(stream); }
+    fences.poll(lock);
+    CHECK(!timelines.finished(last));
+    fences.forget(key);
+    fences.poll(lock);
+    CHECK(timelines.finished(last));
 }
 
 TEST_CASE("fences: moves that go on are none of the program's work") {

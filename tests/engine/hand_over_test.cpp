@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/engine/rig.h"
+#include "tests/engine/scene.h"
 
 namespace lms::fake {
 namespace {
@@ -72,6 +72,55 @@ TEST_CASE("hand over: work that comes meanwhile is held up, whichever chunk it i
             CHECK(rig.gpu().violation() == "");
         }
     }
+}
+
+// What is handed over is in use; others need nothing of that.
+TEST_CASE("hand over: who waits for the memory's work does not hold up those who need none of it") {
+    Scene scene(options_of(Safety::Opaque));
+    Rig& rig = scene.rig;
+    const std::uint64_t bytes = kGranules * rig.options().granularity;
+    Region view{0, bytes};
+    Address home = 0;
+    REQUIRE(rig.session().create(bytes, home) == CUDA_SUCCESS);
+    REQUIRE(rig.gpu().reserve(bytes, view.address) == CUDA_SUCCESS);
+    REQUIRE(rig.session().map(home, view.address) == CUDA_SUCCESS);
+    const std::size_t first = scene.make(30);
+    const std::size_t second = scene.make(30);
+    const Bytes written = noise(1, bytes);
+    const CUstream stream = rig.stream();
+    const auto named = [&](Kernel kernel) { return Job{stream, {home}, {}, false, std::move(kernel)}; };
+    REQUIRE(rig.submit(named(write_kernel(view.address, written))) == CUDA_SUCCESS);
+    rig.drain();
+    const Gate endless = closed();
+    REQUIRE(rig.submit(named(both(gate(endless), mix_kernel(view, {}, 9)))) == CUDA_SUCCESS);
+
+    std::atomic<bool> waiting{true};
+    const std::uint64_t before = rig.gpu().calls(Call::Query);
+    std::thread other([&] {
+        CHECK(rig.session().await_unused(home));
+        waiting = false;
+    });
+    while (waiting && rig.gpu().calls(Call::Query) < before + 100) std::this_thread::yield();
+    for (const std::size_t index : {first, second, first, second}) {
+        CHECK(scene.need(index, scene.stream) == CUDA_SUCCESS);
+        rig.gpu().finish(rig.gpu().mark(scene.stream));
+    }
+    CHECK(waiting);
+    CUmemGenericAllocationHandle real = 0;
+    rig.session().reclaim(bytes);
+    REQUIRE(rig.gpu().create(bytes, Place::Device, real) == CUDA_SUCCESS);
+    CHECK(!rig.session().hand_over(home, real));
+    *endless = true;
+    rig.drain();
+    other.join();
+    CHECK(rig.session().hand_over(home, real) == CUDA_SUCCESS);
+    const auto seen = std::make_shared<Bytes>(bytes);
+    rig.gpu().launch(stream, read_kernel(view, seen));
+    rig.gpu().finish(rig.gpu().mark(stream));
+    Bytes expected = written;
+    mix(expected, {}, 9);
+    CHECK(*seen == expected);
+    scene.check();
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // Work that never ends is waited for once, not by every launch that would need it to end.
 #include <doctest/doctest.h>
 
+#include <optional>
+#include <thread>
+
 #include "tests/engine/scene.h"
 
 namespace lms::fake {
@@ -134,6 +137,131 @@ TEST_CASE("stalled work: beside a free in a stream that stands still, other work
     CHECK(scene.place(away) == Place::Device);
     *endless = true;
     scene.check();
+}
+
+// A thread between acquire() and submitted(), in the driver for as long as the program makes it: in a
+// synchronous copy behind a gate, or before a full queue.
+struct InDriver {
+    InDriver(Scene& scene, engine::WorkingSet reach_)
+        : session(scene.rig.session()), reach(reach_), work(reach) {
+        REQUIRE(session.acquire(work) == CUDA_SUCCESS);
+    }
+    ~InDriver() { session.submitted(work); }
+
+    engine::Session& session;
+    const engine::WorkingSet reach;
+    engine::Work work;
+};
+
+TEST_CASE("stalled work: a thread that stands in the driver is waited for once") {
+    enum class Holds { Nothing, Room, InPlace };
+    for (const Holds holds : {Holds::Nothing, Holds::Room, Holds::InPlace}) {
+        CAPTURE(static_cast<int>(holds));
+        Scene scene(options_of(Safety::Opaque));
+        const std::size_t first = scene.make(30);
+        const std::size_t second = scene.make(30);
+        const std::size_t away = scene.make(30);
+        const std::size_t little = scene.make(2);
+        for (const std::size_t index : {first, second, little})
+            REQUIRE(scene.need(index, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        REQUIRE(scene.place(away) == Place::Host);
+        // Each look at what is over asks for this.
+        const Gate endless = closed();
+        REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), little, endless, true)) ==
+                CUDA_SUCCESS);
+        scene.changed(little);
+        engine::WorkingSet reach;
+        reach.stream = scene.rig.stream();
+        switch (holds) {
+            case Holds::Nothing:
+                reach.opaque = true;
+                break;
+            case Holds::Room:
+                reach.addresses = {scene.regions[first].address, scene.regions[second].address};
+                break;
+            case Holds::InPlace:
+                reach.ranges = {{.address = scene.regions[away].address,
+                                 .bytes = scene.regions[away].bytes,
+                                 .may_stay = true}};
+        }
+        std::optional<InDriver> thread(std::in_place, scene, reach);
+        CHECK(scene.need(away, scene.stream) == CUDA_SUCCESS);
+        check_no_waits(scene, away);
+        std::thread([&] { check_no_waits(scene, away); }).join();
+
+        // It comes back after all, and the next is waited for.
+        thread.reset();
+        for (const CUstream stream : {scene.stream, reach.stream})
+            scene.rig.gpu().finish(scene.rig.gpu().mark(stream));
+        CHECK(scene.need(away, scene.stream) == CUDA_SUCCESS);
+        CHECK(scene.place(away) == Place::Device);
+        *endless = true;
+        scene.check();
+    }
+}
+
+// Whether `get_on` comes back while another thread is inside `wait`, which waits for what `endless` holds up.
+template <typename Wait, typename GetOn>
+void check_gets_on(Scene& scene, Wait wait, GetOn get_on) {
+    std::atomic<bool> waiting{true};
+    const std::uint64_t before = scene.rig.gpu().calls(Call::Query);
+    std::thread other([&] {
+        wait();
+        waiting = false;
+    });
+    // It looks again and again.
+    while (waiting && scene.rig.gpu().calls(Call::Query) < before + 100) std::this_thread::yield();
+    get_on();
+    CHECK(waiting);
+    other.join();
+}
+
+TEST_CASE(
+    "stalled work: who waits for it, for a launch or for more, does not hold up those who need none of it") {
+    enum class Wants { Launch, Pin, Room };
+    for (const Wants wants : {Wants::Launch, Wants::Pin, Wants::Room}) {
+        CAPTURE(static_cast<int>(wants));
+        Scene scene(options_of(Safety::Opaque));
+        const std::size_t busy = scene.make(20);
+        const std::size_t idle = scene.make(20);
+        const std::size_t held = scene.make(40);
+        const std::size_t away = scene.make(20);
+        REQUIRE(scene.need(held, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        const Gate endless = closed();
+        const CUstream stream = scene.rig.stream();
+        REQUIRE(scene.rig.submit(scene.late_write(stream, held, endless, true)) == CUDA_SUCCESS);
+        scene.changed(held);
+        REQUIRE(scene.place(busy) == Place::Host);
+        // Used in place, it cannot come in.
+        engine::WorkingSet reach;
+        reach.stream = stream;
+        reach.ranges = {{.address = scene.regions[busy].address, .bytes = 20 * 64, .may_stay = true}};
+        std::optional<InDriver> in_place(std::in_place, scene, reach);
+        const auto wait = [&] {
+            const Address at = scene.regions[busy].address;
+            switch (wants) {
+                case Wants::Launch:
+                    CHECK(scene.need(busy, scene.rig.stream()) == CUDA_SUCCESS);
+                    break;
+                case Wants::Pin:
+                    CHECK(scene.rig.session().pin(at, 20 * 64) == engine::Session::Asked::Busy);
+                    break;
+                case Wants::Room:
+                    scene.rig.session().reclaim(1000 * 64);
+            }
+        };
+        check_gets_on(scene, wait, [&] {
+            for (const std::size_t index : {away, idle, away, idle}) {
+                CHECK(scene.need(index, scene.stream) == CUDA_SUCCESS);
+                scene.rig.gpu().finish(scene.rig.gpu().mark(scene.stream));
+            }
+        });
+        *endless = true;
+        in_place.reset();
+        scene.check();
+    }
 }
 
 TEST_CASE("stalled work: what stood still before the context went says nothing of the next one's") {

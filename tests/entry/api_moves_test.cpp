@@ -117,6 +117,46 @@ FAMILY_TEST("api: work that does not fit beside pins runs all the same") {
     EXPECT(a.holds(1));
 }
 
+// A graph's copies cannot run beside pins that leave them no room, but they may be all that has been made.
+FAMILY_TEST("api: pins are given up for a graph's copies that find no room beside them, and for no others") {
+    const Gpu gpu;
+    const Buffer pinned(3 * kMiB / 2, 1);
+    const Buffer small(kBuffer, 2);
+    const Buffer large(5 * kMiB / 2, 3);
+    Crowd crowd;
+    const auto set = [&](const Buffer& buffer) {
+        CUgraph graph = nullptr;
+        OK(cuGraphCreate, &graph, 0);
+        CUDA_MEMSET_NODE_PARAMS params{};
+        params.dst = buffer.at();
+        params.elementSize = 1;
+        params.width = buffer.bytes();
+        params.height = 1;
+        params.value = 7;
+        CUgraphNode node = nullptr;
+        OK(cuGraphAddMemsetNode, &node, graph, nullptr, 0, &params, gpu.context);
+        CUgraphExec exec = nullptr;
+        OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
+        OK(cuGraphLaunch, exec, nullptr);
+        OK(cuStreamSynchronize, nullptr);
+    };
+    crowd.evict(small);
+    // Pins first, or the graph.
+    ANSWERS(LMS_OK, lms_pin(at(pinned), 0));
+    set(small);
+    EXPECT(where_is(pinned).pinned_bytes == pinned.bytes());
+    ANSWERS(LMS_OK, lms_unpin(at(pinned), 0));
+    crowd.evict(pinned);
+    ANSWERS(LMS_OK, lms_pin(at(pinned), 0));
+    EXPECT(pinned.resident() && small.resident());
+    EXPECT(small.read() == std::vector<std::uint8_t>(kBuffer, 7));
+    // What does not fit beside it.
+    set(large);
+    EXPECT(where_is(pinned).pinned_bytes == 0);
+    EXPECT(large.read() == std::vector<std::uint8_t>(large.bytes(), 7));
+    EXPECT(pinned.holds(1));
+}
+
 FAMILY_TEST("api: evict and prefetch move a part of a buffer or all of it, and nothing else") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);

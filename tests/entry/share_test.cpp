@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "tests/entry/gate.h"
 #include "tests/entry/overlay/record.h"
-#include "tests/entry/rig.h"
+#include "tests/entry/own.h"
 
 using namespace rig;
 
@@ -175,4 +176,36 @@ BODY(share_and_free_again_and_again) {
 
 TEST_CASE("share: the addresses of what was given and is freed are given out again") {
     run_both("share_and_free_again_and_again", Driver::Overlay, {{"LMS_HOST_LIMIT", "8M"}});
+}
+
+// Launches of other threads, and calls that name the handle, come back while the export waits.
+FAMILY_TEST("share: who exports a handle that unfinished work uses holds nobody up") {
+    const Gpu gpu;
+    const CUmemGenericAllocationHandle handle = create_shareable(kBuffer);
+    const CUdeviceptr address = reserve(kBuffer);
+    map(address, kBuffer, handle);
+    write(address, kBuffer, 1);
+    Crowd crowd;
+    crowd.press();
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    Gate gate;
+    gate.hold_up(stream);
+    OK(cuMemsetD8Async, address, 5, kBuffer, stream);
+    std::atomic<bool> exported{false};
+    std::thread exporting([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        EXPECT(share(handle) == CUDA_SUCCESS);
+        exported = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    for (int i = 0; i < 4; ++i) crowd.press();
+    CUmemAllocationProp properties{};
+    OK(cuMemGetAllocationPropertiesFromHandle, &properties, handle);
+    EXPECT(!exported);
+    gate.open();
+    exporting.join();
+    std::vector<std::uint8_t> data(kBuffer);
+    OK(cuMemcpyDtoH_v2, data.data(), address, kBuffer);
+    EXPECT(data == std::vector<std::uint8_t>(kBuffer, 5));
 }

@@ -134,6 +134,9 @@ def run_block(block):
             name, what = result.trouble
             failures.append((setting, int(name) if name.isdigit() else at, at, what))
             at = int(name) + 1 if name.isdigit() else last + 1
+    if "with" in longest:
+        microseconds, name, where = longest["with"]
+        longest["more with"] = (microseconds - longest["without"][0], name, where)
     return operations, failures, longest
 
 
