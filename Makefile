@@ -1,9 +1,10 @@
 # lmsshim: any GPU, made to look larger than it is. `make help` lists what this file does.
 
 CXX ?= g++
-# What has been compiled before is not compiled again, and links in a second, where the programs for it are installed.
+# What has been compiled before, in this folder or another, is not compiled again.
 CCACHE ?= $(notdir $(shell command -v ccache 2>/dev/null))
-LINKER ?= $(patsubst ld.%,%,$(firstword $(notdir $(shell command -v mold ld.lld 2>/dev/null))))
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
 BUILD := build
 PREFIX ?= /usr/local
 VERSION := 0.1.0

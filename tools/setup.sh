@@ -26,6 +26,7 @@ needs_command() { command -v "$2" >/dev/null 2>&1 || missing="$missing $1"; }
 needs_command g++ g++
 needs_command gcc gcc
 needs_command binutils readelf
+needs_command ccache ccache
 needs_command python3 python3
 needs libfmt-dev /usr/include/fmt/format.h
 needs libunwind-14-dev /usr/include/libunwind/libunwind.h
