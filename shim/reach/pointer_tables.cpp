@@ -19,7 +19,7 @@ namespace {
 
 using core::Address;
 
-constexpr std::uint64_t kWord = sizeof(Address);
+constexpr std::uint64_t kPointerBytes = sizeof(Address);
 
 // Addresses that nobody has: so many handles of so many bytes.
 constexpr Address kNobodys = Address{1} << 63;
@@ -114,22 +114,22 @@ class Search {
     // `bytes` at host address `source`, copied to `to`.
     void look(Address to, Address source, std::uint64_t bytes) {
         constexpr std::uint64_t kBlock = 512;
-        const std::uint64_t skip = (kWord - to % kWord) % kWord;
+        const std::uint64_t skip = (kPointerBytes - to % kPointerBytes) % kPointerBytes;
         if (bytes < skip) return;
         const char* from = reinterpret_cast<const char*>(source) + skip;
         to += skip;
-        for (std::uint64_t left = (bytes - skip) / kWord; left > 0;) {
+        for (std::uint64_t left = (bytes - skip) / kPointerBytes; left > 0;) {
             const std::uint64_t n = std::min(left, kBlock);
             Address block[kBlock];
             bool any = false;
-            if (read(block, from, n * kWord)) {
+            if (read(block, from, n * kPointerBytes)) {
                 for (std::uint64_t i = 0; i < n; ++i) any |= wanted(block[i]);
             }
             for (std::uint64_t i = 0; any && i < n; ++i) {
-                if (wanted(block[i])) found_.push_back({to + i * kWord, block[i]});
+                if (wanted(block[i])) found_.push_back({to + i * kPointerBytes, block[i]});
             }
-            from += n * kWord;
-            to += n * kWord;
+            from += n * kPointerBytes;
+            to += n * kPointerBytes;
             left -= n;
         }
     }
