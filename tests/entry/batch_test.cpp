@@ -292,7 +292,7 @@ FAMILY_TEST("batch: one 3D copy larger than the GPU, in slices, rows or one row"
 namespace {
 
 // Every form of a batch that copies a buffer.
-std::vector<std::function<CUresult(CUdeviceptr to, CUdeviceptr from, CUstream)>> forms() {
+std::vector<std::function<CUresult(CUdeviceptr to, CUdeviceptr from, CUstream)>> batch_forms() {
     static std::size_t bytes = kBuffer, start = 0, failed = 0;
     static CUmemcpyAttributes in_order{};
     in_order.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
@@ -341,7 +341,7 @@ void batches_in_a_capture(CUresult answer) {
     Buffer c(kBuffer, 3);
     Crowd crowd;
     for (const bool out : {true, false}) {
-        for (const auto& copy : forms()) {
+        for (const auto& copy : batch_forms()) {
             c.fill(3);
             if (out) {
                 crowd.evict(a);

@@ -11,7 +11,7 @@ namespace {
 using namespace sim;
 
 constexpr std::size_t kMany = 6000;  // some have pages of their own, some are cut from pieces
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kSystemPage = 4096;
 
 struct Small {
     CUdeviceptr at = 0;
@@ -118,7 +118,7 @@ SIM_TEST("small memory: beside any number of others, running over the first ones
     const Kernels kernels;
     std::mt19937 random(4);
     const std::vector<Small> all = allocate(kMany, 512, 512, random);
-    LAUNCH(kernels["store"], 1, 1, nullptr, all.front().at + kPage, 7u);
+    LAUNCH(kernels["store"], 1, 1, nullptr, all.front().at + kSystemPage, 7u);
     FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize);
 }
 
@@ -138,9 +138,9 @@ SIM_TEST("small memory: a GPU too small for further pieces is filled all the sam
          {{"SIMCUDA_MEMORY", "24M"}}) {
     const Gpu gpu;
     std::vector<CUdeviceptr> all;
-    for (CUdeviceptr p = 0; CU(cuMemAlloc)(&p, kPage) == CUDA_SUCCESS;) all.push_back(p);
+    for (CUdeviceptr p = 0; CU(cuMemAlloc)(&p, kSystemPage) == CUDA_SUCCESS;) all.push_back(p);
     EXPECT(all.size() > 4096);
-    EXPECT(free_bytes() < kPage);
+    EXPECT(free_bytes() < kSystemPage);
     for (const CUdeviceptr p : all) OK(cuMemFree, p);
     EXPECT(free_bytes() > 23 << 20);
 }
@@ -190,7 +190,7 @@ SIM_TEST("small memory: another process maps one by itself", {}) {
     std::mt19937 random(7);
     std::vector<Small> all = allocate(kMany, 700, 700, random);
     const CUdeviceptr last = all[kMany - 1].at, before = all[kMany - 2].at;
-    EXPECT(last % kPage != 0 || before % kPage != 0);
+    EXPECT(last % kSystemPage != 0 || before % kSystemPage != 0);
     OK(cuMemcpyHtoD, before, pattern(700, 1).data(), 700);
     OK(cuMemcpyHtoD, last, pattern(700, 2).data(), 700);
     OK(cuCtxSynchronize);
