@@ -22,7 +22,7 @@ std::uint32_t word(std::uint32_t buffer, std::uint32_t at) {
     return (buffer * kWords + at) * 2654435761u;
 }
 
-constexpr std::uint32_t kMost = 12;  // where there is room for seven
+constexpr std::uint32_t kMostBuffers = 12;  // where there is room for seven
 
 // More buffers, to as many, or as many as are to be had.
 void fill_up(std::vector<CUdeviceptr>& buffers, std::size_t most) {
@@ -67,7 +67,7 @@ void walk_over(const std::vector<CUdeviceptr>& buffers) {
 BODY(a_walk_over_too_much_memory) {
     const Gpu gpu;
     std::vector<CUdeviceptr> buffers;
-    fill_up(buffers, kMost);
+    fill_up(buffers, kMostBuffers);
     walk_over(buffers);
 }
 
@@ -95,8 +95,8 @@ CUresult add_programmatically(CUdeviceptr buffer, std::uint32_t added, unsigned 
 BODY(programmatic_launches_over_too_much_memory) {
     const Gpu gpu;
     std::vector<CUdeviceptr> buffers;
-    fill_up(buffers, kMost);
-    for (std::uint32_t i = 0; i < kMost; ++i) OK(cuMemsetD32Async, buffers[i], i, kWords, nullptr);
+    fill_up(buffers, kMostBuffers);
+    for (std::uint32_t i = 0; i < kMostBuffers; ++i) OK(cuMemsetD32Async, buffers[i], i, kWords, nullptr);
     OK(cuCtxSynchronize);
     constexpr std::uint32_t kRounds = 4;
     for (std::uint32_t round = 0; round < kRounds; ++round) {
@@ -105,7 +105,7 @@ BODY(programmatic_launches_over_too_much_memory) {
     // The simulated GPU has no clusters: it is asked for one.
     EXPECT(add_programmatically(buffers[0], 1, 2) == CUDA_ERROR_NOT_SUPPORTED);
     OK(cuCtxSynchronize);
-    for (std::uint32_t i = 0; i < kMost; ++i) {
+    for (std::uint32_t i = 0; i < kMostBuffers; ++i) {
         std::vector<std::uint32_t> words(kWords);
         OK(cuMemcpyDtoH_v2, words.data(), buffers[i], kBuffer);
         EXPECT(words == std::vector<std::uint32_t>(kWords, i + kRounds));
@@ -120,7 +120,7 @@ BODY(a_walk_over_memory_that_was_filled_beside_a_gate) {
     Gate gate;
     gate.hold_up(stream);
     std::vector<CUdeviceptr> buffers;
-    fill_up(buffers, kMost);
+    fill_up(buffers, kMostBuffers);
     gate.open();
     OK(cuStreamSynchronize, stream);
     walk_over(buffers);

@@ -19,14 +19,14 @@ struct Block {
         layout.push_back({offset, sizeof value});
         std::memcpy(bytes.data() + offset, &value, sizeof value);
     }
-    std::uint64_t begin(const PlacedAccess& access) const {
-        return begin_of(access, [&](const Place& at, void* to, std::size_t n) {
+    std::uint64_t begin(const PlacedAccess& access_at) const {
+        return begin_of(access_at, [&](const Place& at, void* to, std::size_t n) {
             std::memcpy(to, bytes.data() + layout[at.parameter].offset + at.offset, n);
         });
     }
 };
 
-KernelAccess access(std::vector<LinearTerm> terms, std::int64_t constant) {
+KernelAccess access_at(std::vector<LinearTerm> terms, std::int64_t constant) {
     KernelAccess one{{}, {constant, std::move(terms)}, true};
     for (const LinearTerm& term : one.begins.terms) one.words.add(term.offset, term.bytes);
     return one;
@@ -42,19 +42,19 @@ TEST_CASE("placed accesses: begin where the sum of the parameters says") {
     const auto begin = [&](const KernelAccess& one) {
         return block.begin(place(std::span(&one, 1), block.layout)[0]);
     };
-    CHECK(begin(access({{0, 8, false, 1}}, 0)) == 0x7000'0000'0000);
-    CHECK(begin(access({{0, 8, false, 1}, {8, 8, false, 8}}, 0)) == 0x7000'0000'0000 - 40);
-    CHECK(begin(access({{0, 8, false, 1}, {16, 4, true, -4}}, 65536)) == 0x7000'0000'0000 + 28 + 65536);
-    CHECK(begin(access({{0, 8, false, 1}, {16, 4, false, 1}}, 0)) == 0x7000'0000'0000 + 0xffff'fff9);
+    CHECK(begin(access_at({{0, 8, false, 1}}, 0)) == 0x7000'0000'0000);
+    CHECK(begin(access_at({{0, 8, false, 1}, {8, 8, false, 8}}, 0)) == 0x7000'0000'0000 - 40);
+    CHECK(begin(access_at({{0, 8, false, 1}, {16, 4, true, -4}}, 65536)) == 0x7000'0000'0000 + 28 + 65536);
+    CHECK(begin(access_at({{0, 8, false, 1}, {16, 4, false, 1}}, 0)) == 0x7000'0000'0000 + 0xffff'fff9);
     // Nothing to add up, or something that is not there.
-    CHECK(begin(access({}, 65536)) == 0);
-    CHECK(begin(access({{0, 8, false, 1}, {24, 8, false, 1}}, 0)) == 0);
-    CHECK(begin(access({{0, 8, false, 1}, {16, 8, false, 1}}, 0)) == 0);
+    CHECK(begin(access_at({}, 65536)) == 0);
+    CHECK(begin(access_at({{0, 8, false, 1}, {24, 8, false, 1}}, 0)) == 0);
+    CHECK(begin(access_at({{0, 8, false, 1}, {16, 8, false, 1}}, 0)) == 0);
 }
 
 TEST_CASE("placed accesses: the words that had a part in one, and which of them are in its sum") {
     const std::vector<Parameter> layout{{0, 8}, {8, 24}, {32, 4}};
-    KernelAccess one = access({{0, 8, false, 1}, {16, 8, false, 4}}, 0);
+    KernelAccess one = access_at({{0, 8, false, 1}, {16, 8, false, 4}}, 0);
     one.words.add(24, 8);
     one.words.add(32, 4);
     const auto placed = place(std::span(&one, 1), layout)[0];

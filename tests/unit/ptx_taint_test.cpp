@@ -10,7 +10,7 @@ using Answer = PtxModule::Answer;
 
 namespace {
 
-constexpr const char* kHead = ".version 8.4\n.target sm_75\n.address_size 64\n";
+constexpr const char* kTaintHead = ".version 8.4\n.target sm_75\n.address_size 64\n";
 
 // What is said of a kernel with two parameters of 64 bits and one of 32, and of this body.
 Answer body(const std::string& text, const std::string& before = "") {
@@ -21,7 +21,7 @@ Answer body(const std::string& text, const std::string& before = "") {
         "\tld.param.u32 %r1, [k_param_2];\n\tcvta.to.global.u64 \t%rd3, %rd1;\n"
         "\tcvta.to.global.u64 %rd4, %rd2;\n" +
         text + "\tret;\n}\n";
-    PtxModule module(kHead + before + kernel + ".visible .entry other() { ret; }\n");
+    PtxModule module(kTaintHead + before + kernel + ".visible .entry other() { ret; }\n");
     // Else a text that cannot be followed would pass for hidden addresses.
     REQUIRE(module.addresses_of("other") == Answer::Complete);
     return module.addresses_of("k");
@@ -75,7 +75,7 @@ TEST_CASE("addresses told: arguments, with offsets of any origin") {
                    ".const .align 8 .b8 rows[32];\n") == Answer::Complete);
     }
     SUBCASE("arrays in the arguments") {
-        CHECK(PtxModule(std::string(kHead) +
+        CHECK(PtxModule(std::string(kTaintHead) +
                         ".visible .entry k(.param .align 8 .b8 k_param_0[64]) { mov.b64 %rd1, k_param_0;"
                         "mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 8; add.s64 %rd3, %rd1, %rd2;"
                         "ld.param.u64 %rd4, [%rd3+16]; st.global.u32 [%rd4], %r1; ret; }")
@@ -83,10 +83,10 @@ TEST_CASE("addresses told: arguments, with offsets of any origin") {
     }
     SUBCASE("a loaded offset to an argument that says it is a pointer") {
         const auto kernel = [](const std::string& parameter) {
-            return PtxModule(kHead + (".visible .entry k(.param .u64 " + parameter +
-                                      "k_param_0) { ld.param.u64 %rd1, [k_param_0];"
-                                      "ld.global.u64 %rd2, [%rd1]; add.s64 %rd3, %rd1, %rd2;"
-                                      "st.global.u8 [%rd3], 1; ret; }"))
+            return PtxModule(kTaintHead + (".visible .entry k(.param .u64 " + parameter +
+                                           "k_param_0) { ld.param.u64 %rd1, [k_param_0];"
+                                           "ld.global.u64 %rd2, [%rd1]; add.s64 %rd3, %rd1, %rd2;"
+                                           "st.global.u8 [%rd3], 1; ret; }"))
                 .addresses_of("k");
         };
         CHECK(kernel(".ptr .global .align 1 ") == Answer::Complete);
@@ -343,7 +343,7 @@ TEST_CASE("ptx taint: a name that means something else within a block is not fol
 }
 
 TEST_CASE("modules: several kernels, text around them, what is no PTX") {
-    const std::string text = std::string(kHead) +
+    const std::string text = std::string(kTaintHead) +
                              "// } a brace in a comment\n.file 1 \"a } name\"\n/* { */\n"
                              ".global .align 1 .b8 text[4] = {125, 123, 0, 34};\n"
                              ".weak .entry told() .maxntid 256, 1, 1 .minnctapersm 2\n{ .loc 1 3 5\n"
@@ -363,7 +363,7 @@ TEST_CASE("modules: several kernels, text around them, what is no PTX") {
 }
 
 TEST_CASE("modules: text cut off anywhere, or with a character changed, is looked at without harm") {
-    const std::string text = std::string(kHead) +
+    const std::string text = std::string(kTaintHead) +
                              ".global .attribute(.managed) .align 8 .b8 v[16] = {1, 2};\n"
                              ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
                              ".visible .entry k(.param .u64 p, .param .align 8 .b8 q[16]) .maxntid 64 {\n"
