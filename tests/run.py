@@ -22,6 +22,8 @@ from pathlib import Path
 LONGEST = 1800
 # Cases of one program that run one after another.
 SLICE = 40
+# Programs that look at all of their cases together: which instructions they ran.
+WHOLE = {"ptx"}
 SUMMARY = re.compile(r"^\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed", re.M)
 COUNT = re.compile(r"^\[doctest\] unskipped test cases passing the current filters: (\d+)$", re.M)
 CASE_TIME = re.compile(r"^(\d+\.\d+) s: (.*)$", re.M)
@@ -87,9 +89,10 @@ def tests_of(folder, variables):
         counted = COUNT.search(ended([program, "--count", "--no-colors=1"], variables)[1])
         count = int(counted[1]) if counted else 0
         command = [program, "--no-colors=1", "--duration=1"]
-        if count <= SLICE:
+        whole = count <= SLICE or folder.name in WHOLE
+        if whole:
             found = [Test(folder.name, command)]
-        for first in range(1, count + 1, SLICE) if count > SLICE else ():
+        for first in () if whole else range(1, count + 1, SLICE):
             last = min(first + SLICE - 1, count)
             found.append(Test(folder.name, [*command, f"--first={first}", f"--last={last}"], cases=last - first + 1))
     return found + [Test(str(script), ["sh", str(script)], True) for script in sorted(folder.glob("*.sh"))]

@@ -1,5 +1,5 @@
-// fmt's code, compiled once: what its library holds, for Debian has that only as a shared one. The list of instantiations
-// is that of fmt 9's src/format.cc.
+// fmt's code, compiled once: what its library holds, for Debian has that only as a shared one. The list of
+// instantiations is that of fmt 9's src/format.cc.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

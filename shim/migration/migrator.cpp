@@ -251,8 +251,7 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
     }
     if (able.empty()) {
         waits_for_ = busy ? trace::StallCause::InUse : trace::StallCause::Mapping;
-        if (busy && residency.in_flight(busy->chunk))
-            return await(residency.chunk(busy->chunk).uses, lock);
+        if (busy && residency.in_flight(busy->chunk)) return await(residency.chunk(busy->chunk).uses, lock);
         if (busy) return await_holders(lock);
         if (placing) wait_for_change(lock);
         return Step::Waited;
