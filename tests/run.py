@@ -103,7 +103,7 @@ def run(test, variables):
     status, text = ended(test.command, variables)
     seconds = time.monotonic() - begin
     if test.is_script:
-        return Outcome(status == 0, status not in (0, 77), seconds, text, status)
+        return Outcome(int(status == 0), int(status not in (0, 77)), seconds, text, status)
     summary = SUMMARY.findall(text)
     passed, failed = map(int, summary[-1]) if summary else (0, 0)
     if summary and test.cases:
