@@ -153,8 +153,8 @@ def judge(process, faults, report):
 def execute(setting, seed, count, faults, seconds=40):
     own = setting.endswith(OWN)
     env, options = programs.environment(setting.removesuffix(OWN), seed)
-    # A failed call may cost the shim the mapping of host memory; then only kernels that are read reach sections.
-    options += [] if setting.startswith("opaque") else ["--no-sections"]
+    # A failed call may cost the shim the mapping of host memory, or what a kernel's PTX says: sections need one of them.
+    options += ["--no-sections"]
     with tempfile.NamedTemporaryFile(prefix="faults-", suffix=".json") as file, tempfile.NamedTemporaryFile(prefix="faults-") as asked:
         env["SIMCUDA_REPORT"] = file.name
         env["SIMCUDA_FAIL"] = told(fault for fault in faults if fault.symbol != MALLOC)
