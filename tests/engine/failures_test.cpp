@@ -384,11 +384,12 @@ TEST_CASE("failures: work in the legacy stream behind which a capture forbids a 
     scene.make(60);
     REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
     scene.rig.drain();
+    scene.rig.session().see_work_over();  // or the next work would wait for its coming in
     const Gate gate = closed();
     engine::capture_nears();
     engine::capture_begins(scene.stream);
     engine::capture_began();
-    gpu.fail(Call::Query, 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 1'000'000);
+    gpu.fail(Call::Query, 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 1'000);
     REQUIRE(scene.rig.submit(scene.late_write(CU_STREAM_LEGACY, cold, gate, true)) == CUDA_SUCCESS);
     gpu.fail(Call::Query, 0, CUDA_SUCCESS);
     engine::capture_ended(scene.stream);
