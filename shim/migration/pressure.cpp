@@ -60,6 +60,23 @@ std::vector<CUcontext> contexts_of(const State& state, CUcontext current) {
     return contexts;
 }
 
+// Any of them may have been given work that nobody looked at.
+void list_all_streams(State& state, CUcontext current) {
+    state.mutex.check_held();
+    EarlierWork& earlier = state.earlier;
+    ++earlier.listings;
+    const auto list = [&](StreamKey key, CUstream stream, CUcontext context) {
+        std::erase_if(earlier.streams, [&](const EarlierWork::In& in) { return in.key == key; });
+        earlier.streams.push_back({key, stream, context, earlier.listings});
+    };
+    for (const KnownStream& each : known_streams()) {
+        if (may_lead_to(each.context, state.device))
+            list(state.fences.key_of(each.stream), each.stream, each.context);
+    }
+    for (const CUcontext context : contexts_of(state, current))
+        list(Fences::legacy_key(context), nullptr, context);
+}
+
 }  // namespace
 
 void begin_pressure(State& state, SessionLock& lock) {
@@ -68,17 +85,16 @@ void begin_pressure(State& state, SessionLock& lock) {
     if (state.under_pressure.exchange(true)) return check_moves(state, lock);
     // From here to the last stream the lock is kept: what is not listed counts as over.
     fast_path_gate.close();
-    EarlierWork& earlier = state.earlier;
-    earlier.entering = true;
-    ++earlier.begun;
-    for (const KnownStream& each : known_streams()) {
-        if (may_lead_to(each.context, state.device))
-            earlier.streams.push_back({state.fences.key_of(each.stream), each.stream, each.context});
-    }
-    for (const CUcontext context : contexts_of(state, current))
-        earlier.streams.push_back({Fences::legacy_key(context), nullptr, context});
+    state.earlier.entering = true;
+    ++state.earlier.begun;
+    list_all_streams(state, current);
     look_at_earlier_work(state, lock);
     check_moves(state, lock);
+}
+
+void unseen_work_came(State& state, CUcontext current) {
+    list_all_streams(state, current);
+    state.earlier.legacy_over_at = 0;
 }
 
 void look_at_earlier_work(State& state, SessionLock& lock) {
@@ -102,12 +118,15 @@ void look_at_earlier_work(State& state, SessionLock& lock) {
     });
     earlier.asking = false;
     for (std::size_t i = 0; i < asked.size(); ++i) {
-        const auto it = std::find_if(earlier.streams.begin(), earlier.streams.end(),
-                                     [&](const EarlierWork::In& in) { return in.key == asked[i].key; });
-        // Gone: its end, or work submitted since, has left a fence.
+        const auto it =
+            std::find_if(earlier.streams.begin(), earlier.streams.end(), [&](const EarlierWork::In& in) {
+                return in.key == asked[i].key && in.listing == asked[i].listing;
+            });
+        // Gone: its end, or work submitted since, has left a fence. Or it has been listed anew.
         if (it == earlier.streams.end() || !(answers[i].over || answers[i].fence)) continue;
         if (answers[i].fence) {
-            stands_for_earlier_work(state, asked[i].key, state.fences.add(std::move(answers[i].fence)));
+            stands_for_earlier_work(state, asked[i].key, asked[i].listing,
+                                    state.fences.add(std::move(answers[i].fence)));
         } else {
             earlier.streams.erase(it);
         }
@@ -115,13 +134,14 @@ void look_at_earlier_work(State& state, SessionLock& lock) {
     state.changed.notify_all();
 }
 
-void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& use) {
+void stands_for_earlier_work(State& state, StreamKey stream, std::uint64_t listing, const core::Use& use) {
     state.mutex.check_held();
     // What is still on its way to the driver may come behind the fence.
     if (state.earlier.entering) return;
-    if (std::erase_if(state.earlier.streams, [&](const EarlierWork::In& in) { return in.key == stream; }) ==
-        0)
-        return;
+    const auto is_behind = [&](const EarlierWork::In& in) {
+        return in.key == stream && in.listing <= listing;
+    };
+    if (std::erase_if(state.earlier.streams, is_behind) == 0) return;
     core::record_use(state.opaque_uses, use, state.residency.timelines);
 }
 
@@ -134,7 +154,7 @@ void leave_legacy_open(State& state, CUcontext context) {
     if (!state.under_pressure.load() ||
         std::ranges::any_of(earlier.streams, [&](const EarlierWork::In& in) { return in.key == key; }))
         return;
-    earlier.streams.push_back({key, nullptr, context});
+    earlier.streams.push_back({key, nullptr, context, ++earlier.listings});
 }
 
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone) {
@@ -180,6 +200,7 @@ void fence_legacy_streams(State& state, SessionLock& lock) {
     std::vector<FencePtr> fences;
     bool all = true;
     bool forbidden = false;
+    const std::uint64_t listings = state.earlier.listings;
     unlocked(lock, [&] {
         for (const CUcontext context : contexts_of(state, state.port.current_context())) {
             const ContextUse use(context);
@@ -190,7 +211,7 @@ void fence_legacy_streams(State& state, SessionLock& lock) {
     });
     count_as_opaque(state, fences);
     // Where it is forbidden the capture that forbade it has had them fenced, or could not.
-    if (!all) {
+    if (!all || state.earlier.listings != listings) {
         state.earlier.legacy_over_at = 0;
     } else if (!forbidden) {
         state.earlier.legacy_over_at = captures_since_none();

@@ -41,6 +41,7 @@ struct Work {
     bool deep = false;             // its stream is: it is not made to wait (Fences::is_deep)
     bool leaves_event = true;      // behind it
     std::uint64_t submission = 0;  // State::submitting's
+    std::uint64_t listing = 0;     // EarlierWork's latest as it began
     bool refused = false;          // by the driver: it runs nothing
 };
 
@@ -284,6 +285,8 @@ class Session {
     FencePtr announce(const Work& work, SessionLock& lock);
     void look_at_depth(Work& work, StreamKey stream, SessionLock& lock);
     CUresult wait_for_fill(const Work& work, const FencePtr& fence);
+    CUresult begin_unseen(Work& work);
+    void end_unseen(const Work& work);
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests

@@ -8,11 +8,12 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <string_view>
 
 #include "shim/device/driver_table.h"
 #include "shim/device/loader.h"
 #include "shim/entry/interpose/exports.h"
-#include "shim/entry/interpose/unknown.h"
+#include "shim/entry/interpose/unseen_call.h"
 #include "shim/util/log.h"
 
 asm(R"(
@@ -55,6 +56,10 @@ void* give(const device::Row& row, void* real) {
     return given;
 }
 
+void* give_unknown(const char* name, void* real) {
+    return trampoline_to(real, name, 0, std::string_view(name).ends_with("_ptsz"));
+}
+
 // Every driver entry point is "cu" and a capital; nobody loads a driver for cublasCreate or curs_set.
 bool is_driver_name(const char* name) {
     return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
@@ -68,8 +73,7 @@ void* find_in_shim(void* shim, const char* name) {
     void* real = device::real_dlsym()(driver, name);
     if (real == nullptr || !is_driver_name(name)) return real;
     if (const device::Row* row = device::find_row(name)) return give(*row, real);
-    name_unknown(name, 0);
-    return real;
+    return give_unknown(name, real);
 }
 
 // Calls to a libcuda that is not the one behind the shim would move nothing and see half of what happens.
@@ -94,8 +98,7 @@ void* find_by_handle(void* handle, const char* name) {
     if (found == nullptr) return nullptr;
     const device::Row* row = device::find_row(name);
     if (row == nullptr) {
-        if (library == device::driver_handle()) name_unknown(name, 0);
-        return found;
+        return library == device::driver_handle() ? give_unknown(name, found) : found;
     }
     if (found == device::driver_address(entry_of(*row))) return give(*row, found);
     if (row->action != device::Action::PASS) name_stranger(name, found);

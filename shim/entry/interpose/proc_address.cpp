@@ -15,7 +15,7 @@
 
 #include "shim/device/driver_table.h"
 #include "shim/entry/interpose/exports.h"
-#include "shim/entry/interpose/unknown.h"
+#include "shim/entry/interpose/unseen_call.h"
 #include "shim/util/log.h"
 
 namespace lms::entry {
@@ -128,7 +128,8 @@ CUresult with_hook(CUresult result, const Query& query, void** function) {
     }
     const Row* row = recognise(query, *function);
     if (row == nullptr) {
-        name_unknown(query.symbol, query.version);
+        const bool per_thread = (query.flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+        *function = trampoline_to(*function, query.symbol, query.version, per_thread);
         return result;
     }
     void* given = substitute(entry_of(*row), *function);
