@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shim/app/capture.h"
+#include "shim/app/per_thread_streams.h"
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
 #include "shim/migration/eviction.h"
@@ -107,8 +108,9 @@ CUresult Session::acquire(Work& work) {
         while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state))
             status = migrator_->bring_in(work.needs, work.hold, lock);
         if (status != CUDA_SUCCESS) return status;
-        look_at_depth(work, stream, lock);
+        // Before the lock may be let go of: what is held has a holder whom others see.
         work.submission = state.submitting.begin(work.hold.opaque, work.hold.unseen);
+        look_at_depth(work, stream, lock);
         work.listing = state.earlier.listings;
         work.hold.fenced = state.earlier.any();
         if (work.timed.kind != 0) note_in_place(state, work.needs, work.timed);
@@ -232,7 +234,15 @@ CUresult Session::begin_unseen(Work& work) {
 void Session::end_unseen(const Work& work) {
     State& state = *state_;
     const CUcontext current = port_->current_context();
+    // Of the thread's own stream no other thread can tell how far it is, but by the legacy stream.
+    FencePtr own;
+    if (!work.reach.own_stream_captured) {
+        own = state.fences.record(CU_STREAM_PER_THREAD);
+        if (!own) per_thread_streams_used.store(true);
+    }
     const SessionLock lock(state.mutex);
+    if (own && work.hold.opaque)
+        core::record_use(state.opaque_uses, state.fences.add(std::move(own)), state.residency.timelines);
     // Also where the driver refused it: nobody knows what its answers mean.
     if (work.hold.opaque && state.under_pressure.load()) unseen_work_came(state, current);
     state.submitting.end(work.submission);
