@@ -184,17 +184,23 @@ CUresult submit(CUstream stream, Look&& look, Call&& call) {
     return submit_after_look(stream, look, call);
 }
 
-// Calls `call`, which the shim does not know: it may submit any work to any stream, the calling thread's own
-// default stream among them only if it is `per_thread`.
+// Calls `call`, which the shim does not know: it may submit any work to any stream.
 template <typename Call>
-CUresult submit_unseen(bool per_thread, Call&& call) {
+CUresult submit_unseen(Call&& call) {
     CUresult status = CUDA_SUCCESS;
-    if (try_fast_path(per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY, call, status)) return status;
-    if (per_thread) per_thread_streams_used.store(true);
+    // Of the thread's own stream no other thread can tell how far it is.
+    const auto call_and_fence = [&] {
+        const CUresult result = call();
+        fence_own_stream();
+        return result;
+    };
+    if (try_fast_path(CU_STREAM_LEGACY, call_and_fence, status)) return status;
     WorkingSet reach;
     reach.opaque = reach.unseen = reach.anywhere = reach.in_any_stream = true;
     ResidencyGuard admission(reach);
-    return call_with_oom_retry(call, std::span(&admission, 1));
+    status = call_with_oom_retry(call, std::span(&admission, 1));
+    reach.own_stream_captured = capturing(CU_STREAM_PER_THREAD);
+    return status;
 }
 
 }  // namespace lms::engine

@@ -8,7 +8,6 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <string_view>
 
 #include "shim/device/driver_table.h"
 #include "shim/device/loader.h"
@@ -56,10 +55,6 @@ void* give(const device::Row& row, void* real) {
     return given;
 }
 
-void* give_unknown(const char* name, void* real) {
-    return trampoline_to(real, name, 0, std::string_view(name).ends_with("_ptsz"));
-}
-
 // Every driver entry point is "cu" and a capital; nobody loads a driver for cublasCreate or curs_set.
 bool is_driver_name(const char* name) {
     return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
@@ -73,7 +68,7 @@ void* find_in_shim(void* shim, const char* name) {
     void* real = device::real_dlsym()(driver, name);
     if (real == nullptr || !is_driver_name(name)) return real;
     if (const device::Row* row = device::find_row(name)) return give(*row, real);
-    return give_unknown(name, real);
+    return trampoline_to(real, name, 0);
 }
 
 // Calls to a libcuda that is not the one behind the shim would move nothing and see half of what happens.
@@ -98,7 +93,7 @@ void* find_by_handle(void* handle, const char* name) {
     if (found == nullptr) return nullptr;
     const device::Row* row = device::find_row(name);
     if (row == nullptr) {
-        return library == device::driver_handle() ? give_unknown(name, found) : found;
+        return library == device::driver_handle() ? trampoline_to(found, name, 0) : found;
     }
     if (found == device::driver_address(entry_of(*row))) return give(*row, found);
     if (row->action != device::Action::PASS) name_stranger(name, found);

@@ -1,6 +1,6 @@
 // The exports without a hook: a trampoline each, one indirect jump through the row's slot in the driver
-// table, or for a retried row in the table of its wrappers (entry/oom_retry.cpp). Of rows of kind ANY it leads
-// to unseen_call.cpp.
+// table, or for a retried row in the table of its wrappers (entry/oom_retry.cpp). Of rows of kind ANY it
+// leads to unseen_call.cpp.
 //
 // A jump leaves registers and stack as the caller made them, so one kind of trampoline serves every
 // signature. The first jump goes to the slot's stub, which loads the driver (shim/device/driver_table.cpp).

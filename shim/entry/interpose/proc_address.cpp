@@ -128,8 +128,7 @@ CUresult with_hook(CUresult result, const Query& query, void** function) {
     }
     const Row* row = recognise(query, *function);
     if (row == nullptr) {
-        const bool per_thread = (query.flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-        *function = trampoline_to(*function, query.symbol, query.version, per_thread);
+        *function = trampoline_to(*function, query.symbol, query.version);
         return result;
     }
     void* given = substitute(entry_of(*row), *function);

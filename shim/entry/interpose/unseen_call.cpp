@@ -117,7 +117,6 @@ constexpr std::size_t kStackBytes = 256;  // a multiple of 16
 struct Target {
     std::atomic<void*> function{nullptr};
     std::string name;
-    bool per_thread = false;
     std::atomic<bool> named{false};
 };
 
@@ -155,17 +154,14 @@ CUresult lms_make_unseen_call(unsigned number, const void* registers, const void
     using namespace lms;
     using namespace lms::entry;
     void* function = nullptr;
-    bool per_thread = false;
     if (number < kFirstNumber) {
         const device::Row& row = device::kRows[number];
         function = reinterpret_cast<void* const*>(&device::driver())[number];
-        per_thread = row.stream == device::StreamMode::PTSZ;
         static constinit std::array<std::atomic<bool>, device::kRowCount> named{};
         name_once(named[number], row.symbol);
     } else {
         Target& target = targets()[number - kFirstNumber];
         function = target.function.load(std::memory_order_acquire);
-        per_thread = target.per_thread;
         name_once(target.named, target.name);
     }
     // What it has on the stack is not known, nor whether so much is there.
@@ -175,7 +171,7 @@ CUresult lms_make_unseen_call(unsigned number, const void* registers, const void
         return lms_forward_call(function, registers, arguments.data(), arguments.size());
     };
     return guarded([&] {
-        const CUresult status = engine::submit_unseen(per_thread, call);
+        const CUresult status = engine::submit_unseen(call);
         engine::note_unseen_call();
         return status;
     });
@@ -183,7 +179,7 @@ CUresult lms_make_unseen_call(unsigned number, const void* registers, const void
 
 namespace lms::entry {
 
-void* trampoline_to(void* function, std::string_view symbol, int version, bool per_thread) noexcept {
+void* trampoline_to(void* function, std::string_view symbol, int version) noexcept {
     if (std::ranges::find(kOldAndUndocumented, symbol) != kOldAndUndocumented.end()) return function;
     try {
         static util::Mutex mutex{util::LockOrder::Table};
@@ -196,7 +192,6 @@ void* trampoline_to(void* function, std::string_view symbol, int version, bool p
                 target.name = symbol;
                 if (version != 0)
                     target.name += fmt::format(" of CUDA {}.{}", version / 1000, version % 1000 / 10);
-                target.per_thread = per_thread;
                 target.function.store(function, std::memory_order_release);
             }
             return const_cast<std::byte*>(lms_unseen_trampolines + i * kTrampolineBytes);

@@ -11,9 +11,8 @@
 namespace lms::entry {
 
 // What a program is to get for `function`, which the driver gave for that name: a trampoline to it, the same
-// for the same function. `version`: as cuGetProcAddress was asked, 0 for dlsym. `per_thread`: stream handle 0
-// means the calling thread's own. The function itself where no trampoline is left, or no memory. Never
-// throws; any thread.
-void* trampoline_to(void* function, std::string_view symbol, int version, bool per_thread) noexcept;
+// for the same function. `version`: as cuGetProcAddress was asked, 0 for dlsym. The function itself where no
+// trampoline is left, or no memory. Never throws; any thread.
+void* trampoline_to(void* function, std::string_view symbol, int version) noexcept;
 
 }  // namespace lms::entry
