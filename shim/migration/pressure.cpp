@@ -60,8 +60,8 @@ std::vector<CUcontext> contexts_of(const State& state, CUcontext current) {
     return contexts;
 }
 
-// Any of them may have been given work that nobody looked at.
-void list_all_streams(State& state, CUcontext current) {
+// Any of them may have been given work that nobody looked at, but for the legacy streams of `others`.
+void list_all_streams(State& state, CUcontext current, std::span<const CUcontext> others) {
     state.mutex.check_held();
     EarlierWork& earlier = state.earlier;
     ++earlier.listings;
@@ -73,8 +73,10 @@ void list_all_streams(State& state, CUcontext current) {
         if (may_lead_to(each.context, state.device))
             list(state.fences.key_of(each.stream), each.stream, each.context);
     }
-    for (const CUcontext context : contexts_of(state, current))
-        list(Fences::legacy_key(context), nullptr, context);
+    for (const CUcontext context : contexts_of(state, current)) {
+        if (std::ranges::find(others, context) == others.end())
+            list(Fences::legacy_key(context), nullptr, context);
+    }
 }
 
 }  // namespace
@@ -87,14 +89,9 @@ void begin_pressure(State& state, SessionLock& lock) {
     fast_path_gate.close();
     state.earlier.entering = true;
     ++state.earlier.begun;
-    list_all_streams(state, current);
+    list_all_streams(state, current, {});
     look_at_earlier_work(state, lock);
     check_moves(state, lock);
-}
-
-void unseen_work_came(State& state, CUcontext current) {
-    list_all_streams(state, current);
-    state.earlier.legacy_over_at = 0;
 }
 
 void look_at_earlier_work(State& state, SessionLock& lock) {
@@ -196,6 +193,41 @@ void count_as_opaque(State& state, std::vector<FencePtr>& fences) {
 
 }  // namespace
 
+std::vector<CUcontext> forbidden_legacy(State& state) {
+    std::vector<CUcontext> forbidden;
+    if (!capturing_anywhere()) return forbidden;
+    for (const CUcontext context : contexts_of(state, state.port.current_context())) {
+        const ContextUse use(context);
+        if (use && device::about_capture(asked_again([&] { return state.port.query_legacy(context); })))
+            forbidden.push_back(context);
+    }
+    return forbidden;
+}
+
+void unseen_work_came(State& state, std::span<const CUcontext> forbidden, SessionLock& lock) {
+    std::vector<CUcontext> known;  // when their legacy streams' work will be over, or they got none
+    std::vector<FencePtr> fences;
+    bool shut = false;  // legacy streams were meanwhile
+    CUcontext current = nullptr;
+    unlocked(lock, [&] {
+        current = state.port.current_context();
+        if (!capturing_anywhere()) return;
+        for (const CUcontext context : contexts_of(state, current)) {
+            const ContextUse use(context);
+            if (!use) continue;
+            const Behind behind = fence_legacy(state, context, fences);
+            const bool was_forbidden = std::ranges::find(forbidden, context) != forbidden.end();
+            if (behind == Behind::Known || (behind == Behind::Forbidden && was_forbidden))
+                known.push_back(context);
+            shut |= behind == Behind::Forbidden && !was_forbidden;
+        }
+    });
+    count_as_opaque(state, fences);
+    // What was fenced as the capture began does not tell of this.
+    if (shut) state.earlier.legacy_over_at = 0;
+    list_all_streams(state, current, known);
+}
+
 void fence_legacy_streams(State& state, SessionLock& lock) {
     std::vector<FencePtr> fences;
     bool all = true;
@@ -235,6 +267,12 @@ void close_legacy_streams(State& state, SessionLock& lock) {
 bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
     if (state.under_pressure.load() && !state.earlier.any()) return true;
     const std::uint64_t legacy_over_at = state.earlier.legacy_over_at;
+    // Under pressure all that is not listed has fences of its own.
+    const bool any_may_have_some = !state.under_pressure.load() || state.earlier.entering;
+    const std::vector<EarlierWork::In> listed = state.earlier.streams;
+    const auto has_fences = [&](StreamKey key) {
+        return !any_may_have_some && std::ranges::find(listed, key, &EarlierWork::In::key) == listed.end();
+    };
     std::vector<FencePtr> fences;
     bool all = true;
     const auto fence_all = [&] {
@@ -242,7 +280,7 @@ bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
         if (!held_off) return false;
         const std::uint64_t captures = captures_since_none();
         for (const KnownStream& each : known_streams()) {
-            if (each.context != context) continue;
+            if (each.context != context || has_fences(state.fences.key_of(each.stream))) continue;
             const StreamUse use(each.stream);
             // Who destroys it fences it first.
             if (!use) return false;
@@ -250,6 +288,7 @@ bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
             all &= behind == Behind::Known ||
                    (behind == Behind::Forbidden && fenced_before_capture(each.stream));
         }
+        if (has_fences(Fences::legacy_key(context))) return true;
         const Behind legacy = fence_legacy(state, context, fences);
         all &= legacy == Behind::Known || (legacy == Behind::Forbidden && legacy_over_at == captures &&
                                            per_thread_streams_unfenced_at.load() != captures);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "shim/migration/fences.h"
@@ -45,9 +46,13 @@ struct EarlierWork {
 
 // From here on work is looked at. Once; does not wait.
 void begin_pressure(State& state, SessionLock& lock);
-// A call that the shim does not know may have given work to any stream: all are asked again. `current` is the
-// calling thread's context.
-void unseen_work_came(State& state, CUcontext current);
+// The contexts whose legacy streams a capture forbids to use now. Nothing is asked while nothing is captured.
+// Without the session's lock.
+std::vector<CUcontext> forbidden_legacy(State& state);
+// A call that the shim does not know, during which no capture began, may have given work to any stream: all
+// are asked again, but for legacy ones that were `forbidden` before it and are still, and those that can be
+// fenced at once because a capture nears.
+void unseen_work_came(State& state, std::span<const CUcontext> forbidden, SessionLock& lock);
 // Looks whether earlier work is over.
 void look_at_earlier_work(State& state, SessionLock& lock);
 // `use` is of a fence in that stream, behind the work of its listings up to `listing`; it counts as opaque

@@ -222,6 +222,7 @@ CUresult Session::begin_unseen(Work& work) {
     work.hold.opaque = state.settings.safety != Safety::Args;
     work.hold.unseen = true;
     work.deep = true;  // no stream can be made to wait
+    work.forbidden = forbidden_legacy(state);
     FencePtr filled;
     {
         SessionLock lock(state.mutex);
@@ -233,18 +234,17 @@ CUresult Session::begin_unseen(Work& work) {
 
 void Session::end_unseen(const Work& work) {
     State& state = *state_;
-    const CUcontext current = port_->current_context();
     // Of the thread's own stream no other thread can tell how far it is, but by the legacy stream.
     FencePtr own;
     if (!work.reach.own_stream_captured) {
         own = state.fences.record(CU_STREAM_PER_THREAD);
         if (!own) per_thread_streams_used.store(true);
     }
-    const SessionLock lock(state.mutex);
+    SessionLock lock(state.mutex);
     if (own && work.hold.opaque)
         core::record_use(state.opaque_uses, state.fences.add(std::move(own)), state.residency.timelines);
     // Also where the driver refused it: nobody knows what its answers mean.
-    if (work.hold.opaque && state.under_pressure.load()) unseen_work_came(state, current);
+    if (work.hold.opaque && state.under_pressure.load()) unseen_work_came(state, work.forbidden, lock);
     state.submitting.end(work.submission);
     state.changed.notify_all();
 }

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <memory_resource>
+#include <optional>
 #include <span>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -197,6 +200,9 @@ CUresult submit_unseen(Call&& call) {
     if (try_fast_path(CU_STREAM_LEGACY, call_and_fence, status)) return status;
     WorkingSet reach;
     reach.opaque = reach.unseen = reach.anywhere = reach.in_any_stream = true;
+    // Which streams it was given could not be asked beside a capture that began meanwhile.
+    std::optional<CapturesHeldOff> held_off;
+    while (!held_off.emplace()) std::this_thread::sleep_for(std::chrono::microseconds(100));
     ResidencyGuard admission(reach);
     status = call_with_oom_retry(call, std::span(&admission, 1));
     reach.own_stream_captured = capturing(CU_STREAM_PER_THREAD);
