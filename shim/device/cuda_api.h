@@ -26,6 +26,8 @@
 
 #include <cstdint>
 
+#include "shim/device/later_api.h"
+
 namespace lms::device {
 
 using Address = std::uint64_t;  // a device address

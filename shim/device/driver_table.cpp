@@ -84,6 +84,7 @@ lms_lazy_\symbol:
 lms_driver_slots:
 )"
 #define LMS_ENTRY(symbol, base, introduced, stream, action) "LMS_LAZY " #symbol "\n"
+#define LMS_LATER LMS_ENTRY
 #include "shim/entry_points.def"
     R"(
         .section .data.rel, "aw"
@@ -238,16 +239,16 @@ void* lms_resolve_entry(unsigned index) {
 }
 
 const Row* find_row(std::string_view symbol) {
-    // Two sorted parts: the rows of cuda.h, then those of the interop headers.
-    static constexpr const Row* kInterop = std::is_sorted_until(
-        std::begin(kRows), std::end(kRows), [](const Row& a, const Row& b) { return a.symbol < b.symbol; });
-    const auto search = [symbol](const Row* first, const Row* last) -> const Row* {
-        const Row* found = std::lower_bound(first, last, symbol,
-                                            [](const Row& a, std::string_view b) { return a.symbol < b; });
-        return found != last && found->symbol == symbol ? found : nullptr;
-    };
-    const Row* found = search(std::begin(kRows), kInterop);
-    return found != nullptr ? found : search(kInterop, std::end(kRows));
+    // Sorted within each part of the table.
+    const auto before = [](const Row& a, const Row& b) { return a.symbol < b.symbol; };
+    for (const Row* part = std::begin(kRows); part != std::end(kRows);) {
+        const Row* const end = std::is_sorted_until(part, std::end(kRows), before);
+        const Row* const found = std::lower_bound(
+            part, end, symbol, [](const Row& a, std::string_view name) { return a.symbol < name; });
+        if (found != end && found->symbol == symbol) return found;
+        part = end;
+    }
+    return nullptr;
 }
 
 bool driver_has(Entry entry) {

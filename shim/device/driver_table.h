@@ -18,25 +18,40 @@
 
 namespace lms::device {
 
-// Interop functions need foreign headers for their types; the shim only passes them through.
+// Interop functions need foreign headers for their types; the shim only passes them through. So it does with
+// most of what came later than the installed header.
 using UntypedEntry = CUresult (*)();
+#define LMS_TYPE_HOOK(symbol) decltype(&::symbol)
+#define LMS_TYPE_PASS(symbol) UntypedEntry
+#define LMS_TYPE_ANY(symbol) UntypedEntry
 
 // Typed pointers: `driver().cuMemAlloc_v2(&address, bytes)`. Pointers are for the life of the process.
 struct Driver {
 #define LMS_ENTRY(symbol, base, introduced, stream, action) decltype(&::symbol) symbol;
 #define LMS_INTEROP(symbol, base, introduced, stream, action) UntypedEntry symbol;
+#define LMS_LATER(symbol, base, introduced, stream, action) LMS_TYPE_##action(symbol) symbol;
 #include "shim/entry_points.def"
 };
+#undef LMS_TYPE_HOOK
+#undef LMS_TYPE_PASS
+#undef LMS_TYPE_ANY
+
+// Such a function in its own type.
+template <typename Function>
+Function* typed(UntypedEntry function) {
+    return reinterpret_cast<Function*>(reinterpret_cast<void*>(function));
+}
 
 enum class Entry : std::uint16_t {
 #define LMS_ENTRY(symbol, base, introduced, stream, action) symbol,
+#define LMS_LATER LMS_ENTRY
 #include "shim/entry_points.def"
 };
 
 // What stream handle 0 means to a function.
 enum class StreamMode : std::uint8_t { NONE, LEGACY, PTDS, PTSZ };
 
-enum class Action : std::uint8_t { HOOK, RETRY, PASS };
+enum class Action : std::uint8_t { HOOK, RETRY, PASS, ANY };
 
 // One row of entry_points.def.
 struct Row {
@@ -50,6 +65,7 @@ struct Row {
 inline constexpr Row kRows[] = {
 #define LMS_ENTRY(symbol, base, introduced, stream, action) \
     Row{#symbol, #base, introduced, StreamMode::stream, Action::action},
+#define LMS_LATER LMS_ENTRY
 #include "shim/entry_points.def"
 };
 inline constexpr std::size_t kRowCount = std::size(kRows);

@@ -114,6 +114,20 @@ CUresult map_array(Real real, CUarrayMapInfo* list, unsigned int count, CUstream
     });
 }
 
+// Binds memory of `handle` to something that others reach, by `call(the driver's handle)`; `undo(its
+// device)`.
+template <typename Call, typename Undo>
+CUresult bind(CUmemGenericAllocationHandle handle, Call&& call, Undo&& undo) {
+    return guarded([&] {
+        if (!engine::is_program_handle(handle))
+            return engine::call_with_oom_retry([&] { return call(handle); });
+        CUmemAllocationProp properties{};
+        engine::properties_of(handle, properties);
+        return engine::with_drivers_handle(
+            handle, call, [&](CUmemGenericAllocationHandle) { undo(properties.location.id); });
+    });
+}
+
 }  // namespace
 }  // namespace lms::entry
 
@@ -275,18 +289,38 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                             CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
                             unsigned long long flags) {
-    return guarded([&] {
-        const auto call = [&](CUmemGenericAllocationHandle real) {
+    return bind(
+        memHandle,
+        [&](CUmemGenericAllocationHandle real) {
             return driver().cuMulticastBindMem(mcHandle, mcOffset, real, memOffset, size, flags);
-        };
-        if (!engine::is_program_handle(memHandle))
-            return engine::call_with_oom_retry([&] { return call(memHandle); });
-        CUmemAllocationProp properties{};
-        engine::properties_of(memHandle, properties);
-        return engine::with_drivers_handle(memHandle, call, [&](CUmemGenericAllocationHandle) {
-            driver().cuMulticastUnbind(mcHandle, properties.location.id, mcOffset, size);
+        },
+        [&](CUdevice device) { driver().cuMulticastUnbind(mcHandle, device, mcOffset, size); });
+}
+
+CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                               CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+                               unsigned long long flags) {
+    return bind(
+        memHandle,
+        [&](CUmemGenericAllocationHandle real) {
+            return driver().cuMulticastBindMem_v2(mcHandle, dev, mcOffset, real, memOffset, size, flags);
+        },
+        [&](CUdevice) { driver().cuMulticastUnbind(mcHandle, dev, mcOffset, size); });
+}
+
+CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset,
+                                  CUmemGenericAllocationHandle memHandle, cuuint64_t memOffset,
+                                  cuuint64_t size, unsigned long long flags) {
+    return bind(
+        memHandle,
+        [&](CUmemGenericAllocationHandle real) {
+            return driver().cuLogicalEndpointBindMem(leId, dev, offset, real, memOffset, size, flags);
+        },
+        [&](CUdevice) {
+            using lms::device::typed;
+            typed<decltype(::cuLogicalEndpointUnbind)>(driver().cuLogicalEndpointUnbind)(leId, dev, offset,
+                                                                                         size);
         });
-    });
 }
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream hStream) {

@@ -1,4 +1,5 @@
-// Batches of copies. One that is too large to be on the GPU at once is submitted in parts, in order.
+// Batches of copies, and single ones with attributes. One that is too large to be on the GPU at once is
+// submitted in parts, in order.
 #include <array>
 #include <optional>
 
@@ -326,3 +327,29 @@ LMS_COPY_BATCH_3D(cuMemcpy3DBatchAsync_ptsz, true)
     }
 LMS_COPY_BATCH_3D_V2(cuMemcpy3DBatchAsync_v2, false)
 LMS_COPY_BATCH_3D_V2(cuMemcpy3DBatchAsync_v2_ptsz, true)
+
+// The forms of one copy with attributes: a batch of one, which the driver also takes in captured streams.
+#define LMS_COPY_WITH_ATTRIBUTES(symbol, per_thread)                                                        \
+    CUresult symbol(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes* attr,                \
+                    CUstream hStream) {                                                                     \
+        std::size_t first = 0;                                                                              \
+        return copy_batch_noted(&dst, &src, &size, 1, {attr, &first, 1}, nullptr,                           \
+                                resolve_stream(hStream, per_thread),                                        \
+                                [&](auto* to, auto* from, auto* bytes, std::size_t n, auto, std::size_t*) { \
+                                    CUresult status = CUDA_SUCCESS;                                         \
+                                    for (std::size_t i = 0; i < n && status == CUDA_SUCCESS; ++i)           \
+                                        status = driver().symbol(to[i], from[i], bytes[i], attr, hStream);  \
+                                    return status;                                                          \
+                                });                                                                         \
+    }
+LMS_COPY_WITH_ATTRIBUTES(cuMemcpyWithAttributesAsync, false)
+LMS_COPY_WITH_ATTRIBUTES(cuMemcpyWithAttributesAsync_ptsz, true)
+
+#define LMS_COPY_3D_WITH_ATTRIBUTES(symbol, per_thread)                                                    \
+    CUresult symbol(CUDA_MEMCPY3D_BATCH_OP* op, unsigned long long flags, CUstream hStream) {              \
+        return copy_batch_3d(                                                                              \
+            1, op, nullptr, resolve_stream(hStream, per_thread),                                           \
+            [&](auto* copy, std::size_t, std::size_t*) { return driver().symbol(copy, flags, hStream); }); \
+    }
+LMS_COPY_3D_WITH_ATTRIBUTES(cuMemcpy3DWithAttributesAsync, false)
+LMS_COPY_3D_WITH_ATTRIBUTES(cuMemcpy3DWithAttributesAsync_ptsz, true)

@@ -87,6 +87,15 @@ CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgra
     });
 }
 
+CUresult cuGraphAddNode_v3(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                           const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                           CUgraphNodeParams* nodeParams) {
+    return add(phGraphNode, nodeParams, [&] {
+        return driver().cuGraphAddNode_v3(phGraphNode, hGraph, dependencies, dependencyData, numDependencies,
+                                          nodeParams);
+    });
+}
+
 CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                               size_t numDependencies, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
     return with_operands(copyParams, [&] {
@@ -114,6 +123,10 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, cons
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
     return with_operands(nodeParams, [&] { return driver().cuGraphNodeSetParams(hNode, nodeParams); });
+}
+
+CUresult cuGraphNodeSetParams_v2(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
+    return with_operands(nodeParams, [&] { return driver().cuGraphNodeSetParams_v2(hNode, nodeParams); });
 }
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {

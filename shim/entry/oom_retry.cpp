@@ -27,6 +27,7 @@ struct Retried<Slot> {
 
 #define LMS_RETRIED_HOOK(symbol) nullptr
 #define LMS_RETRIED_PASS(symbol) nullptr
+#define LMS_RETRIED_ANY(symbol) nullptr
 #define LMS_RETRIED_RETRY(symbol) \
     reinterpret_cast<void*>(&lms::entry::Retried<&lms::device::Driver::symbol>::call)
 
@@ -34,5 +35,6 @@ struct Retried<Slot> {
 extern "C"
     __attribute__((visibility("hidden"), used)) void* const lms_retried_calls[lms::device::kRowCount] = {
 #define LMS_ENTRY(symbol, base, introduced, stream, action) LMS_RETRIED_##action(symbol),
+#define LMS_LATER LMS_ENTRY
 #include "shim/entry_points.def"
 };

@@ -103,6 +103,19 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
                 [&] { return driver().cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags); });
 }
 
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                                CUdeviceptr memptr, size_t size, unsigned long long flags) {
+    return give("cuMulticastBindAddr_v2", {memptr, size}, [&] {
+        return driver().cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags);
+    });
+}
+
+CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset, void* ptr,
+                                   cuuint64_t size, unsigned long long flags) {
+    return give("cuLogicalEndpointBindAddr", {reinterpret_cast<CUdeviceptr>(ptr), size},
+                [&] { return driver().cuLogicalEndpointBindAddr(leId, dev, offset, ptr, size, flags); });
+}
+
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
     // Others are about to read or write the memory behind the driver's back.
     const Range buffer = buffer_of(ptr);

@@ -155,6 +155,20 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, cons
     });
 }
 
+CUresult cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,
+                                       CUgraphRecaptureCallback callbackFunc, void* userData) {
+    return begin_capture(hStream, false, [&] {
+        return driver().cuStreamBeginRecaptureToGraph(hStream, mode, hGraph, callbackFunc, userData);
+    });
+}
+
+CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,
+                                            CUgraphRecaptureCallback callbackFunc, void* userData) {
+    return begin_capture(hStream, true, [&] {
+        return driver().cuStreamBeginRecaptureToGraph_ptsz(hStream, mode, hGraph, callbackFunc, userData);
+    });
+}
+
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     return end_capture(hStream, false, [&] { return driver().cuStreamEndCapture(hStream, phGraph); });
 }

@@ -74,3 +74,16 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) 
     return encode(tensorMap, globalAddress,
                   [&] { return driver().cuTensorMapReplaceAddress(tensorMap, globalAddress); });
 }
+
+CUresult cuTensorMapSetAllocationClass(CUtensorMap* tensorMap, CUtensorMapAllocClass allocClass,
+                                       CUtensorMapAllocClass* outAllocClass) {
+    return guarded([&] {
+        std::pmr::vector<lms::core::Address> named;
+        if (tensorMap) lms::engine::find_tensor_maps(tensorMap, 0, sizeof *tensorMap, named);
+        const CUresult status = driver().cuTensorMapSetAllocationClass(tensorMap, allocClass, outAllocClass);
+        if (status == CUDA_SUCCESS) {
+            for (const lms::core::Address address : named) lms::engine::note_tensor_map(*tensorMap, address);
+        }
+        return status;
+    });
+}

@@ -60,6 +60,25 @@ std::vector<CUcontext> contexts_of(const State& state, CUcontext current) {
     return contexts;
 }
 
+// Any of them may have been given work that nobody looked at, but for the legacy streams of `others`.
+void list_all_streams(State& state, CUcontext current, std::span<const CUcontext> others) {
+    state.mutex.check_held();
+    EarlierWork& earlier = state.earlier;
+    ++earlier.listings;
+    const auto list = [&](StreamKey key, CUstream stream, CUcontext context) {
+        std::erase_if(earlier.streams, [&](const EarlierWork::In& in) { return in.key == key; });
+        earlier.streams.push_back({key, stream, context, earlier.listings});
+    };
+    for (const KnownStream& each : known_streams()) {
+        if (may_lead_to(each.context, state.device))
+            list(state.fences.key_of(each.stream), each.stream, each.context);
+    }
+    for (const CUcontext context : contexts_of(state, current)) {
+        if (std::ranges::find(others, context) == others.end())
+            list(Fences::legacy_key(context), nullptr, context);
+    }
+}
+
 }  // namespace
 
 void begin_pressure(State& state, SessionLock& lock) {
@@ -68,15 +87,9 @@ void begin_pressure(State& state, SessionLock& lock) {
     if (state.under_pressure.exchange(true)) return check_moves(state, lock);
     // From here to the last stream the lock is kept: what is not listed counts as over.
     fast_path_gate.close();
-    EarlierWork& earlier = state.earlier;
-    earlier.entering = true;
-    ++earlier.begun;
-    for (const KnownStream& each : known_streams()) {
-        if (may_lead_to(each.context, state.device))
-            earlier.streams.push_back({state.fences.key_of(each.stream), each.stream, each.context});
-    }
-    for (const CUcontext context : contexts_of(state, current))
-        earlier.streams.push_back({Fences::legacy_key(context), nullptr, context});
+    state.earlier.entering = true;
+    ++state.earlier.begun;
+    list_all_streams(state, current, {});
     look_at_earlier_work(state, lock);
     check_moves(state, lock);
 }
@@ -102,12 +115,15 @@ void look_at_earlier_work(State& state, SessionLock& lock) {
     });
     earlier.asking = false;
     for (std::size_t i = 0; i < asked.size(); ++i) {
-        const auto it = std::find_if(earlier.streams.begin(), earlier.streams.end(),
-                                     [&](const EarlierWork::In& in) { return in.key == asked[i].key; });
-        // Gone: its end, or work submitted since, has left a fence.
+        const auto it =
+            std::find_if(earlier.streams.begin(), earlier.streams.end(), [&](const EarlierWork::In& in) {
+                return in.key == asked[i].key && in.listing == asked[i].listing;
+            });
+        // Gone: its end, or work submitted since, has left a fence. Or it has been listed anew.
         if (it == earlier.streams.end() || !(answers[i].over || answers[i].fence)) continue;
         if (answers[i].fence) {
-            stands_for_earlier_work(state, asked[i].key, state.fences.add(std::move(answers[i].fence)));
+            stands_for_earlier_work(state, asked[i].key, asked[i].listing,
+                                    state.fences.add(std::move(answers[i].fence)));
         } else {
             earlier.streams.erase(it);
         }
@@ -115,13 +131,14 @@ void look_at_earlier_work(State& state, SessionLock& lock) {
     state.changed.notify_all();
 }
 
-void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& use) {
+void stands_for_earlier_work(State& state, StreamKey stream, std::uint64_t listing, const core::Use& use) {
     state.mutex.check_held();
     // What is still on its way to the driver may come behind the fence.
     if (state.earlier.entering) return;
-    if (std::erase_if(state.earlier.streams, [&](const EarlierWork::In& in) { return in.key == stream; }) ==
-        0)
-        return;
+    const auto is_behind = [&](const EarlierWork::In& in) {
+        return in.key == stream && in.listing <= listing;
+    };
+    if (std::erase_if(state.earlier.streams, is_behind) == 0) return;
     core::record_use(state.opaque_uses, use, state.residency.timelines);
 }
 
@@ -134,7 +151,7 @@ void leave_legacy_open(State& state, CUcontext context) {
     if (!state.under_pressure.load() ||
         std::ranges::any_of(earlier.streams, [&](const EarlierWork::In& in) { return in.key == key; }))
         return;
-    earlier.streams.push_back({key, nullptr, context});
+    earlier.streams.push_back({key, nullptr, context, ++earlier.listings});
 }
 
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone) {
@@ -176,10 +193,46 @@ void count_as_opaque(State& state, std::vector<FencePtr>& fences) {
 
 }  // namespace
 
+std::vector<CUcontext> forbidden_legacy(State& state) {
+    std::vector<CUcontext> forbidden;
+    if (!capturing_anywhere()) return forbidden;
+    for (const CUcontext context : contexts_of(state, state.port.current_context())) {
+        const ContextUse use(context);
+        if (use && device::about_capture(asked_again([&] { return state.port.query_legacy(context); })))
+            forbidden.push_back(context);
+    }
+    return forbidden;
+}
+
+void unseen_work_came(State& state, std::span<const CUcontext> forbidden, SessionLock& lock) {
+    std::vector<CUcontext> known;  // when their legacy streams' work will be over, or they got none
+    std::vector<FencePtr> fences;
+    bool shut = false;  // legacy streams were meanwhile
+    CUcontext current = nullptr;
+    unlocked(lock, [&] {
+        current = state.port.current_context();
+        if (!capturing_anywhere()) return;
+        for (const CUcontext context : contexts_of(state, current)) {
+            const ContextUse use(context);
+            if (!use) continue;
+            const Behind behind = fence_legacy(state, context, fences);
+            const bool was_forbidden = std::ranges::find(forbidden, context) != forbidden.end();
+            if (behind == Behind::Known || (behind == Behind::Forbidden && was_forbidden))
+                known.push_back(context);
+            shut |= behind == Behind::Forbidden && !was_forbidden;
+        }
+    });
+    count_as_opaque(state, fences);
+    // What was fenced as the capture began does not tell of this.
+    if (shut) state.earlier.legacy_over_at = 0;
+    list_all_streams(state, current, known);
+}
+
 void fence_legacy_streams(State& state, SessionLock& lock) {
     std::vector<FencePtr> fences;
     bool all = true;
     bool forbidden = false;
+    const std::uint64_t listings = state.earlier.listings;
     unlocked(lock, [&] {
         for (const CUcontext context : contexts_of(state, state.port.current_context())) {
             const ContextUse use(context);
@@ -190,7 +243,7 @@ void fence_legacy_streams(State& state, SessionLock& lock) {
     });
     count_as_opaque(state, fences);
     // Where it is forbidden the capture that forbade it has had them fenced, or could not.
-    if (!all) {
+    if (!all || state.earlier.listings != listings) {
         state.earlier.legacy_over_at = 0;
     } else if (!forbidden) {
         state.earlier.legacy_over_at = captures_since_none();
@@ -214,6 +267,12 @@ void close_legacy_streams(State& state, SessionLock& lock) {
 bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
     if (state.under_pressure.load() && !state.earlier.any()) return true;
     const std::uint64_t legacy_over_at = state.earlier.legacy_over_at;
+    // Under pressure all that is not listed has fences of its own.
+    const bool any_may_have_some = !state.under_pressure.load() || state.earlier.entering;
+    const std::vector<EarlierWork::In> listed = state.earlier.streams;
+    const auto has_fences = [&](StreamKey key) {
+        return !any_may_have_some && std::ranges::find(listed, key, &EarlierWork::In::key) == listed.end();
+    };
     std::vector<FencePtr> fences;
     bool all = true;
     const auto fence_all = [&] {
@@ -221,7 +280,7 @@ bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
         if (!held_off) return false;
         const std::uint64_t captures = captures_since_none();
         for (const KnownStream& each : known_streams()) {
-            if (each.context != context) continue;
+            if (each.context != context || has_fences(state.fences.key_of(each.stream))) continue;
             const StreamUse use(each.stream);
             // Who destroys it fences it first.
             if (!use) return false;
@@ -229,6 +288,7 @@ bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
             all &= behind == Behind::Known ||
                    (behind == Behind::Forbidden && fenced_before_capture(each.stream));
         }
+        if (has_fences(Fences::legacy_key(context))) return true;
         const Behind legacy = fence_legacy(state, context, fences);
         all &= legacy == Behind::Known || (legacy == Behind::Forbidden && legacy_over_at == captures &&
                                            per_thread_streams_unfenced_at.load() != captures);

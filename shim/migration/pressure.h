@@ -1,4 +1,5 @@
-// The turn from letting all work through to looking at it (app/fast_path.h), and the work from before.
+// The turn from letting all work through to looking at it (app/fast_path.h), and the work from before. So is
+// work of calls that the shim does not know (entry/interpose/unseen_call.h), which may be in any stream.
 //
 // What was let through left no fence and may use any buffer, so nothing moves until it is over. Nobody waits
 // for it here: the thread that turns to pressure may hold what that work waits for. A stream's is over when
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "shim/migration/fences.h"
@@ -17,17 +19,20 @@ namespace lms::engine {
 
 struct State;
 
-// Work from before pressure that is not known to be over. Guarded by the session's lock.
+// Work that nobody has looked at and that is not known to be over. Guarded by the session's lock.
 struct EarlierWork {
     struct In {
         StreamKey key;
         CUstream stream;    // null: the legacy default stream of `context`
         CUcontext context;  // null: the GPU's own
+        std::uint64_t listing;
     };
     std::vector<In> streams;
     bool entering = false;    // some thread that was let through may not be back from the driver
     bool asking = false;      // a thread is, without the lock
     std::uint64_t begun = 0;  // how often pressure has: streams of another time may have the same keys
+    // How often streams were listed. What was entered in one before its latest listing tells nothing of it.
+    std::uint64_t listings = 0;
 
     // captures_since_none() when legacy streams were last fenced, or seen idle, because a capture was about
     // to begin or to reach a blocking stream: while that forbids to ask for them, nobody may use them either.
@@ -41,10 +46,18 @@ struct EarlierWork {
 
 // From here on work is looked at. Once; does not wait.
 void begin_pressure(State& state, SessionLock& lock);
+// The contexts whose legacy streams a capture forbids to use now. Nothing is asked while nothing is captured.
+// Without the session's lock.
+std::vector<CUcontext> forbidden_legacy(State& state);
+// A call that the shim does not know, during which no capture began, may have given work to any stream: all
+// are asked again, but for legacy ones that were `forbidden` before it and are still, and those that can be
+// fenced at once because a capture nears.
+void unseen_work_came(State& state, std::span<const CUcontext> forbidden, SessionLock& lock);
 // Looks whether earlier work is over.
 void look_at_earlier_work(State& state, SessionLock& lock);
-// `use` is of a fence in that stream, behind its earlier work; it counts as opaque work in its stead.
-void stands_for_earlier_work(State& state, StreamKey stream, const core::Use& use);
+// `use` is of a fence in that stream, behind the work of its listings up to `listing`; it counts as opaque
+// work in its stead.
+void stands_for_earlier_work(State& state, StreamKey stream, std::uint64_t listing, const core::Use& use);
 // The legacy stream of `context` was given work just before a capture forbade to leave a fence behind it: it
 // is asked when that may be.
 void leave_legacy_open(State& state, CUcontext context);

@@ -1,5 +1,6 @@
 #include "shim/reach/graph_contents.h"
 
+#include <cstring>
 #include <optional>
 #include <unordered_map>
 
@@ -23,6 +24,29 @@ struct Bodies {
 Bodies& bodies() {
     static Bodies& instance = *new Bodies;
     return instance;
+}
+
+// A batch of copies as a node, since CUDA 13.5: cuda.h's CUDA_MEMCPY_BATCH_NODE_PARAMS_V1, which lies where
+// the parameters of any node begin.
+constexpr auto kMemcpyBatchNode = static_cast<CUgraphNodeType>(14);
+struct MemcpyBatch {
+    std::size_t count;
+    const CUdeviceptr* to;
+    const CUdeviceptr* from;
+    const std::size_t* bytes;
+};
+
+GraphContents contents_of_batch(const CUgraphNodeParams& node) {
+    MemcpyBatch batch;
+    std::memcpy(&batch, &node.kernel, sizeof batch);
+    GraphContents contents;
+    for (std::size_t i = 0; i < batch.count; ++i) {
+        const StridedRegion from{batch.from[i], batch.bytes[i]};
+        const StridedRegion to{batch.to[i], batch.bytes[i]};
+        contents.operands.insert(contents.operands.end(), {span_of(from), span_of(to)});
+        contents.copies.push_back({to, from, CU_MEMORYTYPE_UNIFIED});
+    }
+    return contents;
 }
 
 GraphContents unreadable() {
@@ -84,6 +108,12 @@ GraphPart part_of_bodies(CUgraphNode node) {
     return part;
 }
 
+GraphPart part_of_batch(CUgraphNode node) {
+    CUgraphNodeParams batch{};
+    const auto read = device::typed<decltype(::cuGraphNodeGetParams)>(driver().cuGraphNodeGetParams);
+    return GraphPart(read(node, &batch) == CUDA_SUCCESS ? contents_of_batch(batch) : unreadable());
+}
+
 // Of a node whose parameters tell nothing of memory, or that a newer driver has and may reach any.
 GraphPart part_without_parameters(CUgraphNodeType type) {
     switch (type) {
@@ -104,6 +134,7 @@ GraphPart part_without_parameters(CUgraphNodeType type) {
 GraphPart part_of_node(CUgraphNode node) {
     CUgraphNodeType type;
     if (driver().cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return GraphPart(unreadable());
+    if (type == kMemcpyBatchNode) return part_of_batch(node);
     switch (type) {
         case CU_GRAPH_NODE_TYPE_KERNEL:
             return part_of_kernel_node(node);
@@ -276,6 +307,7 @@ GraphContents contents_of_kernel(CUfunction function, void** parameters, void** 
 }
 
 GraphPart part_of(const CUgraphNodeParams& node) {
+    if (node.type == kMemcpyBatchNode) return GraphPart(contents_of_batch(node));
     switch (node.type) {
         case CU_GRAPH_NODE_TYPE_KERNEL:
             return GraphPart(contents_of_kernel(

@@ -15,6 +15,8 @@ struct Executable {
     GraphPart whole;
     // Some part may be off, or something else than is known.
     bool doubtful = false;
+    // A call that nobody knows may have changed it.
+    bool changed_unseen = false;
     // Kernels of other graphs may launch it, unseen.
     bool from_device = false;
     std::optional<GraphContents> sum;  // of all parts that are on, once somebody asks
@@ -111,6 +113,7 @@ const GraphContents& sum_of(Executable& executable) {
     sort_and_unite(sum.kernels.addresses);
     sort_and_unite(sum.kernels.only_read);
     sort_and_unite(sum.kernels.owners);
+    sum.kernels.opaque |= executable.changed_unseen;
     if (executable.doubtful && !sum.copies.empty()) {
         // Host memory that they read may be gone, so nobody knows which pointers they leave where.
         sum.copies.clear();
@@ -154,7 +157,10 @@ void GraphHold::give_to(CUgraphExec exec, bool from_device) {
 }
 
 void GraphHold::update(CUgraphExec exec) {
-    alter(exec, [&](Executable& executable) { replace(executable, executable.whole, part_); });
+    alter(exec, [&](Executable& executable) {
+        executable.changed_unseen = false;
+        replace(executable, executable.whole, part_);
+    });
 }
 
 void GraphHold::change(CUgraphExec exec, CUgraphNode node) {
@@ -201,6 +207,14 @@ void node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled) {
             executable.doubtful = true;
         }
     });
+}
+
+void note_unseen_call() {
+    const util::Lock lock(graph_registry().mutex);
+    for (auto& [exec, executable] : graph_registry().executables) {
+        executable.changed_unseen = true;
+        executable.sum.reset();
+    }
 }
 
 void note_graph_copies(CUgraphExec exec) {

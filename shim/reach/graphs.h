@@ -60,6 +60,10 @@ class GraphEnd {
 // A node of `exec` was switched on or off: the host memory that a copy which is off would read may be gone.
 void node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
 
+// A call that the shim does not know may have changed any executable graph:
+// until one is updated as a whole, launching it may reach anything.
+void note_unseen_call();
+
 // `exec` is about to be launched: its copies may write pointer tables.
 void note_graph_copies(CUgraphExec exec);
 

@@ -428,10 +428,12 @@ bool Session::fence_earlier(CUstream stream) {
     const bool own = stream == CU_STREAM_PER_THREAD;
     if (!may_reach(own ? port_->current_context() : context_of_known(stream), state.device)) return true;
     const StreamKey key = state.fences.key_of(stream);
-    const auto in_it = [&](const EarlierWork::In& in) { return in.key == key; };
+    std::uint64_t listing = 0;
+    const auto in_it = [&](const EarlierWork::In& in) { return in.key == key && in.listing <= listing; };
     bool earlier = true;
     {
         const SessionLock lock(state.mutex);
+        listing = state.earlier.listings;
         // Under pressure its work has fences of its own, but for what was let through and is on its way yet.
         earlier = !state.under_pressure.load() || state.earlier.entering ||
                   std::ranges::any_of(state.earlier.streams, in_it);

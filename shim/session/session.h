@@ -34,14 +34,16 @@ struct Work {
     bool elsewhere;  // runs on another GPU, which reaches nothing here but what it names
     std::pmr::vector<ChunkRequest> needs;
     ChunkPins hold;
-    std::uint64_t begin_ns = 0;    // where a trace is written
-    std::uint64_t timing = 0;      // the piece of work as which the device times it; 0: it does not
-    TimedWork timed;               // what for, if not for a trace
-    FencePtr spare;                // to be recorded behind it
-    bool deep = false;             // its stream is: it is not made to wait (Fences::is_deep)
-    bool leaves_event = true;      // behind it
-    std::uint64_t submission = 0;  // State::submitting's
-    bool refused = false;          // by the driver: it runs nothing
+    std::uint64_t begin_ns = 0;             // where a trace is written
+    std::uint64_t timing = 0;               // the piece of work as which the device times it; 0: it does not
+    TimedWork timed;                        // what for, if not for a trace
+    FencePtr spare;                         // to be recorded behind it
+    bool deep = false;                      // its stream is: it is not made to wait (Fences::is_deep)
+    bool leaves_event = true;               // behind it
+    std::uint64_t submission = 0;           // State::submitting's
+    std::uint64_t listing = 0;              // EarlierWork's latest as it began
+    std::vector<CUcontext> forbidden = {};  // forbidden_legacy(), before a call that nobody knows
+    bool refused = false;                   // by the driver: it runs nothing
 };
 
 // Which GPU, and the context of the app's through which the shim works on it at first.
@@ -284,6 +286,8 @@ class Session {
     FencePtr announce(const Work& work, SessionLock& lock);
     void look_at_depth(Work& work, StreamKey stream, SessionLock& lock);
     CUresult wait_for_fill(const Work& work, const FencePtr& fence);
+    CUresult begin_unseen(Work& work);
+    void end_unseen(const Work& work);
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests

@@ -207,7 +207,7 @@ void Session::rest(SessionLock& lock) {
     if (state.program_buffers.empty()) end_pressure(state);
     state.opaque_uses.clear();
     state.unseen_uses.clear();
-    state.earlier = {.begun = state.earlier.begun};
+    state.earlier = {.begun = state.earlier.begun, .listings = state.earlier.listings};
     poll_completions(state, lock);
     drop_copies(state);
     give_back_trial_block(state);

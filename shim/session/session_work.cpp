@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shim/app/capture.h"
+#include "shim/app/per_thread_streams.h"
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
 #include "shim/migration/eviction.h"
@@ -78,6 +79,7 @@ bool leaves_fence(const ChunkPins& hold) {
 
 CUresult Session::acquire(Work& work) {
     State& state = *state_;
+    if (work.reach.in_any_stream) return begin_unseen(work);
     const StreamKey stream = state.fences.key_of(work.reach.stream);
     FencePtr filled;
     CUresult status = CUDA_SUCCESS;
@@ -106,8 +108,10 @@ CUresult Session::acquire(Work& work) {
         while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state))
             status = migrator_->bring_in(work.needs, work.hold, lock);
         if (status != CUDA_SUCCESS) return status;
-        look_at_depth(work, stream, lock);
+        // Before the lock may be let go of: what is held has a holder whom others see.
         work.submission = state.submitting.begin(work.hold.opaque, work.hold.unseen);
+        look_at_depth(work, stream, lock);
+        work.listing = state.earlier.listings;
         work.hold.fenced = state.earlier.any();
         if (work.timed.kind != 0) note_in_place(state, work.needs, work.timed);
         timed = work.timed.kind != 0 ||
@@ -212,6 +216,39 @@ CUresult Session::wait_for_fill(const Work& work, const FencePtr& fence) {
     return CUDA_SUCCESS;
 }
 
+// A call that nobody knows: what it may give work to is told afterwards, stream by stream.
+CUresult Session::begin_unseen(Work& work) {
+    State& state = *state_;
+    work.hold.opaque = state.settings.safety != Safety::Args;
+    work.hold.unseen = true;
+    work.deep = true;  // no stream can be made to wait
+    work.forbidden = forbidden_legacy(state);
+    FencePtr filled;
+    {
+        SessionLock lock(state.mutex);
+        work.submission = state.submitting.begin(work.hold.opaque, work.hold.unseen);
+        filled = announce(work, lock);
+    }
+    return wait_for_fill(work, filled);
+}
+
+void Session::end_unseen(const Work& work) {
+    State& state = *state_;
+    // Of the thread's own stream no other thread can tell how far it is, but by the legacy stream.
+    FencePtr own;
+    if (!work.reach.own_stream_captured) {
+        own = state.fences.record(CU_STREAM_PER_THREAD);
+        if (!own) per_thread_streams_used.store(true);
+    }
+    SessionLock lock(state.mutex);
+    if (own && work.hold.opaque)
+        core::record_use(state.opaque_uses, state.fences.add(std::move(own)), state.residency.timelines);
+    // Also where the driver refused it: nobody knows what its answers mean.
+    if (work.hold.opaque && state.under_pressure.load()) unseen_work_came(state, work.forbidden, lock);
+    state.submitting.end(work.submission);
+    state.changed.notify_all();
+}
+
 void Session::suspend(Work& work) {
     // It would tell of what happens meanwhile.
     if (work.timing != 0) port_->drop_timing(std::exchange(work.timing, 0));
@@ -239,6 +276,7 @@ CUresult Session::resume(Work& work) {
 }
 
 void Session::submitted(Work& work) {
+    if (work.reach.in_any_stream) return end_unseen(work);
     State& state = *state_;
     const ChunkPins& hold = work.hold;
     const bool wanted = leaves_fence(hold) || state.reached.load() > 0;
@@ -268,7 +306,7 @@ void Session::submitted(Work& work) {
         }
         if (hold.opaque) core::record_use(state.opaque_uses, use, state.residency.timelines);
         if (hold.unseen) core::record_use(state.unseen_uses, use, state.residency.timelines);
-        stands_for_earlier_work(state, fence->stream(), use);
+        stands_for_earlier_work(state, fence->stream(), work.listing, use);
     }
     state.submitting.end(work.submission);
     if (work.begin_ns > 0) {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <memory_resource>
+#include <optional>
 #include <span>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -182,6 +185,28 @@ CUresult submit(CUstream stream, Look&& look, Call&& call) {
     CUresult status = CUDA_SUCCESS;
     if (try_fast_path(stream, call, status)) return status;
     return submit_after_look(stream, look, call);
+}
+
+// Calls `call`, which the shim does not know: it may submit any work to any stream.
+template <typename Call>
+CUresult submit_unseen(Call&& call) {
+    CUresult status = CUDA_SUCCESS;
+    // Of the thread's own stream no other thread can tell how far it is.
+    const auto call_and_fence = [&] {
+        const CUresult result = call();
+        fence_own_stream();
+        return result;
+    };
+    if (try_fast_path(CU_STREAM_LEGACY, call_and_fence, status)) return status;
+    WorkingSet reach;
+    reach.opaque = reach.unseen = reach.anywhere = reach.in_any_stream = true;
+    // Which streams it was given could not be asked beside a capture that began meanwhile.
+    std::optional<CapturesHeldOff> held_off;
+    while (!held_off.emplace()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    ResidencyGuard admission(reach);
+    status = call_with_oom_retry(call, std::span(&admission, 1));
+    reach.own_stream_captured = capturing(CU_STREAM_PER_THREAD);
+    return status;
 }
 
 }  // namespace lms::engine

@@ -59,6 +59,8 @@ struct WorkingSet {
     bool opaque = false;                   // reaches what it does not name
     bool unseen = false;                   // may do so, and write there: its code cannot be seen
     bool anywhere = false;                 // it may run on other GPUs than its stream's
+    bool in_any_stream = false;            // nobody can tell in which it runs, and nothing else is told
+    bool own_stream_captured = false;      // then: the calling thread's default stream is, afterwards
     CUstream stream = CU_STREAM_LEGACY;    // never null
     const void* code = nullptr;            // the kernel or graph, as the program names it; null: neither
     std::string label;                     // its name, where a trace is written

@@ -102,5 +102,41 @@ TEST_CASE("fairness: who launches without a pause makes way for who waits for th
     }
 }
 
+// Who is about to submit holds what it needs, and may let go of the lock to see which work is over.
+TEST_CASE("fairness: what a thread holds that is about to submit is waited for, and no reason to be full") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Scene scene(options_of(Safety::Args, 1, maps_host));
+        const std::size_t busy = scene.make(40);
+        const std::size_t waiting = scene.make(40);
+        REQUIRE(scene.need(busy, scene.stream) == CUDA_SUCCESS);
+        FakePort& gpu = scene.rig.gpu();
+        const CUstream other = scene.rig.stream();
+        const Gate gate_ = closed();
+        // So many that the next one looks which are over.
+        for (int i = 0; i < 40; ++i) {
+            const Job job{scene.stream, {scene.regions[busy].address}, {}, false, gate(gate_)};
+            REQUIRE(scene.rig.submit(job) == CUDA_SUCCESS);
+        }
+        CUresult result = CUDA_ERROR_UNKNOWN;
+        std::atomic<bool> answered{false};
+        std::thread waiter;
+        gpu.at(Call::Query, 1, [&] {
+            const std::uint64_t before = gpu.calls(Call::Query);
+            waiter = std::thread([&] {
+                result = scene.need(waiting, other);
+                answered = true;
+            });
+            while (!answered && gpu.calls(Call::Query) < before + 50) std::this_thread::yield();
+        });
+        REQUIRE(scene.need(busy, scene.stream) == CUDA_SUCCESS);
+        REQUIRE(waiter.joinable());
+        *gate_ = true;
+        waiter.join();
+        CHECK(result == CUDA_SUCCESS);
+        scene.check();
+    }
+}
+
 }  // namespace
 }  // namespace lms::fake

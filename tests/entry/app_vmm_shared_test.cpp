@@ -127,12 +127,20 @@ OVERLAY_TEST("own mappings: what network cards are given, or made synchronous, i
         EXPECT(a.holds(seed++));
     }
     // By its handle.
+    const std::function<void(CUmemGenericAllocationHandle)> binds[] = {
+        [&](auto handle) { OK(cuLogicalEndpointBindMem, 1, 0, 0, handle, 0, kBuffer, 0); },
+        [&](auto handle) { OK(cuMulticastBindMem_v2, 1, 0, 0, handle, 0, kBuffer, 0); },
+        [&](auto handle) { OK(cuMulticastBindMem, 1, 0, handle, 0, kBuffer, 0); }};
+    for (const auto& bind : binds) {
+        const Own bound(kBuffer, seed);
+        evict(crowd, bound.at(), kBuffer);
+        bind(bound.handle());
+        crowd.press();
+        EXPECT(on_device(bound.at(), kBuffer));
+        EXPECT(bound.holds(seed++));
+    }
     const Own a(kBuffer, 9);
-    evict(crowd, a.at(), kBuffer);
     OK(cuMulticastBindMem, 1, 0, a.handle(), 0, kBuffer, 0);
-    crowd.press();
-    EXPECT(on_device(a.at(), kBuffer));
-    EXPECT(a.holds(9));
     // No tile pool is.
     CUarrayMapInfo info{};
     info.memOperationType = CU_MEM_OPERATION_TYPE_MAP;

@@ -97,9 +97,14 @@ OVERLAY_TEST("share: a range with a dma-buf handle stays on the GPU", "share-dma
     });
 }
 
-OVERLAY_TEST("share: a range bound to a multicast object stays on the GPU", "share-multicast") {
+OVERLAY_TEST("share: a range bound to a multicast object or an endpoint stays on the GPU",
+             "share-multicast") {
     const Gpu gpu;
     check_stays([](const Buffer& a) { OK(cuMulticastBindAddr, 1, 0, a.at(), a.bytes(), 0); });
+    check_stays([](const Buffer& a) { OK(cuMulticastBindAddr_v2, 1, 0, 0, a.at(), a.bytes(), 0); });
+    check_stays([](const Buffer& a) {
+        OK(cuLogicalEndpointBindAddr, 1, 0, 0, reinterpret_cast<void*>(a.at()), a.bytes(), 0);
+    });
 }
 
 OVERLAY_TEST("share: a buffer whose operations are made synchronous stays on the GPU, as a whole",

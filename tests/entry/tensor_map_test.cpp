@@ -33,6 +33,11 @@ CUresult replace(CUtensorMap* map, CUdeviceptr address) {
     return CU(cuTensorMapReplaceAddress)(map, pointer(address));
 }
 
+CUresult encode_and_set_class(CUtensorMap* map, CUdeviceptr address) {
+    const CUresult status = encode_tiled(map, address);
+    return status == CUDA_SUCCESS ? CU(cuTensorMapSetAllocationClass)(map, {}, nullptr) : status;
+}
+
 }  // namespace
 
 OVERLAY_TEST("tensor maps: a kernel finds the buffer behind its map, also with the bit that Triton clears",
@@ -42,7 +47,8 @@ OVERLAY_TEST("tensor maps: a kernel finds the buffer behind its map, also with t
     Crowd crowd;
     unsigned k = 0;
     std::vector<std::unique_ptr<Buffer>> buffers;  // each map is for another one
-    for (const Encode encode : {encode_tiled, encode_im2col, encode_im2col_wide, replace}) {
+    for (const Encode encode :
+         {encode_tiled, encode_im2col, encode_im2col_wide, replace, encode_and_set_class}) {
         buffers.push_back(std::make_unique<Buffer>(kBuffer, 1));
         const Buffer& in = *buffers.back();
         for (const bool edited : {false, true}) {

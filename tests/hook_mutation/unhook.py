@@ -8,7 +8,7 @@ import re
 import struct
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ROW = re.compile(r"^LMS_(?:ENTRY|INTEROP)\((\w+),.*, *(\w+)\)")
+ROW = re.compile(r"^LMS_(?:ENTRY|INTEROP|LATER)\((\w+),.*, *(\w+)\)")
 
 
 class Row:

@@ -42,7 +42,8 @@ PROBE(arguments_arrive) {
         std::int64_t i = 0x7ffffffffff00000 + round;
         double d = 1e9 + round;
         for (const table::Row& row : table::kRows) {
-            if (row.action == table::Action::PASS && !has_behaviour(row)) check_call(row, i -= 16, d += 16);
+            const bool passed = row.action == table::Action::PASS || row.action == table::Action::ANY;
+            if (passed && !has_behaviour(row)) check_call(row, i -= 16, d += 16);
         }
     }
 }
@@ -70,7 +71,7 @@ PROBE(threads_race_for_the_first_call) {
             ++ready;
             while (ready < kThreads) {
             }
-            if (call(&version) == kSuccess && version == 13000) ++right;
+            if (call(&version) == kSuccess && version == 13050) ++right;
         });
     }
     for (std::thread& thread : threads) thread.join();
@@ -89,7 +90,9 @@ PROBE(functions_an_old_driver_lacks_answer) {
 }
 
 TEST_CASE("calls: calls to passed functions arrive with 18 mixed arguments intact") {
-    probe::run_probe("arguments_arrive", probe::preloaded()).check();
+    // Some are named.
+    const auto quiet = probe::with(probe::preloaded(), {{"LMS_LOG", "error"}});
+    probe::run_probe("arguments_arrive", quiet).check();
 }
 
 TEST_CASE("calls: the call that loads the driver arrives like any other") {

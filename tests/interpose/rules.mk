@@ -1,7 +1,7 @@
 # tests/interpose: drivers that only answer lookups, and the programs that run over them under preload.
 LINK_interpose := shim/device/locate.cpp tests/support/process.cpp
 INTERPOSE := $(BUILD)/interpose
-$(INTERPOSE)/driver/libcuda.so.1: FAKE_VERSION := 13000
+$(INTERPOSE)/driver/libcuda.so.1: FAKE_VERSION := 13050
 $(INTERPOSE)/old_driver/libcuda.so.1: FAKE_VERSION := 11040
 $(INTERPOSE)/new_driver/libcuda.so.1: FAKE_VERSION := 14000
 $(INTERPOSE)/%/libcuda.so.1: tests/interpose/fake/fake_driver.cpp tests/interpose/fake/fake_driver.h shim/entry_points.def

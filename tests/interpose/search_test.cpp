@@ -103,7 +103,7 @@ PROBE(changed_environment) {
 TEST_CASE("search: the driver is found by LD_LIBRARY_PATH, in its order") {
     const std::string one = probe::built("interpose/driver");
     const std::string other = probe::built("interpose/old_driver");
-    CHECK(found_version({{"LD_LIBRARY_PATH", one + ":" + other}}) == "13000");
+    CHECK(found_version({{"LD_LIBRARY_PATH", one + ":" + other}}) == "13050");
     CHECK(found_version({{"LD_LIBRARY_PATH", other + ":" + one}}) == "11040");
     CHECK(found_version({{"LD_LIBRARY_PATH", "/nowhere:" + other}}) == "11040");
 }
@@ -114,7 +114,7 @@ TEST_CASE("search: the program's own RUNPATH and RPATH count where the loader wo
         return probe::run({probe::built(std::string("interpose/") + program)}, environment).out;
     };
     const std::string at_rpath = "init 100 version 0 11040 not hooked\n";  // too old for cuGetProcAddress_v2
-    const std::string at_library_path = "init 100 version 0 13000 hooked\n";
+    const std::string at_library_path = "init 100 version 0 13050 hooked\n";
     CHECK(version("linked_runpath", bare) == at_rpath);
     CHECK(version("linked_rpath", bare) == at_rpath);
     CHECK(version("linked_runpath", probe::preloaded()) == at_library_path);
@@ -154,12 +154,12 @@ TEST_CASE("search: LMS_DRIVER comes first, by path") {
 TEST_CASE("search: an LMS_DRIVER that is no driver is named in one line, and the search goes on") {
     const probe::Environment path{{"LD_LIBRARY_PATH", probe::built("interpose/driver")}};
     CHECK(found_version(probe::with(path, {{"LMS_DRIVER", "/nowhere/libcuda.so.1"}})) ==
-          "13000lms: LMS_DRIVER=/nowhere/libcuda.so.1: /nowhere/libcuda.so.1: cannot open shared object "
+          "13050lms: LMS_DRIVER=/nowhere/libcuda.so.1: /nowhere/libcuda.so.1: cannot open shared object "
           "file: No such "
           "file or directory; expected the path of a CUDA driver library, searching as the loader does\n");
     for (const std::string& self : {probe::built("liblmsshim.so"), std::string("libcuda.so.1")}) {
         CHECK(found_version(probe::with(path, {{"LMS_DRIVER", self}})) ==
-              "13000lms: LMS_DRIVER=" + self +
+              "13050lms: LMS_DRIVER=" + self +
                   ": this is the shim itself; expected the path of a CUDA driver library, searching as the "
                   "loader "
                   "does\n");
@@ -171,7 +171,7 @@ TEST_CASE("search: a changed LD_LIBRARY_PATH does not change the driver, as it d
         probe::run_probe("changed_environment",
                          probe::with(probe::preloaded(), {{"OTHER", probe::built("interpose/old_driver")}}));
     result.check();
-    CHECK(result.out == "13000");
+    CHECK(result.out == "13050");
 }
 
 TEST_CASE(
@@ -188,7 +188,7 @@ TEST_CASE(
         CAPTURE(name);
         const probe::Environment path{{"LD_PRELOAD", probe::built("liblmsshim.so")},
                                       {"LD_LIBRARY_PATH", (folder / name).string() + driver}};
-        CHECK(found_version(path) == "13000");
+        CHECK(found_version(path) == "13050");
         CHECK(probe::run_probe("driver_file", path).out == probe::fake_driver());
         CHECK(found_version({{"LD_LIBRARY_PATH", (folder / name).string()}}) == "-100");
     }
@@ -201,7 +201,7 @@ TEST_CASE("search: files that the loader would pass over are passed over in sile
     std::ofstream(folder / "text/libcuda.so.1")
         << "not a library, but long enough to hold the header of one: "
            "this line goes on to its sixty-fourth character and beyond\n";
-    CHECK(found_version({{"LD_LIBRARY_PATH", (folder / "text").string() + driver}}) == "13000");
+    CHECK(found_version({{"LD_LIBRARY_PATH", (folder / "text").string() + driver}}) == "13050");
 
     // 32-bit.
     fs::create_directory(folder / "other");
@@ -209,7 +209,7 @@ TEST_CASE("search: files that the loader would pass over are passed over in sile
     std::fstream(folder / "other/libcuda.so.1", std::ios::in | std::ios::out | std::ios::binary)
         .seekp(4)
         .put(1);
-    CHECK(found_version({{"LD_LIBRARY_PATH", (folder / "other").string() + driver}}) == "13000");
+    CHECK(found_version({{"LD_LIBRARY_PATH", (folder / "other").string() + driver}}) == "13050");
 
     // A library by its header, without anything to load: its count of program headers is 0.
     fs::create_directory(folder / "broken");
@@ -217,7 +217,7 @@ TEST_CASE("search: files that the loader would pass over are passed over in sile
     std::fstream(folder / "broken/libcuda.so.1", std::ios::in | std::ios::out | std::ios::binary)
         .seekp(56)
         .put(0);
-    CHECK(found_version({{"LD_LIBRARY_PATH", (folder / "broken").string() + driver}}) == "13000");
+    CHECK(found_version({{"LD_LIBRARY_PATH", (folder / "broken").string() + driver}}) == "13050");
     const std::string alone = found_version({{"LD_LIBRARY_PATH", (folder / "broken").string()}});
     CAPTURE(alone);
     CHECK(alone.starts_with("-100lms: no CUDA driver: "));

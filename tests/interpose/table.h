@@ -6,7 +6,7 @@
 namespace table {
 
 enum class Stream { NONE, LEGACY, PTDS, PTSZ };
-enum class Action { HOOK, RETRY, PASS };
+enum class Action { HOOK, RETRY, PASS, ANY };
 
 struct Row {
     std::string_view symbol;
@@ -14,14 +14,17 @@ struct Row {
     int introduced;
     Stream stream;
     Action action;
-    bool interop;
+    bool interop = false;
+    bool later = false;  // the installed headers need not have it
 };
 
 inline constexpr Row kRows[] = {
 #define LMS_ENTRY(symbol, base, introduced, stream, action) \
-    {#symbol, #base, introduced, Stream::stream, Action::action, false},
+    {#symbol, #base, introduced, Stream::stream, Action::action},
 #define LMS_INTEROP(symbol, base, introduced, stream, action) \
     {#symbol, #base, introduced, Stream::stream, Action::action, true},
+#define LMS_LATER(symbol, base, introduced, stream, action) \
+    {#symbol, #base, introduced, Stream::stream, Action::action, false, true},
 #include "shim/entry_points.def"
 };
 

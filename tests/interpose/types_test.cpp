@@ -16,4 +16,7 @@
 #define LMS_ENTRY(symbol, base, introduced, stream, action) \
     static_assert(std::is_same_v<decltype(&::symbol), PFN_##stream(base, introduced)>, #symbol);
 #define LMS_INTEROP(symbol, base, introduced, stream, action)
+#if CUDA_VERSION >= 13050
+#define LMS_LATER LMS_ENTRY
+#endif
 #include "shim/entry_points.def"

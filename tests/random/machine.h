@@ -129,6 +129,7 @@ class Machine {
                          const char* kernel);
 
     // own.cpp
+    CUresult reserve_own(Buffer& buffer);
     CUresult map_own(Buffer& buffer);
     CUresult allocate_own(Buffer& buffer);
     CUresult unmap_own(const Buffer& buffer);

@@ -20,10 +20,32 @@ std::uint32_t reserved_bytes(const Buffer& buffer) {
 
 }  // namespace
 
-CUresult Machine::map_own(Buffer& buffer) {
-    CUresult result = CU(cuMemAddressReserve)(&buffer.address, reserved_bytes(buffer), 0, 0, 0);
+// In one reservation, or in two, one behind the other, where that can be had.
+CUresult Machine::reserve_own(Buffer& buffer) {
+    const std::uint32_t all = reserved_bytes(buffer);
+    const std::uint32_t first = buffer.pieces.size() % 2 == 0 ? buffer.pieces.front().bytes : all;
+    CUresult result = CU(cuMemAddressReserve)(&buffer.address, first, 0, 0, 0);
+    if (result == CUDA_SUCCESS && first < all) {
+        CUdeviceptr second = 0;
+        result = CU(cuMemAddressReserve)(&second, all - first, 0, buffer.address + first, 0);
+        if (result == CUDA_SUCCESS && second == buffer.address + first) {
+            const std::lock_guard lock(own_.mutex);
+            own_.reserved[buffer.address] = first;
+            own_.reserved[second] = all - first;
+            return result;
+        }
+        if (result == CUDA_SUCCESS) result = CU(cuMemAddressFree)(second, all - first);
+        if (result == CUDA_SUCCESS) result = CU(cuMemAddressFree)(buffer.address, first);
+        if (result == CUDA_SUCCESS) result = CU(cuMemAddressReserve)(&buffer.address, all, 0, 0, 0);
+    }
     const std::lock_guard lock(own_.mutex);
-    if (result == CUDA_SUCCESS) own_.reserved[buffer.address] = reserved_bytes(buffer);
+    if (result == CUDA_SUCCESS) own_.reserved[buffer.address] = all;
+    return result;
+}
+
+CUresult Machine::map_own(Buffer& buffer) {
+    CUresult result = reserve_own(buffer);
+    const std::lock_guard lock(own_.mutex);
     CUdeviceptr at = buffer.address;
     for (const Piece& piece : buffer.pieces) {
         if (result == CUDA_SUCCESS) result = CU(cuMemMap)(at, piece.bytes, 0, piece.handle, 0);
@@ -63,8 +85,13 @@ CUresult Machine::unmap_own(const Buffer& buffer) {
         if (result == CUDA_SUCCESS) own_.mapped.erase(at);
         at += piece.bytes;
     }
-    if (result == CUDA_SUCCESS) result = CU(cuMemAddressFree)(buffer.address, reserved_bytes(buffer));
-    if (result == CUDA_SUCCESS) own_.reserved.erase(buffer.address);
+    const CUdeviceptr end = buffer.address + reserved_bytes(buffer);
+    for (at = buffer.address; at < end && result == CUDA_SUCCESS;) {
+        const std::size_t bytes = own_.reserved.at(at);
+        result = CU(cuMemAddressFree)(at, bytes);
+        if (result == CUDA_SUCCESS) own_.reserved.erase(at);
+        at += bytes;
+    }
     return result;
 }
 

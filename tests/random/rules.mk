@@ -15,15 +15,21 @@ $(YIELDS): tests/random/yields.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -Wall -Wextra -Werror $(LDFLAGS) -shared -fPIC -ftls-model=initial-exec -o $@ $<
 
+# The simulated driver, and functions that the shim does not know.
+RANDOM_DRIVER := $(BUILD)/random/libcuda.so.1
+$(RANDOM_DRIVER): $(call file_obj,tests/entry/overlay/forward.cpp tests/entry/overlay/later.cpp)
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
+
 SEEDS ?= 1-1000
 OPS ?= 200
 MINUTES ?= 60
 .PHONY: random soak random-programs
-random-programs: $(SHIM) $(SIM) $(RANDOM_PROGRAM) $(RECKLESS) $(YIELDS)
+random-programs: $(SHIM) $(SIM) $(RANDOM_PROGRAM) $(RANDOM_DRIVER) $(RECKLESS) $(YIELDS)
 random: random-programs ## test: random programs with the shim and without, compared (SEEDS=1-1000 OPS=200 ARGS=...)
 	@BUILD=$(BUILD) python3 -B tests/random/run.py run --seeds $(SEEDS) --ops $(OPS) $(ARGS)
 soak: random-programs $(BUILD)/fuzz/fuzz ## test: for a time random programs (with yields, guards, calls that fail), made-up inputs, and one process all along that may not grow (MINUTES=60)
 	@BUILD=$(BUILD) sh tests/soak.sh $(MINUTES)
-build-all: $(RANDOM_PROGRAM) $(RECKLESS) $(YIELDS)
+build-all: $(RANDOM_PROGRAM) $(RANDOM_DRIVER) $(RECKLESS) $(YIELDS)
 # They run under that policy too.
 $(BUILD)/tests/engine $(BUILD)/tests/e2e: | $(RECKLESS)

@@ -45,9 +45,11 @@ def environment(setting, seed):
     kept = {k: v for k, v in os.environ.items() if not re.match("LMS_|SIMCUDA_|LD_", k) or k == "SIMCUDA_CACHE"}
     env = dict(kept, LD_LIBRARY_PATH=os.path.join(BUILD, "sim"), SIMCUDA_GRANULARITY="4K", SIMCUDA_DEVICES="2", SIMCUDA_SEED=str(seed),
                SIMCUDA_MODULE_BYTES="4K", SIMCUDA_STREAM_BYTES="512",
-               SIMCUDA_GRAPH_BYTES="512", SIMCUDA_DELAY_US=str((0, 5, 50)[seed % 3]), SIMCUDA_KERNEL_US=str((0, 0, 0, 0, 60)[seed % 5]))
+               SIMCUDA_GRAPH_BYTES="512", SIMCUDA_QUEUE=str(1024 if seed % 4 else 48), SIMCUDA_DELAY_US=str((0, 5, 50)[seed % 3]), SIMCUDA_KERNEL_US=str((0, 0, 0, 0, 60)[seed % 5]))
+    # A full queue lets nothing come that work in it may wait for.
+    behind = [] if seed % 4 else ["--no-behind"]
     if setting == "none":
-        return dict(env, SIMCUDA_MEMORY="64M"), []
+        return dict(env, SIMCUDA_MEMORY="64M"), behind
     safety, times, host, drains, *more = setting.split("-")
     memory = int(FOOTPRINT / float(times)) + OVERHEAD
     shim = os.path.join(BUILD, "liblmsshim.so")
@@ -64,11 +66,13 @@ def environment(setting, seed):
         host = "unmap"
     # What nobody can see is promised to work only where it is waited for and stays reachable.
     hidden = safety != "args" and host == "map"
+    if hidden:  # a driver with functions that the shim does not know
+        env.update(LMS_DRIVER=os.path.join(BUILD, "random", "libcuda.so.1"), ENTRY_SIMULATED=os.path.join(BUILD, "sim", "libcuda.so.1"))
     # Where host memory cannot be mapped, what one launch names has to fit (docs/compatibility.md). There, and where unmapping
     # waits for all work, what stands behind later work may stand for ever.
     options = [] if hidden else ["--no-hidden"]
     options += [] if hidden or safety == "opaque" else ["--no-sections"]
-    options += [] if (host, drains) == ("map", "free") else ["--no-behind"]
+    options += behind if (host, drains) == ("map", "free") else ["--no-behind"]
     return env, options + (["--room", str((memory - OVERHEAD) * 6 // 10)] if host == "unmap" else [])
 
 

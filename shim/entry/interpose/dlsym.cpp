@@ -12,7 +12,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/device/loader.h"
 #include "shim/entry/interpose/exports.h"
-#include "shim/entry/interpose/unknown.h"
+#include "shim/entry/interpose/unseen_call.h"
 #include "shim/util/log.h"
 
 asm(R"(
@@ -68,8 +68,7 @@ void* find_in_shim(void* shim, const char* name) {
     void* real = device::real_dlsym()(driver, name);
     if (real == nullptr || !is_driver_name(name)) return real;
     if (const device::Row* row = device::find_row(name)) return give(*row, real);
-    name_unknown(name, 0);
-    return real;
+    return trampoline_to(real, name, 0);
 }
 
 // Calls to a libcuda that is not the one behind the shim would move nothing and see half of what happens.
@@ -94,8 +93,7 @@ void* find_by_handle(void* handle, const char* name) {
     if (found == nullptr) return nullptr;
     const device::Row* row = device::find_row(name);
     if (row == nullptr) {
-        if (library == device::driver_handle()) name_unknown(name, 0);
-        return found;
+        return library == device::driver_handle() ? trampoline_to(found, name, 0) : found;
     }
     if (found == device::driver_address(entry_of(*row))) return give(*row, found);
     if (row->action != device::Action::PASS) name_stranger(name, found);

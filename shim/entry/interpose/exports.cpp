@@ -1,5 +1,6 @@
 // The exports without a hook: a trampoline each, one indirect jump through the row's slot in the driver
-// table, or for a retried row in the table of its wrappers (entry/oom_retry.cpp).
+// table, or for a retried row in the table of its wrappers (entry/oom_retry.cpp). Of rows of kind ANY it
+// leads to unseen_call.cpp.
 //
 // A jump leaves registers and stack as the caller made them, so one kind of trampoline serves every
 // signature. The first jump goes to the slot's stub, which loads the driver (shim/device/driver_table.cpp).
@@ -28,6 +29,18 @@ asm(R"(
         LMS_EXPORT_JUMP \symbol lms_retried_calls
         .endm
 
+        .macro  LMS_EXPORT_ANY symbol
+        .text
+        .globl  \symbol
+        .type   \symbol, @function
+        .balign 8
+\symbol:
+        pushq   $lms_export_row
+        jmp     lms_unseen_call
+        .size   \symbol, . - \symbol
+        LMS_EXPORT_HOOK \symbol
+        .endm
+
         .macro  LMS_EXPORT_HOOK symbol
         .section .data.rel.ro, "aw"
         .quad   \symbol
@@ -42,6 +55,7 @@ asm(R"(
 lms_export_list:
 )"
 #define LMS_ENTRY(symbol, base, introduced, stream, action) "LMS_EXPORT_" #action " " #symbol "\n"
+#define LMS_LATER LMS_ENTRY
 #include "shim/entry_points.def"
     R"(
         .section .data.rel.ro, "aw"
@@ -49,6 +63,7 @@ lms_export_list:
         .purgem LMS_EXPORT_JUMP
         .purgem LMS_EXPORT_PASS
         .purgem LMS_EXPORT_RETRY
+        .purgem LMS_EXPORT_ANY
         .purgem LMS_EXPORT_HOOK
         .text
 )");

@@ -15,7 +15,7 @@
 
 #include "shim/device/driver_table.h"
 #include "shim/entry/interpose/exports.h"
-#include "shim/entry/interpose/unknown.h"
+#include "shim/entry/interpose/unseen_call.h"
 #include "shim/util/log.h"
 
 namespace lms::entry {
@@ -128,7 +128,7 @@ CUresult with_hook(CUresult result, const Query& query, void** function) {
     }
     const Row* row = recognise(query, *function);
     if (row == nullptr) {
-        name_unknown(query.symbol, query.version);
+        *function = trampoline_to(*function, query.symbol, query.version);
         return result;
     }
     void* given = substitute(entry_of(*row), *function);

@@ -40,6 +40,7 @@ struct Row {
 #define LMS_ENTRY_ROWS(symbol, base, introduced, stream, action) {#symbol, #base, introduced, Stream::stream},
 constexpr Row kRows[] = {
 #define LMS_ENTRY LMS_ENTRY_ROWS
+#define LMS_LATER LMS_ENTRY_ROWS
 #include "shim/entry_points.def"
 #define LMS_ENTRY LMS_ENTRY_ROWS
     FAKE_NEWER_ROWS
@@ -89,6 +90,7 @@ fake_dispatch:
 fake_addresses:
 )"
 #define LMS_ENTRY(symbol, base, introduced, stream, action) "FAKE_FUNCTION " #symbol " " #introduced "\n"
+#define LMS_LATER LMS_ENTRY
 #include "shim/entry_points.def"
 #define LMS_ENTRY(symbol, base, introduced, stream, action) "FAKE_FUNCTION " #symbol " " #introduced "\n"
     FAKE_NEWER_ROWS
