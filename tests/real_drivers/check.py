@@ -118,6 +118,8 @@ class Check:
         shimmed = {**libraries, "LD_PRELOAD": self.shim}
         named = {"LD_PRELOAD": self.shim, "LMS_DRIVER": str(folder / "libcuda.so.1")}
         more = sorted(names_of(folder / "libcuda.so.1") - names_of(self.shim))
+        unknown = [name for name in more if re.match("cu[A-Z]", name)]
+        print(f"  has and the table lacks: {', '.join(unknown) or 'nothing'}")
         recorded = answers(libraries, SECTIONS, more)
         self.compare("with the shim", recorded, answers(shimmed, SECTIONS, more))
         self.compare("with the shim, driver by LMS_DRIVER", recorded, answers(named, SECTIONS, more))
