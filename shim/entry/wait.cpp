@@ -65,6 +65,7 @@ bool unfinished(Given& given) {
 // captured: a question would end that.
 template <typename IsOver>
 void meanwhile(Given given, IsOver is_over) {
+    if (trace::Writer* const trace = trace::writer()) trace->refresh();
     trace::refresh_counters();
     engine::take_up_requests();
     // In a host function nothing can be seen to end, and the driver refuses the wait.

@@ -15,6 +15,7 @@
 #include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/session/session.h"
+#include "shim/trace/stats.h"
 #include "shim/trace/writer.h"
 
 namespace lms::engine {
@@ -294,6 +295,7 @@ void Session::submitted(Work& work) {
     if (used && state.settings.check) name_fault(*port_, fence, work.reach.label);
     const bool open = forbidden && !work.refused;
     const CUcontext context = open ? port_->current_context() : nullptr;
+    trace::refresh_counters();
     SessionLock lock(state.mutex);
     ++state.works;
     if (open) leave_legacy_open(state, context);

@@ -1,6 +1,7 @@
 #include "shim/trace/live_page.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -113,10 +114,21 @@ int write_stats(const LivePage& page, const std::string& path) noexcept try {
     return ENOMEM;
 }
 
-void replace_stats(const LivePage& page) noexcept {
+void replace_stats(const LivePage& page) noexcept try {
     const util::KeepErrno keep;
     struct stat status;
-    if (lstat(page.stats_path, &status) == 0 && S_ISREG(status.st_mode)) write_stats(page, page.stats_path);
+    if (lstat(page.stats_path, &status) != 0 || !S_ISREG(status.st_mode)) return;
+    // Beside it at first, so that whoever reads, or ends the program, finds it whole.
+    const std::string path = page.stats_path;
+    const std::string fresh = fmt::format("{}.{}", path, getpid());
+    if (write_stats(page, fresh) != 0) {
+        ::unlink(fresh.c_str());
+        write_stats(page, path);
+    } else if (::rename(fresh.c_str(), path.c_str()) != 0) {
+        ::unlink(fresh.c_str());
+    }
+} catch (const std::exception&) {
+    // Out of host memory: it stays as it is.
 }
 
 void publish(const std::string& stats_path) noexcept try {

@@ -49,7 +49,7 @@ std::atomic<pid_t> writing_process = 0;
 // Of that process; never destroyed, for threads may outlive static objects. Null before, empty: none.
 std::atomic<const std::string*> target = nullptr;
 
-constexpr std::uint64_t kFreshNs = 10'000'000'000;
+constexpr std::uint64_t kFreshNs = 1'000'000'000;
 std::atomic<std::uint64_t> written_ns = 0;
 
 // Once: what cannot be written when the counters begin can mostly not be at their end.
@@ -88,6 +88,7 @@ void begin_counters(const std::string& path) noexcept try {
     if (!file.empty()) report(file, util::OutputFile().open(file.c_str(), util::OutputFile::Mode::Append));
     written_ns = now_ns();
     publish(file);
+    replace_stats(own_page.page);
     if (std::atexit(end_counters) != 0 && !file.empty())
         log::warn("LMS_STATS: no exit handler is left; nothing will be written");
 } catch (const std::exception& problem) {
@@ -95,7 +96,6 @@ void begin_counters(const std::string& path) noexcept try {
 }
 
 void refresh_counters() noexcept {
-    if (Writer* const trace = writer()) trace->refresh();
     const std::string* const file = target.load(std::memory_order_relaxed);
     if (file == nullptr || file->empty()) return;
     const std::uint64_t now = now_ns();

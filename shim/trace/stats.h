@@ -66,8 +66,8 @@ nlohmann::ordered_json to_json(const Counters& counters);
 // any number of times: a process's first call counts. Never throws.
 void begin_counters(const std::string& path) noexcept;
 
-// Brings that file up to date, should it be ten seconds old, and the trace: a process that is killed leaves
-// them so. At a moment when the thread waits anyway, without a lock. Never throws.
+// Brings that file up to date, should it be a second old, by another in its place: a process that is killed
+// leaves it so. Without a lock. Never throws.
 void refresh_counters() noexcept;
 
 }  // namespace lms::trace
