@@ -20,10 +20,16 @@ CXXFLAGS ?= -O2 -g1
 ALL_CXXFLAGS = -std=c++20 $(CXXFLAGS) $(WARN) -fPIC -pthread -I. -Iinclude -isystem $(CUDA_INC) \
                -DLMS_VERSION='"$(VERSION)"' -MMD -MP
 HIDDEN := -fvisibility=hidden -fvisibility-inlines-hidden
-# libstdc++ and LLVM's libunwind (which is libgcc's unwinder too) linked in and hidden.
-STATIC_CXX := -nodefaultlibs -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -l:libunwind.a -lm -lc -lgcc \
-              -l:ld-linux-x86-64.so.2 -Wl,--exclude-libs,ALL -Wl,--as-needed
-# In programs libgcc's unwinder throws, as libstdc++.so expects; of LLVM's only what walks call stacks is taken.
+# What is installed runs with glibc 2.28 (tools/glibc) and has libstdc++ linked in and hidden. Sanitizers' runtimes link with this
+# machine's glibc.
+GLIBC := $(if $(findstring -fsanitize,$(LDFLAGS)),,$(BUILD)/glibc/libc.so)
+STATIC_CXX = $(addprefix -L,$(patsubst %/,%,$(dir $(GLIBC)))) -nodefaultlibs -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic $(UNWINDER) \
+             -Wl,--no-as-needed -lm -lc -lgcc -l:ld-linux-x86-64.so.2 -Wl,--exclude-libs,ALL -Wl,--as-needed
+# Exceptions pass through functions of glibc, which know libgcc's unwinder.
+UNWINDER = -lgcc_s
+# Of programs (tools/glibc/start.cpp). This machine's libgcc needs this machine's glibc.
+START = $(if $(GLIBC),-Wl$(comma)--wrap=__libc_start_main$(comma)--allow-shlib-undefined)
+# In test programs libgcc's unwinder throws, as libstdc++.so expects; of LLVM's only what walks call stacks is taken.
 # Of its demangler libstdc++.so exports a form that knows no bounds alone; the other is in the archive.
 UNWIND := -lgcc_s -l:libunwind.a -lstdc++ -l:libsupc++.a
 LIBUNWIND_INC := -isystem /usr/include/libunwind
@@ -137,35 +143,38 @@ $(FMT): $(call file_obj,tools/fmt.cpp)
 	$(AR) rcs $@ $^
 $(call file_obj,tools/fmt.cpp): OBJ_FLAGS = $(HIDDEN)
 
+# The shim and policies bring no other library into a process, so theirs is LLVM's.
+$(SHIM) $(POLICIES): UNWINDER = -l:libunwind.a
 # -Bsymbolic: the addresses the shim hands out are its own functions, whatever else a process has preloaded.
-$(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) $(FMT) shim/exports.map
+$(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) $(FMT) $(GLIBC) shim/exports.map
 	$(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
 	  -Wl,--version-script=shim/exports.map -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/alias' \
 	  -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
 	@mkdir -p $(@D)/alias
 	ln -sf ../$(@F) $(@D)/alias/libcuda.so
 
-$(BUILD)/policy/%.so: policy/%.cpp $(FMT)
+$(BUILD)/policy/%.so: policy/%.cpp $(FMT) $(GLIBC)
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -DLMS_POLICY_PLUGIN $(LDFLAGS) -shared -o $@ $< $(FMT) $(STATIC_CXX)
 
-$(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC)) $(FMT)
+# Of the simulated GPU's libraries only what a CUDA program knows is seen.
+LINK_SIM = $(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,$(@F) -Wl,-z,defs -Wl,--version-script=$(filter %.map,$^)
+$(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC)) $(FMT) $(GLIBC) tools/simcuda/driver/libcuda.map
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -shared -pthread -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -lzstd -llz4 -ldl
+	$(LINK_SIM) -Wl,-Bsymbolic -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
 	ln -sf $(@F) $(@D)/libcuda.so
 
-$(BUILD)/sim/libcudart.so.13: $(call obj,$(SIM_RUNTIME_SRC)) $(wildcard tools/simcuda/runtime/*.map)
+$(BUILD)/sim/libcudart.so.13: $(call obj,$(SIM_RUNTIME_SRC)) $(GLIBC) tools/simcuda/runtime/libcudart.map
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -shared -pthread -o $@ $(filter %.o,$^) -Wl,-soname,libcudart.so.13 -Wl,-z,defs \
-	  $(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^)) -ldl
-comma := ,
+	$(LINK_SIM) $(STATIC_CXX)
 
-$(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC))
+$(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC)) $(GLIBC) tools/simcuda/nvml/libnvidia-ml.map
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
+	$(LINK_SIM) -Wl,-Bsymbolic $(STATIC_CXX)
 
-$(LMS): $(call obj,$(LMS_SRC) $(CORE_SRC)) $(FMT)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl $(LIBS_lms)
+$(LMS): $(call obj,$(LMS_SRC) $(CORE_SRC)) $(FMT) $(GLIBC)
+	$(CXX) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(START) $(LIBS_lms:-l%=-l:lib%.a) $(STATIC_CXX)
+$(LMS): UNWINDER = -lgcc_s -l:libunwind.a
 
 $(DEMO): $(sort $(wildcard tools/demo/*.cu tools/demo/*.h tools/demo/*.cuh))
 	@mkdir -p $(@D)
@@ -261,6 +270,7 @@ ifdef FILES
 else
 	@python3 -B tests/layout/lint.py $< $(BUILD)/lint '$(subst $(space),,$(LINT_QUICK))' $(FOLDERS)
 endif
+comma := ,
 space := $(subst ,, )
 
 clean: ## build: remove build/
