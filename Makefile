@@ -84,6 +84,9 @@ NVCC_FLAGS_device_streams := $(NVCC_FLAGS_nested)
 DEVICE_RUNTIME := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudadevrt.a $(CUDA_HOME)/lib/libcudadevrt.a))
 NVCC_FLAGS_linked := -DDEVICE_RUNTIME='"$(DEVICE_RUNTIME)"'
 DEMO := $(BUILD)/demo
+# Beside each other: the program, the script that runs it, what it is trained on. KERNELS is for who has no compiler.
+DEMO_ALL := $(DEMO) $(BUILD)/demo.sh $(BUILD)/demo.txt
+KERNELS := $(BUILD)/sim/kernels
 APPS := $(patsubst tests/apps/%.cu,$(BUILD)/apps/%,$(sort $(wildcard tests/apps/*.cu))) $(BUILD)/apps/separate
 # Each folder of tests is one doctest program, build/tests/<folder>.
 TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp))))
@@ -102,6 +105,9 @@ LINK_cli := tests/support/process.cpp
 LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SRC)) tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp tools/lms/printable.cpp tools/lms/analysis.cpp
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -llz4
+
+# What is installed.
+INSTALLED := $(SHIM) $(LMS) $(POLICIES) $(SIM) $(DEMO_ALL) $(KERNELS)
 
 .PHONY: all demo test check hook-map third-party-check third-party-quick bare-check install uninstall format lint help setup clean compile_commands.json
 .DELETE_ON_ERROR:
@@ -176,10 +182,6 @@ $(LMS): $(call obj,$(LMS_SRC) $(CORE_SRC)) $(FMT) $(GLIBC)
 	$(CXX) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(START) $(LIBS_lms:-l%=-l:lib%.a) $(STATIC_CXX)
 $(LMS): UNWINDER = -lgcc_s -l:libunwind.a
 
-$(DEMO): $(sort $(wildcard tools/demo/*.cu tools/demo/*.h tools/demo/*.cuh))
-	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -o $@ $(filter %.cu,$^)
-
 $(BUILD)/apps/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(NVCC_FLAGS_$*) -o $@ $< -Xlinker --allow-shlib-undefined -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
@@ -213,8 +215,8 @@ $(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*) $$(call 
 	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -lzstd -ldl
 
 demo: setup ## test: train a model on a big GPU, a small one (out of memory), and that with the shim
-	@+$(SUBMAKE) $(SHIM) $(SIM) $(DEMO)
-	@CUDA_HOME=$(CUDA_HOME) sh tools/demo/run.sh
+	@+$(SUBMAKE) $(SHIM) $(SIM) $(DEMO_ALL)
+	@CUDA_HOME=$(CUDA_HOME) sh $(BUILD)/demo.sh
 
 test: setup ## test: run every test
 	@+$(SUBMAKE) build-all
@@ -238,8 +240,8 @@ bare-check: ## test: the README's commands in a Debian 12 root with g++ and make
 hook-map: all ## develop: find, for each hook that has none in tests/hook_mutation/held.tsv, a test that fails without it
 	@python3 -B tests/hook_mutation/held.py map
 
-install: $(SHIM) $(LMS) $(POLICIES) $(SIM) install-extras ## install: put all of it under PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim)
+install: $(INSTALLED) install-extras ## install: put all of it under PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim/kernels)
 	install -m 755 $(LMS) $(DESTDIR)$(PREFIX)/bin/lms
 	install -m 755 $(SHIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/
 	install -d $(DESTDIR)$(PREFIX)/lib/lmsshim/alias
@@ -247,9 +249,12 @@ install: $(SHIM) $(LMS) $(POLICIES) $(SIM) install-extras ## install: put all of
 	install -m 755 $(POLICIES) $(DESTDIR)$(PREFIX)/lib/lmsshim/policy/
 	install -m 755 $(SIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/
 	ln -sf libcuda.so.1 $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/libcuda.so
+	install -m 755 $(KERNELS)/*.so $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/kernels/
+	install -m 755 $(DEMO) $(BUILD)/demo.sh $(DESTDIR)$(PREFIX)/lib/lmsshim/
+	install -m 644 $(BUILD)/demo.txt $(DESTDIR)$(PREFIX)/lib/lmsshim/
 	install -m 644 include/lms/*.h $(DESTDIR)$(PREFIX)/include/lms/
 	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/lms \
-	  $(addprefix $(DESTDIR)$(PREFIX)/lib/lmsshim/,$(notdir $(SHIM)) $(patsubst $(BUILD)/%,%,$(POLICIES) $(SIM)))
+	  $(addprefix $(DESTDIR)$(PREFIX)/lib/lmsshim/,$(notdir $(SHIM) $(DEMO)) $(patsubst $(BUILD)/%,%,$(POLICIES) $(SIM)))
 
 uninstall: ## install: remove it from there
 	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,bin/lms lib/lmsshim include/lms lib/pkgconfig/lmsshim.pc share/man/man1/lms.1 \
