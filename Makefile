@@ -114,6 +114,11 @@ INSTALLED := $(SHIM) $(LMS) $(POLICIES) $(SIM) $(DEMO_ALL) $(KERNELS)
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
 
+# In place of a command: which target it makes, and how many of how many there are; V=1 shows commands.
+STEP = $(if $(V),,$(eval MADE += x)@printf '[%3s/%s] %s\n' $(words $(MADE)) $(STEPS) $(patsubst $(BUILD)/%,%,$(patsubst $(BUILD)/obj/%,%,$@));)
+STEPS = $(eval STEPS := $(shell MAKEFLAGS='$(filter-out --jobserver%,$(MAKEFLAGS))' $(MAKE) -n STEPS=0 V= $(MAKECMDGOALS) 2>/dev/null | grep -c '^printf'))$(STEPS)
+Q := $(if $(V),,@)
+
 # On all cores, unless make was told how many (-j). Lines with it begin with +, or make runs them on one.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
@@ -132,11 +137,11 @@ needed:
 
 $(BUILD)/obj/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -c -o $@ $<
+	$(STEP)$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -c -o $@ $<
 
 # (A local type of a source seems here to be one that others see.)
 $(BUILD)/obj/%.o: $(BUILD)/obj/%.cpp
-	$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -Wno-subobject-linkage -c -o $@ $<
+	$(STEP)$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -Wno-subobject-linkage -c -o $@ $<
 
 # Tests are compiled more often than they run.
 $(BUILD)/obj/tests/%.o: CXXFLAGS = -O1 -g1
@@ -146,59 +151,59 @@ $(call every_obj,shim/device/loader.cpp $(wildcard shim/entry/interpose/*.cpp)):
 $(call every_obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC) $(SIM_NVML_SRC)): OBJ_FLAGS = $(HIDDEN)
 
 $(FMT): $(call file_obj,tools/fmt.cpp)
-	$(AR) rcs $@ $^
+	$(STEP)$(AR) rcs $@ $^
 $(call file_obj,tools/fmt.cpp): OBJ_FLAGS = $(HIDDEN)
 
 # The shim and policies bring no other library into a process, so theirs is LLVM's.
 $(SHIM) $(POLICIES): UNWINDER = -l:libunwind.a
 # -Bsymbolic: the addresses the shim hands out are its own functions, whatever else a process has preloaded.
 $(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) $(FMT) $(GLIBC) shim/exports.map
-	$(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
+	$(STEP)$(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
 	  -Wl,--version-script=shim/exports.map -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/alias' \
 	  -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
 	@mkdir -p $(@D)/alias
-	ln -sf ../$(@F) $(@D)/alias/libcuda.so
+	$(Q)ln -sf ../$(@F) $(@D)/alias/libcuda.so
 
 $(BUILD)/policy/%.so: policy/%.cpp $(FMT) $(GLIBC)
 	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -DLMS_POLICY_PLUGIN $(LDFLAGS) -shared -o $@ $< $(FMT) $(STATIC_CXX)
+	$(STEP)$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -DLMS_POLICY_PLUGIN $(LDFLAGS) -shared -o $@ $< $(FMT) $(STATIC_CXX)
 
 # Of the simulated GPU's libraries only what a CUDA program knows is seen.
 LINK_SIM = $(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,$(@F) -Wl,-z,defs -Wl,--version-script=$(filter %.map,$^)
 $(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC)) $(FMT) $(GLIBC) tools/simcuda/driver/libcuda.map
 	@mkdir -p $(@D)
-	$(LINK_SIM) -Wl,-Bsymbolic -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
-	ln -sf $(@F) $(@D)/libcuda.so
+	$(STEP)$(LINK_SIM) -Wl,-Bsymbolic -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
+	$(Q)ln -sf $(@F) $(@D)/libcuda.so
 
 $(BUILD)/sim/libcudart.so.13: $(call obj,$(SIM_RUNTIME_SRC)) $(GLIBC) tools/simcuda/runtime/libcudart.map
 	@mkdir -p $(@D)
-	$(LINK_SIM) $(STATIC_CXX)
+	$(STEP)$(LINK_SIM) $(STATIC_CXX)
 
 $(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC)) $(GLIBC) tools/simcuda/nvml/libnvidia-ml.map
 	@mkdir -p $(@D)
-	$(LINK_SIM) -Wl,-Bsymbolic $(STATIC_CXX)
+	$(STEP)$(LINK_SIM) -Wl,-Bsymbolic $(STATIC_CXX)
 
 $(LMS): $(call obj,$(LMS_SRC) $(CORE_SRC)) $(FMT) $(GLIBC)
-	$(CXX) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(START) $(LIBS_lms:-l%=-l:lib%.a) $(STATIC_CXX)
+	$(STEP)$(CXX) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(START) $(LIBS_lms:-l%=-l:lib%.a) $(STATIC_CXX)
 $(LMS): UNWINDER = -lgcc_s -l:libunwind.a
 
 $(BUILD)/apps/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) $(NVCC_FLAGS_$*) -o $@ $< -Xlinker --allow-shlib-undefined -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
+	$(STEP)$(NVCC) $(NVCC_FLAGS) $(NVCC_FLAGS_$*) -o $@ $< -Xlinker --allow-shlib-undefined -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
 
 # Both came with compute capability 9.0.
 $(BUILD)/apps/clusters $(BUILD)/apps/dependent_launch: NVCC_FLAGS := $(subst compute_75,compute_90,$(NVCC_FLAGS))
 $(BUILD)/apps/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -rdc=true -I. -o $@ $(filter %.cu,$^)
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -rdc=true -I. -o $@ $(filter %.cu,$^)
 
 $(BUILD)/examples/%: examples/%.cu include/lms/lms.h
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -Iinclude -o $@ $<
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -Iinclude -o $@ $<
 
 $(BUILD)/asan/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -Xcompiler -fsanitize=address -o $@ $<
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -Xcompiler -fsanitize=address -o $@ $<
 
 $(call every_obj,$(wildcard tests/simrt/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"'
 
@@ -212,7 +217,7 @@ $(BUILD)/tests/cli: | $(LMS) $(SHIM) $(SIM) $(BUILD)/examples/layers
 DOCTEST = tests/support/doctest.cpp $(if $(wildcard tests/$(1)/main.cpp),,tests/support/main.cpp)
 $(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*) $$(call DOCTEST,$$*)) $(FMT)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -lzstd -ldl
+	$(STEP)$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -lzstd -ldl
 
 demo: setup ## test: train a model on a big GPU, a small one (out of memory), and that with the shim
 	@+$(SUBMAKE) $(SHIM) $(SIM) $(DEMO_ALL)
@@ -282,7 +287,7 @@ clean: ## build: remove build/
 	rm -rf $(BUILD)
 
 compile_commands.json: needed ## develop: what each source is compiled with, for editors and clang's tools
-	@$(MAKE) --no-print-directory UNITY=0 CCACHE= -Bn build-all $(BENCH_ALL) | \
+	@$(MAKE) --no-print-directory UNITY=0 CCACHE= V=1 -Bn build-all $(BENCH_ALL) | \
 	  sed -nE 's/[\\"]/\\&/g; s|^(.* -c -o [^ ]+ ([^ ]+))$$|{"directory": "$(CURDIR)", "file": "\2", "command": "\1"}|p' | \
 	  sed '1s/^/[/; $$!s/$$/,/; $$s/$$/]/' >$@
 

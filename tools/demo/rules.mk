@@ -1,12 +1,12 @@
 # tools/demo: what `make demo` runs, and `lms demo` where it is installed.
 $(BUILD)/demo.a: $(sort $(wildcard tools/demo/*.cu tools/demo/*.h tools/demo/*.cuh))
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) --lib -o $@ $(filter %.cu,$^)
+	$(STEP)$(NVCC) $(NVCC_FLAGS) --lib -o $@ $(filter %.cu,$^)
 $(DEMO): $(BUILD)/demo.a $(GLIBC)
-	$(CXX) $(LDFLAGS) -o $@ $(filter %.a,$^) -L$(CUDA_HOME)/lib -L$(CUDA_HOME)/lib64 -lcudart $(START) $(STATIC_CXX)
+	$(STEP)$(CXX) $(LDFLAGS) -o $@ $(filter %.a,$^) -L$(CUDA_HOME)/lib -L$(CUDA_HOME)/lib64 -lcudart $(START) $(STATIC_CXX)
 
 $(BUILD)/demo.sh: tools/demo/run.sh
-	cp $< $@
+	$(Q)cp $< $@
 
 # The project's documents and headers, as they are now.
 $(BUILD)/demo.txt: FORCE
@@ -15,4 +15,4 @@ $(BUILD)/demo.txt: FORCE
 .PHONY: FORCE
 
 $(KERNELS): tools/demo/kernels.sh $(DEMO) $(SHIM) $(SIM)
-	BUILD=$(BUILD) sh $<
+	$(STEP)BUILD=$(BUILD) sh $<
