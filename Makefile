@@ -20,10 +20,16 @@ CXXFLAGS ?= -O2 -g1
 ALL_CXXFLAGS = -std=c++20 $(CXXFLAGS) $(WARN) -fPIC -pthread -I. -Iinclude -isystem $(CUDA_INC) \
                -DLMS_VERSION='"$(VERSION)"' -MMD -MP
 HIDDEN := -fvisibility=hidden -fvisibility-inlines-hidden
-# libstdc++ and LLVM's libunwind (which is libgcc's unwinder too) linked in and hidden.
-STATIC_CXX := -nodefaultlibs -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -l:libunwind.a -lm -lc -lgcc \
-              -l:ld-linux-x86-64.so.2 -Wl,--exclude-libs,ALL -Wl,--as-needed
-# In programs libgcc's unwinder throws, as libstdc++.so expects; of LLVM's only what walks call stacks is taken.
+# What is installed runs with glibc 2.28 (tools/glibc) and has libstdc++ linked in and hidden. Sanitizers' runtimes link with this
+# machine's glibc.
+GLIBC := $(if $(findstring -fsanitize,$(LDFLAGS)),,$(BUILD)/glibc/libc.so)
+STATIC_CXX = $(addprefix -L,$(patsubst %/,%,$(dir $(GLIBC)))) -nodefaultlibs -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic $(UNWINDER) \
+             -Wl,--no-as-needed -lm -lc -lgcc -l:ld-linux-x86-64.so.2 -Wl,--exclude-libs,ALL -Wl,--as-needed
+# Exceptions pass through functions of glibc, which know libgcc's unwinder.
+UNWINDER = -lgcc_s
+# Of programs (tools/glibc/start.cpp). This machine's libgcc needs this machine's glibc.
+START = $(if $(GLIBC),-Wl$(comma)--wrap=__libc_start_main$(comma)--allow-shlib-undefined)
+# In test programs libgcc's unwinder throws, as libstdc++.so expects; of LLVM's only what walks call stacks is taken.
 # Of its demangler libstdc++.so exports a form that knows no bounds alone; the other is in the archive.
 UNWIND := -lgcc_s -l:libunwind.a -lstdc++ -l:libsupc++.a
 LIBUNWIND_INC := -isystem /usr/include/libunwind
@@ -78,6 +84,9 @@ NVCC_FLAGS_device_streams := $(NVCC_FLAGS_nested)
 DEVICE_RUNTIME := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudadevrt.a $(CUDA_HOME)/lib/libcudadevrt.a))
 NVCC_FLAGS_linked := -DDEVICE_RUNTIME='"$(DEVICE_RUNTIME)"'
 DEMO := $(BUILD)/demo
+# Beside each other: the program, the script that runs it, what it is trained on. KERNELS is for who has no compiler.
+DEMO_ALL := $(DEMO) $(BUILD)/demo.sh $(BUILD)/demo.txt
+KERNELS := $(BUILD)/sim/kernels
 APPS := $(patsubst tests/apps/%.cu,$(BUILD)/apps/%,$(sort $(wildcard tests/apps/*.cu))) $(BUILD)/apps/separate
 # Each folder of tests is one doctest program, build/tests/<folder>.
 TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp))))
@@ -97,10 +106,18 @@ LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SR
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -llz4
 
+# What is installed.
+INSTALLED := $(SHIM) $(LMS) $(POLICIES) $(SIM) $(DEMO_ALL) $(KERNELS)
+
 .PHONY: all demo test check hook-map third-party-check third-party-quick bare-check install uninstall format lint help setup clean compile_commands.json
 .DELETE_ON_ERROR:
 # Objects that only a pattern names are kept, or one changed test would compile its whole folder again.
 .SECONDARY:
+
+# In place of a command: which target it makes, and how many of how many there are; V=1 shows commands.
+STEP = $(if $(V),,$(eval MADE += x)@printf '[%3s/%s] %s\n' $(words $(MADE)) $(STEPS) $(patsubst $(BUILD)/%,%,$(patsubst $(BUILD)/obj/%,%,$@));)
+STEPS = $(eval STEPS := $(shell MAKEFLAGS='$(filter-out --jobserver%,$(MAKEFLAGS))' $(MAKE) -n STEPS=0 V= $(MAKECMDGOALS) 2>/dev/null | grep -c '^printf'))$(STEPS)
+Q := $(if $(V),,@)
 
 # On all cores, unless make was told how many (-j). Lines with it begin with +, or make runs them on one.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -120,11 +137,11 @@ needed:
 
 $(BUILD)/obj/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -c -o $@ $<
+	$(STEP)$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -c -o $@ $<
 
 # (A local type of a source seems here to be one that others see.)
 $(BUILD)/obj/%.o: $(BUILD)/obj/%.cpp
-	$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -Wno-subobject-linkage -c -o $@ $<
+	$(STEP)$(CCACHE) $(CXX) $(ALL_CXXFLAGS) $(OBJ_FLAGS) -Wno-subobject-linkage -c -o $@ $<
 
 # Tests are compiled more often than they run.
 $(BUILD)/obj/tests/%.o: CXXFLAGS = -O1 -g1
@@ -134,60 +151,59 @@ $(call every_obj,shim/device/loader.cpp $(wildcard shim/entry/interpose/*.cpp)):
 $(call every_obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC) $(SIM_NVML_SRC)): OBJ_FLAGS = $(HIDDEN)
 
 $(FMT): $(call file_obj,tools/fmt.cpp)
-	$(AR) rcs $@ $^
+	$(STEP)$(AR) rcs $@ $^
 $(call file_obj,tools/fmt.cpp): OBJ_FLAGS = $(HIDDEN)
 
+# The shim and policies bring no other library into a process, so theirs is LLVM's.
+$(SHIM) $(POLICIES): UNWINDER = -l:libunwind.a
 # -Bsymbolic: the addresses the shim hands out are its own functions, whatever else a process has preloaded.
-$(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) $(FMT) shim/exports.map
-	$(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
+$(SHIM): $(call obj,$(SHIM_SRC) $(POLICY_SRC)) $(FMT) $(GLIBC) shim/exports.map
+	$(STEP)$(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic \
 	  -Wl,--version-script=shim/exports.map -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/alias' \
 	  -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
 	@mkdir -p $(@D)/alias
-	ln -sf ../$(@F) $(@D)/alias/libcuda.so
+	$(Q)ln -sf ../$(@F) $(@D)/alias/libcuda.so
 
-$(BUILD)/policy/%.so: policy/%.cpp $(FMT)
+$(BUILD)/policy/%.so: policy/%.cpp $(FMT) $(GLIBC)
 	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -DLMS_POLICY_PLUGIN $(LDFLAGS) -shared -o $@ $< $(FMT) $(STATIC_CXX)
+	$(STEP)$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) -DLMS_POLICY_PLUGIN $(LDFLAGS) -shared -o $@ $< $(FMT) $(STATIC_CXX)
 
-$(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC)) $(FMT)
+# Of the simulated GPU's libraries only what a CUDA program knows is seen.
+LINK_SIM = $(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,$(@F) -Wl,-z,defs -Wl,--version-script=$(filter %.map,$^)
+$(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC)) $(FMT) $(GLIBC) tools/simcuda/driver/libcuda.map
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -shared -pthread -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -lzstd -llz4 -ldl
-	ln -sf $(@F) $(@D)/libcuda.so
+	$(STEP)$(LINK_SIM) -Wl,-Bsymbolic -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
+	$(Q)ln -sf $(@F) $(@D)/libcuda.so
 
-$(BUILD)/sim/libcudart.so.13: $(call obj,$(SIM_RUNTIME_SRC)) $(wildcard tools/simcuda/runtime/*.map)
+$(BUILD)/sim/libcudart.so.13: $(call obj,$(SIM_RUNTIME_SRC)) $(GLIBC) tools/simcuda/runtime/libcudart.map
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -shared -pthread -o $@ $(filter %.o,$^) -Wl,-soname,libcudart.so.13 -Wl,-z,defs \
-	  $(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^)) -ldl
-comma := ,
+	$(STEP)$(LINK_SIM) $(STATIC_CXX)
 
-$(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC))
+$(BUILD)/sim/libnvidia-ml.so.1: $(call obj,$(SIM_NVML_SRC)) $(GLIBC) tools/simcuda/nvml/libnvidia-ml.map
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
+	$(STEP)$(LINK_SIM) -Wl,-Bsymbolic $(STATIC_CXX)
 
-$(LMS): $(call obj,$(LMS_SRC) $(CORE_SRC)) $(FMT)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl $(LIBS_lms)
-
-$(DEMO): $(sort $(wildcard tools/demo/*.cu tools/demo/*.h tools/demo/*.cuh))
-	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -o $@ $(filter %.cu,$^)
+$(LMS): $(call obj,$(LMS_SRC) $(CORE_SRC)) $(FMT) $(GLIBC)
+	$(STEP)$(CXX) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(START) $(LIBS_lms:-l%=-l:lib%.a) $(STATIC_CXX)
+$(LMS): UNWINDER = -lgcc_s -l:libunwind.a
 
 $(BUILD)/apps/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) $(NVCC_FLAGS_$*) -o $@ $< -Xlinker --allow-shlib-undefined -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
+	$(STEP)$(NVCC) $(NVCC_FLAGS) $(NVCC_FLAGS_$*) -o $@ $< -Xlinker --allow-shlib-undefined -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
 
 # Both came with compute capability 9.0.
 $(BUILD)/apps/clusters $(BUILD)/apps/dependent_launch: NVCC_FLAGS := $(subst compute_75,compute_90,$(NVCC_FLAGS))
 $(BUILD)/apps/separate: $(wildcard tests/apps/separate/* tests/apps/*.h)
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -rdc=true -I. -o $@ $(filter %.cu,$^)
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -rdc=true -I. -o $@ $(filter %.cu,$^)
 
 $(BUILD)/examples/%: examples/%.cu include/lms/lms.h
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -Iinclude -o $@ $<
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -Iinclude -o $@ $<
 
 $(BUILD)/asan/%: tests/apps/%.cu $(wildcard tests/apps/*.h tests/apps/*.cuh)
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -Xcompiler -fsanitize=address -o $@ $<
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -Xcompiler -fsanitize=address -o $@ $<
 
 $(call every_obj,$(wildcard tests/simrt/*.cpp)): OBJ_FLAGS = -DCUDA_INCLUDE='"$(CUDA_INC)"'
 
@@ -201,11 +217,11 @@ $(BUILD)/tests/cli: | $(LMS) $(SHIM) $(SIM) $(BUILD)/examples/layers
 DOCTEST = tests/support/doctest.cpp $(if $(wildcard tests/$(1)/main.cpp),,tests/support/main.cpp)
 $(BUILD)/tests/%: $$(call obj,$$(wildcard tests/$$*/*.cpp) $$(LINK_$$*) $$(call DOCTEST,$$*)) $(FMT)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -lzstd -ldl
+	$(STEP)$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(if $(LINK_$*),$(UNWIND)) $(LIBS_$*) -lzstd -ldl
 
 demo: setup ## test: train a model on a big GPU, a small one (out of memory), and that with the shim
-	@+$(SUBMAKE) $(SHIM) $(SIM) $(DEMO)
-	@CUDA_HOME=$(CUDA_HOME) sh tools/demo/run.sh
+	@+$(SUBMAKE) $(SHIM) $(SIM) $(DEMO_ALL)
+	@CUDA_HOME=$(CUDA_HOME) sh $(BUILD)/demo.sh
 
 test: setup ## test: run every test
 	@+$(SUBMAKE) build-all
@@ -229,8 +245,8 @@ bare-check: ## test: the README's commands in a Debian 12 root with g++ and make
 hook-map: all ## develop: find, for each hook that has none in tests/hook_mutation/held.tsv, a test that fails without it
 	@python3 -B tests/hook_mutation/held.py map
 
-install: $(SHIM) $(LMS) $(POLICIES) $(SIM) install-extras ## install: put all of it under PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim)
+install: $(INSTALLED) install-extras ## install: put all of it under PREFIX (the shim goes to PREFIX/lib/lmsshim, which ldconfig never reads)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include/lms lib/lmsshim/policy lib/lmsshim/sim/kernels)
 	install -m 755 $(LMS) $(DESTDIR)$(PREFIX)/bin/lms
 	install -m 755 $(SHIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/
 	install -d $(DESTDIR)$(PREFIX)/lib/lmsshim/alias
@@ -238,9 +254,12 @@ install: $(SHIM) $(LMS) $(POLICIES) $(SIM) install-extras ## install: put all of
 	install -m 755 $(POLICIES) $(DESTDIR)$(PREFIX)/lib/lmsshim/policy/
 	install -m 755 $(SIM) $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/
 	ln -sf libcuda.so.1 $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/libcuda.so
+	install -m 755 $(KERNELS)/*.so $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/kernels/
+	install -m 755 $(DEMO) $(BUILD)/demo.sh $(DESTDIR)$(PREFIX)/lib/lmsshim/
+	install -m 644 $(BUILD)/demo.txt $(DESTDIR)$(PREFIX)/lib/lmsshim/
 	install -m 644 include/lms/*.h $(DESTDIR)$(PREFIX)/include/lms/
 	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/lms \
-	  $(addprefix $(DESTDIR)$(PREFIX)/lib/lmsshim/,$(notdir $(SHIM)) $(patsubst $(BUILD)/%,%,$(POLICIES) $(SIM)))
+	  $(addprefix $(DESTDIR)$(PREFIX)/lib/lmsshim/,$(notdir $(SHIM) $(DEMO)) $(patsubst $(BUILD)/%,%,$(POLICIES) $(SIM)))
 
 uninstall: ## install: remove it from there
 	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,bin/lms lib/lmsshim include/lms lib/pkgconfig/lmsshim.pc share/man/man1/lms.1 \
@@ -261,13 +280,14 @@ ifdef FILES
 else
 	@python3 -B tests/layout/lint.py $< $(BUILD)/lint '$(subst $(space),,$(LINT_QUICK))' $(FOLDERS)
 endif
+comma := ,
 space := $(subst ,, )
 
 clean: ## build: remove build/
 	rm -rf $(BUILD)
 
 compile_commands.json: needed ## develop: what each source is compiled with, for editors and clang's tools
-	@$(MAKE) --no-print-directory UNITY=0 CCACHE= -Bn build-all $(BENCH_ALL) | \
+	@$(MAKE) --no-print-directory UNITY=0 CCACHE= V=1 -Bn build-all $(BENCH_ALL) | \
 	  sed -nE 's/[\\"]/\\&/g; s|^(.* -c -o [^ ]+ ([^ ]+))$$|{"directory": "$(CURDIR)", "file": "\2", "command": "\1"}|p' | \
 	  sed '1s/^/[/; $$!s/$$/,/; $$s/$$/]/' >$@
 

@@ -1,16 +1,22 @@
 #!/bin/sh
-# The README's commands on a bare machine: a Debian 12 root made by debootstrap, with g++ and make alone, as root and without
-# a CUDA toolkit. The root gets a copy of HEAD, not of the working tree.
+# The README's commands on a bare machine: a Debian root made by debootstrap, as root and without a CUDA toolkit.
 #
 #   COMMANDS="demo test" sh tests/bare.sh
+#   COMMANDS=wheel sh tests/bare.sh
 #
-# COMMANDS are make's targets, run in that order (default: demo test). The package registries are reached as from this
+# COMMANDS are make's targets, run in that order (default: demo test) in a copy of HEAD, not of the working tree, on Debian 12 with
+# g++ and make alone. `wheel` by itself installs the wheel that lies in BUILD and runs `lms demo`, on Debian 11 with pip alone: its
+# glibc, 2.31, is the oldest that Debian's mirrors have. The package registries are reached as from this
 # machine: its Debian mirror, the configuration of apt and pip, proxy variables, certificates. One line each tells a command's
 # result and time. The status is 0 if every command passed, 77 where the root cannot be made.
 # The root lies below BUILD (`make test` takes 7 GiB) and is removed in any case.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-suite=bookworm
+release=bookworm
+suite=$release packages=g++,make,ca-certificates
+if [ "${COMMANDS:=demo test}" = wheel ]; then
+    suite=bullseye packages=python3-pip
+fi
 
 say() { printf 'bare: %s\n' "$*"; }
 
@@ -18,7 +24,7 @@ say() { printf 'bare: %s\n' "$*"; }
 sources() {
     # shellcheck disable=SC2016 # apt's own names
     apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
-        awk -v suite=$suite 'index($3, suite) == 1 && $4 == "main" && !seen[$0]++'
+        awk -v suite=$release 'index($3, suite) == 1 && $4 == "main" && !seen[$0]++'
 }
 
 # copy PATH [TO]: into the root, over the files that are already there.
@@ -28,9 +34,9 @@ copy() {
 }
 
 make_root() {
-    mirror=$(sources | awk -v suite=$suite '$3 == suite { print $2; exit }')
+    mirror=$(sources | awk -v suite=$release '$3 == suite { print $2; exit }')
     # shellcheck disable=SC2086 # without a mirror the default one
-    if ! debootstrap --variant=minbase --include=g++,make,ca-certificates $suite "$root" $mirror >"$folder/log" 2>&1; then
+    if ! debootstrap --variant=minbase --include=$packages $suite "$root" $mirror >"$folder/log" 2>&1; then
         tail -n 20 "$folder/log"
         return 1
     fi
@@ -47,9 +53,17 @@ make_root() {
 # in_root COMMAND...: of the caller's environment only what reaches the registries.
 in_root() {
     # shellcheck disable=SC2046 # a list of NAME=VALUE
-    env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 $(env |
+    env -i HOME=/root PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 $(env |
         grep -iE '^(https?_proxy|no_proxy|all_proxy|PIP_[A-Z_]+|SSL_CERT_[A-Z]+|(REQUESTS|CURL)_CA_BUNDLE)=[^ ]*$') \
         chroot "$root" "$@"
+}
+
+run_command() {
+    if [ "$1" = wheel ]; then
+        cp "${BUILD:-build}"/lmsshim-*.whl "$root/root/" && in_root sh -c 'pip3 install -q --no-index /root/*.whl && lms demo'
+    else
+        in_root make -C /lmsshim "$1"
+    fi
 }
 
 # Runs in namespaces of its own: no mount is seen outside, and every process ends with the first.
@@ -59,10 +73,10 @@ run_commands() {
         return 1
     fi
     status=0
-    for command in ${COMMANDS:-demo test}; do
+    for command in $COMMANDS; do
         begin=$(date +%s) result=passed
-        in_root make -C /lmsshim "$command" || result=failed status=1
-        say "make $command: $result after $(($(date +%s) - begin)) s"
+        run_command "$command" || result=failed status=1
+        say "$command: $result after $(($(date +%s) - begin)) s"
     done
     return $status
 }

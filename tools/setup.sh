@@ -40,7 +40,6 @@ needs libncurses-dev /usr/include/curses.h
 needs libxxhash-dev /usr/include/xxhash.h
 needs_command help2man help2man
 needs_command pkg-config pkg-config
-needs_command dpkg-dev dpkg-shlibdeps
 # Debian's own Python is checked, because tests/third_party uses it whichever comes first on PATH. venv's own check comes too
 # late: Debian packages its pip separately.
 python=python3

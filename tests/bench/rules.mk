@@ -4,27 +4,27 @@ BENCH_ALL := $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls $(BUIL
 
 $(BUILD)/bench/simcuda_bench: $(call obj,tests/bench/simcuda_bench.cpp tests/ptx/device.cpp tests/ptx/coverage.cpp $(LINK_ptx)) $(FMT)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ -lbenchmark -ldl
+	$(STEP)$(CXX) $(LDFLAGS) -pthread -o $@ $^ -lbenchmark -ldl
 $(BUILD)/bench/simcuda.ptx: tests/bench/kernels/simcuda.cu
 	@mkdir -p $(@D)
-	$(NVCC) -O2 -std=c++17 -arch=compute_75 -ptx -o $@ $<
+	$(STEP)$(NVCC) -O2 -std=c++17 -arch=compute_75 -ptx -o $@ $<
 $(call every_obj,tests/bench/simcuda_bench.cpp): OBJ_FLAGS = -DSIMCUDA_BENCH_PTX='"$(abspath $(BUILD))/bench/simcuda.ptx"'
 $(call obj,tests/bench/simcuda_bench.cpp): | $(BUILD)/bench/simcuda.ptx
 
 $(BUILD)/bench/null/libcuda.so.1: $(call obj,tests/bench/null_driver.cpp tests/bench/null_rest.cpp)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs
+	$(STEP)$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs
 $(BUILD)/bench/calls: $(call obj,tests/bench/calls.cpp) | $(BUILD)/bench/null/libcuda.so.1
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
+	$(STEP)$(CXX) $(LDFLAGS) -pthread -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
 
 $(BUILD)/bench/write_trace: $(call obj,tests/bench/write_trace.cpp $(CORE_SRC)) $(FMT)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl -lzstd
+	$(STEP)$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl -lzstd
 
 $(BUILD)/bench/%: tests/bench/%.cu
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -I. -o $@ $<
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -I. -o $@ $<
 
 .PHONY: bench
 bench: needed ## measure: what the shim costs, as ratios inside one run

@@ -61,10 +61,13 @@ TEST_CASE("lms: help and version") {
 
 TEST_CASE("lms: usage errors") {
     check_usage_error(
-        "", "no command; expected run, top, set, trace, report, replay, diff, export, settings or doctor");
+        "",
+        "no command; expected run, demo, top, set, trace, report, replay, diff, export, settings or doctor");
     check_usage_error("frobnicate",
-                      "no command frobnicate; expected run, top, set, trace, report, replay, diff, export, "
-                      "settings or doctor");
+                      "no command frobnicate; expected run, demo, top, set, trace, report, replay, diff, "
+                      "export, settings or doctor");
+    check_usage_error("demo --steps 0", "--steps");
+    check_usage_error("demo no-such-file", "no-such-file");
     check_usage_error("--sim run true", "--sim");
     check_usage_error("run", "no program");
     check_usage_error("run --", "no program");

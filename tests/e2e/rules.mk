@@ -1,7 +1,7 @@
 # tests/e2e: programs with the shim and without, and tools that stand before it.
 $(BUILD)/e2e/%.so: tests/e2e/tools/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) $(LDFLAGS) -shared -o $@ $<
+	$(STEP)$(CXX) $(ALL_CXXFLAGS) $(LDFLAGS) -shared -o $@ $<
 $(BUILD)/tests/e2e: | $(BUILD)/e2e/counting.so
 .PHONY: perverse-check
 # DRIVERS=one-queue,all: over these alone.

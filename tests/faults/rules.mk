@@ -2,7 +2,7 @@
 NO_MEMORY := $(BUILD)/faults/no_memory.so
 $(NO_MEMORY): tests/faults/no_memory.c
 	@mkdir -p $(@D)
-	$(CC) -O2 -Wall -Wextra -Werror $(LDFLAGS) -shared -fPIC -o $@ $< -ldl
+	$(STEP)$(CC) -O2 -Wall -Wextra -Werror $(LDFLAGS) -shared -fPIC -o $@ $< -ldl
 build-all: $(NO_MEMORY)
 $(BUILD)/tests/entry: | $(NO_MEMORY)
 

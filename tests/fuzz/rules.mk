@@ -8,10 +8,10 @@ FUZZ_FLAGS := -O1 -g1 -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-
 FUZZ_OBJ := $(patsubst %.cpp,$(BUILD)/obj/fuzz/%.o,$(LINK_fuzz) tests/fuzz/targets.cpp tests/fuzz/fuzz.cpp tools/fmt.cpp)
 $(BUILD)/obj/fuzz/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(FUZZ_CXX) $(filter-out -Werror,$(ALL_CXXFLAGS)) $(LIBUNWIND_INC) $(FUZZ_FLAGS) -c -o $@ $<
+	$(STEP)$(FUZZ_CXX) $(filter-out -Werror,$(ALL_CXXFLAGS)) $(LIBUNWIND_INC) $(FUZZ_FLAGS) -c -o $@ $<
 $(FUZZ): $(FUZZ_OBJ)
 	@mkdir -p $(@D)
-	$(FUZZ_CXX) -fsanitize=address,undefined,fuzzer -o $@ $^ $(UNWIND) $(LIBS_fuzz) -ldl
+	$(STEP)$(FUZZ_CXX) -fsanitize=address,undefined,fuzzer -o $@ $^ $(UNWIND) $(LIBS_fuzz) -ldl
 
 FUZZ_TARGETS ?= $(notdir $(wildcard tests/fuzz/corpus/*))
 FUZZ_RUNS ?= 1000000

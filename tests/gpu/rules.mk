@@ -9,21 +9,21 @@ GPU_RESULTS := $(if $(filter sim,$(ON)),$(GPU)/results,docs/gpu)
 
 $(GPU)/kernels.ptx: tools/gpu_facts/kernels.cu
 	@mkdir -p $(@D)
-	$(NVCC) -O2 -std=c++17 -Wno-deprecated-gpu-targets -arch=compute_75 -ptx -o $@ $<
+	$(STEP)$(NVCC) -O2 -std=c++17 -Wno-deprecated-gpu-targets -arch=compute_75 -ptx -o $@ $<
 
 $(call every_obj,$(wildcard tools/gpu_facts/*.cpp)): $(GPU)/kernels.ptx
 $(call every_obj,$(wildcard tools/gpu_facts/*.cpp)): OBJ_FLAGS = -DKERNELS_PTX='"$(GPU)/kernels.ptx"'
 $(GPU_FACTS): $(call obj,$(sort $(wildcard tools/gpu_facts/*.cpp))) $(FMT)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ -ldl
+	$(STEP)$(CXX) $(LDFLAGS) -pthread -o $@ $^ -ldl
 
 $(GPU)/runtime_logger.so: tools/gpu_facts/runtime/logger.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) $(LDFLAGS) -shared -o $@ $< -Wl,-soname,libcuda.so.1 -ldl
+	$(STEP)$(CXX) $(ALL_CXXFLAGS) $(HIDDEN) $(LDFLAGS) -shared -o $@ $< -Wl,-soname,libcuda.so.1 -ldl
 
 $(GPU)/runtime_static $(GPU)/runtime_shared: $(GPU)/runtime_%: tools/gpu_facts/runtime/program.cu
 	@mkdir -p $(@D)
-	$(NVCC) -O2 -std=c++17 -Wno-deprecated-gpu-targets -arch=compute_75 -code=compute_75 -cudart $* -o $@ $<
+	$(STEP)$(NVCC) -O2 -std=c++17 -Wno-deprecated-gpu-targets -arch=compute_75 -code=compute_75 -cudart $* -o $@ $<
 
 # ---------------------------------------------------------------- gpu-check
 
@@ -62,7 +62,7 @@ $(foreach runtime,static shared,$(eval $(call GPU_NATIVE_RULES,$(runtime))))
 
 $(GPU)/sim/%: tests/gpu/programs/%.cu $(wildcard tests/apps/*.h tests/gpu/programs/*.h)
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -I. -o $@ $< -Xlinker --allow-shlib-undefined $(call GPU_LINK,$*)
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -I. -o $@ $< -Xlinker --allow-shlib-undefined $(call GPU_LINK,$*)
 
 # ---------------------------------------------------------------- the tests of all this, and the commands
 

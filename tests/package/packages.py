@@ -3,6 +3,7 @@
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,9 @@ import tempfile
 ROOT = os.getcwd()
 BUILD = os.environ.get("BUILD", "build")
 PROGRAM = os.path.join(ROOT, BUILD, "apps", "vector_add")
-COMMANDS = ("run", "settings", "doctor", "top", "set", "report", "replay", "diff", "export", "trace")
+COMMANDS = ("run", "demo", "settings", "doctor", "top", "set", "report", "replay", "diff", "export", "trace")
+LIBRARIES = {"libcudart.so.13", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"}
+BINARIES = {"demo", "lms", "liblmsshim.so", "libcuda.so.1", "libcudart.so.13", "libnvidia-ml.so.1", "lru.so"}
 problems = []
 
 
@@ -40,6 +43,21 @@ def moves_memory(name, *lms):
     expect(re.search(r"moved|came in|went out", err), f"{name}: nothing says that memory moved", err)
 
 
+def shows_demo(name, folder, *lms):
+    """Without a compiler: of programs only those that the demo calls can be found."""
+    home = os.path.join(folder, "home")
+    os.makedirs(f"{home}/bin")
+    for tool in ("awk", "cat", "cmp", "dirname", "grep", "head", "mktemp", "rm", "sed", "sh", "sha256sum", "tee"):
+        os.symlink(shutil.which(tool), f"{home}/bin/{tool}")
+    env = {"PATH": f"{home}/bin", "HOME": home, "XDG_CACHE_HOME": f"{home}/cache"}
+    status, out, err = run(*lms, "demo", "--steps", "6", env=env)
+    expect(status == 0 and out.count("\n  ok ") == 8, f"{name}: the demo ended with {status}", out + err)
+    expect(not os.path.exists(f"{home}/cache/simcuda"), f"{name}: the demo compiled kernels")
+    status, out, err = run(*lms, "demo", "--steps", "6", os.path.join(ROOT, "LICENSE"), env=env)
+    expect(status == 0, f"{name}: the demo of another text ended with {status}", out + err)
+    shutil.rmtree(home)
+
+
 def runs_scripts(name, folder, python, *lms):
     script = os.path.join(folder, "train.py")
     with open(script, "w", encoding="utf-8") as file:
@@ -50,6 +68,24 @@ def runs_scripts(name, folder, python, *lms):
 
 def files_below(folder):
     return {os.path.relpath(os.path.join(where, name), folder) for where, _, names in os.walk(folder) for name in names}
+
+
+def runs_with_old_glibc(name, tree):
+    """Every binary needs these alone: glibc 2.28, of libgcc what GCC 4 had, and CUDA's runtime."""
+    seen = set()
+    for file in sorted(files_below(tree)):
+        with open(os.path.join(tree, file), "rb") as content:
+            if content.read(4) != b"\x7fELF":
+                continue
+        seen.add(os.path.basename(file))
+        dynamic = must("readelf", "--wide", "--dynamic", "--version-info", os.path.join(tree, file))
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
+        expect(needed <= LIBRARIES, f"{name}: {file} needs {needed - LIBRARIES}")
+        versions = {tuple(map(int, found.split("."))) for found in re.findall(r"Name: GLIBC_([\d.]+)", dynamic)}
+        expect(max(versions, default=(9,) if needed else ()) <= (2, 28), f"{name}: {file} needs glibc {versions}")
+        others = set(re.findall(r"Name: ((?!GLIBC_\d|GCC_[34]\.)\S+)  Flags", dynamic))
+        expect(others <= LIBRARIES, f"{name}: {file} needs {others - LIBRARIES}")
+    expect(seen >= BINARIES, f"{name}: without {BINARIES - seen}")
 
 
 def debian_package(folder):
@@ -66,9 +102,10 @@ def debian_package(folder):
         ("dpkg-deb", "-x", package, root), ("rm", "-r", f"{root}/usr"))
     must(*install_it)
     moves_memory("deb", f"{root}/usr/bin/lms")
+    shows_demo("deb", folder, f"{root}/usr/bin/lms")
     depends = must("dpkg-deb", "-f", package, "Depends")
-    for library in ("libc6", "libncurses6", "libzstd1", "liblz4-1"):
-        expect(library in depends, f"deb: does not depend on {library}", depends)
+    expect(depends == "libc6 (>= 2.28)\n", "deb: depends on other than libc6", depends)
+    runs_with_old_glibc("deb", f"{root}/usr")
     for page in ("lms", "lms-run", "lms-top"):
         expect(os.path.exists(f"{root}/usr/share/man/man1/{page}.1.gz"), f"deb: no page {page}")
     must(*remove_it)
@@ -79,12 +116,15 @@ def debian_package(folder):
 def wheel(folder):
     must("make", "-s", "wheel")
     (package,) = glob.glob(f"{BUILD}/lmsshim-*.whl")
+    expect(package.endswith("-manylinux_2_28_x86_64.whl"), f"wheel: {package}")
     must(sys.executable, "-m", "venv", f"{folder}/venv")
     python = f"{folder}/venv/bin/python"
     before = files_below(folder)
     must(python, "-m", "pip", "install", "-q", "--no-index", "--disable-pip-version-check", package)
     expect(must(f"{folder}/venv/bin/lms", "--version").startswith("lms "), "wheel: no lms --version")
+    runs_with_old_glibc("wheel", must(python, "-c", "import lms; print(lms.__path__[0])").strip())
     moves_memory("wheel", python, "-m", "lms")
+    shows_demo("wheel", folder, python, "-m", "lms")
     runs_scripts("wheel", folder, python, python, "-m", "lms")
     shim = must(python, "-c", "import lms; print(lms.SHIM)").strip()
     expect(os.path.exists(shim), f"wheel: no {shim}")

@@ -2,18 +2,18 @@
 RANDOM_PROGRAM := $(BUILD)/random/program
 $(RANDOM_PROGRAM): $(call obj,$(sort $(wildcard tests/random/*.cpp)))
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -pthread -o $@ $^ -ldl
+	$(STEP)$(CXX) $(LDFLAGS) -pthread -o $@ $^ -ldl
 $(call every_obj,$(wildcard tests/random/*.cpp)): CXXFLAGS = -O2 -g1
 
 RECKLESS := $(BUILD)/random/reckless.so
 $(RECKLESS): tests/random/reckless.c include/lms/policy.h
 	@mkdir -p $(@D)
-	$(CC) -O2 -Wall -Wextra -Werror $(LDFLAGS) -Iinclude -shared -fPIC -o $@ $<
+	$(STEP)$(CC) -O2 -Wall -Wextra -Werror $(LDFLAGS) -Iinclude -shared -fPIC -o $@ $<
 
 YIELDS := $(BUILD)/random/yields.so
 $(YIELDS): tests/random/yields.c
 	@mkdir -p $(@D)
-	$(CC) -O2 -Wall -Wextra -Werror $(LDFLAGS) -shared -fPIC -ftls-model=initial-exec -o $@ $<
+	$(STEP)$(CC) -O2 -Wall -Wextra -Werror $(LDFLAGS) -shared -fPIC -ftls-model=initial-exec -o $@ $<
 
 # The simulated driver, and functions that the shim does not know.
 RANDOM_DRIVER := $(BUILD)/random/libcuda.so.1

@@ -1,8 +1,8 @@
 # tests/simrt: device code in an archive, for the driver's linker.
 $(BUILD)/simrt/libparts.a: $(sort $(wildcard tests/simrt/parts/*.cu))
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -rdc=true -lib -o $@ $^
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -rdc=true -lib -o $@ $^
 $(BUILD)/simrt/libcudadevrt.a: $(DEVICE_RUNTIME)
 	@mkdir -p $(@D)
-	ln -sf $< $@
+	$(Q)ln -sf $< $@
 $(BUILD)/tests/simrt: | $(BUILD)/simrt/libparts.a $(BUILD)/simrt/libcudadevrt.a

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "shim/util/settings.h"
+#include "tools/lms/demo.h"
 #include "tools/lms/doctor.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/frameworks.h"
@@ -196,7 +197,8 @@ int main(std::vector<std::string> words) {
     app.set_version_flag("--version", "lms " LMS_VERSION);
     app.require_subcommand(1);
     app.footer(
-        "Exit status: 0 done; 1 not well (what doctor finds, replay --fail-above, no such process); 2 wrong "
+        "Exit status: 0 done; 1 not well (what doctor finds, replay --fail-above, no such process, a demo "
+        "that shows something else); 2 wrong "
         "use, or "
         "a file that is no trace; 125 a part of lmsshim is missing, or nothing can be written; 126 and 127 "
         "the "
@@ -209,7 +211,10 @@ int main(std::vector<std::string> words) {
     int changed = 0;
     std::vector<std::string> changes;
     std::string bus_id;
+    DemoOptions demo_options;
     CLI::App& run_command = *app.add_subcommand("run", "Run a program with a larger GPU");
+    CLI::App& demo_command =
+        *app.add_subcommand("demo", "Train a model on a big GPU, a small one, and that with the shim");
     CLI::App& settings_command = *app.add_subcommand("settings", "List every setting and its value now");
     CLI::App& doctor_command = *app.add_subcommand("doctor", "Check whether the shim can work here");
     CLI::App& top_command = *app.add_subcommand("top", "Show what processes under the shim are doing");
@@ -220,6 +225,12 @@ int main(std::vector<std::string> words) {
     check_command.group("");  // not in the help
     check_command.add_option("GPU", bus_id)->required();
     add_run_options(run_command, run_options);
+    demo_command
+        .add_option("TEXT", demo_options.texts, "Files to train on; default: lmsshim's own documents")
+        ->check(CLI::ExistingFile);
+    demo_command.add_option("--steps", demo_options.steps, "Training steps; default: 120")
+        ->type_name("N")
+        ->check(CLI::PositiveNumber);
     settings_command.add_flag("--json", as_json, "Print JSON");
     doctor_command.add_flag("--json", as_json, "Print JSON");
     top_command.add_flag("--json", as_json, "Print JSON, once");
@@ -252,8 +263,8 @@ int main(std::vector<std::string> words) {
         }
         const std::vector<std::string> given = app.remaining();
         fmt::print(stderr,
-                   "lms: {}; expected run, top, set, trace, report, replay, diff, export, settings or doctor "
-                   "(lms --help)\n",
+                   "lms: {}; expected run, demo, top, set, trace, report, replay, diff, export, settings or "
+                   "doctor (lms --help)\n",
                    given.empty() ? "no command" : "no command " + given[0]);
         return kUsage;
     } catch (const std::runtime_error& problem) {
@@ -261,6 +272,7 @@ int main(std::vector<std::string> words) {
         return kUsage;
     }
     if (run_command.parsed()) return run(run_options);
+    if (demo_command.parsed()) return demo(demo_options);
     if (check_command.parsed()) return self_check(bus_id);
     int status = 0;
     if (const auto done = traces.run()) {

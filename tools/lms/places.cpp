@@ -26,4 +26,8 @@ fs::path find_simulated_gpu() {
     return find(fs::path("sim") / "libcuda.so.1").parent_path();
 }
 
+fs::path find_demo() {
+    return find("demo.sh");
+}
+
 }  // namespace lms::tool

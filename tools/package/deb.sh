@@ -6,22 +6,18 @@ tree=$build/deb/lmsshim
 architecture=$(dpkg --print-architecture)
 
 rm -rf "$build/deb" "$build"/lmsshim_*.deb
-mkdir -p "$tree/DEBIAN" "$build/deb/debian"
+mkdir -p "$tree/DEBIAN"
 make --no-print-directory install DESTDIR="$tree" PREFIX=/usr BUILD="$build" CUDA_HOME="$CUDA_HOME" >/dev/null
 gzip -9n "$tree"/usr/share/man/man1/*.1
 install -D -m 644 LICENSE "$tree/usr/share/doc/lmsshim/copyright"
 gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/lmsshim/changelog.gz"
 
-# (It wants to be where a source package is. The simulated driver is no library of anybody's.)
-printf 'Source: lmsshim\n\nPackage: lmsshim\nArchitecture: any\n' >"$build/deb/debian/control"
-depends=$(cd "$build/deb" && dpkg-shlibdeps -O --ignore-missing-info -xlmsshim lmsshim/usr/bin/lms \
-    lmsshim/usr/lib/lmsshim/sim/*.so.* lmsshim/usr/lib/lmsshim/liblmsshim.so 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
 cat >"$tree/DEBIAN/control" <<END
 Package: lmsshim
 Version: $VERSION
 Architecture: $architecture
 Maintainer: The lmsshim authors <lmsshim@localhost>
-Depends: ${depends:?what it needs could not be found out}
+Depends: libc6 (>= 2.28)
 Recommends: python3
 Section: utils
 Priority: optional

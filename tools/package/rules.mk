@@ -15,8 +15,10 @@ install-extras: man
 	install -m 644 tools/package/completion/_lms $(DESTDIR)$(PREFIX)/share/zsh/site-functions/
 	install -m 644 tools/package/completion/lms.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/
 
-.PHONY: deb wheel
-deb: needed $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install: make a Debian package, build/lmsshim_VERSION_ARCHITECTURE.deb
+.PHONY: deb wheel bare-wheel
+deb: needed $(INSTALLED) ## install: make a Debian package, build/lmsshim_VERSION_ARCHITECTURE.deb
 	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(CUDA_HOME) sh tools/package/deb.sh
-wheel: needed $(SHIM) $(LMS) $(POLICIES) $(SIM) ## install: make a Python wheel, build/lmsshim-VERSION-py3-none-PLATFORM.whl
+wheel: needed $(INSTALLED) ## install: make a Python wheel, build/lmsshim-VERSION-py3-none-PLATFORM.whl
 	@BUILD=$(BUILD) VERSION=$(VERSION) CUDA_HOME=$(CUDA_HOME) sh tools/package/wheel.sh
+bare-wheel: wheel ## test: install the wheel in a Debian 11 root without a compiler, and show the demo there (root)
+	@BUILD=$(BUILD) COMMANDS=wheel sh tests/bare.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # build/lmsshim-VERSION-py3-none-PLATFORM.whl: what `make install` installs, inside the Python package lms. The platform is
-# the oldest glibc that all of it runs with, which is about this machine's.
+# the oldest glibc that all of it runs with.
 set -eu
 build=${BUILD:-build}
 tree=$build/wheel

@@ -1,6 +1,7 @@
 // The compiler and its cache.
 #include "tools/simcuda/ptx/compile.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
@@ -92,6 +93,20 @@ std::string digest(std::initializer_list<std::string_view> parts) {
                        static_cast<std::uint64_t>(hash));
 }
 
+// The part of an object's name that the kernel decides.
+std::string kernel_name(std::string_view source) {
+    std::string options;
+    for (const char* option : kOptions) options += option;
+    return digest({source, options});
+}
+
+// The folder "kernels" beside this library.
+fs::path shipped_folder() {
+    Dl_info here{};
+    dladdr(reinterpret_cast<const void*>(&digest), &here);
+    return fs::path(here.dli_fname ? here.dli_fname : "").parent_path() / "kernels";
+}
+
 std::string read_file(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -164,15 +179,23 @@ void trim(const fs::path& folder) {
 
 }  // namespace
 
+std::string shipped(const std::string& source) {
+    static const fs::path folder = shipped_folder();
+    // What x86-64-v3 means here.
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+        return {};
+    std::error_code failure;
+    const fs::path object = folder / (kernel_name(source) + ".so");
+    return fs::exists(object, failure) ? object.string() : std::string();
+}
+
 std::string compile(const std::string& source, std::string& error) {
-    static const std::string environment = environment_text();
+    static const std::string environment = digest({environment_text()});
     static std::atomic<unsigned> counter{0};
-    std::string options;
-    for (const char* option : kOptions) options += option;
     const fs::path folder = cache_folder();
     std::error_code failure;
     fs::create_directories(folder, failure);
-    const fs::path object = folder / (digest({source, options, environment}) + ".so");
+    const fs::path object = folder / (kernel_name(source) + "-" + environment + ".so");
     if (fs::exists(object, failure)) {
         fs::last_write_time(object, fs::file_time_type::clock::now(), failure);
         return object;

@@ -24,6 +24,10 @@ Unit::~Unit() {
 
 void* Unit::symbol(const std::string& name, std::string& error) {
     std::lock_guard lock(state_->mutex);
+    if (!state_->handle && state_->error.empty()) {
+        if (const std::string path = shipped(source_); !path.empty())
+            state_->handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
     // Twice: another process may trim the cache entry between the two steps, or a crash have left half of it.
     for (int attempt = 0; !state_->handle && state_->error.empty() && attempt < 2; ++attempt) {
         const std::string path = compile(source_, state_->error);
