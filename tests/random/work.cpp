@@ -24,9 +24,10 @@ bool can_be_captured(const Op& op) {
 // By a function that the shim does not know, where the driver has one.
 CUresult fill_unseen(CUdeviceptr to, std::uint32_t value, std::size_t words, CUstream stream) {
     using Fill = decltype(&cuMemsetD32Async);
-    static const auto unseen =
-        reinterpret_cast<Fill>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuFutureFill"));
-    return unseen ? unseen(to, value, words, stream) : CU(cuMemsetD32Async)(to, value, words, stream);
+    static void* const unseen = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuFutureFill");
+    static const DriverCall<Fill> fill{
+        "cuMemsetD32Async", reinterpret_cast<Fill>(unseen ? unseen : driver_function("cuMemsetD32Async"))};
+    return fill(to, value, words, stream);
 }
 
 std::uint32_t source_pitch(const Op& op) {
