@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "shim/device/argument_registers.h"
 #include "shim/device/loader.h"
 #include "shim/device/locate.h"
 #include "shim/util/log.h"
@@ -26,39 +27,12 @@ lms_lazy_call:
         .cfi_adjust_cfa_offset 8
         subq    $192, %rsp
         .cfi_adjust_cfa_offset 192
-        movq    %rdi, 0(%rsp)
-        movq    %rsi, 8(%rsp)
-        movq    %rdx, 16(%rsp)
-        movq    %rcx, 24(%rsp)
-        movq    %r8, 32(%rsp)
-        movq    %r9, 40(%rsp)
-        movq    %rax, 48(%rsp)
-        movups  %xmm0, 64(%rsp)
-        movups  %xmm1, 80(%rsp)
-        movups  %xmm2, 96(%rsp)
-        movups  %xmm3, 112(%rsp)
-        movups  %xmm4, 128(%rsp)
-        movups  %xmm5, 144(%rsp)
-        movups  %xmm6, 160(%rsp)
-        movups  %xmm7, 176(%rsp)
+)" LMS_SAVE_ARGUMENTS R"(
         movl    192(%rsp), %edi
         call    lms_resolve_entry
         movq    %rax, %r11
-        movq    0(%rsp), %rdi
-        movq    8(%rsp), %rsi
-        movq    16(%rsp), %rdx
-        movq    24(%rsp), %rcx
-        movq    32(%rsp), %r8
-        movq    40(%rsp), %r9
-        movq    48(%rsp), %rax
-        movups  64(%rsp), %xmm0
-        movups  80(%rsp), %xmm1
-        movups  96(%rsp), %xmm2
-        movups  112(%rsp), %xmm3
-        movups  128(%rsp), %xmm4
-        movups  144(%rsp), %xmm5
-        movups  160(%rsp), %xmm6
-        movups  176(%rsp), %xmm7
+        movq    %rsp, %r10
+)" LMS_LOAD_ARGUMENTS R"(
         addq    $200, %rsp
         .cfi_adjust_cfa_offset -200
         jmp     *%r11

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "shim/device/argument_registers.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
 #include "shim/reach/graphs.h"
@@ -31,21 +32,7 @@ lms_unseen_call:
         .cfi_adjust_cfa_offset 8
         subq    $192, %rsp
         .cfi_adjust_cfa_offset 192
-        movq    %rdi, 0(%rsp)
-        movq    %rsi, 8(%rsp)
-        movq    %rdx, 16(%rsp)
-        movq    %rcx, 24(%rsp)
-        movq    %r8, 32(%rsp)
-        movq    %r9, 40(%rsp)
-        movq    %rax, 48(%rsp)
-        movups  %xmm0, 64(%rsp)
-        movups  %xmm1, 80(%rsp)
-        movups  %xmm2, 96(%rsp)
-        movups  %xmm3, 112(%rsp)
-        movups  %xmm4, 128(%rsp)
-        movups  %xmm5, 144(%rsp)
-        movups  %xmm6, 160(%rsp)
-        movups  %xmm7, 176(%rsp)
+)" LMS_SAVE_ARGUMENTS R"(
         movl    192(%rsp), %edi
         movq    %rsp, %rsi
         leaq    208(%rsp), %rdx
@@ -72,21 +59,7 @@ lms_forward_call:
         subq    %rcx, %rsp
         movq    %rsp, %rdi
         rep     movsb
-        movq    0(%r10), %rdi
-        movq    8(%r10), %rsi
-        movq    16(%r10), %rdx
-        movq    24(%r10), %rcx
-        movq    32(%r10), %r8
-        movq    40(%r10), %r9
-        movq    48(%r10), %rax
-        movups  64(%r10), %xmm0
-        movups  80(%r10), %xmm1
-        movups  96(%r10), %xmm2
-        movups  112(%r10), %xmm3
-        movups  128(%r10), %xmm4
-        movups  144(%r10), %xmm5
-        movups  160(%r10), %xmm6
-        movups  176(%r10), %xmm7
+)" LMS_LOAD_ARGUMENTS R"(
         call    *%r11
         leave
         .cfi_def_cfa %rsp, 8
