@@ -166,8 +166,9 @@ constexpr Setting kTable[] = {
          const auto level = log::kLevelNames[static_cast<int>(s.log_level)];
          return s.log_path.empty() ? std::string(level) : fmt::format("{}:{}", level, s.log_path);
      }},
-    {"LMS_STATS", "stats", "FILE", "none", "Write counters as JSON, each second and when the program exits (%p: process)",
-     "the path of a file", [](std::string_view text, Settings& s) { return parse_text(text, s.stats_path); },
+    {"LMS_STATS", "stats", "FILE", "none",
+     "Write counters as JSON, each second and when the program exits (%p: process)", "the path of a file",
+     [](std::string_view text, Settings& s) { return parse_text(text, s.stats_path); },
      [](const Settings& s) { return s.stats_path; }},
     {"LMS_TRACE", "trace", "FILE", "none",
      "Write a trace, for lms report; as *.json for ui.perfetto.dev (%p: process)", "the path of a file",

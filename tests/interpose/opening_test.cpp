@@ -187,9 +187,10 @@ TEST_CASE("opening: a name that only the installed driver has is found and named
         probe::run_probe("names_only_the_driver_has", probe::preloaded("new_driver"));
     INFO(result.out);
     CHECK(result.status == 0);
-    CHECK(result.err ==
-          "lms: cuFutureCall is not known to this shim: its work may reach any memory, so nothing moves until "
-          "it is over\n");
+    CHECK(
+        result.err ==
+        "lms: cuFutureCall is not known to this shim: its work may reach any memory, so nothing moves until "
+        "it is over\n");
 }
 
 TEST_CASE("opening: a libcuda that is out of the shim's reach is named once") {
