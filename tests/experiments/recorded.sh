@@ -1,0 +1,3 @@
+#!/bin/sh
+# The recorded steps take the memory that IBM published.
+exec python3 -B "$(dirname "$0")/recorded.py"

@@ -1,0 +1,122 @@
+"""Runs a recorded step under the shim on the simulated GPU, in its simulated time, with bytes and links of 1/64."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+from machines import CONTEXT, kernel_ns
+
+SCALE = 64
+MIB = 1 << 20
+BUILD = pathlib.Path(os.environ.get("BUILD", "build")).absolute()
+PINNING = 2.76  # 1e9 bytes a second that the host page-locks
+
+
+def scaled(number):
+    return max(64, number // SCALE // 64 * 64)
+
+
+class Caching:
+    """PyTorch's caching allocator: segments that are kept and split, the smallest piece that fits."""
+
+    def __init__(self):
+        self.segments, self.free, self.taken = [], [], {}
+
+    def allocate(self, key, size):
+        size = -(-size // 512) * 512
+        fitting = [piece for piece in self.free if piece[2] >= size]
+        if fitting:
+            segment, offset, length = min(fitting, key=lambda piece: (piece[2], piece))
+            self.free.remove((segment, offset, length))
+        else:
+            segment, offset, length = len(self.segments), 0, self._segment(size)
+            self.segments.append(length)
+        if length - size > MIB:
+            self.free.append((segment, offset + size, length - size))
+            length = size
+        self.taken[key] = (segment, offset, length)
+
+    @staticmethod
+    def _segment(size):
+        return 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+
+    def release(self, key):
+        """Joins the piece with its free neighbours."""
+        segment, offset, length = self.taken.pop(key)
+        for other in [piece for piece in self.free if piece[0] == segment]:
+            if offset in (other[1] + other[2], other[1] - length):
+                self.free.remove(other)
+                offset, length = min(offset, other[1]), length + other[2]
+        self.free.append((segment, offset, length))
+
+
+def program(step, machine, factor, allocator):
+    """The lines of replay.cu's file."""
+
+    def kernel(event):
+        ids = (",".join(map(str, each)) or "-" for each in (event.reads, event.writes))
+        return f"K {kernel_ns(event, step, machine, factor):.0f} {' '.join(ids)}"
+
+    if allocator in ("async", "malloc"):
+        return [f"{each.what} {each.id} {scaled(each.bytes)}" if hasattr(each, "what") else kernel(each)
+                for each in step.events]
+    pool = Caching()
+    first = 1 + max(each.id for each in step.changes())  # of the segments
+
+    def placed(change):
+        segment, offset, _ = pool.taken[change.id]
+        return f"T {change.id} {first + segment} {offset // SCALE // 64 * 64} {scaled(change.bytes)}"
+
+    # The second time the segments are all there.
+    for _ in range(2):
+        lines = []
+        for each in step.events:
+            if not hasattr(each, "what"):
+                lines.append(kernel(each))
+            elif each.what == "F":
+                pool.release(each.id)
+            elif each.what == "A" or each.id not in pool.taken:
+                pool.allocate(each.id, each.bytes)
+            if getattr(each, "what", "F") != "F":
+                lines.append(placed(each))
+    return [f"P {first + k} {scaled(size) + 64}" for k, size in enumerate(pool.segments)] + lines
+
+
+def replay(step, machine, factor=1.0, allocator="async", touch=False, shim=True, memory=None, steps=6, environment=None):
+    """Of the last two steps the mean: ms, bytes each way; and the peaks, all at full size. None: out of memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, stats, report = (os.path.join(folder, name) for name in ("program", "stats", "report"))
+        pathlib.Path(file).write_text("\n".join(program(step, machine, factor, allocator)) + "\n")
+        settings = {
+            "SIMCUDA_CLOCK": "simulated", "SIMCUDA_GPU": machine.gpu, "SIMCUDA_REPORT": report,
+            "SIMCUDA_MEMORY": str((memory or machine.memory) // SCALE), "SIMCUDA_CONTEXT_BYTES": str(CONTEXT // SCALE),
+            "SIMCUDA_GRANULARITY": str(2 * MIB // SCALE),
+            "SIMCUDA_H2D_GBPS": f"{machine.into / SCALE:.6f}", "SIMCUDA_D2H_GBPS": f"{machine.out / SCALE:.6f}",
+            "SIMCUDA_PIN_GBPS": f"{PINNING / SCALE:.6f}", "LD_LIBRARY_PATH": f"{BUILD}/sim",
+        }
+        if shim:
+            settings |= {"LD_PRELOAD": f"{BUILD}/liblmsshim.so", "LMS_THRESHOLD": f"{2 * MIB // SCALE // 1024}",
+                         "LMS_STATS": stats}
+        command = [BUILD / "experiments/replay", file, str(steps), "malloc" if allocator == "malloc" else "async"]
+        command += ["touch"] if touch else []
+        settings = {**os.environ, **settings, **(environment or {})}
+        run = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+        if "cudaErrorMemoryAllocation" in run.stderr:
+            return None
+        if run.returncode:
+            raise RuntimeError(f"{step.name}: {run.stderr}")
+        *lines, digest = run.stdout.splitlines()
+        counters = json.loads(pathlib.Path(stats).read_text()) if shim else {}
+    told = [line.split(" ", 1) for line in lines]
+    reports = [json.loads(text) for _, text in told]
+
+    def moved(way):
+        return SCALE * (reports[-1]["bytes"][way] - reports[-3]["bytes"][way]) // 2
+
+    return {
+        "ms": sum(float(ms) for ms, _ in told[-2:]) / 2, "in": moved("host_to_device"), "out": moved("device_to_host"),
+        "digest": digest.split()[1], "peak_gpu": SCALE * reports[-1]["devices"][0]["peak"],
+        "peak_host": SCALE * counters.get("peak_host_bytes", 0), "in_place": counters.get("in_place_launches", 0),
+    }
