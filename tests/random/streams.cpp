@@ -57,7 +57,13 @@ void Machine::make_stream(Hand& hand, const Op& op) {
     const unsigned in = lane(slot, 0);
     for (unsigned thread = 0; thread < kThreads; ++thread) {
         const std::uint32_t number = stream.last[thread];
-        if (number > hand.view->streams[slot].at[in + thread]) wait_for(hand, op, in + thread, number, slot);
+        if (number <= hand.view->streams[slot].at[in + thread] ||
+            wait_for(hand, op, in + thread, number, slot))
+            continue;
+        // What it would have to wait for cannot be waited for beside a capture.
+        ok(CU(cuStreamDestroy_v2)(stream.handle), "cuStreamDestroy");
+        stream = {.last = stream.last};
+        return;
     }
 }
 
