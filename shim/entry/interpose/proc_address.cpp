@@ -34,14 +34,18 @@ struct Query {
 };
 
 // Indices of the rows, sorted by base name and version.
-constexpr auto kByBase = [] {
-    std::array<std::uint16_t, kRowCount> order{};
-    std::iota(order.begin(), order.end(), std::uint16_t{0});
-    std::sort(order.begin(), order.end(), [](std::uint16_t a, std::uint16_t b) {
-        return std::tie(kRows[a].base, kRows[a].introduced) < std::tie(kRows[b].base, kRows[b].introduced);
-    });
-    return order;
-}();
+std::span<const std::uint16_t> rows_by_base() {
+    static const auto sorted = [] {
+        std::array<std::uint16_t, kRowCount> order{};
+        std::iota(order.begin(), order.end(), std::uint16_t{0});
+        std::sort(order.begin(), order.end(), [](std::uint16_t a, std::uint16_t b) {
+            return std::tie(kRows[a].base, kRows[a].introduced) <
+                   std::tie(kRows[b].base, kRows[b].introduced);
+        });
+        return order;
+    }();
+    return sorted;
+}
 
 constexpr bool is_per_thread(const Row& row) {
     return row.stream == StreamMode::PTDS || row.stream == StreamMode::PTSZ;
@@ -53,10 +57,11 @@ const Row* row_for(const Query& query) {
     const std::string_view base = query.symbol;
     const bool per_thread = (query.flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     const Row* best = nullptr;
+    const std::span<const std::uint16_t> rows = rows_by_base();
     auto it =
-        std::lower_bound(kByBase.begin(), kByBase.end(), base,
+        std::lower_bound(rows.begin(), rows.end(), base,
                          [](std::uint16_t index, std::string_view name) { return kRows[index].base < name; });
-    for (; it != kByBase.end() && kRows[*it].base == base; ++it) {
+    for (; it != rows.end() && kRows[*it].base == base; ++it) {
         const Row& row = kRows[*it];
         if (row.introduced > query.version || (is_per_thread(row) && !per_thread)) continue;
         // In ascending version; a legacy form never takes the place of a per-thread one.
