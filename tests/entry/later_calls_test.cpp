@@ -220,6 +220,31 @@ OVERLAY_TEST(
     }
 }
 
+OVERLAY_TEST("later calls: what is launched in a stream that such a call made is waited for") {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    EXPECT(LATER(cuFutureStream)(&stream) == CUDA_SUCCESS);
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.press();
+    Gate gate;
+    gate.hold_up(stream);
+    EXPECT(launch("add", kWords, stream, a.at(), a.at(), 5u, kWords) == CUDA_SUCCESS);
+    if (maps_host()) {
+        crowd.press();
+        EXPECT(a.resident());
+    }
+    std::vector<std::uint32_t> expected(kWords);
+    std::memcpy(expected.data(), pattern(kBuffer, 1).data(), kBuffer);
+    for (std::uint32_t& word : expected) word += 5;
+    gate.open();
+    OK(cuStreamSynchronize, stream);
+    crowd.evict(a);
+    std::vector<std::uint32_t> words(kWords);
+    std::memcpy(words.data(), a.read().data(), kBuffer);
+    EXPECT(words == expected);
+}
+
 OVERLAY_TEST("later calls: one that stays in the driver holds up moves and no launches") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);

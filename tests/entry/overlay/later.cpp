@@ -86,6 +86,10 @@ CUresult cuFutureFill_ptsz(CUdeviceptr at, std::uint32_t word, std::size_t words
     return SIM(cuMemsetD32Async_ptsz)(at, word, words, stream);
 }
 
+CUresult cuFutureStream(CUstream* stream) {
+    return SIM(cuStreamCreate)(stream, CU_STREAM_NON_BLOCKING);
+}
+
 CUresult cuFutureAllocate(CUdeviceptr* at, std::size_t bytes) {
     return SIM(cuMemAlloc_v2)(at, bytes);
 }
