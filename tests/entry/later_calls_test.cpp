@@ -320,6 +320,49 @@ OVERLAY_TEST("later calls: room is made for one that the driver has no memory fo
     for (const CUdeviceptr each : unmanaged) OK(cuMemFree_v2, each);
 }
 
+namespace {
+
+struct Calls {
+    CUdeviceptr at;
+    decltype(&cuFutureFill) fill;
+    std::atomic<bool> pressed{false};
+    int refused = 0;
+};
+
+void call_until_pressed(void* data) {
+    Calls& calls = *static_cast<Calls*>(data);
+    while (!calls.pressed.load()) {
+        if (calls.fill(calls.at, 7, kWords, nullptr) == CUDA_ERROR_NOT_PERMITTED) ++calls.refused;
+        std::this_thread::yield();
+    }
+}
+
+}  // namespace
+
+BODY(later_calls_in_a_host_function) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.press();
+    Calls calls{a.at(), LATER(cuFutureFill)};
+    // Where unmapping waits for all work, moves wait for the function, which must not wait for them.
+    std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        calls.pressed = true;
+    });
+    OK(cuLaunchHostFunc, stream, call_until_pressed, &calls);
+    crowd.press();
+    OK(cuStreamSynchronize, stream);
+    later.join();
+    EXPECT(calls.refused > 0);
+    EXPECT(a.holds(1));
+}
+
+TEST_CASE("later calls: one in a host function is the driver's to refuse, and waits for no move") {
+    run_both("later_calls_in_a_host_function", Driver::Overlay, {{"SIMCUDA_UNMAP_DRAINS", "1"}});
+}
+
 BODY(later_calls_are_named) {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
