@@ -1,4 +1,4 @@
-"""Replays a few recorded steps under the shim, in simulated time: bytes each way are exact, the time of the GPU's clock within 1 %.
+"""Replays a few recorded steps under the shim, in simulated time: bytes each way are exact, the GPU's time within 1 %.
 
 A change that moves other bytes is to be looked at; `slice.py --print` then gives the new figures.
 """

@@ -1,11 +1,13 @@
 """The least that a step can take on a GPU that is too small, whoever moves the bytes and however well.
 
-Take a stretch of the step, of any length. What it reads and did not make was there before. Of that at most the memory can have been on the
-GPU when the stretch began; the rest comes in before it ends, so it lasts at least as long as that takes on the link. Likewise for what it made
-and a later kernel reads: at most the memory is on the GPU at its end, the rest has gone out. Each stretch also lasts as long as its kernels. Over a
-step, which repeats, the bound is the sum over the stretches into which it is best cut. Tensors may be split, and copies run both ways beside
-kernels. A kernel that writes a tensor that stays may be one that reads it: nothing tells that its bytes are of no use. No real order does
-better.
+Take a stretch of the step, of any length. The bytes that it reads and did not make were there before. At most the
+memory's size of them can have been on the GPU when the stretch began. The rest comes in before it ends, so it lasts at
+least as long as that takes on the link. Likewise for the bytes that it made and a later kernel reads: at its end at most
+the memory's size is on the GPU, the rest has gone out. Each stretch also lasts as long as its kernels.
+
+A step repeats. Its bound is the sum over the stretches into which it is best cut. Tensors may be split, and copies run
+both ways beside kernels. A kernel that writes a tensor that stays counts as reading it, for nothing tells that the old
+bytes are of no use.
 """
 
 from machines import CONTEXT, kernel_ns
@@ -14,14 +16,15 @@ PLACES = 96  # at which a stretch may begin or end
 
 
 def lives(step):
-    """For each kernel: [(tensor, bytes, read?, written?)], a tensor by its id and, unless it stays, the kernel that it was made before."""
+    """For each kernel [(tensor, bytes, read?, written?)]; a tensor is its id and the kernel after its allocation."""
     now = {each.id: (each.id, 0) for each in step.changes("P")}
     size = {now[each.id]: each.bytes for each in step.changes("P")}
     touched = []
     for event in step.events:
         if not hasattr(event, "what"):
             reads, writes = ({now[each] for each in ids} for ids in (event.reads, event.writes))
-            touched.append([(tensor, size[tensor], tensor in reads or tensor[1] == 0, tensor in writes) for tensor in reads | writes])
+            touched.append([(tensor, size[tensor], tensor in reads or tensor[1] == 0, tensor in writes)
+                            for tensor in reads | writes])
         elif event.what == "A":
             now[event.id] = (event.id, len(touched) + 1)
             size[now[event.id]] = event.bytes
@@ -29,7 +32,7 @@ def lives(step):
 
 
 def read_next(touched):
-    """Of each kernel's tensors those whose bytes are read later, in the same step or, of what stays, in the next."""
+    """Of each kernel's tensors those that are read later, in this step or, if they stay, in the next."""
     later, needed = {}, [None] * len(touched)
     for _ in range(2):  # the second time with what the next step reads
         for k in reversed(range(len(touched))):
@@ -77,7 +80,7 @@ def bound_ms(step, machine, factor=1.0, memory=None):
     ends = set(cuts)
     stretch = [lengths(first) for first in range(places)]
     best = 0.0
-    for start in range(0, places, 8):
+    for start in range(0, places, 8):  # a step is cut at any of them first
         longest = [0.0] * (places + 1)
         for end in range(1, places + 1):
             longest[end] = max(longest[begin] + stretch[(start + begin) % places][end - begin - 1] for begin in range(end))

@@ -1,5 +1,5 @@
-"""IBM's Large Model Support, as far as its published factors tell: each activation that the backward pass reads leaves when it has been made and comes
-back when it is read, and no kernel runs meanwhile. It does so whether or not there is room."""
+"""IBM's Large Model Support, as far as its published factors tell: each activation that the backward pass reads leaves
+once it was made and returns when it is read. No kernel runs meanwhile. It does so whether or not there is room."""
 
 from machines import step_ms
 

@@ -16,8 +16,9 @@ class Machine:
     out: float
 
 
-# From NVIDIA's data sheets (tools/simcuda/driver/gpus.def names them; P100's and Grace-Hopper's are of the same name), dense. Links: what IBM measured of
-# the V100's two; half of the 80 GB/s that IBM gives for the P100's NVLink; 85 % of the data sheet elsewhere.
+# From NVIDIA's data sheets (tools/simcuda/driver/gpus.def names them; P100 and Grace-Hopper have theirs), without
+# sparsity. Links: as IBM measured on the V100; half of the 80 GB/s that IBM gives for the P100's NVLink; 85 % of the data
+# sheet elsewhere.
 V100 = {"gpu": "v100", "memory": 16 << 30, "flops": {"f32": 15.7, "bf16": 125}, "bandwidth": 900}
 P100 = {"gpu": "v100", "memory": 16 << 30, "flops": {"f32": 10.6, "bf16": 21.2}, "bandwidth": 732}
 MACHINES = {

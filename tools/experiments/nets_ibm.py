@@ -4,9 +4,8 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from recorder import train
+from torch import nn
 
 
 class VDSR(nn.Module):
@@ -127,6 +126,7 @@ def googlenet(recorder, batch):
         x = pool(normalised(convolution(convolution(x, 64), 192, 3)))
         for after, *widths in ((0, 64, 96, 128, 16, 32, 32), (1, 128, 128, 192, 32, 96, 64), (0, 192, 96, 208, 16, 48, 64),
                                (0, 160, 112, 224, 24, 64, 64), (0, 128, 128, 256, 24, 64, 64), (0, 112, 144, 288, 32, 64, 64),
-                               (1, 256, 160, 320, 32, 128, 128), (0, 256, 160, 320, 32, 128, 128), (0, 384, 192, 384, 48, 128, 128)):
+                               (1, 256, 160, 320, 32, 128, 128), (0, 256, 160, 320, 32, 128, 128),
+                               (0, 384, 192, 384, 48, 128, 128)):
             x = module(x, *widths)
             x = pool(x) if after else x

@@ -2,18 +2,19 @@
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from recorder import train
+from torch import nn
 
 
 class Bottleneck(nn.Module):
     def __init__(self, i, width, stride):
         super().__init__()
-        self.convolutions = nn.ModuleList([nn.Conv2d(i, width, 1, bias=False), nn.Conv2d(width, width, 3, stride, 1, bias=False),
-                                           nn.Conv2d(width, 4 * width, 1, bias=False)])
+        shapes = (i, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1)
+        self.convolutions = nn.ModuleList(nn.Conv2d(a, o, k, step, k // 2, bias=False) for a, o, k, step in shapes)
         self.norms = nn.ModuleList(nn.BatchNorm2d(each) for each in (width, width, 4 * width))
-        self.shortcut = nn.Sequential(nn.Conv2d(i, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width)) if i != 4 * width else None
+        self.shortcut = None
+        if i != 4 * width:
+            self.shortcut = nn.Sequential(nn.Conv2d(i, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
 
     def forward(self, x):
         y = x
@@ -33,7 +34,8 @@ def resnet50(recorder, batch):
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(i, 1000)).bfloat16()
 
     def loss(model):
-        return F.cross_entropy(model(torch.zeros(batch, 3, 224, 224, dtype=torch.bfloat16)), torch.zeros(batch, dtype=torch.long))
+        images = torch.zeros(batch, 3, 224, 224, dtype=torch.bfloat16)
+        return F.cross_entropy(model(images), torch.zeros(batch, dtype=torch.long))
 
     train(recorder, model, loss, states=2)  # the weight in 32 bits and its momentum
 
@@ -185,7 +187,10 @@ class Llama(nn.Module):
     def __init__(self, width=4096, heads=32, layers=32, inner=11008, words=32000):
         super().__init__()
         self.heads = heads
-        linear = lambda i, o: nn.Linear(i, o, bias=False)
+
+        def linear(i, o):
+            return nn.Linear(i, o, bias=False)
+
         self.words, self.head = nn.Embedding(words, width), linear(width, words)
         self.layers = nn.ModuleList(nn.ModuleList([linear(width, 3 * width), linear(width, width), linear(width, 2 * inner),
                                                    linear(inner, width)]) for _ in range(layers))
@@ -194,7 +199,8 @@ class Llama(nn.Module):
         x = self.words(tokens)
         for k, (qkv, out, up, down) in enumerate(self.layers):
             q, *new = (each.unflatten(-1, (self.heads, -1)) for each in qkv(x).chunk(3, -1))
-            cache[k] = [torch.cat([old, added], 1) for old, added in zip(cache[k], new)] if cache[k] else [each.clone() for each in new]
+            old = cache[k] or [each[:, :0] for each in new]
+            cache[k] = [torch.cat(pair, 1) for pair in zip(old, new)]
             x = x + out(causal_attention(q, *cache[k]).flatten(-2))
             y, gate = up(x).chunk(2, -1)
             x = x + down(F.silu(gate) * y)

@@ -14,6 +14,7 @@ import nets_today
 import torch
 from recorder import Recorder, fold
 
+
 @dataclasses.dataclass
 class Net:
     about: str
@@ -26,16 +27,19 @@ class Net:
 
 
 NETS = {
-    "vdsr": Net("VDSR: a training step, SGD with momentum", "crops x (side / 256)^2", nets_ibm.vdsr, ((2, 256), (3, 256), (1, 1024)),
-                lambda size: size[0] * (size[1] // 256) ** 2),
+    "vdsr": Net("VDSR: a training step, SGD with momentum", "crops x (side / 256)^2", nets_ibm.vdsr,
+                ((2, 256), (3, 256), (1, 1024)), lambda size: size[0] * (size[1] // 256) ** 2),
     "unet3d": Net("3D U-Net of Isensee 2017: a training step, batch 1, Adam", "(side / 16)^3", nets_ibm.unet3d, (144, 160, 192),
                   lambda side: (side // 16) ** 3),
-    "googlenet": Net("GoogLeNet at 1200x1200: inference as Caffe does it, where all blobs stay", "images", nets_ibm.googlenet, (10, 11, 15), blobs=True),
-    "resnet50": Net("ResNet-50 at 224x224: a training step, SGD with momentum", "images", nets_today.resnet50, (16, 20, 32), precision="bf16"),
-    "gpt2xl": Net("GPT-2 XL, 1.56e9 weights: a training step, AdamW", "sequences of 1024", nets_today.gpt2xl, (1, 2, 5), precision="bf16"),
+    "googlenet": Net("GoogLeNet at 1200x1200: inference as Caffe does it, where all blobs stay", "images", nets_ibm.googlenet,
+                     (10, 11, 15), blobs=True),
+    "resnet50": Net("ResNet-50 at 224x224: a training step, SGD with momentum", "images", nets_today.resnet50, (16, 20, 32),
+                    precision="bf16"),
+    "gpt2xl": Net("GPT-2 XL, 1.56e9 weights: a training step, AdamW", "sequences of 1024", nets_today.gpt2xl,
+                  (1, 2, 5), precision="bf16"),
     "diffusion": Net("the U-Net of Stable Diffusion 1.5, 0.86e9 weights: a training step, AdamW", "latents of 64x64",
                      nets_today.diffusion, (4, 5, 8), precision="bf16"),
-    "decode": Net("a language model of 7e9 weights: a prompt of 1024 and three more words, with a cache that grows", "sequences",
+    "decode": Net("a language model of 7e9 weights: a prompt of 1024, three more words, a cache that grows", "sequences",
                   nets_today.decode, (1, 2, 5), precision="bf16"),
 }
 
@@ -61,7 +65,8 @@ def main():
     for name in names:
         net = NETS[name]
         lines = fold([net.n(size) for size in net.sizes], [events(net, size) for size in net.sizes])
-        (STEPS / f"{name}.txt").write_text("\n".join([f"# {net.about}", f"# n: {net.unit}", f"# precision: {net.precision}", *lines, ""]))
+        head = [f"# {net.about}", f"# n: {net.unit}", f"# precision: {net.precision}"]
+        (STEPS / f"{name}.txt").write_text("\n".join([*head, *lines, ""]))
         print(f"{name}: {len(lines)} events")
 
 

@@ -5,10 +5,10 @@ The text that it writes has one line for each event, in the order of the step:
     P id bytes                  a tensor that is there before the step and after it
     A id bytes                  an allocation
     F id                        a free; the id may be used again
-    K name flops reads writes   a kernel: ids with commas, or -; a fifth field: the bytes, unless it touches all of each tensor
+    K name flops reads writes   a kernel: ids with commas, or -; then the bytes, if not all of each tensor
 
-A number is `a`, `bn` or `a+bn`: linear in n, the size of the step (its header says of what). The step is recorded at three sizes, and
-the third holds the line through the other two.
+A number is `a`, `bn` or `a+bn`: linear in n, the size of the step, whose unit the header names. The step is recorded at
+three sizes; the third confirms the line through the other two.
 """
 
 import math

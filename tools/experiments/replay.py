@@ -52,14 +52,6 @@ class Caching:
         self.free.append((segment, offset, length))
 
 
-class Region(Caching):
-    """One allocation, divided by best fit, as TensorFlow and JAX do by default."""
-
-    def __init__(self, size):
-        super().__init__()
-        self.segments, self.free = [size], [(0, 0, size)]
-
-
 def program(step, machine, factor, allocator):
     """The lines of replay.cu's file."""
 
@@ -68,8 +60,9 @@ def program(step, machine, factor, allocator):
         return f"K {kernel_ns(event, step, machine, factor):.0f} {' '.join(ids)}"
 
     if allocator in ("async", "malloc"):
-        return [f"{each.what} {each.id} {scaled(each.bytes)}" if hasattr(each, "what") else kernel(each) for each in step.events]
-    pool = Region(int(1.25 * step.peak())) if allocator == "region" else Caching()
+        return [f"{each.what} {each.id} {scaled(each.bytes)}" if hasattr(each, "what") else kernel(each)
+                for each in step.events]
+    pool = Caching()
     first = 1 + max(each.id for each in step.changes())  # of the segments
 
     def placed(change):
@@ -91,8 +84,8 @@ def program(step, machine, factor, allocator):
     return [f"P {first + k} {scaled(size) + 64}" for k, size in enumerate(pool.segments)] + lines
 
 
-def replay(step, machine, factor=1.0, allocator="async", shim=True, memory=None, steps=6, environment=None):
-    """What a step took once steps repeat: ms, bytes each way, peaks; None where memory was not enough. Bytes are those of the real sizes."""
+def replay(step, machine, factor=1.0, allocator="async", touch=False, shim=True, memory=None, steps=6, environment=None):
+    """Of the last two steps the mean: ms, bytes each way; and the peaks, all at full size. None: out of memory."""
     with tempfile.TemporaryDirectory() as folder:
         file, stats, report = (os.path.join(folder, name) for name in ("program", "stats", "report"))
         pathlib.Path(file).write_text("\n".join(program(step, machine, factor, allocator)) + "\n")
@@ -104,10 +97,12 @@ def replay(step, machine, factor=1.0, allocator="async", shim=True, memory=None,
             "SIMCUDA_PIN_GBPS": f"{PINNING / SCALE:.6f}", "LD_LIBRARY_PATH": f"{BUILD}/sim",
         }
         if shim:
-            settings |= {"LD_PRELOAD": f"{BUILD}/liblmsshim.so", "LMS_THRESHOLD": f"{2 * MIB // SCALE // 1024}", "LMS_STATS": stats}
+            settings |= {"LD_PRELOAD": f"{BUILD}/liblmsshim.so", "LMS_THRESHOLD": f"{2 * MIB // SCALE // 1024}",
+                         "LMS_STATS": stats}
         command = [BUILD / "experiments/replay", file, str(steps), "malloc" if allocator == "malloc" else "async"]
-        command += ["touch"] if allocator in ("caching", "region") else []
-        run = subprocess.run(command, env={**os.environ, **settings, **(environment or {})}, capture_output=True, text=True, check=False)
+        command += ["touch"] if touch else []
+        settings = {**os.environ, **settings, **(environment or {})}
+        run = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
         if "cudaErrorMemoryAllocation" in run.stderr:
             return None
         if run.returncode:

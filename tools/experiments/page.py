@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Writes what make experiments found (BUILD/experiments/results.json) as docs/experiments.svg and into docs/experiments.md,
+between its marks `<!-- generated: NAME -->` and `<!-- end -->`. Series that are not in the results keep their text."""
+
+import json
+import pathlib
+import re
+
+from experiments import ALLOCATORS, SERIES
+from ibm import eager_ms
+from machines import GB, MACHINES, step_ms
+from plot import Panel, drawing
+from replay import BUILD
+from steps import Step
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+
+def times(value, base):
+    return f"{value / base:.2f}x"
+
+
+def rates(point):
+    """GPU busy, and GB/s each way, with the shim."""
+    shim = point["shim"]
+    busy = min(1, point["ms"] / shim["ms"])
+    return [f"{100 * busy:.0f} %", *(f"{shim[way] / 1e6 / shim['ms']:.1f}" for way in ("in", "out"))]
+
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def series_table(key, points):
+    series, machine = SERIES[key], MACHINES[SERIES[key].machine]
+    rows = []
+    for point in points:
+        ms = point["ms"]
+        shim, size = point["shim"], point["size"]
+        row = [f"{size}^3" if series.x == "cube" else size, f"{point['needs'] / GB:.1f}", f"{ms:.0f}",
+               "runs" if point["bare"] else "out of memory", f"**{times(shim['ms'], ms)}**", times(point["lru"]["ms"], ms)]
+        if series.eager:
+            row.append(times(point["eager"], ms))
+        if series.ibm:
+            row.append(f"{series.ibm[size]:.2f}x" if size in series.ibm else "")
+        rows.append([*row, times(point["bound"], ms), f"{shim['ms'] / point['bound']:.3f}", *rates(point),
+                     *(f"{shim[peak] / GB:.1f}" for peak in ("peak_gpu", "peak_host"))])
+    head = [series.x, "GB needed", "ms in memory", "no shim", "shim", "`lru`",
+            *(["IBM's way, modelled"] if series.eager else []), *(["IBM"] if series.ibm else []),
+            "bound", "shim / bound", "GPU busy", "GB/s in", "out", "GB on the GPU", "on the host"]
+    about = f"{machine.memory >> 30} GiB, {machine.into:g} GB/s in and {machine.out:g} out."
+    return f"### {series.title}\n\n{about}\n\n{table(head, rows)}"
+
+
+def allocators_table(points):
+    rows = [[ALLOCATORS[point["allocator"]], *(times(point[how]["ms"], point["ms"]) for how in ("shim", "lru")), *rates(point)]
+            for point in points]
+    return table(["allocator", "shim", "`lru`", "GPU busy", "GB/s in", "out"], rows)
+
+
+def model_table():
+    """IBM's way, modelled, against what IBM published."""
+    rows = []
+    for what, key, size, own, busy in (("3D U-Net 192^3, PCIe 3", "unet3d-pcie3", 192, 3.14, 29.1),
+                                       ("3D U-Net 192^3, NVLink 2", "unet3d-nvlink2", 192, 1.26, 73.5),
+                                       ("VDSR, NVLink 2", "vdsr-nvlink2", 8, 2.75, None)):
+        series, machine = SERIES[key], MACHINES[SERIES[key].machine]
+        step = Step(series.step, series.n(size))
+        compute, eager = step_ms(step, machine, series.factor), eager_ms(step, machine, series.factor)
+        rows.append([what, f"{own:.2f}x", times(eager, compute), f"{busy} %" if busy else "-",
+                     f"{100 * compute / eager:.1f} %"])
+    return table(["", "IBM, time", "modelled", "IBM, GPU busy", "modelled"], rows)
+
+
+def panel(key, points):
+    series = SERIES[key]
+    lines = {how: [(point["size"], point[how]["ms"] / point["ms"]) for point in points] for how in ("lru", "shim")}
+    lines["bound"] = [(point["size"], point["bound"] / point["ms"]) for point in points]
+    if series.eager:
+        lines["eager"] = [(point["size"], point["eager"] / point["ms"]) for point in points]
+    fits = max((point["size"] for point in points if point["bare"]), default=None)
+    return Panel(series.title, series.x, lines, list(series.ibm.items()), fits)
+
+
+def main():
+    results = json.loads((BUILD / "experiments/results.json").read_text())
+    blocks, panels = {"model": model_table()}, []
+    for key in SERIES:
+        points = [each for each in results if each["series"] == key and each["allocator"] == SERIES[key].allocator]
+        if points:
+            blocks[key] = series_table(key, points)
+            panels.append(panel(key, points))
+    by_allocator = [point for point in results if point["series"] == "unet3d-pcie3" and point["size"] == 192]
+    if by_allocator:
+        blocks["allocators"] = allocators_table(by_allocator)
+    text = (DOCS / "experiments.md").read_text()
+    for name, block in blocks.items():
+        place = re.compile(f"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.S)
+        text, found = place.subn(rf"\1{block}\n\2", text)
+        if found != 1:
+            raise RuntimeError(f"docs/experiments.md has no place for {name}")
+    (DOCS / "experiments.md").write_text(text)
+    if len(panels) == len(SERIES):
+        (DOCS / "experiments.svg").write_text(drawing(panels))
+
+
+if __name__ == "__main__":
+    main()
