@@ -19,7 +19,7 @@ $(YIELDS): tests/random/yields.c
 RANDOM_DRIVER := $(BUILD)/random/libcuda.so.1
 $(RANDOM_DRIVER): $(call file_obj,tests/entry/overlay/forward.cpp tests/entry/overlay/later.cpp)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
+	$(STEP)$(CXX) $(LDFLAGS) -shared -o $@ $^ -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,-Bsymbolic -ldl
 
 SEEDS ?= 1-1000
 OPS ?= 200
