@@ -72,7 +72,8 @@ def environment(setting, seed):
     # waits for all work, what stands behind later work may stand for ever.
     options = [] if hidden else ["--no-hidden"]
     options += [] if hidden or safety == "opaque" else ["--no-sections"]
-    options += behind if (host, drains) == ("map", "free") else ["--no-behind"]
+    # In strict such work holds up every move, and a graph that copies cannot be made before its operands have moved.
+    options += behind if (safety, host, drains) in (("opaque", "map", "free"), ("args", "map", "free")) else ["--no-behind"]
     return env, options + (["--room", str((memory - OVERHEAD) * 6 // 10)] if host == "unmap" else [])
 
 
