@@ -34,10 +34,22 @@ bool maps_host() {
     return !host_vmm || std::string_view(host_vmm) != "0";
 }
 
+using Words = std::vector<std::uint32_t>;
+
+Words words_of(const std::vector<std::uint8_t>& bytes) {
+    Words words(kWords);
+    std::memcpy(words.data(), bytes.data(), kBuffer);
+    return words;
+}
+
 bool all_words(const Buffer& buffer, std::uint32_t word) {
-    std::vector<std::uint32_t> words(kWords);
-    std::memcpy(words.data(), buffer.read().data(), kBuffer);
-    return words == std::vector<std::uint32_t>(kWords, word);
+    return words_of(buffer.read()) == Words(kWords, word);
+}
+
+// Whether it holds what it held, and so much more in each word.
+bool added(const Buffer& buffer, Words before, std::uint32_t more) {
+    for (std::uint32_t& word : before) word += more;
+    return words_of(buffer.read()) == before;
 }
 
 // Has it come in for a kernel that reads it alone: it is clean.
@@ -234,15 +246,10 @@ OVERLAY_TEST("later calls: what is launched in a stream that such a call made is
         crowd.press();
         EXPECT(a.resident());
     }
-    std::vector<std::uint32_t> expected(kWords);
-    std::memcpy(expected.data(), pattern(kBuffer, 1).data(), kBuffer);
-    for (std::uint32_t& word : expected) word += 5;
     gate.open();
     OK(cuStreamSynchronize, stream);
     crowd.evict(a);
-    std::vector<std::uint32_t> words(kWords);
-    std::memcpy(words.data(), a.read().data(), kBuffer);
-    EXPECT(words == expected);
+    EXPECT(added(a, words_of(pattern(kBuffer, 1)), 5));
 }
 
 OVERLAY_TEST("later calls: one that stays in the driver holds up moves and no launches") {
@@ -280,16 +287,12 @@ OVERLAY_TEST("later calls: a graph that such a call has changed reaches what it 
     launch_and_wait(exec, stream);
     const Add changed(b.at(), b.at(), 5);
     EXPECT(LATER(cuFutureChangeKernel)(exec, node, &changed.params) == CUDA_SUCCESS);
-    std::vector<std::uint32_t> expected(kWords);
-    std::memcpy(expected.data(), b.read().data(), kBuffer);
+    const Words before = words_of(b.read());
     crowd.evict(b);
     bring_in_clean(b, a);
     launch_and_wait(exec, stream);
     crowd.evict(b);
-    for (std::uint32_t& word : expected) word += 5;
-    std::vector<std::uint32_t> words(kWords);
-    std::memcpy(words.data(), b.read().data(), kBuffer);
-    EXPECT(words == expected);
+    EXPECT(added(b, before, 5));
 }
 
 OVERLAY_TEST(
