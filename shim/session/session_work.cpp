@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shim/app/capture.h"
+#include "shim/app/contexts.h"
 #include "shim/app/per_thread_streams.h"
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
@@ -237,7 +238,7 @@ void Session::end_unseen(const Work& work) {
     State& state = *state_;
     // Of the thread's own stream no other thread can tell how far it is, but by the legacy stream.
     FencePtr own;
-    if (!work.reach.own_stream_captured) {
+    if (!work.reach.own_stream_captured && may_reach(port_->current_context(), state.device)) {
         own = state.fences.record(CU_STREAM_PER_THREAD);
         if (!own) per_thread_streams_used.store(true);
     }
