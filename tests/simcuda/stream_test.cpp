@@ -247,6 +247,29 @@ SIM_TEST("stream: destroying a stream lets its work finish", {}) {
     EXPECT(read_back(p, 1)[0] == 123);
 }
 
+SIM_TEST("stream: a context's event waits for all of its streams, and none waits for it", {}) {
+    const Gpu gpu;
+    const CUstream one = stream_of(CU_STREAM_NON_BLOCKING), two = stream_of(CU_STREAM_NON_BLOCKING);
+    const CUevent event = event_of();
+    Gate first(one), own(nullptr, true);
+    OK(cuCtxRecordEvent, gpu.context, event);
+    Gate later(two);
+    FAILS(CUDA_ERROR_NOT_READY, cuEventQuery, event);
+    first.open();
+    OK(cuStreamSynchronize, one);
+    FAILS(CUDA_ERROR_NOT_READY, cuEventQuery, event);
+    own.open();
+    OK(cuEventSynchronize, event);
+    FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery, two);
+    later.open();
+    OK(cuStreamSynchronize, two);
+    OK(cuStreamBeginCapture, one, CU_STREAM_CAPTURE_MODE_RELAXED);
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxRecordEvent, gpu.context, event);
+    CUgraph graph = nullptr;
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, one, &graph);
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuCtxRecordEvent, gpu.context, nullptr);
+}
+
 SIM_TEST("stream: calls tell one that was destroyed from what never was one", {}) {
     const Gpu gpu;
     const Kernels kernels;

@@ -95,6 +95,14 @@ void record_event(Stream& stream, Event& event) {
     event.captured.reset();
 }
 
+void record_event(Context& context, Event& event) {
+    require(event.context.lock().get() == &context && event.shared == nullptr, CUDA_ERROR_INVALID_HANDLE);
+    WorkPtr work = submit_behind(context);
+    std::lock_guard lock(event.mutex);
+    event.record = std::move(work);
+    event.captured.reset();
+}
+
 void wait_event(Stream& stream, Event& event) {
     if (event.shared != nullptr) return wait_shared(stream, *event.shared);
     if (capture_wait_event(stream, event)) return;

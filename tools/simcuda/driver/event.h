@@ -32,6 +32,9 @@ void forget_events(const Context& context);  // their handles are no longer vali
 // CUDA_ERROR_INVALID_HANDLE if the two are of different contexts.
 void record_event(Stream& stream, Event& event);
 
+// The same behind the work of all streams of the event's context.
+void record_event(Context& context, Event& event);
+
 // Makes the stream's later work wait for the event's latest record; nothing if it was never recorded.
 void wait_event(Stream& stream, Event& event);
 

@@ -214,6 +214,17 @@ WorkPtr submit_between(Stream& stream, Op op, const std::set<std::shared_ptr<Con
     return work;
 }
 
+WorkPtr submit_behind(Context& context) {
+    const auto work = std::make_shared<Work>();
+    work->op = MarkerOp{};
+    work->context = context.shared_from_this();
+    std::vector<WorkPtr> before;
+    std::lock_guard lock(work_mutex());
+    for (const auto& stream : context.streams) before.push_back(stream->tail);
+    enqueue(work, before);
+    return work;
+}
+
 std::vector<WorkPtr> submit_graph(Stream& stream, std::vector<GraphNode> nodes, const WorkPtr& earlier) {
     std::vector<WorkPtr> works(nodes.size()), kernels(nodes.size());
     const auto lock = lock_with_room(stream);

@@ -80,6 +80,9 @@ WorkPtr submit(Stream& stream, Op op, const std::vector<WorkPtr>& after = {});
 // The same, behind all that the contexts' streams have and before all that they are given later.
 WorkPtr submit_between(Stream& stream, Op op, const std::set<std::shared_ptr<Context>>& contexts);
 
+// In no stream: ends when all that the context's streams have has ended, and nothing waits for it.
+WorkPtr submit_behind(Context& context);
+
 // Submits a graph as one step of the stream: node i starts after the stream's earlier work, `earlier`, the
 // nodes named in nodes[i].after (indices below i) and nodes[i].waits_for; the stream goes on when all have
 // ended. Returns each node's work, then the join.

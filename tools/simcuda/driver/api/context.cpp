@@ -134,6 +134,15 @@ SIMCUDA_API cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
     });
 }
 
+SIMCUDA_API cuCtxRecordEvent(CUcontext context, CUevent event) {
+    return call(Entry::cuCtxRecordEvent, [&] {
+        const auto owner = given_or_current(context);
+        const CUresult allowed = capture_check_wait(*owner);
+        if (allowed == CUDA_SUCCESS) record_event(*owner, *checked_event(event));
+        return allowed;
+    });
+}
+
 SIMCUDA_API cuCtxGetFlags(unsigned* flags) {
     return call(Entry::cuCtxGetFlags, kAfterFailure, [&](Context& context) {
         require(flags != nullptr, CUDA_ERROR_INVALID_VALUE);
