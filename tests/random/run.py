@@ -41,7 +41,7 @@ YIELDS = os.path.join(BUILD, "random", "yields.so")
 
 
 def environment(setting, seed):
-    """What a run of a setting finds in its environment, and its options."""
+    """What a run of a setting finds in its environment, what its programs leave out, and what may be out of memory."""
     kept = {k: v for k, v in os.environ.items() if not re.match("LMS_|SIMCUDA_|LD_", k) or k == "SIMCUDA_CACHE"}
     env = dict(kept, LD_LIBRARY_PATH=os.path.join(BUILD, "sim"), SIMCUDA_GRANULARITY="4K", SIMCUDA_DEVICES="2", SIMCUDA_SEED=str(seed),
                SIMCUDA_MODULE_BYTES="4K", SIMCUDA_STREAM_BYTES="512",
@@ -49,7 +49,7 @@ def environment(setting, seed):
     # A full queue lets nothing come that work in it may wait for.
     behind = [] if seed % 4 else ["--no-behind"]
     if setting == "none":
-        return dict(env, SIMCUDA_MEMORY="64M"), behind
+        return dict(env, SIMCUDA_MEMORY="64M"), behind, []
     safety, times, host, drains, *more = setting.split("-")
     memory = int(FOOTPRINT / float(times)) + OVERHEAD
     shim = os.path.join(BUILD, "liblmsshim.so")
@@ -74,7 +74,7 @@ def environment(setting, seed):
     options += [] if hidden or safety == "opaque" else ["--no-sections"]
     # In strict such work holds up every move, and a graph that copies cannot be made before its operands have moved.
     options += behind if (safety, host, drains) in (("opaque", "map", "free"), ("args", "map", "free")) else ["--no-behind"]
-    return env, options + (["--room", str((memory - OVERHEAD) * 6 // 10)] if host == "unmap" else [])
+    return env, options, ["--room", str((memory - OVERHEAD) * 6 // 10)] if host == "unmap" else []
 
 
 class Result:
@@ -87,9 +87,12 @@ class Result:
         self.longest = longest  # (microseconds, name) of a call
 
 
-def execute(setting, seed, arguments, seconds):
-    env, options = environment(setting, seed)
-    process = subprocess.Popen([PROGRAM] + arguments + options, env=env, text=True, stdout=subprocess.PIPE,
+def execute(setting, seed, arguments, seconds, program=None):
+    """Without the shim the programs leave out what those of the setting `program` do: later waits hang on it."""
+    env, options, room = environment(setting, seed)
+    if program:
+        options = environment(program, seed)[1]
+    process = subprocess.Popen([PROGRAM] + arguments + options + room, env=env, text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     try:
         out, err = process.communicate(timeout=seconds)
@@ -117,14 +120,30 @@ def execute(setting, seed, arguments, seconds):
     return Result(lines, (name, what), operations, longest)
 
 
+def runs_of(settings, seed):
+    """Pairs for execute(): first without the shim, then all settings whose programs leave out the same."""
+    alike = {}
+    for setting in settings:
+        if setting != "none":
+            alike.setdefault(tuple(environment(setting, seed)[1]), []).append(setting)
+    for group in alike.values():
+        yield "none", group[0]
+        yield from ((setting, None) for setting in group)
+    if not alike:
+        yield "none", None
+
+
 def run_block(block):
     """One block of seeds without the shim and with it. Returns (operations with the shim, failures, longest calls)."""
     first, last, settings, count, hang, more = block
     failures, operations, answers, longest = [], 0, {}, {}
-    for setting in ["none"] + [setting for setting in settings if setting != "none"]:
+    for setting, program in runs_of(settings, first):
         at = first
+        if setting == "none":
+            answers = {}
         while at <= last:
-            result = execute(setting, at, ["--seeds", f"{at}-{last}", "--ops", str(count), "--hang", str(hang)] + more, 600)
+            arguments = ["--seeds", f"{at}-{last}", "--ops", str(count), "--hang", str(hang)] + more
+            result = execute(setting, at, arguments, 600, program)
             if setting != "none":
                 operations += result.operations
             mode = "without" if setting == "none" else "with"
@@ -224,7 +243,7 @@ class Shrinker:
         arguments = ["--file", path, "--hang", str(self.hang)]
         result = execute(self.setting, seed, arguments, self.hang + 30)
         if result.trouble is None and self.setting != "none":
-            alone = execute("none", seed, arguments, self.hang + 30)
+            alone = execute("none", seed, arguments, self.hang + 30, self.setting)
             if alone.trouble is None and alone.lines != result.lines:
                 return "other answers than without the shim"
         os.unlink(path)
@@ -298,7 +317,8 @@ def command_check(options):
         for setting in (found[1].split() if found else ["opaque-2-map-free"]):
             for seed in range(1, options.tries + 1):
                 arguments = ["--file", path, "--hang", str(options.hang)]
-                alone, result = execute("none", seed, arguments, 60), execute(setting, seed, arguments, 60)
+                alone = execute("none", seed, arguments, 60, setting)
+                result = execute(setting, seed, arguments, 60)
                 what = (alone.trouble or result.trouble or ("", ""))[1]
                 if not what and alone.lines != result.lines:
                     what = "other answers than without the shim"

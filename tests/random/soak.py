@@ -56,8 +56,9 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         report = os.path.join(folder, "report.json")
-        env, arguments = programs.environment(options.setting, 1)
+        env, left_out, room = programs.environment(options.setting, 1)
         env["SIMCUDA_REPORT"] = report
+        arguments = left_out + room
         arguments += ["--seeds", "1-1000000000", "--ops", str(options.ops), "--hang", "60", "--look-every", str(options.every)]
         arguments += programs.without(options)
         begun, looks, said, count = time.monotonic(), [], "", 0

@@ -39,10 +39,10 @@ std::atomic<bool>& order_broken() {
 void Machine::make_stream(Hand& hand, const Op& op) {
     const unsigned slot = op.a[0] % kOwnStreams;
     Stream& stream = streams_[slot];
-    if (stream.alive || forbidden(hand)) return;
+    // What the one before it was given may have to be waited for, whatever that was.
+    if (stream.alive || forbidden(hand) || (stream.life != 0 && !may_wait_for_all())) return;
     const bool blocking = op.a[1] % 3 == 0;
     const unsigned flags = blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
-    stream = {.last = stream.last};
     if (!enter(device_of(slot))) return;
     if (op.a[1] % 2
             ? !ok(CU(cuStreamCreate)(&stream.handle, flags), "cuStreamCreate")
@@ -57,13 +57,7 @@ void Machine::make_stream(Hand& hand, const Op& op) {
     const unsigned in = lane(slot, 0);
     for (unsigned thread = 0; thread < kThreads; ++thread) {
         const std::uint32_t number = stream.last[thread];
-        if (number <= hand.view->streams[slot].at[in + thread] ||
-            wait_for(hand, op, in + thread, number, slot))
-            continue;
-        // What it would have to wait for cannot be waited for beside a capture.
-        ok(CU(cuStreamDestroy_v2)(stream.handle), "cuStreamDestroy");
-        stream = {.last = stream.last};
-        return;
+        if (number > hand.view->streams[slot].at[in + thread]) wait_for(hand, op, in + thread, number, slot);
     }
 }
 
@@ -74,7 +68,7 @@ void Machine::drop_stream(Hand& hand, const Op& op) {
     if (how == 0 && !bury(hand, slot)) return;
     if (how == 1 && !forbidden(hand) && !synchronize(hand, slot)) return;
     ok(CU(cuStreamDestroy_v2)(stream_of(slot)), "cuStreamDestroy");
-    streams_[slot] = {};
+    streams_[slot] = {.life = streams_[slot].life};
     for (unsigned thread = 0; thread < kThreads; ++thread)
         streams_[slot].last[thread] = count_[lane(slot, thread)];
 }
