@@ -179,6 +179,14 @@ CUresult free_unmanaged(CUdeviceptr pointer, Free&& free) {
     return status;
 }
 
+// Others' memory may be there from now on.
+template <typename Free>
+CUresult free_host(Free&& free) {
+    const CUresult status = free();
+    if (status == CUDA_SUCCESS) engine::elsewhere_freed();
+    return status;
+}
+
 CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr pointer, CUstream stream,
                     bool per_thread) {
     return guarded([&]() -> CUresult {
@@ -222,6 +230,14 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
             return status;
         },
         [&] { return driver().cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes); });
+}
+
+CUresult cuMemFreeHost(void* pointer) {
+    return entry::free_host([&] { return driver().cuMemFreeHost(pointer); });
+}
+
+CUresult cuMemHostUnregister(void* pointer) {
+    return entry::free_host([&] { return driver().cuMemHostUnregister(pointer); });
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {

@@ -2,8 +2,7 @@
 // the host's memory, memory that graphs allocate.
 //
 // The driver is asked once for each range. What it said is dropped when the program frees memory of the
-// driver's or unloads code. It may be out of date for host memory that was freed since, which the shim is not
-// told of: nothing then uses an address there but one that was computed.
+// driver's or of the host's, or unloads code.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ namespace lms::engine {
 // read.
 bool is_elsewhere(core::Address address);
 
-// Memory of the driver's was freed.
+// Memory of the driver's was freed, or some of the host's that the GPU could reach.
 void elsewhere_freed();
 // A graph has this memory, of which the driver may not know before the graph is launched. That is kept.
 void note_graph_memory(core::Address address, std::uint64_t bytes);

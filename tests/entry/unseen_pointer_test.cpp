@@ -1,6 +1,8 @@
 // Kernels that compute the addresses of buffers from what leads to none: sections of arrays, halos, a base
 // and an offset, tags. What they write is kept, and what leads elsewhere than to managed memory holds nothing
 // up.
+#include <sys/mman.h>
+
 #include <cstring>
 
 #include "tests/entry/gate.h"
@@ -289,6 +291,28 @@ BODY(nothing_moves_beside_unseen_pointers_of_native_code) {
     EXPECT(moves_beside(module, {"tagged", a.at() | std::uint64_t{0xa5} << 56, 0}, crowd, c));
 }
 
+BODY(nothing_moves_beside_what_was_host_memory) {
+    const Gpu gpu;
+    const Buffer c(kBuffer, 3);
+    Crowd crowd;
+    const CUmodule module = load();
+    const auto moves_beside_access_to = [&](void* host) {
+        const auto address = reinterpret_cast<CUdeviceptr>(host);
+        return moves_beside(module, {"if_given", address, 12345}, crowd, c, 0);
+    };
+    void* pinned = nullptr;
+    OK(cuMemHostAlloc, &pinned, kBuffer, CU_MEMHOSTALLOC_DEVICEMAP);
+    EXPECT(moves_beside_access_to(pinned));
+    OK(cuMemFreeHost, pinned);
+    EXPECT(!moves_beside_access_to(pinned));
+    void* const mapped = mmap(nullptr, kBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    OK(cuMemHostRegister_v2, mapped, kBuffer, CU_MEMHOSTREGISTER_DEVICEMAP);
+    EXPECT(moves_beside_access_to(mapped));
+    OK(cuMemHostUnregister, mapped);
+    munmap(mapped, kBuffer);
+    EXPECT(!moves_beside_access_to(mapped));
+}
+
 TEST_CASE("unseen pointers: nothing moves beside an access that leads nowhere") {
     CHECK(run("nothing_moves_beside_unseen_pointers", Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}})
               .failures == "");
@@ -297,5 +321,11 @@ TEST_CASE("unseen pointers: nothing moves beside an access that leads nowhere") 
 TEST_CASE("unseen pointers: native code that is given an address near managed memory which leads nowhere") {
     CHECK(run("nothing_moves_beside_unseen_pointers_of_native_code", Driver::Simulated,
               {{"SIMCUDA_HOST_VMM", "1"}})
+              .failures == "");
+}
+
+TEST_CASE("unseen pointers: memory that was the host's is nobody's when that is gone" *
+          doctest::test_suite("host-memory-gone")) {
+    CHECK(run("nothing_moves_beside_what_was_host_memory", Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}})
               .failures == "");
 }
