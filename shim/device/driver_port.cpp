@@ -357,6 +357,17 @@ CUresult DriverPort::query_legacy(CUcontext context) {
 }
 
 CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& event) {
+    return record_by(context, event, [&](CUevent handle) { return driver().cuEventRecord(handle, stream); });
+}
+
+CUresult DriverPort::record_context(CUcontext context, CUevent& event) {
+    return record_by(context, event,
+                     [&](CUevent handle) { return driver().cuCtxRecordEvent(context, handle); });
+}
+
+// What `record` leaves in an event of the context.
+template <typename Record>
+CUresult DriverPort::record_by(CUcontext context, CUevent& event, Record&& record) {
     const InContext in_context(context);
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();
     Event* fence = nullptr;
@@ -378,7 +389,7 @@ CUresult DriverPort::record_in(CUcontext context, CUstream stream, CUevent& even
         const util::Lock lock(events_lock_);
         events_[context].take(fence);
     }
-    status = driver().cuEventRecord(fence->handle, stream);
+    status = record(fence->handle);
     if (status == CUDA_SUCCESS) {
         event = reinterpret_cast<CUevent>(fence);
     } else {

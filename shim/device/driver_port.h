@@ -57,6 +57,7 @@ class DriverPort final : public Port {
     CUresult record_again(CUstream stream, CUevent event) override;
     CUresult record_legacy(CUcontext context, CUevent& event) override;
     CUresult record_behind_legacy(CUcontext context, CUevent& event) override;
+    CUresult record_context(CUcontext context, CUevent& event) override;
     // Of a driver that has answered none of these for seconds all is taken to be over (is_gone()).
     CUresult query_stream(CUstream stream) override;
     CUresult query_legacy(CUcontext context) override;
@@ -86,6 +87,8 @@ class DriverPort final : public Port {
     CUresult create_streams();
     std::vector<CUmemAccessDesc> access_to(Place place);
     CUresult record_in(CUcontext context, CUstream stream, CUevent& event);
+    template <typename Record>
+    CUresult record_by(CUcontext context, CUevent& event, Record&& record);
     CUevent handle_of(CUevent event);
     CUresult heard(CUresult status);
     template <typename Attribute>

@@ -117,6 +117,9 @@ class Port {
     // The same behind what that was given so far, in a blocking stream of the port's: no work of the
     // program's waits for it, but what the legacy stream is given later.
     virtual CUresult record_behind_legacy(CUcontext context, CUevent& event) = 0;
+    // Behind the work of all its streams, also of those that nobody knows, and holding none up. Not while any
+    // stream is captured: that would end. Refused by drivers older than 12.5.
+    virtual CUresult record_context(CUcontext context, CUevent& event) = 0;
     virtual CUresult query(CUevent event) = 0;  // CUDA_SUCCESS: passed; CUDA_ERROR_NOT_READY: not yet
     // The same of all that an app's stream, or a context's legacy default stream, has been given so far;
     // or the error of a capture that forbids to ask. Enqueues nothing.

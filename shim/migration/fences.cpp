@@ -35,6 +35,10 @@ StreamKey Fences::legacy_key(CUcontext context) {
     return reinterpret_cast<StreamKey>(context) | 1;
 }
 
+StreamKey Fences::context_key(CUcontext context) {
+    return reinterpret_cast<StreamKey>(context) | 2;
+}
+
 StreamKey Fences::key_of(CUstream stream) const {
     if (stream == nullptr || stream == CU_STREAM_LEGACY) return legacy_key(port_.current_context());
     if (stream == CU_STREAM_PER_THREAD) return per_thread_stream(port_.current_context());
@@ -94,6 +98,11 @@ FencePtr Fences::record_legacy(CUcontext context, CUresult* error) {
 FencePtr Fences::record_behind_legacy(CUcontext context) {
     return recorded(legacy_key(context), nullptr,
                     [&](CUevent& event) { return port_.record_behind_legacy(context, event); });
+}
+
+FencePtr Fences::record_context(CUcontext context) {
+    return recorded(context_key(context), nullptr,
+                    [&](CUevent& event) { return port_.record_context(context, event); });
 }
 
 FencePtr Fences::leave_open(CUstream stream) const {

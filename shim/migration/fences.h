@@ -74,6 +74,8 @@ class Fences {
 
     // That of a context's legacy default stream.
     static StreamKey legacy_key(CUcontext context);
+    // That of fences behind all of a context's streams, which pass in their order.
+    static StreamKey context_key(CUcontext context);
 
     // Records a fence in `stream` now, without the session's lock: a spare one, if there is. Null, and the
     // driver's error, when it refused.
@@ -83,6 +85,8 @@ class Fences {
     // Behind what that was given so far, holding up none of what other streams are given. (Each of these two
     // waits for those of the other kind before it: they are of one line.)
     FencePtr record_behind_legacy(CUcontext context);
+    // Behind all of the context's streams (Port::record_context).
+    FencePtr record_context(CUcontext context);
     // Without an event: the next one of `stream` stands for the work before this too, and where none follows,
     // the idle stream does. Null: others cannot ask that stream. (Per-thread streams, and those that nobody
     // knows.)

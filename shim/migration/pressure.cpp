@@ -184,14 +184,26 @@ Behind fence_stream(State& state, CUstream stream, std::vector<FencePtr>& fences
     return fences.back() ? Behind::Known : Behind::Unknown;
 }
 
+}  // namespace
+
+bool fence_contexts(State& state, std::vector<FencePtr>& fences) {
+    const CapturesHeldOff held_off;
+    if (!held_off || capturing_anywhere()) return false;
+    for (const CUcontext context : contexts_of(state, state.port.current_context())) {
+        const ContextUse use(context);
+        // Who ends it waits for its work.
+        if (use) fences.push_back(state.fences.record_context(context));
+        if (use && !fences.back()) return false;
+    }
+    return true;
+}
+
 void count_as_opaque(State& state, std::vector<FencePtr>& fences) {
     state.mutex.check_held();
     std::erase(fences, nullptr);
     for (FencePtr& fence : fences)
         core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
 }
-
-}  // namespace
 
 std::vector<CUcontext> forbidden_legacy(State& state) {
     std::vector<CUcontext> forbidden;

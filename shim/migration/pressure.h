@@ -49,9 +49,15 @@ void begin_pressure(State& state, SessionLock& lock);
 // The contexts whose legacy streams a capture forbids to use now. Nothing is asked while nothing is captured.
 // Without the session's lock.
 std::vector<CUcontext> forbidden_legacy(State& state);
-// A call that the shim does not know, during which no capture began, may have given work to any stream: all
-// are asked again, but for legacy ones that were `forbidden` before it and are still, and those that can be
-// fenced at once because a capture nears.
+// Leaves fences behind all that was given to any stream of any context, also to streams that nobody knows.
+// False: of some that cannot be told so, for a capture would end, or the driver is too old. Without the
+// session's lock.
+bool fence_contexts(State& state, std::vector<FencePtr>& fences);
+// The fences' work may reach any chunk. Those that were refused are null.
+void count_as_opaque(State& state, std::vector<FencePtr>& fences);
+// A call that the shim does not know, during which no capture began and behind which not all could be fenced,
+// may have given work to any stream: all are asked again, but for legacy ones that were `forbidden` before it
+// and are still, and those that can be fenced at once because a capture nears.
 void unseen_work_came(State& state, std::span<const CUcontext> forbidden, SessionLock& lock);
 // Looks whether earlier work is over.
 void look_at_earlier_work(State& state, SessionLock& lock);

@@ -255,6 +255,9 @@ class Session {
     // It is gone, and so are they and `streams`, those of it that were known.
     void context_gone(CUcontext context, std::span<const CUstream> streams);
 
+    // A call that nobody knows has returned: leaves fences behind all that any stream has been given
+    // (migration/pressure.h). False: not all could be fenced so.
+    bool fence_all_streams();
     // Of the app's streams, by a thread that may use them, before the driver is told: what they were given
     // before the first move counts as unfinished until they have passed it.
     // One that is `captured` holds nothing that capture_nears() was not told of. stream_ended() follows, once

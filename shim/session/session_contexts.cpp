@@ -185,6 +185,7 @@ void Session::context_gone(CUcontext context, std::span<const CUstream> streams)
     port_->leave(context);
     earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
     forget_stream(Fences::legacy_key(context));
+    forget_stream(Fences::context_key(context));
     forget_streams(streams);
     poll_completions(state, lock);
     // All of them at once, before the lock is dropped: others give back what they find freed.

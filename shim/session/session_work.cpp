@@ -236,9 +236,10 @@ CUresult Session::begin_unseen(Work& work) {
 
 void Session::end_unseen(const Work& work) {
     State& state = *state_;
+    const bool all = work.hold.opaque && fence_all_streams();
     // Of the thread's own stream no other thread can tell how far it is, but by the legacy stream.
     FencePtr own;
-    if (!work.reach.own_stream_captured && may_reach(port_->current_context(), state.device)) {
+    if (!all && !work.reach.own_stream_captured && may_reach(port_->current_context(), state.device)) {
         own = state.fences.record(CU_STREAM_PER_THREAD);
         if (!own) per_thread_streams_used.store(true);
     }
@@ -246,9 +247,20 @@ void Session::end_unseen(const Work& work) {
     if (own && work.hold.opaque)
         core::record_use(state.opaque_uses, state.fences.add(std::move(own)), state.residency.timelines);
     // Also where the driver refused it: nobody knows what its answers mean.
-    if (work.hold.opaque && state.under_pressure.load()) unseen_work_came(state, work.forbidden, lock);
+    if (work.hold.opaque && !all && state.under_pressure.load())
+        unseen_work_came(state, work.forbidden, lock);
     state.submitting.end(work.submission);
     state.changed.notify_all();
+}
+
+bool Session::fence_all_streams() {
+    State& state = *state_;
+    std::vector<FencePtr> fences;
+    const bool all = fence_contexts(state, fences);
+    SessionLock lock(state.mutex);
+    count_as_opaque(state, fences);
+    if (state.fences.many()) poll_completions(state, lock);
+    return all;
 }
 
 void Session::suspend(Work& work) {

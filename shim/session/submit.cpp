@@ -115,4 +115,10 @@ void fence_own_stream() {
     if (!fenced) per_thread_streams_unfenced_at.store(captures_since_none());
 }
 
+void fence_unseen_work() {
+    bool all = true;
+    for (Session* session : sessions()) all &= session->fence_all_streams();
+    if (!all) fence_own_stream();
+}
+
 }  // namespace lms::engine

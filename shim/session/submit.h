@@ -136,6 +136,9 @@ CUresult call_with_oom_retry(Call&& call, ResidencyGuards&& admissions = {}) {
 // The calling thread has submitted work to its own stream while a capture is under way, which may forbid to
 // wait for that through the legacy stream: leaves a fence behind it.
 void fence_own_stream();
+// Before pressure: behind what such a call gave to any stream, where that can be; else behind what it gave to
+// the thread's own, of which no other thread can tell how far it is.
+void fence_unseen_work();
 
 // Calls `call`, which submits work to `stream`, without a look at what it reaches, if nothing moves anywhere;
 // `status` is then what it returned. False: it was not called, or the driver had no memory left for it and it
@@ -191,10 +194,9 @@ CUresult submit(CUstream stream, Look&& look, Call&& call) {
 template <typename Call>
 CUresult submit_unseen(Call&& call) {
     CUresult status = CUDA_SUCCESS;
-    // Of the thread's own stream no other thread can tell how far it is.
     const auto call_and_fence = [&] {
         const CUresult result = call();
-        fence_own_stream();
+        fence_unseen_work();
         return result;
     };
     if (try_fast_path(CU_STREAM_LEGACY, call_and_fence, status)) return status;

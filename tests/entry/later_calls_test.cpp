@@ -212,6 +212,29 @@ OVERLAY_TEST("later calls: nothing moves from before a call that no row has unti
     EXPECT(all_words(a, 9));
 }
 
+OVERLAY_TEST("later calls: nothing moves until such a call's work is over beside a capture either") {
+    const Gpu gpu;
+    const CUstream stream = new_stream(), captured = new_stream(), other = new_stream();
+    const Buffer a(kBuffer, 1), c(kBuffer, 2), out(kBuffer, 3);
+    Crowd crowd;
+    crowd.evict(c);
+    bring_in_clean(a, out);
+    OK(cuStreamBeginCapture_v2, captured, CU_STREAM_CAPTURE_MODE_RELAXED);
+    Gate gate;
+    gate.hold_up(stream);
+    EXPECT(LATER(cuFutureFill)(a.at(), 9, kWords, stream) == CUDA_SUCCESS);
+    if (maps_host()) {
+        EXPECT(launch("add", kWords, other, out.at(), c.at(), 0u, kWords) == CUDA_SUCCESS);
+        EXPECT(!c.resident());
+    }
+    gate.open();
+    OK(cuStreamSynchronize, stream);
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture, captured, &graph);
+    crowd.evict(a);
+    EXPECT(all_words(a, 9));
+}
+
 OVERLAY_TEST(
     "later calls: later work in the stream stands for what such a call left there, earlier does not") {
     const Gpu gpu;
@@ -250,6 +273,31 @@ OVERLAY_TEST("later calls: what is launched in a stream that such a call made is
     OK(cuStreamSynchronize, stream);
     crowd.evict(a);
     EXPECT(added(a, words_of(pattern(kBuffer, 1)), 5));
+}
+
+OVERLAY_TEST("later calls: what such a call leaves in a stream that another made is waited for") {
+    const Gpu gpu;
+    for (const bool pressed : {false, true}) {
+        CUstream stream = nullptr;
+        EXPECT(LATER(cuFutureStream)(&stream) == CUDA_SUCCESS);
+        const Buffer a(kBuffer, 1);
+        const Buffer out(kBuffer, 3);
+        auto crowd = pressed ? std::make_unique<Crowd>() : nullptr;
+        if (crowd) crowd->press();
+        bring_in_clean(a, out);
+        Gate gate;
+        gate.hold_up(stream);
+        EXPECT(LATER(cuFutureFill)(a.at(), 9, kWords, stream) == CUDA_SUCCESS);
+        if (!crowd) crowd = std::make_unique<Crowd>();
+        if (maps_host()) {
+            crowd->press();
+            EXPECT(a.resident());
+        }
+        gate.open();
+        OK(cuStreamSynchronize, stream);
+        crowd->evict(a);
+        EXPECT(all_words(a, 9));
+    }
 }
 
 OVERLAY_TEST("later calls: one that stays in the driver holds up moves and no launches") {

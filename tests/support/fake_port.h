@@ -98,6 +98,7 @@ class FakePort final : public device::Port {
     CUresult record_behind_legacy(CUcontext, CUevent& event) override {
         return record(CU_STREAM_LEGACY, event);
     }
+    CUresult record_context(CUcontext, CUevent&) override { return CUDA_ERROR_NOT_SUPPORTED; }
     CUresult query(CUevent event) override;
     CUresult query_stream(CUstream stream) override;
     CUresult query_legacy(CUcontext) override { return query_stream(CU_STREAM_LEGACY); }
