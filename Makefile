@@ -96,6 +96,7 @@ CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_
 LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/app/address_book.cpp shim/reach/placed_access.cpp \
              shim/reach/pointer_words.cpp tests/support/fat_binary.cpp $(LMS_LIB)
 LIBS_unit := -llz4 $(LIBS_lms)
+LINK_locks := shim/util/clock.cpp
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/% shim/session/session.cpp shim/session/session_%,$(SHIM_SRC)) \

@@ -4,12 +4,13 @@
 #include <atomic>
 #include <chrono>
 
+#include "shim/util/clock.h"
 #include "shim/util/log.h"
 
 namespace lms::policy {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using util::Clock;
 
 // Every launch on the device waits for these calls. What each may take, and what they may take beyond that: a
 // thread may be kept from running for tenths of a second now and then, which is not the plugin's doing.

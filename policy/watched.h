@@ -4,11 +4,11 @@
 
 #include <lms/policy.h>
 
-#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "policy/host.h"
+#include "shim/util/clock.h"
 
 namespace lms::policy {
 
@@ -39,7 +39,7 @@ class Watched final : public Host {
     auto timed(const char* function, Call&& call);
 
     const std::unique_ptr<Host> lru_;
-    std::chrono::steady_clock::duration debt_{0};  // what calls took beyond what they may, not paid back
+    util::Clock::duration debt_{0};  // what calls took beyond what they may, not paid back
 };
 
 }  // namespace lms::policy

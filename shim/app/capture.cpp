@@ -1,11 +1,11 @@
 #include "shim/app/capture.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 #include "shim/util/mutex.h"
 
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <set>
-#include <thread>
 #include <utility>
 
 namespace lms::engine {
@@ -44,9 +44,8 @@ void capture_begins(CUstream stream) {
     }
     // Said before it is asked, as CapturesHeldOff does, so that one of two sees the other.
     ++beginning;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    while (held_off.load() > 0 && std::chrono::steady_clock::now() < deadline)
-        std::this_thread::sleep_for(std::chrono::microseconds(10));
+    const auto deadline = util::Clock::now() + bounds::kOtherThread;
+    while (held_off.load() > 0 && util::Clock::now() < deadline) util::pause(bounds::kCapture);
 }
 
 void capture_began() {

@@ -1,8 +1,8 @@
 #include "shim/app/contexts.h"
+#include "shim/util/bounds.h"
 #include "shim/util/mutex.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <set>
 #include <thread>
@@ -27,7 +27,6 @@ struct Ending {
 };
 
 // No call that destroys one is waited for longer.
-constexpr auto kPatience = std::chrono::seconds(1);
 
 // Never destroyed: contexts are destroyed by other libraries' exit handlers too.
 struct ContextRegistry {
@@ -160,7 +159,7 @@ ContextEnd::ContextEnd(CUcontext context, CUdevice device) : context_(context), 
     const std::thread::id self = std::this_thread::get_id();
     ContextRegistry& all = context_registry();
     util::Lock lock(all.mutex);
-    all.ended.wait_for(lock, kPatience, [&]() LMS_REQUIRES(all.mutex) {
+    all.ended.wait_for(lock, bounds::kOtherThread, [&]() LMS_REQUIRES(all.mutex) {
         // A green context's may end within the primary one's.
         return std::ranges::none_of(all.ending, [&](const Ending& each) LMS_REQUIRES(all.mutex) {
             return each.device == device && each.thread != self;
@@ -190,7 +189,7 @@ void ContextEnd::close() {
     ContextRegistry& all = context_registry();
     util::Lock lock(all.mutex);
     own(all, context_)->closed = true;
-    all.unused.wait_for(lock, kPatience,
+    all.unused.wait_for(lock, bounds::kOtherThread,
                         [&]() LMS_REQUIRES(all.mutex) { return !all.used.contains(context_); });
 }
 
@@ -233,7 +232,7 @@ void new_context_seen(CUcontext context, CUdevice device) {
     const auto is_in_the_way = [&](const Ending& each) LMS_REQUIRES(all.mutex) {
         return each.context == context || (each.device == device && !all.another(device, each.context));
     };
-    all.ended.wait_for(lock, kPatience, [&]() LMS_REQUIRES(all.mutex) {
+    all.ended.wait_for(lock, bounds::kOtherThread, [&]() LMS_REQUIRES(all.mutex) {
         return std::ranges::none_of(all.ending, is_in_the_way);
     });
     // To be forgotten waits for nobody.

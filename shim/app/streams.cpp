@@ -1,9 +1,9 @@
 #include "shim/app/streams.h"
 
-#include <chrono>
 #include <unordered_map>
 
 #include "shim/app/capture.h"
+#include "shim/util/bounds.h"
 #include "shim/util/mutex.h"
 
 namespace lms::engine {
@@ -89,7 +89,7 @@ StreamEnd::StreamEnd(CUstream stream) : stream_(stream) {
     entry_ = stream_registry().find(stream);
     if (!entry_) return;
     entry_->ending = true;
-    stream_registry().unused.wait_for(lock, std::chrono::seconds(1), [&] { return entry_->users == 0; });
+    stream_registry().unused.wait_for(lock, bounds::kOtherThread, [&] { return entry_->users == 0; });
 }
 
 void StreamEnd::unlist() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/device/driver_table.h"
+#include "shim/util/clock.h"
 
 namespace lms::device {
 namespace {
@@ -15,7 +16,7 @@ constexpr std::uint64_t kFarNs = 1'000'000'000;
 constexpr std::size_t kMostDone = 4096;
 
 std::uint64_t now_ns() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    const auto now = util::Clock::now().time_since_epoch();
     return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count());
 }
 

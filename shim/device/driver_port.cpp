@@ -1,13 +1,14 @@
 #include "shim/device/driver_port.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "shim/device/host_mapping.h"
 #include "shim/device/move_trial.h"
 #include "shim/device/patience.h"
 #include "shim/device/scope.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/log.h"
 
@@ -407,9 +408,7 @@ CUresult DriverPort::record_again(CUstream stream, CUevent event) {
 
 // Nobody could go on if that lasted.
 CUresult DriverPort::heard(CUresult status) {
-    using namespace std::chrono_literals;
-    using Clock = std::chrono::steady_clock;
-    constexpr auto kPatience = 3s;
+    using util::Clock;
     constexpr std::uint32_t kAsked = 100;  // who asks twice in an hour has not waited
     if (!says_nothing(status)) {
         if (unanswered_.load(std::memory_order_relaxed) > 0) unanswered_ = 0;
@@ -417,7 +416,7 @@ CUresult DriverPort::heard(CUresult status) {
     }
     const std::int64_t now = Clock::now().time_since_epoch().count();
     if (unanswered_++ == 0) unanswered_since_ = now;
-    if (unanswered_ < kAsked || Clock::duration(now - unanswered_since_) < kPatience) return status;
+    if (unanswered_ < kAsked || Clock::duration(now - unanswered_since_) < bounds::kUnanswered) return status;
     if (log::once(said_unanswered_))
         log::error("the driver answers {} to whatever it is asked; its work is taken to be over",
                    error_name(status));

@@ -1,13 +1,13 @@
 #include "shim/device/move_trial.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "shim/device/driver_table.h"
 #include "shim/device/work_beside.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::device {
 
@@ -44,8 +44,7 @@ DONE:
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr auto kBound = std::chrono::seconds(1);
+using util::Clock;
 constexpr std::uint64_t kMostBytes = 32 << 10;
 constexpr std::uint32_t kPerBlock = 256;
 
@@ -185,7 +184,7 @@ class MoveTrial::Run {
         if (!record(direction, event)) return Outcome::Late;
         CUresult status = query(event);
         for (; status == CUDA_ERROR_NOT_READY && Clock::now() < deadline_; status = query(event))
-            std::this_thread::sleep_for(std::chrono::microseconds(20));
+            util::pause(bounds::kTrialLook);
         if (status != CUDA_SUCCESS) return Outcome::Late;
         port_.recycle(event);
         return Outcome::Right;
@@ -275,7 +274,7 @@ class MoveTrial::Run {
     Memory& memory_;
     const bool mapped_;
     const CUfunction kernel_;
-    const Clock::time_point deadline_ = Clock::now() + kBound;
+    const Clock::time_point deadline_ = Clock::now() + bounds::kTrial;
     std::vector<std::uint32_t> expected_;
 };
 

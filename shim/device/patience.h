@@ -1,20 +1,18 @@
 // For calls that a driver may refuse for a moment.
 #pragma once
 
-#include <chrono>
-#include <thread>
-
 #include "shim/device/cuda_api.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::device {
 
-// Makes `call` until `enough(its answer)`, for about a second; what it answered last.
+// Makes `call` until `enough(its answer)`, for so long at most; what it answered last.
 template <typename Call, typename Enough>
 CUresult patiently(Call&& call, Enough&& enough) {
-    for (int attempt = 0;; ++attempt) {
+    for (const auto deadline = util::Clock::now() + bounds::kRefused;; util::pause(bounds::kQuickGlance)) {
         const CUresult status = call();
-        if (attempt == 1000 || enough(status)) return status;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (enough(status) || util::Clock::now() >= deadline) return status;
     }
 }
 

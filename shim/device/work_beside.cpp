@@ -2,16 +2,17 @@
 
 #include <atomic>
 #include <chrono>
-#include <future>
 #include <memory>
 
 #include "shim/device/driver_table.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::device {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+using util::Clock;
 
 constexpr milliseconds kLengths[] = {milliseconds(4), milliseconds(8), milliseconds(12)};
 // Of those, that the call must have waited for where it returned in a quarter of the time without, in one of
@@ -20,7 +21,7 @@ constexpr int kEnough = 2;
 constexpr int kTries = 3;
 
 struct Unfinished {
-    std::promise<void> end;
+    std::atomic<bool> to_end{false};
     std::atomic<bool> ended_by_itself{false};
 };
 
@@ -33,7 +34,11 @@ struct Argument {
 void CUDA_CB remain_unfinished(void* data) {
     const std::unique_ptr<Argument> argument(static_cast<Argument*>(data));
     Unfinished& work = *argument->work;
-    work.ended_by_itself = work.end.get_future().wait_for(argument->length) == std::future_status::timeout;
+    for (const auto end = Clock::now() + argument->length; !work.to_end; util::pause(bounds::kTrialLook)) {
+        if (Clock::now() < end) continue;
+        work.ended_by_itself = true;
+        return;
+    }
 }
 
 class Stream {
@@ -69,7 +74,7 @@ bool waits_for_work_beside(const std::function<bool()>& call) {
         if (!stream.launch(std::unique_ptr<Argument>(new Argument{work, length}))) return false;
         const bool returned = call();
         const bool outlasted = work->ended_by_itself;
-        work->end.set_value();
+        work->to_end = true;
         if (!returned || !outlasted) return false;
         bool quick = false;
         for (int i = 0; i < kTries && !quick; ++i) {

@@ -1,8 +1,6 @@
 #include "shim/entry/wait.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,14 +16,13 @@
 #include "shim/session/tool_requests.h"
 #include "shim/trace/stats.h"
 #include "shim/trace/writer.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::entry {
 namespace {
 
 using device::driver;
-
-// How long nothing is looked at between two steps.
-constexpr auto kPause = std::chrono::microseconds(50);
 
 // A trace is told of the wait that is made while it lives.
 class WaitTold {
@@ -77,7 +74,7 @@ void meanwhile(Given given, IsOver is_over) {
             if (!held_off || engine::capturing_anywhere() || !unfinished(given) || is_over()) return;
         }
         if (!bring_ahead()) return;
-        std::this_thread::sleep_for(kPause);
+        util::pause(bounds::kAhead);
     }
 }
 

@@ -2,7 +2,6 @@
 // the next.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "shim/core/arena.h"
 #include "shim/device/port.h"
 #include "shim/migration/session_lock.h"
+#include "shim/util/clock.h"
 
 namespace lms::engine {
 
@@ -62,7 +62,7 @@ class BlockPool {
     std::uint64_t free_bytes() const { return free_bytes_; }  // of those, in no use
 
   private:
-    using Clock = std::chrono::steady_clock;
+    using Clock = util::Clock;
     CUresult make(Block& block);
     bool destroy(const Block& block);
     std::uint64_t note_gone(std::span<const Block> gone);

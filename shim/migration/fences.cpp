@@ -1,12 +1,13 @@
 #include "shim/migration/fences.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "shim/app/capture.h"
 #include "shim/app/contexts.h"
 #include "shim/app/per_thread_streams.h"
 #include "shim/app/streams.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::engine {
 
@@ -369,13 +370,13 @@ void Fences::pass(core::TimelineId timeline, std::uint64_t position) {
     if (over > 0) over_.push_back(over);
 }
 
-bool wait_until(const Fence& fence, std::chrono::steady_clock::time_point deadline) {
-    using namespace std::chrono_literals;
-    auto pause = 2us;
+bool wait_for(const Fence& fence, util::Clock::duration most) {
+    const auto deadline = util::Clock::now() + most;
+    auto pause = bounds::kFirstLook;
     while (!fence.passed()) {
-        if (std::chrono::steady_clock::now() >= deadline) return false;
-        std::this_thread::sleep_for(pause);
-        pause = std::min(pause * 2, 100us);
+        if (util::Clock::now() >= deadline) return false;
+        util::pause(pause);
+        pause = std::min(pause * 2, bounds::kLastLook);
     }
     return true;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "shim/core/timelines.h"
 #include "shim/device/port.h"
 #include "shim/migration/session_lock.h"
+#include "shim/util/clock.h"
 
 namespace lms::engine {
 
@@ -202,8 +202,8 @@ class Fences {
     std::size_t spares_ = 0;
 };
 
-// Waits until `fence` has passed, at most until `deadline`; true when it has. Polls, because a driver wait
-// has no bound.
-bool wait_until(const Fence& fence, std::chrono::steady_clock::time_point deadline);
+// Waits until `fence` has passed, so long at most; true when it has. Polls, because a driver wait has no
+// bound.
+bool wait_for(const Fence& fence, util::Clock::duration most);
 
 }  // namespace lms::engine

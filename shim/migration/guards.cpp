@@ -4,11 +4,11 @@
 #include <xxhash.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
 #include "shim/trace/demangle.h"
+#include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
 namespace lms::engine {
@@ -64,9 +64,7 @@ void compare_clean(const Settings& settings, core::Address address, const Block&
 }
 
 void name_fault(device::Port& port, const FencePtr& fence, const std::string& what) noexcept try {
-    // Kernels that wait for the program are let run on.
-    constexpr auto kBound = std::chrono::milliseconds(100);
-    if (fence) wait_until(*fence, std::chrono::steady_clock::now() + kBound);
+    if (fence) wait_for(*fence, bounds::kFault);
     const CUresult status = port.health();
     if (status == CUDA_SUCCESS || !log::once(found.fault)) return;
     log::error(

@@ -1,12 +1,12 @@
 // Whose turn it is to move.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "shim/migration/migrator.h"
 #include "shim/migration/session_lock.h"
+#include "shim/util/bounds.h"
 
 namespace lms::engine {
 
@@ -35,7 +35,7 @@ class Migrator::MigrationTurn {
         } else if (result == Step::Waited) {
             const auto now = Clock::now();
             if (!waits_since_) waits_since_ = now;
-            if (now - *waits_since_ > kPatience) starves(true);
+            if (now - *waits_since_ > bounds::kStarving) starves(true);
         }
     }
     // Whether it has found nothing idle for long, and others wait: their moves may need nothing that is in
@@ -56,10 +56,6 @@ class Migrator::MigrationTurn {
     void starves(bool now) {
         if (std::exchange(starves_, now) != now) migrator_.starving_ += now ? 1 : -1;
     }
-
-    // How long it finds nothing idle before other launches make way for it, and it for those that move
-    // something.
-    static constexpr auto kPatience = std::chrono::milliseconds(10);
 
     Migrator& migrator_;
     std::optional<Clock::time_point> waits_since_;

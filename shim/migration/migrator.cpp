@@ -16,21 +16,15 @@
 #include "shim/migration/user_warnings.h"
 #include "shim/migration/victim_facts.h"
 #include "shim/trace/writer.h"
+#include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
 namespace lms::engine {
 
 using core::ChunkId;
 using core::Residency;
-using namespace std::chrono_literals;
 
 namespace {
-
-// How long one look at a fence or for a change lasts, and where others wait for their turn meanwhile.
-constexpr auto kGlance = 5ms;
-constexpr auto kQuickGlance = 1ms;
-// How long a launch makes way for a migrator that finds nothing idle: what that waits for might wait for it.
-constexpr auto kCourtesy = 30ms;
 
 std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& residency) {
     std::uint64_t sum = 0;
@@ -136,7 +130,7 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
     std::vector<ChunkRequest> missing;
     // Who has all it needs could go on for ever while another waits for some of it to become idle.
     if (starving_ > 0 && !needs.empty())
-        state_.changed.wait_for(lock, kCourtesy, [&] { return starving_ == 0; });
+        state_.changed.wait_for(lock, bounds::kCourtesy, [&] { return starving_ == 0; });
     if (present(needs)) {
         hold_present(needs, hold, missing);
         return CUDA_SUCCESS;
@@ -312,8 +306,7 @@ Migrator::Step Migrator::await_copy_out(SessionLock& lock) {
     const ChunkId chunk = state_.pending_evictions.front().chunk;
     const std::uint64_t eviction = state_.pending_evictions.front().eviction;
     const FencePtr fence = state_.pending_evictions.front().fence;
-    const bool complete =
-        unlocked(lock, [&] { return !fence || wait_until(*fence, Clock::now() + kGlance); });
+    const bool complete = unlocked(lock, [&] { return !fence || wait_for(*fence, bounds::kGlance); });
     poll_completions(state_, lock);
     const bool leaves = state_.residency.chunk(chunk).state == core::State::Evicting &&
                         state_.backing[chunk].eviction == eviction;
@@ -336,7 +329,7 @@ Migrator::Step Migrator::await_opaque(SessionLock& lock) {
         return Step::Waited;
     }
     // Threads that submit say so; of earlier work nobody does.
-    state_.changed.wait_for(lock, state_.earlier.any() ? std::chrono::microseconds(200) : glance());
+    state_.changed.wait_for(lock, state_.earlier.any() ? bounds::kUntold : glance());
     return Step::Waited;
 }
 
@@ -400,7 +393,7 @@ Migrator::Step Migrator::await_holders(SessionLock& lock) {
 }
 
 std::chrono::milliseconds Migrator::glance() const {
-    return queue_.size() > 1 ? kQuickGlance : kGlance;
+    return queue_.size() > 1 ? bounds::kQuickGlance : bounds::kGlance;
 }
 
 void Migrator::wait_for_uses(const std::vector<core::Use>& uses, SessionLock& lock) {
@@ -409,8 +402,7 @@ void Migrator::wait_for_uses(const std::vector<core::Use>& uses, SessionLock& lo
         fence = state_.fences.fence_of(use);
         if (fence) break;
     }
-    const auto deadline = Clock::now() + glance();
-    unlocked(lock, [&] { return fence && wait_until(*fence, deadline); });
+    unlocked(lock, [&] { return fence && wait_for(*fence, glance()); });
 }
 
 void Migrator::wait_for_change(SessionLock& lock) {
@@ -421,7 +413,7 @@ bool Migrator::give_back_soon(SessionLock& lock) {
     if (queue_.empty() && state_.pending_evictions.empty() && state_.filling.empty()) return false;
     // What nobody has needed yet can wait.
     if (queue_.empty()) cancel_evictions(state_);
-    state_.changed.wait_for(lock, 1ms);
+    state_.changed.wait_for(lock, bounds::kQuickGlance);
     poll_completions(state_, lock);
     return true;
 }

@@ -16,6 +16,7 @@
 #include "shim/migration/stalled_work.h"
 #include "shim/migration/state.h"
 #include "shim/trace/events.h"
+#include "shim/util/clock.h"
 
 namespace lms::engine {
 
@@ -80,7 +81,7 @@ class Migrator {
     void run_quiesced(SessionLock& lock, const std::function<void()>& action);
 
   private:
-    using Clock = std::chrono::steady_clock;
+    using Clock = util::Clock;
     // Copies in that are enqueued before more is chosen to go: what is chosen later is chosen better.
     static constexpr std::size_t kFewFills = 2;
     enum class Step {

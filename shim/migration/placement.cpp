@@ -1,7 +1,6 @@
 #include "shim/migration/placement.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "shim/device/patience.h"
 #include "shim/migration/eviction.h"
@@ -9,6 +8,7 @@
 #include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
+#include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
 namespace lms::engine {
@@ -121,7 +121,7 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
         return held(residency, id);
     };
     while (moving()) {
-        state.changed.wait_for(lock, std::chrono::milliseconds(1));
+        state.changed.wait_for(lock, bounds::kQuickGlance);
         poll_completions(state, lock);
     }
     for (const core::ChunkId chunk : buffer.chunks) drop_copy(state, chunk);

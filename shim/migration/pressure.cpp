@@ -1,8 +1,6 @@
 #include "shim/migration/pressure.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "shim/app/capture.h"
 #include "shim/app/contexts.h"
@@ -11,6 +9,8 @@
 #include "shim/app/streams.h"
 #include "shim/migration/self_check.h"
 #include "shim/migration/state.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::engine {
 
@@ -307,7 +307,7 @@ bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
         return true;
     };
     unlocked(lock, [&] {
-        while (!fence_all()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        while (!fence_all()) util::pause(bounds::kCapture);
     });
     count_as_opaque(state, fences);
     return all;

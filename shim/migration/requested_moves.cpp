@@ -5,13 +5,13 @@
 #include "shim/migration/eviction.h"
 #include "shim/migration/migration_turn.h"
 #include "shim/migration/placement.h"
+#include "shim/util/bounds.h"
 
 namespace lms::engine {
 
 namespace {
 
 // How long the program waits for its own work, where it cannot have what it asks for before.
-constexpr auto kLongBound = std::chrono::seconds(10);
 // Works before what is in excess and in use is looked at again.
 constexpr std::uint64_t kWorks = 64;
 
@@ -80,7 +80,7 @@ bool Migrator::await_unused(core::AllocationId id, SessionLock& lock) {
         return stalled_for_long_.includes(each.uses) ||
                (each.pins + each.pins_in_place > 0 && stalled_for_long_.includes_holders());
     };
-    for (BoundedWait wait(stalled_for_long_, kLongBound);; wait.waited()) {
+    for (BoundedWait wait(stalled_for_long_, bounds::kHandOver);; wait.waited()) {
         poll_completions(state_, lock);
         look_at_earlier_work(state_, lock);
         const core::Allocation& buffer = state_.residency.allocation(id);
@@ -88,7 +88,7 @@ bool Migrator::await_unused(core::AllocationId id, SessionLock& lock) {
         if (wait.in_vain() || stalled_for_long_.includes_opaque() ||
             std::ranges::any_of(buffer.chunks, is_stalled))
             return false;
-        state_.changed.wait_for(lock, std::chrono::milliseconds(1));
+        state_.changed.wait_for(lock, bounds::kQuickGlance);
     }
 }
 

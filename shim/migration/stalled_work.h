@@ -8,6 +8,8 @@
 
 #include "shim/core/timelines.h"
 #include "shim/migration/state.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::engine {
 
@@ -46,7 +48,7 @@ class StalledWork {
 // One wait, in steps, for whatever is in the way: for so long at most that nothing comes of it.
 class BoundedWait {
   public:
-    explicit BoundedWait(StalledWork& stalled, std::chrono::seconds bound = std::chrono::seconds(1))
+    explicit BoundedWait(StalledWork& stalled, std::chrono::seconds bound = bounds::kStalledWork)
         : stalled_(stalled), bound_(bound) {
         begin_anew();
     }
@@ -60,7 +62,7 @@ class BoundedWait {
     bool in_vain();
 
   private:
-    using Clock = std::chrono::steady_clock;
+    using Clock = util::Clock;
 
     StalledWork& stalled_;
     std::chrono::seconds bound_;

@@ -1,7 +1,6 @@
 #include "shim/session/program_memory.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <unordered_map>
 
@@ -12,6 +11,8 @@
 #include "shim/device/patience.h"
 #include "shim/device/scope.h"
 #include "shim/session/submit.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 #include "shim/util/log.h"
 #include "shim/util/mutex.h"
 
@@ -247,11 +248,10 @@ struct Used {
 // Calls `try_once(used)` until it answers. Others may change the handle while its work is waited for.
 template <typename TryOnce>
 CUresult once_unused(TryOnce&& try_once) {
-    constexpr auto kPatience = std::chrono::seconds(10);
-    for (const auto deadline = std::chrono::steady_clock::now() + kPatience;;) {
+    for (const auto deadline = util::Clock::now() + bounds::kHandOver;;) {
         Used used;
         if (const std::optional<CUresult> status = try_once(used)) return *status;
-        if (!used.session->await_unused(used.home) || std::chrono::steady_clock::now() > deadline)
+        if (!used.session->await_unused(used.home) || util::Clock::now() > deadline)
             return CUDA_ERROR_NOT_SUPPORTED;
     }
 }

@@ -1,7 +1,6 @@
 #include "shim/session/session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
 #include "shim/app/contexts.h"
@@ -21,18 +20,17 @@
 #include "shim/trace/callstack.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 #include "shim/util/log.h"
 #include "shim/util/units.h"
 
 namespace lms::engine {
 
 using core::ChunkId;
-using Clock = std::chrono::steady_clock;
+using util::Clock;
 
 namespace {
-
-// How long an allocation waits for memory that others are about to give back.
-constexpr auto kBound = std::chrono::seconds(1);
 
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
@@ -146,14 +144,14 @@ void settle_frees(State& state, SessionLock& lock) {
 // Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
 // that is waited for, within a bound that begins anew with each.
 bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) {
-    auto deadline = Clock::now() + kBound;
+    auto deadline = Clock::now() + bounds::kGivenBack;
     while (!has_capacity(state, bytes)) {
         if (state.pending_frees.empty() || Clock::now() >= deadline) return false;
         const FencePtr fence = state.fences.fence_of(state.pending_frees.oldest().free);
-        unlocked(lock, [&] { return fence && wait_until(*fence, deadline); });
+        unlocked(lock, [&] { return fence && wait_for(*fence, deadline - Clock::now()); });
         const std::uint64_t before = state.residency.allocated_bytes();
         settle_frees(state, lock);
-        if (state.residency.allocated_bytes() < before) deadline = Clock::now() + kBound;
+        if (state.residency.allocated_bytes() < before) deadline = Clock::now() + bounds::kGivenBack;
     }
     return true;
 }
@@ -226,7 +224,7 @@ CUresult Session::place(core::AllocationId id, SessionLock& lock) {
     const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
     for (const ChunkId chunk : chunks) {
         if (residency.chunk(chunk).state != core::State::Empty) continue;  // a try before this one got so far
-        const auto deadline = Clock::now() + kBound;
+        const auto deadline = Clock::now() + bounds::kGivenBack;
         CUresult status = place_chunk(chunk, lock);
         // Moves take more than they need in the end. What has come back is tried, however long that took:
         // this thread may not have run meanwhile.
@@ -363,7 +361,7 @@ std::optional<CUresult> Session::wait_beside_captures(CUcontext context) {
         if (!fence_beside_captures(state, context, lock)) return std::nullopt;
         for (const core::Use& use : state.fences.latest_of_program()) {
             while (const FencePtr fence = state.fences.fence_of(use)) {
-                unlocked(lock, [&] { wait_until(*fence, Clock::now() + kBound); });
+                unlocked(lock, [&] { wait_for(*fence, bounds::kStalledWork); });
                 poll_completions(state, lock);
             }
         }

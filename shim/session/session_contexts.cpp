@@ -1,6 +1,5 @@
 // A session and the contexts of its GPU and of others.
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "shim/migration/retained_copies.h"
 #include "shim/migration/self_check.h"
 #include "shim/session/session.h"
+#include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
 namespace lms::engine {
@@ -37,7 +37,7 @@ void pin_again(State& state, SessionLock& lock) {
             }
             // A copy in another context may use it where it is.
             while (on_host() && !state.residency.may_come_in(chunk)) {
-                state.changed.wait_for(lock, std::chrono::milliseconds(1));
+                state.changed.wait_for(lock, bounds::kQuickGlance);
                 poll_completions(state, lock);
             }
             // Freed meanwhile, it needs none.
@@ -94,7 +94,7 @@ CUresult Session::admit(CUdevice device) {
                 const auto where = [&] { return state.residency.chunk(chunk).state; };
                 // New memory, being mapped; before or after the peer was added is not known.
                 while (!gone(need, state.residency) && where() == core::State::Remapping)
-                    state.changed.wait_for(lock, std::chrono::milliseconds(1));
+                    state.changed.wait_for(lock, bounds::kQuickGlance);
                 if (gone(need, state.residency) || where() == core::State::Empty) continue;
                 const bool on_host = where() == core::State::OnHost;
                 if (on_host && !port_->maps_host_memory()) continue;
@@ -128,7 +128,7 @@ CUresult Session::wake(CUcontext context) {
 void Session::see_work_over() {
     State& state = *state_;
     SessionLock lock(state.mutex);
-    state.changed.wait_for(lock, std::chrono::seconds(1), [&] { return !state.earlier.asking; });
+    state.changed.wait_for(lock, bounds::kOtherThread, [&] { return !state.earlier.asking; });
     look_at_earlier_work(state, lock);
     poll_completions(state, lock);
 }

@@ -1,6 +1,5 @@
 // Memory of handles of the program's own: it comes and goes at the program's addresses.
 #include <algorithm>
-#include <chrono>
 
 #include "shim/migration/block_allocation.h"
 #include "shim/migration/budget.h"
@@ -12,6 +11,7 @@
 #include "shim/session/session.h"
 #include "shim/trace/callstack.h"
 #include "shim/trace/writer.h"
+#include "shim/util/bounds.h"
 
 namespace lms::engine {
 
@@ -29,8 +29,7 @@ class HeldStill {
             state_.residency.cancel_out(chunk);
             return state_.residency.chunk(chunk).state == core::State::Remapping;
         };
-        while (std::ranges::any_of(chunks_, moves))
-            state_.changed.wait_for(lock, std::chrono::milliseconds(1));
+        while (std::ranges::any_of(chunks_, moves)) state_.changed.wait_for(lock, bounds::kQuickGlance);
         for (const ChunkId chunk : chunks_) {
             state_.residency.pin(chunk);
             state_.residency.pin_in_place(chunk);
@@ -191,9 +190,6 @@ CUresult Session::set_access(core::Address home, core::Address address,
 
 namespace {
 
-// How long a copy may take before the driver is asked to wait for it.
-constexpr auto kPatience = std::chrono::seconds(10);
-
 // While it lives nobody is given the chunks of a buffer: work that needs them waits. They end as they were.
 class Away {
   public:
@@ -307,7 +303,7 @@ CUresult Session::copy_to(core::Address alias, std::uint64_t bytes, CUmemGeneric
     }
     const CUstream in = port_->stream(device::Direction::In);
     const FencePtr fence = state_->fences.record(in);
-    const bool over = fence && wait_until(*fence, std::chrono::steady_clock::now() + kPatience);
+    const bool over = fence && wait_for(*fence, bounds::kHandOver);
     const CUresult waited = over ? CUDA_SUCCESS : port_->wait_for_stream(in);
     port_->discard(alias, bytes);
     return status == CUDA_SUCCESS ? waited : status;

@@ -1,6 +1,5 @@
 // Work between its being announced and its being submitted, and what is kept on the device for longer.
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "shim/app/capture.h"
@@ -18,6 +17,7 @@
 #include "shim/session/session.h"
 #include "shim/trace/stats.h"
 #include "shim/trace/writer.h"
+#include "shim/util/bounds.h"
 
 namespace lms::engine {
 
@@ -213,7 +213,7 @@ CUresult Session::wait_for_fill(const Work& work, const FencePtr& fence) {
     if ((waits && status == CUDA_SUCCESS) || device::refuses_all(status)) return status;
     // The host waits instead: a copy in waits for nobody. If it is the stream that does not exist, the driver
     // says so of the work.
-    while (!wait_until(*fence, std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
+    while (!wait_for(*fence, bounds::kStalledWork)) {
     }
     return CUDA_SUCCESS;
 }
@@ -391,7 +391,7 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
         });
     };
     while (filling()) {
-        state.changed.wait_for(lock, std::chrono::milliseconds(1));
+        state.changed.wait_for(lock, bounds::kQuickGlance);
         poll_completions(state, lock);
     }
     for (const ChunkId id : hold.pinned) {

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <memory_resource>
 #include <optional>
 #include <span>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -18,6 +16,8 @@
 #include "shim/device/cuda_api.h"
 #include "shim/session/sessions.h"
 #include "shim/session/working_set.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::engine {
 
@@ -204,7 +204,7 @@ CUresult submit_unseen(Call&& call) {
     reach.opaque = reach.unseen = reach.anywhere = reach.in_any_stream = true;
     // Which streams it was given could not be asked beside a capture that began meanwhile.
     std::optional<CapturesHeldOff> held_off;
-    while (!held_off.emplace()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    while (!held_off.emplace()) util::pause(bounds::kCapture);
     ResidencyGuard admission(reach);
     status = call_with_oom_retry(call, std::span(&admission, 1));
     reach.own_stream_captured = capturing(CU_STREAM_PER_THREAD);

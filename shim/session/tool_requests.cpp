@@ -1,14 +1,14 @@
 #include "shim/session/tool_requests.h"
 
-#include <chrono>
 #include <cstring>
 #include <exception>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "shim/device/driver_table.h"
 #include "shim/session/sessions.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 #include "shim/util/keep_errno.h"
 #include "shim/util/log.h"
 #include "shim/util/settings.h"
@@ -16,8 +16,6 @@
 
 namespace lms::engine {
 namespace {
-
-constexpr auto kGlance = std::chrono::milliseconds(10);
 
 // What was acted upon.
 struct Before {
@@ -75,7 +73,7 @@ void look(trace::LiveRequest& request) {
 // What is still in use goes when it is not; others' work waits too.
 void wait_while_paused(trace::LiveRequest& request) {
     log::info("paused from outside");
-    for (bool done = false; request.paused == 1; std::this_thread::sleep_for(kGlance)) {
+    for (bool done = false; request.paused == 1; util::pause(bounds::kRequest)) {
         look(request);
         if (done) continue;
         done = true;

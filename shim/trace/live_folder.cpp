@@ -10,12 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 #include "shim/util/keep_errno.h"
 #include "shim/util/write_signals.h"
 
@@ -65,11 +65,11 @@ bool read_whole(int file, LivePage& page) {
 
 // False where another keeps it for longer than one takes that goes on.
 bool lock(int file) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    const auto deadline = util::Clock::now() + bounds::kLiveFolder;
     while (flock(file, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) return false;
-        if (std::chrono::steady_clock::now() >= deadline) return false;
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        if (util::Clock::now() >= deadline) return false;
+        util::pause(bounds::kFolderLook);
     }
     return true;
 }

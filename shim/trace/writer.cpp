@@ -9,6 +9,7 @@
 
 #include "shim/trace/block_writer.h"
 #include "shim/trace/chrome_writer.h"
+#include "shim/util/clock.h"
 #include "shim/util/log.h"
 #include "shim/util/output_file.h"
 #include "shim/util/settings.h"
@@ -16,9 +17,7 @@
 namespace lms::trace {
 
 std::uint64_t now_ns() {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+    return static_cast<std::uint64_t>(util::Clock::now().time_since_epoch().count());
 }
 
 std::uint64_t begin_of(const Event& event) {

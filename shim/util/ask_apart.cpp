@@ -15,10 +15,12 @@
 #include <memory>
 #include <string_view>
 
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
+
 namespace lms::util {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::string_view kLate = "no answer in time";
 
 std::vector<std::string> environment(const std::vector<std::pair<std::string, std::string>>& variables) {
@@ -119,10 +121,9 @@ bool await(int descriptor, Clock::time_point deadline) {
 // It has nothing more to say, and may hang in a driver on its way out, also once it is to end. By its number
 // alone it is not ended: that may be another's by now.
 void end(const Starter& starter) {
-    constexpr auto kMost = std::chrono::seconds(1);
     if (starter.descriptor >= 0) {
         syscall(SYS_pidfd_send_signal, starter.descriptor, SIGKILL, nullptr, 0);
-        await(starter.descriptor, Clock::now() + kMost);
+        await(starter.descriptor, Clock::now() + bounds::kEndedApart);
         close(starter.descriptor);
     }
     // Orphans may be this process's to reap: it is the first of a container, say.

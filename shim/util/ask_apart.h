@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "shim/util/bounds.h"
+
 namespace lms::util {
 
 // Runs `command` (a path and its arguments) with this process's environment, less all that loads or sets the
@@ -16,6 +18,6 @@ namespace lms::util {
 // std::bad_alloc.
 std::optional<std::string> ask_apart(const std::vector<std::string>& command,
                                      const std::vector<std::pair<std::string, std::string>>& variables,
-                                     std::chrono::milliseconds bound = std::chrono::seconds(20));
+                                     std::chrono::milliseconds bound = bounds::kAskedApart);
 
 }  // namespace lms::util

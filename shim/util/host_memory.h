@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/util/clock.h"
 #include "shim/util/mutex.h"
 
 namespace lms::util {
@@ -36,7 +37,7 @@ class HostMemory {
     void look_below(const std::string& root);
 
   private:
-    using Clock = std::chrono::steady_clock;
+    using Clock = util::Clock;
 
     Mutex mutex_{LockOrder::Leaf};
     std::string root_ LMS_GUARDED_BY(mutex_);

@@ -3,11 +3,12 @@
 // shipped library anything.
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <shared_mutex>
+
+#include "shim/util/clock.h"
 
 #ifdef LMS_CHECK_LOCKS
 #include "shim/util/lock_checks.h"
@@ -125,38 +126,42 @@ decltype(auto) unlocked(Lock<Base>& lock, Call&& call) {
     return call();
 }
 
-// Drops the lock while it waits.
+// Drops the lock while it waits. By util::Clock, which a std::condition_variable's waits are not.
 class Condition {
   public:
-    void notify_all() { base_.notify_all(); }
+    void notify_all() {
+        ++notified_;
+        if (waiting_ > 0) wake_all(notified_);
+    }
 
     template <typename Done>
     void wait(Lock<std::mutex>& lock, Done&& done) LMS_LOCKS(no_thread_safety_analysis) {
-        while (!done()) with(lock, [&](auto& held) { base_.wait(held); });
+        while (!done()) once(lock, [this](std::uint32_t seen) { sleep_on(notified_, seen); });
     }
-    template <typename Duration>
-    void wait_for(Lock<std::mutex>& lock, Duration duration) {
-        with(lock, [&](auto& held) { base_.wait_for(held, duration); });
+    // Once, so long at most; also for no reason.
+    void wait_for(Lock<std::mutex>& lock, Clock::duration most) {
+        once(lock, [&](std::uint32_t seen) { sleep_on(notified_, seen, most); });
     }
-    template <typename Duration, typename Done>
-    void wait_for(Lock<std::mutex>& lock, Duration duration, Done&& done)
+    template <typename Done>
+    void wait_for(Lock<std::mutex>& lock, Clock::duration most, Done&& done)
         LMS_LOCKS(no_thread_safety_analysis) {
-        const auto deadline = std::chrono::steady_clock::now() + duration;
-        while (!done() && std::chrono::steady_clock::now() < deadline)
-            with(lock, [&](auto& held) { base_.wait_until(held, deadline); });
+        const auto deadline = Clock::now() + most;
+        for (auto now = Clock::now(); !done() && now < deadline; now = Clock::now())
+            wait_for(lock, deadline - now);
     }
 
   private:
-    template <typename Wait>
-    static void with(Lock<std::mutex>& lock, Wait&& wait) {
-        lock.mutex().check_leaving();
-        std::unique_lock held(lock.mutex().base, std::adopt_lock);
-        wait(held);
-        held.release();
-        lock.mutex().check_taking();
+    // Who notifies before the lock is let go has been seen; who does it later finds somebody waiting.
+    template <typename Sleep>
+    void once(Lock<std::mutex>& lock, Sleep&& sleep) {
+        ++waiting_;
+        const std::uint32_t seen = notified_;
+        unlocked(lock, [&] { sleep(seen); });
+        --waiting_;
     }
 
-    std::condition_variable base_;
+    std::atomic<std::uint32_t> notified_{0};
+    std::atomic<std::uint32_t> waiting_{0};
 };
 
 }  // namespace lms::util

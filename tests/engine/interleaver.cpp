@@ -2,14 +2,18 @@
 #include "tests/engine/interleaver.h"
 
 #include <dlfcn.h>
-#include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <time.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -94,26 +98,15 @@ class Run {
         }
         wake(what, State::Blocked);
     }
-    // True if it was notified.
-    bool wait(const void* condition, pthread_mutex_t* mutex, bool timed) {
-        let_go(mutex);
-        LIBC(pthread_mutex_unlock)(mutex);
+    // Until `what` is woken, or others have nothing else to do.
+    void sleep_on(const void* what, bool timed) {
         me().state = timed ? State::WaitingAWhile : State::Waiting;
-        me().on = condition;
-        me().notified = false;
+        me().on = what;
         point();
-        await(mutex, [](const Lock& it) { return it.writer == kNobody; });
-        LIBC(pthread_mutex_lock)(mutex);
-        take(mutex, false);
-        return me().notified;
     }
-    void notify(const void* condition) {
-        for (Thread& thread : threads_) {
-            const bool waits = thread.state == State::Waiting || thread.state == State::WaitingAWhile;
-            if (!waits || thread.on != condition) continue;
-            thread.state = State::Ready;
-            thread.notified = true;
-        }
+    void wake_all(const void* what) {
+        wake(what, State::Waiting);
+        wake(what, State::WaitingAWhile);
     }
 
     struct Lock {
@@ -130,7 +123,6 @@ class Run {
     struct Thread {
         State state = State::Ready;
         const void* on = nullptr;
-        bool notified = false;
         // (libstdc++'s yields while it waits, which would come back here.)
         sem_t go;
 
@@ -283,32 +275,27 @@ int pthread_rwlock_unlock(pthread_rwlock_t* lock) noexcept {
     return LIBC(pthread_rwlock_unlock)(lock);
 }
 
-int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
-    if (!controlled()) return LIBC(pthread_cond_wait)(condition, mutex);
-    Run::run->wait(condition, mutex, false);
-    return 0;
-}
-
-int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
-                           const timespec* until) {
-    if (!controlled()) return LIBC(pthread_cond_clockwait)(condition, mutex, clock, until);
-    return Run::run->wait(condition, mutex, true) ? 0 : ETIMEDOUT;
-}
-
-int pthread_cond_signal(pthread_cond_t* condition) noexcept {
-    if (controlled()) Run::run->notify(condition);
-    return LIBC(pthread_cond_signal)(condition);
-}
-
-int pthread_cond_broadcast(pthread_cond_t* condition) noexcept {
-    if (controlled()) Run::run->notify(condition);
-    return LIBC(pthread_cond_broadcast)(condition);
-}
-
-int nanosleep(const timespec* time, timespec* left) {
-    if (!exploring) return LIBC(nanosleep)(time, left);
-    if (controlled()) Run::run->sleep();
-    return 0;
+// What shim/util/clock.cpp asks of the kernel.
+long syscall(long number, ...) noexcept {
+    va_list list;
+    va_start(list, number);
+    std::array<long, 6> a{};
+    for (long& argument : a) argument = va_arg(list, long);
+    va_end(list);
+    const auto* const word = reinterpret_cast<const std::atomic<std::uint32_t>*>(a[0]);
+    const bool waits = number == SYS_futex && a[1] == FUTEX_WAIT_PRIVATE;
+    const bool wakes = number == SYS_futex && a[1] == FUTEX_WAKE_PRIVATE;
+    const bool sleeps = number == SYS_clock_nanosleep;
+    if (controlled() && wakes) Run::run->wake_all(word);
+    if (controlled() && waits) {
+        if (*word == static_cast<std::uint32_t>(a[2])) Run::run->sleep_on(word, a[3] != 0);
+        return 0;
+    }
+    if (exploring && sleeps) {
+        if (controlled()) Run::run->sleep();
+        return 0;
+    }
+    return LIBC(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 int sched_yield() noexcept {
