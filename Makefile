@@ -40,7 +40,7 @@ LIBUNWIND_INC := -isystem /usr/include/libunwind
 UNITY ?= 12
 # These stay alone: they have flags of their own, are main functions that tests link without, or declare what others do otherwise.
 ALONE := shim/device/loader.cpp tools/lms/main.cpp tools/lms/driver.cpp tests/fuzz/fuzz.cpp tests/unit/link_speeds_test.cpp tests/entry/overlay/forward.cpp \
-         tools/simcuda/driver/entry_table.cpp tools/simcuda/runtime/unimplemented.cpp tools/simcuda/runtime/driver.cpp
+         $(wildcard tests/bench/*.cpp) tools/simcuda/driver/entry_table.cpp tools/simcuda/runtime/unimplemented.cpp tools/simcuda/runtime/driver.cpp
 # These are in units of their own, which tests link without the rest of the folder.
 ENGINE_SESSION := $(wildcard shim/session/session.cpp shim/session/session_*.cpp)
 LMS_READERS := $(addprefix tools/lms/,analysis.cpp printable.cpp trace_decoder.cpp trace_file.cpp)
