@@ -37,7 +37,7 @@ LIBUNWIND_INC := -isystem /usr/include/libunwind
 # Sources are compiled in units: those of a folder as one, UNITY of them at most, for most of what a source costs is its
 # headers. UNITY=0 compiles each by itself, for who works on one. `obj` gives the objects of sources: the units that
 # are there whole, else each source's own. `every_obj` gives both, for what is said of their flags.
-UNITY ?= 12
+UNITY ?= 14
 # These stay alone: they have flags of their own, are main functions that tests link without, or declare what others do otherwise.
 ALONE := shim/device/loader.cpp tools/lms/main.cpp tools/lms/driver.cpp tests/fuzz/fuzz.cpp tests/unit/link_speeds_test.cpp tests/entry/overlay/forward.cpp \
          $(wildcard tests/bench/*.cpp) tools/simcuda/driver/entry_table.cpp tools/simcuda/runtime/unimplemented.cpp tools/simcuda/runtime/driver.cpp
