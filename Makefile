@@ -35,22 +35,26 @@ UNWIND := -lgcc_s -l:libunwind.a -lstdc++ -l:libsupc++.a
 LIBUNWIND_INC := -isystem /usr/include/libunwind
 
 # Sources are compiled in units: those of a folder as one, UNITY of them at most, for most of what a source costs is its
-# headers. UNITY=0 compiles each by itself, for who works on one. `obj` gives the objects of sources: the units of folders that
+# headers. UNITY=0 compiles each by itself, for who works on one. `obj` gives the objects of sources: the units that
 # are there whole, else each source's own. `every_obj` gives both, for what is said of their flags.
-UNITY ?= 12
+UNITY ?= 14
 # These stay alone: they have flags of their own, are main functions that tests link without, or declare what others do otherwise.
 ALONE := shim/device/loader.cpp tools/lms/main.cpp tools/lms/driver.cpp tests/fuzz/fuzz.cpp tests/unit/link_speeds_test.cpp tests/entry/overlay/forward.cpp \
-         tools/simcuda/driver/entry_table.cpp tools/simcuda/runtime/unimplemented.cpp tools/simcuda/runtime/driver.cpp
+         $(wildcard tests/bench/*.cpp) tools/simcuda/driver/entry_table.cpp tools/simcuda/runtime/unimplemented.cpp tools/simcuda/runtime/driver.cpp
+# These are in units of their own, which tests link without the rest of the folder.
+ENGINE_SESSION := $(wildcard shim/session/session.cpp shim/session/session_*.cpp)
+LMS_READERS := $(addprefix tools/lms/,analysis.cpp printable.cpp trace_decoder.cpp trace_file.cpp)
+APART := $(ENGINE_SESSION) $(LMS_READERS)
 file_obj = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 ifeq ($(UNITY),0)
 obj = $(file_obj)
 else
-UNITS := $(shell sh tools/units.sh $(BUILD) $(UNITY) $(ALONE))
+UNITS := $(shell sh tools/units.sh $(BUILD) $(UNITY) '$(ALONE)' '$(APART)')
 include $(BUILD)/units.mk
-together = $(filter-out $(ALONE),$(wildcard $(1)*.cpp))
-whole_folders = $(foreach folder,$(sort $(dir $(1))),$(if $(filter-out $(1),$(call together,$(folder))),,$(folder)))
-obj = $(call obj_of,$(1),$(call whole_folders,$(1)))
-obj_of = $(foreach folder,$(2),$(UNITS_$(folder))) $(call file_obj,$(filter-out $(foreach folder,$(2),$(call together,$(folder))),$(1)))
+units_of = $(foreach folder,$(sort $(dir $(1))),$(UNITS_$(folder)))
+whole = $(foreach unit,$(call units_of,$(1)),$(if $(filter-out $(1),$(SOURCES_$(unit))),,$(unit)))
+obj = $(call obj_of,$(1),$(call whole,$(1)))
+obj_of = $(2) $(call file_obj,$(filter-out $(foreach unit,$(2),$(SOURCES_$(unit))),$(1)))
 endif
 every_obj = $(sort $(call obj,$(1)) $(call file_obj,$(1)))
 
@@ -99,11 +103,11 @@ LIBS_unit := -llz4 $(LIBS_lms)
 LINK_locks := shim/util/clock.cpp
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
-LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/% shim/session/session.cpp shim/session/session_%,$(SHIM_SRC)) \
+LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/%,$(SHIM_SRC)) $(ENGINE_SESSION) \
                tests/support/fake_port.cpp tests/support/fake_memory.cpp $(LMS_LIB)
 LIBS_engine := $(LIBS_lms)
 LINK_cli := tests/support/process.cpp
-LINK_e2e := tests/support/process.cpp $(filter shim/trace/demangle.cpp,$(SHIM_SRC)) tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp tools/lms/printable.cpp tools/lms/analysis.cpp
+LINK_e2e := tests/support/process.cpp shim/trace/demangle.cpp $(LMS_READERS)
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -llz4
 

@@ -1,13 +1,12 @@
 #!/bin/sh
 # Puts the C++ sources of each folder together: BUILD/obj/FOLDER/unit-N.cpp includes at most MOST of them, and BUILD/units.mk
-# names the units of each folder (UNITS_folder/ := objects). Files that would not change are not written, so make sees what did.
+# names the units of each folder (UNITS_folder/ := objects) and the sources of each (SOURCES_object := sources). Files that would
+# not change are not written, so make sees what did.
 #
-# usage: units.sh BUILD MOST [SOURCE ...]      SOURCEs stay alone
+# usage: units.sh BUILD MOST ALONE APART      sources that stay alone; sources that share no unit with the rest of their folder
 set -eu
-build=$1 most=$2
-shift 2
 
-find shim policy tools tests -name '*.cpp' | LC_ALL=C sort | awk -v build="$build" -v most="$most" -v alone=" $* " '
+find shim policy tools tests -name '*.cpp' | LC_ALL=C sort | awk -v build="$1" -v most="$2" -v alone=" $3 " -v apart=" $4 " '
 function write(path, text,    old, line, parent) {
     while ((getline line < path) > 0) old = old line "\n"
     close(path)
@@ -20,23 +19,24 @@ function write(path, text,    old, line, parent) {
 index(alone, " " $0 " ") { next }
 {
     folder = $0; sub("[^/]*$", "", folder)
-    if (!(folder in count)) order[++folders] = folder
-    source[folder, ++count[folder]] = $0
+    set = folder " " (index(apart, " " $0 " ") > 0)
+    if (!(set in count)) { order[++sets] = set; folder_of[set] = folder }
+    source[set, ++count[set]] = $0
 }
 END {
-    for (f = 1; f <= folders; f++) {
-        folder = order[f]
-        units = int((count[folder] + most - 1) / most)
-        names = names "UNITS_" folder " :="
+    for (s = 1; s <= sets; s++) {
+        set = order[s]; folder = folder_of[set]
+        units = int((count[set] + most - 1) / most)
         for (unit = 1; unit <= units; unit++) {
-            text = ""
-            for (i = int((unit - 1) * count[folder] / units) + 1; i <= int(unit * count[folder] / units); i++)
-                text = text "#include \"" source[folder, i] "\"\n"
-            name = build "/obj/" folder "unit-" unit
+            text = sources = ""
+            for (i = int((unit - 1) * count[set] / units) + 1; i <= int(unit * count[set] / units); i++) {
+                text = text "#include \"" source[set, i] "\"\n"
+                sources = sources " " source[set, i]
+            }
+            name = build "/obj/" folder "unit-" ++made[folder]
             write(name ".cpp", text)
-            names = names " " name ".o"
+            names = names "UNITS_" folder " += " name ".o\nSOURCES_" name ".o :=" sources "\n"
         }
-        names = names "\n"
     }
     write(build "/units.mk", names)
 }'

@@ -263,7 +263,7 @@ void read_words(const StridedRegion& to, const StridedRegion& from, Effect effec
     all.words.add(words);
 }
 
-bool is_reserved(Address address) {
+bool is_reserved_by_program(Address address) {
     const util::SharedLock lock(program_addresses().mutex);
     return program_addresses().book.reservation_of(address).has_value();
 }
@@ -277,7 +277,7 @@ bool is_host_memory(Address address) {
     // Pageable memory is not known to the driver; nor is what a graph will allocate, before it is launched.
     if (status == CUDA_ERROR_INVALID_VALUE) return util::is_readable(address);
     // Any other answer does not make it the CPU's to read; of what the program maps itself not even that one.
-    return type == CU_MEMORYTYPE_HOST && (!is_reserved(address) || util::is_readable(address));
+    return type == CU_MEMORYTYPE_HOST && (!is_reserved_by_program(address) || util::is_readable(address));
 }
 
 void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect) {

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kWeights = 4 << 20;
 constexpr const char* kHalf = "2M";
 
-Run check(const std::vector<std::string>& more, const Environment& environment) {
+Run check_weights(const std::vector<std::string>& more, const Environment& environment) {
     std::vector<std::string> arguments{"weights", "4"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Run run = run_shimmed(arguments, kHalf, environment);
@@ -27,7 +27,8 @@ TEST_CASE("weights: what is only read is copied out once") {
         for (const char* policy : {"lru", "next-use"}) {
             CAPTURE(host_mapping);
             CAPTURE(policy);
-            const Run run = check({"9"}, {{"SIMCUDA_HOST_VMM", host_mapping}, {"LMS_POLICY", policy}});
+            const Run run =
+                check_weights({"9"}, {{"SIMCUDA_HOST_VMM", host_mapping}, {"LMS_POLICY", policy}});
             CHECK(run.stats.at("bytes_out") <= kWeights);
             CHECK(run.stats.at("bytes_in") > 2 * kWeights);
         }
@@ -35,7 +36,7 @@ TEST_CASE("weights: what is only read is copied out once") {
 }
 
 TEST_CASE("weights: what is only read is copied out each time with LMS_RETAIN=0") {
-    const Run run = check({"9"}, {{"LMS_RETAIN", "0"}});
+    const Run run = check_weights({"9"}, {{"LMS_RETAIN", "0"}});
     CHECK(run.stats.at("bytes_out") > 2 * kWeights);
 }
 
@@ -48,14 +49,15 @@ TEST_CASE("weights: what is written now and then loses nothing") {
             const std::string drawn = std::to_string(++seed);
             CAPTURE(how);
             CAPTURE(host_mapping);
-            const Run run = check({"18", how}, {{"SIMCUDA_HOST_VMM", host_mapping}, {"SIMCUDA_SEED", drawn}});
+            const Run run =
+                check_weights({"18", how}, {{"SIMCUDA_HOST_VMM", host_mapping}, {"SIMCUDA_SEED", drawn}});
             CHECK(run.stats.at("bytes_out") < run.stats.at("bytes_in"));
         }
     }
 }
 
 TEST_CASE("weights: guards find what is evicted as clean to be so") {
-    const Run run = check({"9"}, {{"LMS_CHECK", "1"}});
+    const Run run = check_weights({"9"}, {{"LMS_CHECK", "1"}});
     CHECK(run.err.find("came back as they went") != std::string::npos);
     CHECK(run.err.find("seemed not to") == std::string::npos);
 }

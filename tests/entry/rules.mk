@@ -1,5 +1,5 @@
 # tests/entry: a driver before the simulated one, for what that lacks.
-LINK_entry := tests/support/process.cpp tools/lms/trace_file.cpp tools/lms/trace_decoder.cpp tools/lms/printable.cpp
+LINK_entry := tests/support/process.cpp shim/trace/demangle.cpp $(LMS_READERS)
 ENTRY_DRIVER := $(BUILD)/entry/libcuda.so.1
 $(ENTRY_DRIVER): $(call obj,$(wildcard tests/entry/overlay/*.cpp))
 	@mkdir -p $(@D)

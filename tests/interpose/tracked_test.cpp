@@ -22,8 +22,8 @@ constexpr std::size_t kArity[] = {
 #include "shim/entry_points.def"
 };
 
-using Call = int (*)(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                     std::int64_t, std::int64_t);
+using TrackedCall = int (*)(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                            std::int64_t, std::int64_t, std::int64_t);
 
 }  // namespace
 
@@ -36,7 +36,7 @@ PROBE(tracked_calls_pass_their_arguments_on) {
         REQUIRE(kArity[index] > 0);
         REQUIRE(kArity[index] <= fake::kIntegers);
         const int calls = record().calls;
-        const auto call = reinterpret_cast<Call>(shim_function(row.symbol));
+        const auto call = reinterpret_cast<TrackedCall>(shim_function(row.symbol));
         CHECK(call(11, 12, 13, 14, 15, 16, 17, 18) == fake::kAnswerBase + static_cast<int>(index));
         CHECK(record().calls == calls + 1);
         for (std::size_t k = 0; k < kArity[index]; ++k) {

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the tree, a folder's sources as one.
+"""Runs clang-tidy over the tree, by the units of the build (tools/units.sh).
 
-What a source costs is its headers, which a folder's sources share: read together they take an eighth of the time. Sources
-that cannot stand in one (two local names alike) are halved until they can. What was clean is looked at again only where a
-source, a header that it includes, its options or the checks are other ones.
+What a source costs is its headers, which the sources of a unit share: read together they take an eighth of the time. What
+was clean is looked at again only where a source, a header that it includes, its options or the checks are other ones.
 
-usage: lint.py COMPILE_COMMANDS WORK CHECKS [FOLDER ...]     WORK keeps the sources put together; of FOLDERs alone, if any
+usage: lint.py COMPILE_COMMANDS WORK CHECKS [FOLDER ...]     WORK keeps the sources put together, beside it are the units; of FOLDERs alone, if any
 """
 import concurrent.futures
 import hashlib
@@ -17,25 +16,31 @@ import sys
 
 # What is wrong only because sources were put together.
 TOGETHER_ALONE = ",-bugprone-suspicious-include"
-# More at once save little and take a gigabyte.
-TOGETHER = 16
 
 
-def groups(commands, folders):
-    """Sources of one folder that are compiled alike, by their options."""
+def unit_of(build):
+    """Source -> the unit that it is compiled in."""
+    names = os.path.join(build, "units.mk")
+    if not os.path.exists(names):  # UNITY=0
+        return {}
+    with open(names) as file:
+        units = re.findall(r"^SOURCES_(\S+) :=(.*)$", file.read(), re.M)
+    return {source: unit for unit, sources in units for source in sources.split()}
+
+
+def groups(commands, units, folders):
+    """Sources of one unit that are compiled alike, by their options. The largest come first."""
     found = {}
     for entry in commands:
-        if folders and not entry["file"].startswith(folders):
+        source = entry["file"]
+        if folders and not source.startswith(folders):
             continue
         options = re.sub(r" -c -o \S+ \S+$", "", entry["command"]).split(" ", 1)[1]
         # (The compiler has looked for names that hide others; here they are another source's.)
-        options = re.sub(r"-(O\d|g\d?|MMD|MP|Wshadow)(?= |$)", "", options)
-        found.setdefault((os.path.dirname(entry["file"]), options), []).append(entry["file"])
-    for (_, options), files in found.items():
-        files = sorted(set(files))
-        pieces = -(-len(files) // TOGETHER)
-        for piece in range(pieces):
-            yield options, files[piece::pieces]
+        options = re.sub(r"-(O\d|g\d?|MMD|MP|Wshadow)(?= |$)", "", options).strip()
+        found.setdefault((units.get(source, source), options), set()).add(source)
+    together = [(options, sorted(sources)) for (_, options), sources in found.items()]
+    return sorted(together, key=lambda group: -sum(map(os.path.getsize, group[1])))
 
 
 def closure(files):
@@ -70,12 +75,7 @@ def tidy(work, checks, options, files):
     ran = subprocess.run(
         f"clang-tidy -quiet --checks='{checks}' --header-filter='^{os.getcwd()}/' {name} -- -xc++ {options}",
         shell=True, text=True, capture_output=True)
-    if ran.returncode == 0:
-        return ""
-    if "clang-diagnostic-error" in ran.stdout and len(files) > 1:
-        half = len(files) // 2
-        return tidy(work, checks, options, files[:half]) + tidy(work, checks, options, files[half:])
-    return ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr if ran.returncode else ""
 
 
 def main():
@@ -94,7 +94,7 @@ def main():
         return said
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        said = list(pool.map(look, groups(commands, folders)))
+        said = list(pool.map(look, groups(commands, unit_of(os.path.dirname(work)), folders)))
     with open(clean_path, "w") as file:
         file.write("\n".join(sorted(clean)))
     sys.stdout.writelines(said)

@@ -27,24 +27,24 @@ struct Column {
     const char* name;
     std::size_t width;
 };
-constexpr std::array kColumns = {Column{"PID", 8},     Column{"PROGRAM", 14},  Column{"GPU", 3},
-                                 Column{"BUDGET", 8},  Column{"ALLOCATED", 9}, Column{"RESIDENT", 8},
-                                 Column{"ON HOST", 8}, Column{"IN", 9},        Column{"OUT", 9},
-                                 Column{"WAITS", 6},   Column{"LAUNCHES", 9},  Column{"LIMIT", 8},
-                                 Column{"POLICY", 0}};
-using Row = std::array<std::string, kColumns.size()>;
+constexpr std::array kTableColumns = {Column{"PID", 8},     Column{"PROGRAM", 14},  Column{"GPU", 3},
+                                      Column{"BUDGET", 8},  Column{"ALLOCATED", 9}, Column{"RESIDENT", 8},
+                                      Column{"ON HOST", 8}, Column{"IN", 9},        Column{"OUT", 9},
+                                      Column{"WAITS", 6},   Column{"LAUNCHES", 9},  Column{"LIMIT", 8},
+                                      Column{"POLICY", 0}};
+using Cells = std::array<std::string, kTableColumns.size()>;
 // All in one line, or what is of a GPU and what is of a process.
 constexpr std::array<std::size_t, 13> kAll = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 constexpr std::array<std::size_t, 7> kOfGpu = {0, 1, 2, 3, 4, 5, 6};
 constexpr std::array<std::size_t, 8> kOfProcess = {0, 1, 7, 8, 9, 10, 11, 12};
 constexpr std::size_t kProgram = 1;
 
-std::string line_of(const Row& row, std::span<const std::size_t> columns) {
+std::string line_of(const Cells& row, std::span<const std::size_t> columns) {
     std::string line;
     for (const std::size_t at : columns) {
-        if (!line.empty()) line += kColumns[at].width == 0 ? "  " : " ";
-        line += at == kProgram ? fmt::format("{0:<{1}.{1}}", row[at], kColumns[at].width)
-                               : fmt::format("{:>{}}", row[at], kColumns[at].width);
+        if (!line.empty()) line += kTableColumns[at].width == 0 ? "  " : " ";
+        line += at == kProgram ? fmt::format("{0:<{1}.{1}}", row[at], kTableColumns[at].width)
+                               : fmt::format("{:>{}}", row[at], kTableColumns[at].width);
     }
     return line;
 }
@@ -97,7 +97,7 @@ std::string limit_of(const LivePage& page) {
     return page.request.limit_bytes == 0 ? "none" : format_bytes(page.request.limit_bytes);
 }
 
-void add_rows(const LivePage& page, const Rates& rates, std::vector<Row>& rows) {
+void add_rows(const LivePage& page, const Rates& rates, std::vector<Cells>& rows) {
     bool first = true;
     const auto row = [&](const std::string& gpu, const LiveGpu& levels) {
         const auto once = [&](const std::string& text) { return first ? text : std::string(); };
@@ -155,14 +155,14 @@ Look look_at_processes(int process) {
 }
 
 std::vector<std::vector<std::string>> tables(const Look& before, const Look& now, std::size_t width) {
-    Row heads;
-    std::ranges::transform(kColumns, heads.begin(), &Column::name);
-    std::vector<Row> rows{heads};
+    Cells heads;
+    std::ranges::transform(kTableColumns, heads.begin(), &Column::name);
+    std::vector<Cells> rows{heads};
     for (const auto& page : now.pages) {
         add_rows(*page, Rates(same_process(before, *page), *page, before.at_ns, now.at_ns), rows);
     }
     std::vector<std::string> whole, of_gpus, of_processes;
-    for (const Row& row : rows) {
+    for (const Cells& row : rows) {
         whole.push_back(line_of(row, kAll));
         of_gpus.push_back(line_of(row, kOfGpu));
         // Else it is of another GPU of the same process.
