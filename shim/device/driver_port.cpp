@@ -481,8 +481,7 @@ CUresult DriverPort::wait_for_stream(CUstream stream) {
 }
 
 CUcontext DriverPort::current_context() {
-    CUcontext context = nullptr;
-    return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+    return device::current_context();
 }
 
 Trial DriverPort::try_moves(const std::optional<TrialMemory>& memory) {

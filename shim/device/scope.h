@@ -5,13 +5,22 @@
 
 namespace lms::device {
 
+// What the scopes below that live have made of the calling thread: one within another asks the driver nothing.
+struct Within {
+    bool relaxed = false;
+    CUcontext current = nullptr;  // null: nobody has asked
+};
+inline constinit thread_local Within within{};
+
 // While it lives, driver calls of this thread count as RELAXED for stream capture: they neither join nor
 // invalidate a capture of the app's, on this or another thread.
 class RelaxedCapture {
   public:
-    RelaxedCapture() : relaxed_(exchange()) {}
+    RelaxedCapture() : relaxed_(!within.relaxed && exchange()) { within.relaxed |= relaxed_; }
     ~RelaxedCapture() {
-        if (relaxed_ && !exchange()) exchange();
+        if (!relaxed_) return;
+        within.relaxed = false;
+        if (!exchange()) exchange();
     }
     RelaxedCapture(const RelaxedCapture&) = delete;
     RelaxedCapture& operator=(const RelaxedCapture&) = delete;
@@ -23,19 +32,26 @@ class RelaxedCapture {
     bool relaxed_;
 };
 
+// The calling thread's; null: none, or the driver does not say.
+inline CUcontext current_context() {
+    CUcontext context = within.current;
+    return context || driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
 // The same, with `context` current; with the thread's own where it is null.
 class InContext {
   public:
     explicit InContext(CUcontext context) {
-        CUcontext current = nullptr;
         if (!context) {
             status_ = CUDA_ERROR_INVALID_CONTEXT;
-        } else if (driver().cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context) {
+        } else if (current_context() != context) {
             status_ = driver().cuCtxPushCurrent_v2(context);
             pushed_ = status_ == CUDA_SUCCESS;
         }
+        if (status_ == CUDA_SUCCESS) within.current = context;
     }
     ~InContext() {
+        within.current = before_;
         CUcontext popped;
         if (pushed_ && driver().cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
             driver().cuCtxPopCurrent_v2(&popped);
@@ -46,8 +62,28 @@ class InContext {
 
   private:
     RelaxedCapture relaxed_;
+    CUcontext before_ = within.current;
     CUresult status_ = CUDA_SUCCESS;
     bool pushed_ = false;
+};
+
+// Nobody makes another context current while it lives: the driver is asked once.
+class SameContext {
+  public:
+    SameContext() { within.current = current_context(); }
+    ~SameContext() { within.current = before_; }
+    SameContext(const SameContext&) = delete;
+    SameContext& operator=(const SameContext&) = delete;
+
+  private:
+    CUcontext before_ = within.current;
+};
+
+// For several calls of the shim's own, none of the program's among them: each is spared the questions.
+class Together {
+  private:
+    SameContext same_;
+    RelaxedCapture relaxed_;
 };
 
 // For a call that the driver answers without a current context: a thread that has none has `context`, if

@@ -20,13 +20,9 @@
 namespace lms::entry {
 namespace {
 
+using device::current_context;
 using device::driver;
 using engine::Session;
-
-CUcontext current_context() {
-    CUcontext context = nullptr;
-    return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
-}
 
 // Allocates through the session if the policy wants the allocation, else through `real`.
 template <typename Managed, typename Real, typename FindSession = Session* (*)()>
@@ -63,6 +59,7 @@ CUresult allowed_while_capturing() {
 // frameworks give nothing back.
 CUresult allocate_now(Session& session, std::size_t bytes, core::Address& address) {
     if (const CUresult error = allowed_while_capturing(); error != CUDA_SUCCESS) return error;
+    const device::Together together;
     return session.allocate(bytes, address, engine::owner_of(current_context()),
                             !engine::capturing_anywhere());
 }
@@ -126,6 +123,7 @@ CUresult allocate_on(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool,
     return allocate(
         pointer, managed ? bytes : 0,  // of no bytes nothing is managed
         [&](Session& session, core::Address& address) {
+            const device::Together together;
             const CUresult status = session.allocate_on(where, bytes, address);
             if (status == CUDA_SUCCESS) engine::note_taken(pool, address, bytes);
             return status;
@@ -141,6 +139,7 @@ bool taken_by_capture(CUstream stream) {
 CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdeviceptr* pointer,
                         std::size_t bytes, CUstream stream, bool per_thread) {
     return guarded([&]() -> CUresult {
+        const device::SameContext same;
         const CUstream where = engine::resolve_stream(stream, per_thread);
         const auto pass = [&] { return real(pointer, bytes, stream); };
         if (taken_by_capture(where)) return pass();
@@ -158,6 +157,7 @@ CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdevice
 CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) real, CUdeviceptr* pointer,
                             std::size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread) {
     return guarded([&]() -> CUresult {
+        const device::SameContext same;
         const CUstream where = engine::resolve_stream(stream, per_thread);
         const auto pass = [&] { return real(pointer, bytes, pool, stream); };
         if (taken_by_capture(where)) return pass();
@@ -195,6 +195,7 @@ CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr p
         const CUstream where = engine::resolve_stream(stream, per_thread);
         // A graph can free what it allocated itself only.
         if (engine::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
+        const device::Together together;
         return session->free_on(where, pointer, [&] { forget(*session, pointer); });
     });
 }
@@ -256,6 +257,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
         // we.
         status = entry::wait_for_users(*session, owner);
         if (status != CUDA_SUCCESS) return status;
+        const device::Together together;
         entry::forget(*session, dptr);
         return session->free(dptr);
     });

@@ -124,8 +124,8 @@ bool may_be_about_to_rest(const Session& session, CUcontext context) {
 
 Session* current_session() {
     CUdevice device = 0;
-    CUcontext context = nullptr;
-    if (device::driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) return nullptr;
+    const CUcontext context = device::current_context();
+    if (!context) return nullptr;
     if (device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
     const CUcontext owner = owner_of(context);
     context_seen(owner, device);

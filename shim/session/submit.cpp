@@ -4,14 +4,14 @@
 
 #include "shim/app/contexts.h"
 #include "shim/app/streams.h"
+#include "shim/device/scope.h"
 #include "shim/session/tool_requests.h"
 
 namespace lms::engine {
 
 CUcontext context_of(CUstream stream) {
     if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) return context_of_known(stream);
-    CUcontext context = nullptr;
-    return device::driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+    return device::current_context();
 }
 
 ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {

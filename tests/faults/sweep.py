@@ -152,10 +152,10 @@ def judge(process, faults, report):
 
 def execute(setting, seed, count, faults, seconds=40):
     own = setting.endswith(OWN)
-    env, options = programs.environment(setting.removesuffix(OWN), seed)
+    env, left_out, room = programs.environment(setting.removesuffix(OWN), seed)
     # A failed call may cost the shim the mapping of host memory, or what a kernel's PTX says: sections need one of them, and
     # calls that the shim does not know need the first.
-    options += ["--no-sections"]
+    options = left_out + room + ["--no-sections"]
     env["LMS_DRIVER"] = os.path.join(programs.BUILD, "sim", "libcuda.so.1")
     with tempfile.NamedTemporaryFile(prefix="faults-", suffix=".json") as file, tempfile.NamedTemporaryFile(prefix="faults-") as asked:
         env["SIMCUDA_REPORT"] = file.name
