@@ -15,12 +15,14 @@ SANITIZE_WARN := -Wno-maybe-uninitialized
 # What is made for the life of the process is never given back; a child of fork may make threads.
 SANITIZE_ENV := ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1
 
-# sanitized_build(SANITIZER, TARGETS): locks are checked (shim/util/mutex.h).
+# sanitized_build(SANITIZER, TARGETS): locks are checked (shim/util/mutex.h). The policies are the other build's, which must not get
+# a sanitizer: -o.
 define sanitized_build
 @mkdir -p $(BUILD)/sanitize/$(1)
 @for each in apps demo entry lms policy sim; do ln -sfn ../../$$each $(BUILD)/sanitize/$(1)/$$each; done
 @+$(SUBMAKE) BUILD=$(BUILD)/sanitize/$(1) CUDA_HOME=$(CUDA_HOME) CXXFLAGS='-O1 -g1 -DLMS_CHECK_LOCKS $(SANITIZE_$(1))' WARN='$(WARN) $(SANITIZE_WARN)' \
-  LDFLAGS='$(SANITIZE_$(1)) $(LIB_$(1):%=-l%)' UNSANITIZED=-fno-sanitize=all $(2:%=$(BUILD)/sanitize/$(1)/%)
+  LDFLAGS='$(SANITIZE_$(1)) $(LIB_$(1):%=-l%)' UNSANITIZED=-fno-sanitize=all \
+  $(POLICIES:$(BUILD)/%=-o $(BUILD)/sanitize/$(1)/%) $(2:%=$(BUILD)/sanitize/$(1)/%)
 endef
 
 # sanitize(SANITIZER, TESTS, CASES): builds and runs those of SANITIZED; preloading(SANITIZER, TESTS, CASES): of PRELOADING.
