@@ -6,6 +6,8 @@ As many run side by side as there are cores (JOBS=N: that many), those that took
 large folder in slices. A script that ends with 77 could not be run here: its last line says why, and it counts as neither.
 What a failed one printed comes whole, when it ends. Then come the time of each folder, the ten longest cases, and the sum.
 Ends with 0 if there were tests and none failed. Expects everything built; BUILD is where.
+
+usage: run.py [FOLDER ...]     of these folders alone, if any
 """
 import concurrent.futures
 import dataclasses
@@ -130,8 +132,8 @@ def main():
         last = json.loads(times.read_text())
     except (OSError, ValueError):
         last = {}
-    tests = [test for folder in sorted(Path("tests").iterdir()) if folder.is_dir()
-             for test in tests_of(folder, variables)]
+    chosen = [Path("tests", name) for name in sys.argv[1:]] or sorted(Path("tests").iterdir())
+    tests = [test for folder in chosen if folder.is_dir() for test in tests_of(folder, variables)]
     # A test that has never run may take long.
     tests.sort(key=lambda test: -last.get(test.key, LONGEST))
 

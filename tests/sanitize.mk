@@ -15,19 +15,22 @@ SANITIZE_WARN := -Wno-maybe-uninitialized
 # What is made for the life of the process is never given back; a child of fork may make threads.
 SANITIZE_ENV := ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1
 
-# sanitized_build(SANITIZER, TARGETS): locks are checked (shim/util/mutex.h).
+# sanitized_build(SANITIZER, TARGETS): locks are checked (shim/util/mutex.h). The policies are the other build's, which must not get
+# a sanitizer: -o.
 define sanitized_build
 @mkdir -p $(BUILD)/sanitize/$(1)
 @for each in apps demo entry lms policy sim; do ln -sfn ../../$$each $(BUILD)/sanitize/$(1)/$$each; done
 @+$(SUBMAKE) BUILD=$(BUILD)/sanitize/$(1) CUDA_HOME=$(CUDA_HOME) CXXFLAGS='-O1 -g1 -DLMS_CHECK_LOCKS $(SANITIZE_$(1))' WARN='$(WARN) $(SANITIZE_WARN)' \
-  LDFLAGS='$(SANITIZE_$(1)) $(LIB_$(1):%=-l%)' UNSANITIZED=-fno-sanitize=all $(2:%=$(BUILD)/sanitize/$(1)/%)
+  LDFLAGS='$(SANITIZE_$(1)) $(LIB_$(1):%=-l%)' UNSANITIZED=-fno-sanitize=all \
+  $(POLICIES:$(BUILD)/%=-o $(BUILD)/sanitize/$(1)/%) $(2:%=$(BUILD)/sanitize/$(1)/%)
 endef
 
 # sanitize(SANITIZER, TESTS, CASES): builds and runs those of SANITIZED; preloading(SANITIZER, TESTS, CASES): of PRELOADING.
 define sanitize
 $(call sanitized_build,$(1),$(2:%=tests/%))
-@set -e; for folder in $(2); do echo "$(1): tests/$$folder"; \
-  $(SANITIZE_ENV) $(BUILD)/sanitize/$(1)/tests/$$folder $(if $(3),-tc='$(3)'); done
+@echo "$(1): $(2)"
+$(if $(3),@set -e; for folder in $(2); do $(SANITIZE_ENV) $(BUILD)/sanitize/$(1)/tests/$$folder -tc='$(3)'; done,\
+  @$(SANITIZE_ENV) BUILD=$(BUILD)/sanitize/$(1) python3 -B tests/run.py $(2))
 endef
 define preloading
 $(call sanitized_build,$(1),liblmsshim.so)
@@ -41,7 +44,7 @@ $(if $(filter $(or $(T),$(SANITIZED)),$(SANITIZED)),$(call sanitize,$(1),$(filte
 $(if $(filter $(or $(T),$(PRELOADING)),$(PRELOADING)),$(call preloading,$(1),$(filter $(or $(T),$(PRELOADING)),$(PRELOADING)),$(C)))
 endef
 
-.PHONY: test-asan test-tsan test-ubsan sanitize-slice
+.PHONY: test-asan test-tsan test-ubsan sanitize-slice slice-address slice-thread
 test-asan: all ## test: tests/contract, engine and unit with AddressSanitizer, e2e and entry with a shim that has it (T and C as for check)
 	$(call sanitize_all,address)
 test-ubsan: all ## test: the same with UndefinedBehaviorSanitizer
@@ -50,7 +53,9 @@ test-tsan: needed $(POLICIES) $(SIM) ## test: tests/contract, engine and unit wi
 	$(call sanitize,thread,$(or $(T),$(SANITIZED)),$(C))
 
 # What threads share, what lives and dies in a session, what reads files and code; without the simulated driver, which
-# would be built first.
-sanitize-slice: needed $(POLICIES) ## test: a part of these, for every change
+# would be built first. One compiles while the other runs.
+sanitize-slice: slice-address slice-thread ## test: a part of these, for every change
+slice-thread: needed $(POLICIES)
 	$(call sanitize,thread,engine,*threads*)
+slice-address: needed $(POLICIES)
 	$(call sanitize,address,engine unit)
