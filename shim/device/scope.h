@@ -5,7 +5,8 @@
 
 namespace lms::device {
 
-// What the scopes below that live have made of the calling thread: one within another asks the driver nothing.
+// What the scopes below that live have made of the calling thread: one within another asks the driver
+// nothing.
 struct Within {
     bool relaxed = false;
     CUcontext current = nullptr;  // null: nobody has asked
