@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "tests/e2e/programs.h"
 #include "tests/support/scratch.h"
@@ -115,6 +116,10 @@ TEST_CASE("live page: that of a program killed without lms run is kept by the ne
     const std::string shim = std::filesystem::absolute(support::build_dir() + "/liblmsshim.so");
     runs.lms("--summary=off --stats " + stats + " -- timeout -s KILL 3 " + runs.app("patterns") + kForever);
     REQUIRE(runs.pages().size() == 1);
+    // timeout kills itself as well, and may be gone before the program is.
+    const std::string program = "/proc/" + *runs.pages().begin();
+    while (std::filesystem::exists(program.substr(0, program.find('-'))))
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const auto left = nlohmann::json::parse(support::read_file(stats), nullptr, false);
     REQUIRE(left.is_object());
     CHECK(left["evictions"] > 0);
