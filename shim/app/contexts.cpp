@@ -26,8 +26,6 @@ struct Ending {
     bool gone = false;
 };
 
-// No call that destroys one is waited for longer.
-
 // Never destroyed: contexts are destroyed by other libraries' exit handlers too.
 struct ContextRegistry {
     util::Mutex mutex{util::LockOrder::Table};

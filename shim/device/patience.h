@@ -7,12 +7,14 @@
 
 namespace lms::device {
 
-// Makes `call` until `enough(its answer)`, for so long at most; what it answered last.
+// Makes `call` until `enough(its answer)`, for bounds::kRefused or so; what it answered last. Calls are
+// counted, not time: a thread that was not run for long has not asked.
 template <typename Call, typename Enough>
 CUresult patiently(Call&& call, Enough&& enough) {
-    for (const auto deadline = util::Clock::now() + bounds::kRefused;; util::pause(bounds::kQuickGlance)) {
+    for (auto left = bounds::kRefused / bounds::kQuickGlance;; --left) {
         const CUresult status = call();
-        if (enough(status) || util::Clock::now() >= deadline) return status;
+        if (left == 0 || enough(status)) return status;
+        util::pause(bounds::kQuickGlance);
     }
 }
 

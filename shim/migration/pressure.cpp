@@ -184,6 +184,16 @@ Behind fence_stream(State& state, CUstream stream, std::vector<FencePtr>& fences
     return fences.back() ? Behind::Known : Behind::Unknown;
 }
 
+// Whether one of the context's streams is captured; an unknown call may have begun that.
+bool captures(State& state, CUcontext context) {
+    if (device::about_capture(state.port.query_legacy(context))) return true;
+    return std::ranges::any_of(known_streams(), [&](const KnownStream& each) {
+        if (each.context != context) return false;
+        const StreamUse use(each.stream);
+        return use && device::about_capture(state.port.query_stream(each.stream));
+    });
+}
+
 }  // namespace
 
 bool fence_contexts(State& state, std::vector<FencePtr>& fences) {
@@ -191,9 +201,10 @@ bool fence_contexts(State& state, std::vector<FencePtr>& fences) {
     if (!held_off || capturing_anywhere()) return false;
     for (const CUcontext context : contexts_of(state, state.port.current_context())) {
         const ContextUse use(context);
-        // Who ends it waits for its work.
-        if (use) fences.push_back(state.fences.record_context(context));
-        if (use && !fences.back()) return false;
+        if (!use) continue;  // who ends it waits for its work
+        if (captures(state, context)) return false;
+        fences.push_back(state.fences.record_context(context));
+        if (!fences.back()) return false;
     }
     return true;
 }

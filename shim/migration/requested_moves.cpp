@@ -11,7 +11,6 @@ namespace lms::engine {
 
 namespace {
 
-// How long the program waits for its own work, where it cannot have what it asks for before.
 // Works before what is in excess and in use is looked at again.
 constexpr std::uint64_t kWorks = 64;
 

@@ -300,6 +300,25 @@ OVERLAY_TEST("later calls: what such a call leaves in a stream that another made
     }
 }
 
+OVERLAY_TEST("later calls: a capture that such a call begins goes on, through others too") {
+    const Gpu gpu;
+    const CUstream captured = new_stream(), other = new_stream();
+    const Buffer b(kBuffer, 2);
+    for (const bool pressed : {false, true}) {
+        const auto crowd = pressed ? std::make_unique<Crowd>() : nullptr;
+        if (crowd) {
+            crowd->press();
+            crowd->bring_in(b);
+        }
+        EXPECT(LATER(cuFutureCapture)(captured) == CUDA_SUCCESS);
+        EXPECT(LATER(cuFutureFill)(b.at(), 9, kWords, other) == CUDA_SUCCESS);
+        CUgraph graph = nullptr;
+        OK(cuStreamEndCapture, captured, &graph);
+        OK(cuStreamSynchronize, other);
+        EXPECT(all_words(b, 9));
+    }
+}
+
 OVERLAY_TEST("later calls: one that stays in the driver holds up moves and no launches") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);

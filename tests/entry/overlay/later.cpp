@@ -86,6 +86,10 @@ CUresult cuFutureFill_ptsz(CUdeviceptr at, std::uint32_t word, std::size_t words
     return SIM(cuMemsetD32Async_ptsz)(at, word, words, stream);
 }
 
+CUresult cuFutureCapture(CUstream stream) {
+    return SIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
 CUresult cuFutureStream(CUstream* stream) {
     return SIM(cuStreamCreate)(stream, CU_STREAM_NON_BLOCKING);
 }

@@ -29,6 +29,8 @@ extern "C" {
 // Fills words of device memory in the stream's order.
 CUresult cuFutureFill(CUdeviceptr at, std::uint32_t word, std::size_t words, CUstream stream);
 CUresult cuFutureFill_ptsz(CUdeviceptr at, std::uint32_t word, std::size_t words, CUstream stream);
+// Begins a capture.
+CUresult cuFutureCapture(CUstream stream);
 // A non-blocking stream.
 CUresult cuFutureStream(CUstream* stream);
 // Memory that the shim does not manage.
