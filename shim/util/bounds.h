@@ -1,5 +1,5 @@
-// How long the shim waits for what may never come, and how long it looks away meanwhile: all bounds, with
-// their reasons.
+// How long the shim waits for what may never come, and how often it looks meanwhile: every bound, with its
+// reason.
 #pragma once
 
 #include <chrono>
@@ -8,64 +8,69 @@ namespace lms::bounds {
 
 using namespace std::chrono_literals;
 
-// For work of the program's, which may wait for the thread that waits for it.
+// Work of the program's may itself wait for the thread that waits for it.
 
-// Until what is missing is used in place. That is slow, and nearly all kernels take less.
+// A launch waits so long for unfinished work, then uses what is missing in place, which is slow. Nearly all
+// kernels take less.
 constexpr auto kStalledWork = 1s;
-// Until memory is not handed over to the driver, for which there is no other way.
+// A call that gives memory to the driver (an export, a handle) waits so long, then is refused: there is no
+// other way.
 constexpr auto kHandOver = 10s;
-// Until a fault is looked for without its end: kernels that wait for the program are let run on.
+// LMS_CHECK waits so long for work, then looks for a fault without its end: kernels that wait for the program
+// run on.
 constexpr auto kFault = 100ms;
-// Until an allocation has no memory, though others are about to give some back.
+// An allocation waits so long for memory that frees or moves are about to give back, then is out of memory.
 constexpr auto kGivenBack = 1s;
 
-// For other threads.
+// Other threads may be in the driver, in a call that waits for work of this thread's.
 
-// One that asks the driver about a context, a stream or a capture: its call may wait for work of this
-// thread's.
+// The end of a context or stream, and the beginning of a capture, wait so long for threads that ask the
+// driver about it.
 constexpr auto kOtherThread = 1s;
-// A launch makes way for a migrator that finds nothing idle: what that waits for might wait for it.
+// A launch that has all it needs makes way so long for a thread that finds nothing idle to move.
 constexpr auto kCourtesy = 30ms;
-// A migrator that has found nothing idle for so long is made way for, and makes way for those that move.
+// A thread that has found nothing idle for so long is made way for, and makes way for those that can move
+// something.
 constexpr auto kStarving = 10ms;
 
-// For the driver.
+// The driver.
 
-// Until it is taken to be gone, with its work, where it answers nothing to whatever it is asked.
+// A driver that answers no question for so long counts as gone, and its work as over.
 constexpr auto kUnanswered = 3s;
-// Until one of its refusals stands that may be of the moment.
+// A refusal that may be of the moment is tried again for so long.
 constexpr auto kRefused = 1s;
-// For a trial of moves.
+// A trial of moves takes so long at most.
 constexpr auto kTrial = 1s;
 
-// For other processes.
+// Other processes.
 
-// One that is asked about the driver; on a loaded machine it may begin late.
+// A process that asks the driver in our place: on a loaded machine it may begin late.
 constexpr auto kAskedApart = 20s;
-// The same, to be over once it is to end: it may hang in a driver.
+// Its end, once it is told to end: it may hang in the driver.
 constexpr auto kEndedApart = 1s;
-// One that holds the live folder: one that goes on takes less.
+// A process that holds the live folder's lock: one that runs holds it for less.
 constexpr auto kLiveFolder = 5s;
 
 // Between two looks.
 
-// At a fence, or for a change: of a migrator, of one with others behind it, at what other threads move.
+// A fence, or a change of the session: for a thread that moves alone.
 constexpr auto kGlance = 5ms;
+// The same where others wait behind it, or for what another thread moves just now.
 constexpr auto kQuickGlance = 1ms;
-// At work that nobody tells about.
+// Work from before pressure, whose end no thread tells.
 constexpr auto kUntold = 200us;
-// At a fence whose end is near, doubled from the first to the last.
+// A fence: the first two looks, and the longest that this is doubled to.
 constexpr auto kFirstLook = 2us;
 constexpr auto kLastLook = 100us;
-// At whether a capture may begin.
+// Whether a capture may begin, or has begun.
 constexpr auto kCapture = 10us;
-// At what to bring in while the program waits.
+// What to bring in while the program waits for the GPU.
 constexpr auto kAhead = 50us;
-// At requests from outside while paused.
+// Requests from outside, while paused.
 constexpr auto kRequest = 10ms;
-// At a trial's event, and at the work beside it.
+// The event of a trial, and the work beside it.
 constexpr auto kTrialLook = 20us;
-// At the live folder.
+// The live folder's lock.
 constexpr auto kFolderLook = 5ms;
 
 }  // namespace lms::bounds

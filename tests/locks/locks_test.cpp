@@ -89,6 +89,27 @@ TEST_CASE("locks: what is dropped is another's, and comes back") {
     CHECK_THROWS_WITH(Lock{outer}, "taken out of order");
 }
 
+TEST_CASE("locks: no notification is lost") {
+    Mutex mutex(LockOrder::Session);
+    Condition changed;
+    constexpr int kRounds = 20'000;
+    int turn = 0;
+    const auto play = [&](int mine) {
+        for (int round = 0; round < kRounds; ++round) {
+            {
+                Lock lock(mutex);
+                changed.wait(lock, [&] { return turn % 2 == mine; });
+                ++turn;
+            }
+            changed.notify_all();
+        }
+    };
+    std::thread other(play, 1);
+    play(0);
+    other.join();
+    CHECK(turn == 2 * kRounds);
+}
+
 TEST_CASE("locks: a wait drops its lock and holds it again") {
     const Thrown thrown;
     Mutex mutex(LockOrder::Session);
