@@ -11,6 +11,9 @@ using Address = std::uint64_t;       // a device address, as the app sees it
 using ChunkId = std::uint32_t;       // index into Residency's table; reused after removal
 using AllocationId = std::uint32_t;  // likewise
 using TimelineId = std::uint32_t;    // index into Timelines
+// Tells one stream from another: its handle, for a legacy default stream its context, for a per-thread one a
+// key of its own.
+using StreamKey = std::uint64_t;
 
 inline constexpr ChunkId kNoChunk = ~ChunkId{0};
 

@@ -67,9 +67,9 @@ class Residency {
     bool wants_facts() const { return ranking_->wants_facts(); }
     // The same of one that was not named by work.
     void touch(ChunkId id) { ranking_->used(id); }
-    bool in_flight(ChunkId id) { return any_unfinished(chunks_[id].uses, timelines); }
+    bool in_flight(ChunkId id) const { return unfinished(chunks_[id].uses, timelines); }
     // Nobody uses it where it is on the host, and nobody is about to.
-    bool may_come_in(ChunkId id) { return chunks_[id].pins_in_place == 0 && !in_flight(id); }
+    bool may_come_in(ChunkId id) const { return chunks_[id].pins_in_place == 0 && !in_flight(id); }
 
     // What it fills from is kept, and nothing that may write it is unfinished.
     void clean(ChunkId id) { chunks_[id].clean = chunks_[id].state == State::Filling; }
@@ -109,7 +109,7 @@ class Residency {
     ChunkId next_victim(const VictimRequest& wanted, const std::function<bool(ChunkId)>& accept);
     // What the policy foretells to be needed next of what is not on the device, soonest first; how many.
     std::size_t upcoming(std::span<ChunkId> out) { return ranking_->upcoming(out); }
-    std::uint64_t eviction_start(std::uint64_t budget_bytes) {
+    std::uint64_t eviction_start(std::uint64_t budget_bytes) const {
         return ranking_->eviction_start(budget_bytes, allocated_bytes_);
     }
 

@@ -38,6 +38,10 @@ inline void record_use(std::vector<Use>& uses, Use use, const Timelines& timelin
     }
 }
 
+// Whether some are not finished.
+inline bool unfinished(const std::vector<Use>& uses, const Timelines& timelines) {
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return !timelines.finished(use); });
+}
 // Drops finished uses; true when some are left.
 bool any_unfinished(std::vector<Use>& uses, const Timelines& timelines);
 

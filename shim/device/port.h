@@ -12,12 +12,13 @@
 #include <span>
 #include <string>
 
+#include "shim/core/block.h"
 #include "shim/device/cuda_api.h"
 #include "shim/device/missing.h"
 
 namespace lms::device {
 
-enum class Place { Device, Host };
+using core::Place;
 
 // Which of the shim's own streams a copy runs on. Both run at the same time, beside the app's.
 enum class Direction { In, Out };

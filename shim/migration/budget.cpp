@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "shim/core/chunking.h"
-
 namespace lms::engine {
 
 namespace {
@@ -36,20 +34,6 @@ CUresult look(State& state, SessionLock& lock, Look& look) {
     return status;
 }
 
-// Through which the last chunks change places. Buffers keep the chunks that they were cut into when the
-// budget was larger.
-std::uint64_t way_bytes(const State& state) {
-    return 2 * std::max(core::largest_chunk(state.budget_bytes, state.granularity), state.largest_cut);
-}
-
-// What of the buffers the host has no room for.
-std::uint64_t least_budget(const State& state) {
-    const std::uint64_t allocated = state.residency.allocated_bytes();
-    if (allocated == 0) return 0;
-    const std::uint64_t spare = state.host_blocks.held_bytes() + util::host_memory().spare_bytes(kHostLook);
-    return minus(allocated + 2 * state.largest_cut, std::min(spare, state.host_limit_bytes));
-}
-
 }  // namespace
 
 std::uint64_t default_reserve(std::uint64_t total_bytes) {
@@ -64,34 +48,28 @@ CUresult refresh_budget(State& state, SessionLock& lock) {
     const std::uint64_t total =
         limit > 0 ? now.info.total_bytes : capped(state.settings, now.info.total_bytes);
     const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
-    state.budget_bytes = minus(total, reserve + now.held_by_others);
-    if (limit > 0) state.budget_bytes = std::min(state.budget_bytes, std::max(limit, least_budget(state)));
+    std::uint64_t budget = minus(total, reserve + now.held_by_others);
+    if (limit > 0) {
+        const std::uint64_t spare = util::host_memory().spare_bytes(kHostLook);
+        budget = std::min(budget, std::max(limit, state.engine.least_budget(spare)));
+    }
+    state.engine.set_budget(budget);
     return status;
-}
-
-std::uint64_t capacity_bytes(const State& state) {
-    return minus(state.budget_bytes + state.host_limit_bytes, way_bytes(state));
 }
 
 std::uint64_t excess_bytes(const State& state) {
     return limit_now.load(std::memory_order_relaxed) == 0
                ? 0
-               : minus(state.device_blocks.held_bytes(), state.budget_bytes);
-}
-
-std::uint64_t promised_host_bytes(const State& state) {
-    const std::uint64_t allocated = state.residency.allocated_bytes();
-    return allocated == 0 ? 0 : minus(allocated + way_bytes(state), state.budget_bytes);
+               : minus(state.device_blocks.held_bytes(), state.engine.budget_bytes());
 }
 
 std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age) {
-    const std::uint64_t given = state.host_blocks.held_bytes() + util::host_memory().spare_bytes(age);
-    return std::min(std::max(given, promised_host_bytes(state)), state.host_limit_bytes);
+    return state.engine.host_bytes(util::host_memory().spare_bytes(age));
 }
 
 bool has_capacity(const State& state, std::uint64_t bytes) {
     const std::uint64_t allocated = state.residency.allocated_bytes() + bytes;
-    const std::uint64_t needed = minus(allocated + way_bytes(state), state.budget_bytes);
+    const std::uint64_t needed = state.engine.promised_host_bytes(allocated);
     // Refused only for what is so now.
     return needed == 0 || needed <= host_bytes(state, kHostLook) || needed <= host_bytes(state, {});
 }

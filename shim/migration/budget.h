@@ -17,15 +17,10 @@ inline constinit std::atomic<std::uint64_t> limit_now{0};
 // What stays free for the driver when LMS_RESERVE does not say: a 64th of the device, at most 512 MiB.
 std::uint64_t default_reserve(std::uint64_t total_bytes);
 
-// Looks at the device and brings state.budget_bytes up to date: the device's memory, capped by LMS_LIMIT,
-// less the reserve, less what others hold; instead of LMS_LIMIT, limit_now, but never less than must be there
-// for the host has no room for more. Drops `lock` around the driver call.
+// Looks at the device and brings state.engine.budget_bytes() up to date: the device's memory, capped by
+// LMS_LIMIT, less the reserve, less what others hold; instead of LMS_LIMIT, limit_now, but never less than
+// must be there for the host has no room for more. Drops `lock` around the driver call.
 CUresult refresh_budget(State& state, SessionLock& lock);
-
-// Bytes that may be allocated in all: the budget and the host limit, less room through which the last chunks
-// can change places. Two largest chunks are enough: where one does not fit on the device, more than one is
-// free on the host, whatever the sizes of the rest.
-std::uint64_t capacity_bytes(const State& state);
 
 // How old a look at what the host has left may be, where it decides about more than one block.
 inline constexpr std::chrono::milliseconds kHostLook{100};
@@ -33,8 +28,6 @@ inline constexpr std::chrono::milliseconds kHostLook{100};
 // Bytes of device memory that are held beyond what limit_now leaves.
 std::uint64_t excess_bytes(const State& state);
 
-// Bytes of host memory that the buffers allocated so far may need at once.
-std::uint64_t promised_host_bytes(const State& state);
 // Bytes of host memory that may be pinned in all: within LMS_HOST_LIMIT what is held, what has been promised
 // (which is given whatever else happens), and what the machine could spare at most `age` ago.
 std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age);

@@ -18,9 +18,7 @@
 
 namespace lms::engine {
 
-// What tells one stream from another: its handle, for a legacy default stream its context, for a per-thread
-// one a key of its own.
-using StreamKey = std::uint64_t;
+using core::StreamKey;
 
 // One recorded event; or, in a deep launch queue, none: such a fence has passed when its stream is idle.
 // Shared, because a thread may wait for it while another sees that it has passed. Who has it alone then may

@@ -22,15 +22,16 @@ constexpr int kMostStepsAhead = 64;  // of one submission or wait
 bool Migrator::bring_ahead(SessionLock& lock) {
     if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
     std::array<ChunkId, 8> next{};
-    if (state_.residency.upcoming(next) == 0) return false;
+    if (state_.engine.upcoming(next) == 0) return false;
     const MigrationTurn turn(*this, lock);
     bool more = true;
     // A policy that takes back what it has just asked for is not to keep the thread.
     for (int steps = 0; more && steps < kMostStepsAhead; ++steps) {
         poll_completions(state_, lock);
         if (!may_remap_now()) return false;
-        if (opaque_busy(state_) || queue_.size() > 1 || state_.filling.size() >= kFewFills) return true;
-        const std::size_t count = state_.residency.upcoming(next);
+        if (state_.engine.opaque_busy() || queue_.size() > 1 || state_.engine.filling().size() >= kFewFills)
+            return true;
+        const std::size_t count = state_.engine.upcoming(next);
         if (count == 0) return false;
         more = step_ahead(std::span(next).first(count), lock);
     }
@@ -46,7 +47,7 @@ bool Migrator::may_remap_now() const {
 
 // Gets further with the first of `next` that can come in; false if that is not possible now.
 bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
-    core::Residency& residency = state_.residency;
+    const core::Residency& residency = state_.residency;
     const auto able = std::find_if(next.begin(), next.end(), [&](ChunkId id) {
         const core::Chunk& chunk = residency.chunk(id);
         return chunk.state == core::State::OnHost && !residency.allocation(chunk.allocation).dead &&
@@ -55,14 +56,14 @@ bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
     if (able == next.end()) return false;
     const ChunkRequest need{*able, residency.chunk(*able).serial, false, false};
     const std::uint64_t bytes = residency.chunk(*able).bytes;
-    const std::uint64_t limit = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
+    const std::uint64_t limit = state_.engine.eviction_start();
     if (const auto block = device_block(state_, bytes, limit, lock)) {
         const PageIn fill{need, *block};
         if (page_in_now(std::span(&fill, 1), lock) != Step::Moved) return false;
         trace::add(trace::counters().fills_ahead);
         return true;
     }
-    if (opaque_busy(state_)) return false;
+    if (state_.engine.opaque_busy()) return false;
     start_evictions(state_, {bytes, core::Purpose::Ahead, *able}, 0, lock);
     return complete_evictions(state_, bytes, lock) == Finish::Moved;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "shim/migration/page_in.h"
 #include "shim/migration/state.h"
 #include "shim/trace/live_page.h"
 
@@ -28,7 +27,7 @@ bool is_missing(const State& state, const ChunkRequest& need) {
 }  // namespace
 
 bool is_large(const State& state, std::uint64_t bytes) {
-    return bytes > state.budget_bytes / 4 && state.port.maps_host_memory() && !state.in_place_lost;
+    return bytes > state.engine.budget_bytes() / 4 && state.port.maps_host_memory() && !state.in_place_lost;
 }
 
 TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> needs) {
@@ -46,7 +45,7 @@ TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> n
         wanted += bytes;
         if (need.part > 0 && is_missing(state, need)) lacks |= std::uint64_t{1} << (need.part % 64);
     }
-    if (named <= state.budget_bytes) {
+    if (named <= state.engine.budget_bytes()) {
         for (ChunkRequest& need : needs) need.aside = false;
         return {};
     }

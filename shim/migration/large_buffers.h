@@ -7,6 +7,7 @@
 #include <deque>
 #include <span>
 
+#include "shim/core/chunk_request.h"
 #include "shim/core/in_place_costs.h"
 #include "shim/core/parts.h"
 #include "shim/device/port.h"
@@ -14,7 +15,7 @@
 
 namespace lms::engine {
 
-struct ChunkRequest;
+using core::ChunkRequest;
 struct State;
 
 // A piece of work that is timed for core::InPlaceCosts; none where `kind` is 0.

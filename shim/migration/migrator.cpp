@@ -14,7 +14,6 @@
 #include "shim/migration/self_check.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
-#include "shim/migration/victim_facts.h"
 #include "shim/trace/writer.h"
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
@@ -38,69 +37,13 @@ std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& res
 
 void let_go(State& state, const ChunkPins& hold) {
     state.mutex.check_held();
-    for (const ChunkId id : hold.pinned) state.residency.unpin(id);
-    for (const ChunkId id : hold.in_place) state.residency.unpin_in_place(id);
+    state.engine.let_go(hold);
     state.changed.notify_all();
 }
 
 void drop(State& state, ChunkPins& hold) {
-    let_go(state, hold);
-    hold.pinned.clear();
-    hold.in_place.clear();
-}
-
-// Whether all is on the device, or may stay where it is.
-bool Migrator::present(std::span<const ChunkRequest> needs) const {
-    const Residency& residency = state_.residency;
-    return std::all_of(needs.begin(), needs.end(), [&](const ChunkRequest& need) {
-        if (gone(need, residency)) return true;
-        switch (residency.chunk(need.chunk).state) {
-            case core::State::Resident:
-            case core::State::Filling:
-            case core::State::Evicting:
-                return true;
-            case core::State::OnHost:
-                return !need.wants_in();
-            default:
-                return false;
-        }
-    });
-}
-
-// Pins what is on the device, or may stay where it is; true when that is all. What may move to make room for
-// the rest comes last.
-bool Migrator::hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,
-                            std::vector<ChunkRequest>& missing) {
-    hold.pinned.reserve(needs.size());
-    bool some_aside = false;
-    for (const ChunkRequest& need : needs) {
-        if (need.aside) {
-            some_aside = true;
-        } else if (!hold_present(need, hold)) {
-            missing.push_back(need);
-        }
-    }
-    if (some_aside && missing.empty()) {
-        for (const ChunkRequest& need : needs) {
-            if (need.aside && !hold_present(need, hold)) missing.push_back(need);
-        }
-    }
-    return missing.empty();
-}
-
-bool Migrator::hold_present(const ChunkRequest& need, ChunkPins& hold) {
-    Residency& residency = state_.residency;
-    if (gone(need, residency)) return true;
-    if (residency.pin_on_device(need.chunk)) {
-        hold.pinned.push_back(need.chunk);
-    } else if (residency.chunk(need.chunk).state == core::State::OnHost && !need.wants_in()) {
-        residency.pin_in_place(need.chunk);
-        hold.in_place.push_back(need.chunk);
-    } else {
-        return false;
-    }
-    state_.backing[need.chunk].fresh_at = Backing::kUsed;
-    return true;
+    state.engine.drop(hold);
+    state.changed.notify_all();
 }
 
 CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
@@ -131,8 +74,8 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
     // Who has all it needs could go on for ever while another waits for some of it to become idle.
     if (starving_ > 0 && !needs.empty())
         state_.changed.wait_for(lock, bounds::kCourtesy, [&] { return starving_ == 0; });
-    if (present(needs)) {
-        hold_present(needs, hold, missing);
+    if (state_.engine.present(needs)) {
+        state_.engine.hold(needs, hold, missing);
         return CUDA_SUCCESS;
     }
     if (never_fits(needs, lock)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -147,11 +90,11 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
     std::vector<ChunkRequest> lacked;                        // at first, where a trace is written
     std::uint64_t until = trace::now_ns();
     spent[static_cast<std::size_t>(trace::StallCause::Turn)] = until - since;
-    cancel_stale(state_);
+    state_.engine.cancel_stale();
     CUresult status = CUDA_SUCCESS;
     for (BoundedWait wait(stalled_);;) {
         missing.clear();
-        if (hold_present(needs, hold, missing)) break;
+        if (state_.engine.hold(needs, hold, missing)) break;
         if (lacked.empty() && trace::writer()) lacked = missing;
         waits_for_ = trace::StallCause::Mapping;
         const Step result = step(missing, lock);
@@ -173,7 +116,7 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
             if (status == CUDA_SUCCESS) {
                 status = CUDA_ERROR_OUT_OF_MEMORY;
                 // The program may have mended what they came from when it tries again.
-                forget_refusals(state_);
+                state_.engine.forget_refusals();
             } else {
                 announce_failure(state_, status);
             }
@@ -194,30 +137,17 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
     return status;
 }
 
-// Beside what is pinned already: `missing` where it is, on the host, and what is aside wherever that is.
-// False: not all can be held so, and what was is in `hold`.
 bool Migrator::hold_in_place(std::span<const ChunkRequest> needs, std::span<const ChunkRequest> missing,
                              ChunkPins& hold) {
-    Residency& residency = state_.residency;
-    if (!state_.port.maps_host_memory() || state_.in_place_lost) return false;
-    const auto is_on_host = [&](const ChunkRequest& need) {
-        return residency.chunk(need.chunk).state == core::State::OnHost;
-    };
-    if (!std::ranges::all_of(missing, is_on_host)) return false;
-    for (const ChunkRequest& need : missing) {
-        residency.pin_in_place(need.chunk);
-        hold.in_place.push_back(need.chunk);
-        state_.backing[need.chunk].fresh_at = Backing::kUsed;
-    }
-    return std::ranges::all_of(
-        needs, [&](const ChunkRequest& need) { return !need.aside || hold_present(need, hold); });
+    return state_.port.maps_host_memory() && !state_.in_place_lost &&
+           state_.engine.hold_in_place(needs, missing, hold);
 }
 
 bool Migrator::never_fits(std::span<const ChunkRequest> needs, SessionLock& lock) {
     const std::uint64_t bytes = bytes_of(needs, state_.residency);
-    if (state_.port.maps_host_memory() || bytes <= state_.budget_bytes) return false;
+    if (state_.port.maps_host_memory() || bytes <= state_.engine.budget_bytes()) return false;
     refresh_budget(state_, lock);
-    if (bytes <= state_.budget_bytes) return false;
+    if (bytes <= state_.engine.budget_bytes()) return false;
     announce_too_large(state_, bytes);
     return true;
 }
@@ -225,11 +155,11 @@ bool Migrator::never_fits(std::span<const ChunkRequest> needs, SessionLock& lock
 // One attempt to get further with `missing`: fills, if there is room for any; else makes room; else waits a
 // while.
 Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock& lock) {
-    Residency& residency = state_.residency;
+    const Residency& residency = state_.residency;
     poll_completions(state_, lock);
     free_completed(state_, lock);
     look_at_earlier_work(state_, lock);
-    if (opaque_busy(state_)) return await_opaque(lock);
+    if (state_.engine.opaque_busy()) return await_opaque(lock);
     std::vector<ChunkRequest> able;
     const ChunkRequest* busy = nullptr;
     bool placing = false;  // another thread: the first memory of a new buffer
@@ -250,8 +180,8 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
         if (placing) wait_for_change(lock);
         return Step::Waited;
     }
-    const std::uint64_t start = std::min(residency.eviction_start(state_.budget_bytes), state_.budget_bytes);
-    for (const std::uint64_t limit : {start, state_.budget_bytes}) {
+    const std::uint64_t start = state_.engine.eviction_start();
+    for (const std::uint64_t limit : {start, state_.engine.budget_bytes()}) {
         std::vector<PageIn> fills;
         std::uint64_t taken = 0;  // and not yet counted as on the device
         for (const ChunkRequest& need : able) {
@@ -263,10 +193,11 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
             taken += block->bytes;
         }
         if (!fills.empty()) return page_in_now(fills, lock);
-        const std::uint64_t next =
-            state_.retained.empty() ? bytes_of(able, residency) : residency.chunk(able.front().chunk).bytes;
+        const std::uint64_t next = state_.engine.retained().empty()
+                                       ? bytes_of(able, residency)
+                                       : residency.chunk(able.front().chunk).bytes;
         const Step made = make_room(next, limit, lock);
-        if (made != Step::Impossible || limit == state_.budget_bytes) return made;
+        if (made != Step::Impossible || limit == state_.engine.budget_bytes()) return made;
     }
     return Step::Impossible;
 }
@@ -277,24 +208,25 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, Ses
     // One that came to no end is made again.
     if (state_.trial == State::Trial::Ahead) check_moves(state_, lock);
     // Looking for blocks may have dropped the lock.
-    if (opaque_busy(state_)) return Step::Waited;
+    if (state_.engine.opaque_busy()) return Step::Waited;
     const std::uint64_t wanted = state_.residency.device_bytes() + bytes;
     // Where there is room, but not a block of the size, others' blocks make one.
     const std::uint64_t out = wanted > limit ? std::min(bytes, wanted - limit) : bytes;
     // What is chosen later is chosen better.
-    if (state_.filling.size() >= kFewFills && pending_eviction_bytes(state_) < out) return await_fill(lock);
+    if (state_.engine.filling().size() >= kFewFills && state_.engine.pending_eviction_bytes() < out)
+        return await_fill(lock);
     // What comes next is copied while this is remapped and filled.
-    const Start started = start_evictions(state_, {out}, ahead_bytes(state_), lock);
+    const Start started = start_evictions(state_, {out}, state_.engine.ahead_bytes(), lock);
     if (complete_evictions(state_, out, lock) == Finish::Moved) return Step::Moved;
     if (started == Start::Failed) return Step::Impossible;
-    if (!state_.pending_evictions.empty()) return await_copy_out(lock);
+    if (!state_.engine.pending_evictions().empty()) return await_copy_out(lock);
     if (started == Start::NoVictims) {
-        return limit < state_.budget_bytes ? Step::Impossible : await_idle(bytes, lock);
+        return limit < state_.engine.budget_bytes() ? Step::Impossible : await_idle(bytes, lock);
     }
     if (started == Start::Enough) return Step::Waited;
     // No host block was to be had; one comes back with the next fill that ends, or from a thread that frees.
-    if (!state_.filling.empty()) {
-        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+    if (!state_.engine.filling().empty()) {
+        wait_for_uses({state_.backing[state_.engine.filling().front()].fill}, lock);
         return Step::Waited;
     }
     return someone_holds() ? await_holders(lock) : Step::Impossible;
@@ -303,19 +235,17 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, Ses
 // Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
 Migrator::Step Migrator::await_copy_out(SessionLock& lock) {
     waits_for_ = trace::StallCause::CopyOut;
-    const ChunkId chunk = state_.pending_evictions.front().chunk;
-    const std::uint64_t eviction = state_.pending_evictions.front().eviction;
-    const FencePtr fence = state_.pending_evictions.front().fence;
+    const core::PendingEviction first = state_.engine.pending_evictions().front();
+    const auto it = state_.copy_fences.find(first.eviction);
+    const FencePtr fence = it == state_.copy_fences.end() ? nullptr : it->second;
     const bool complete = unlocked(lock, [&] { return !fence || wait_for(*fence, bounds::kGlance); });
     poll_completions(state_, lock);
-    const bool leaves = state_.residency.chunk(chunk).state == core::State::Evicting &&
-                        state_.backing[chunk].eviction == eviction;
-    return complete && leaves ? Step::Moved : Step::Waited;
+    return complete && state_.engine.leaves(first) ? Step::Moved : Step::Waited;
 }
 
 // Copies in wait for nobody.
 Migrator::Step Migrator::await_fill(SessionLock& lock) {
-    const core::Use oldest = state_.backing[state_.filling.front()].fill;
+    const core::Use oldest = state_.backing[state_.engine.filling().front()].fill;
     wait_for_uses({oldest}, lock);
     poll_completions(state_, lock);
     return state_.residency.timelines.finished(oldest) ? Step::Moved : Step::Waited;
@@ -324,8 +254,8 @@ Migrator::Step Migrator::await_fill(SessionLock& lock) {
 Migrator::Step Migrator::await_opaque(SessionLock& lock) {
     waits_for_ = trace::StallCause::Opaque;
     if (state_.port.maps_host_memory() && stalled_.includes_opaque()) return Step::Stalled;
-    if (!state_.submitting.any_opaque() && !state_.earlier.any()) {
-        wait_for_uses(state_.opaque_uses, lock);
+    if (!state_.engine.submissions().any_opaque() && !state_.earlier.any()) {
+        wait_for_uses(state_.engine.opaque_uses(), lock);
         return Step::Waited;
     }
     // Threads that submit say so; of earlier work nobody does.
@@ -335,23 +265,21 @@ Migrator::Step Migrator::await_opaque(SessionLock& lock) {
 
 Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
     waits_for_ = trace::StallCause::InUse;
-    Residency& residency = state_.residency;
-    VictimFacts facts(state_);
-    const core::VictimRequest wanted{bytes, core::Purpose::Wait, core::kNoChunk, &facts};
-    ChunkId busy = residency.next_victim(wanted, [&](ChunkId id) {
-        return may_leave(state_, id) && !stalled_.includes(residency.chunk(id).uses);
-    });
+    const Residency& residency = state_.residency;
+    const auto may_be_waited_for = [&](const core::Chunk& chunk) { return !stalled_.includes(chunk.uses); };
+    ChunkId busy = state_.engine.busy_victim(bytes, may_be_waited_for);
     if (busy == core::kNoChunk)
-        busy = residency.next_victim(wanted, [&](ChunkId id) { return may_leave(state_, id); });
+        busy = state_.engine.busy_victim(bytes, [](const core::Chunk&) { return true; });
+    trace::add(trace::counters().victims_overruled, state_.engine.take_overruled());
     std::vector<core::Use> free;
-    if (!state_.pending_frees.empty()) free = {state_.pending_frees.oldest().free};
+    if (!state_.engine.pending_frees.empty()) free = {state_.engine.pending_frees.oldest().free};
     // What was submitted first, unless it stands still.
     if (busy != core::kNoChunk && !free.empty() && !stalled_.includes(free) &&
         state_.fences.entered_before(free.front(), residency.chunk(busy).uses))
         return await(free, lock);
     if (busy != core::kNoChunk) return await(residency.chunk(busy).uses, lock);
-    if (!state_.filling.empty()) {
-        wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+    if (!state_.engine.filling().empty()) {
+        wait_for_uses({state_.backing[state_.engine.filling().front()].fill}, lock);
         return Step::Waited;
     }
     if (!free.empty()) return await(free, lock);
@@ -361,7 +289,8 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
 // Keeps the copy engine busy with what will have to go next.
 void Migrator::start_ahead(const ChunkPins& hold, SessionLock& lock) {
     // Work that may reach any chunk would cancel it all.
-    if (!hold.opaque && !opaque_busy(state_)) start_evictions(state_, {0}, ahead_bytes(state_), lock);
+    if (!hold.opaque && !state_.engine.opaque_busy())
+        start_evictions(state_, {0}, state_.engine.ahead_bytes(), lock);
 }
 
 Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, SessionLock& lock) {
@@ -376,7 +305,7 @@ Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, SessionLock&
 }
 
 bool Migrator::someone_holds() const {
-    return state_.holders > 0 || state_.submitting.any();
+    return state_.holders > 0 || state_.engine.submissions().any();
 }
 
 // The next two wait for a while, unless it is of no use and there is something else to do.
@@ -410,9 +339,10 @@ void Migrator::wait_for_change(SessionLock& lock) {
 }
 
 bool Migrator::give_back_soon(SessionLock& lock) {
-    if (queue_.empty() && state_.pending_evictions.empty() && state_.filling.empty()) return false;
+    if (queue_.empty() && state_.engine.pending_evictions().empty() && state_.engine.filling().empty())
+        return false;
     // What nobody has needed yet can wait.
-    if (queue_.empty()) cancel_evictions(state_);
+    if (queue_.empty()) state_.engine.cancel_evictions();
     state_.changed.wait_for(lock, bounds::kQuickGlance);
     poll_completions(state_, lock);
     return true;
@@ -420,11 +350,12 @@ bool Migrator::give_back_soon(SessionLock& lock) {
 
 void Migrator::run_quiesced(SessionLock& lock, const std::function<void()>& action) {
     const MigrationTurn turn(*this, lock);
-    cancel_evictions(state_);
-    for (poll_completions(state_, lock); !state_.filling.empty() || !state_.pending_evictions.empty();
+    state_.engine.cancel_evictions();
+    for (poll_completions(state_, lock);
+         !state_.engine.filling().empty() || !state_.engine.pending_evictions().empty();
          poll_completions(state_, lock)) {
-        if (state_.pending_evictions.empty()) {
-            wait_for_uses({state_.backing[state_.filling.front()].fill}, lock);
+        if (state_.engine.pending_evictions().empty()) {
+            wait_for_uses({state_.backing[state_.engine.filling().front()].fill}, lock);
         } else {
             await_copy_out(lock);
         }
@@ -435,7 +366,7 @@ void Migrator::run_quiesced(SessionLock& lock, const std::function<void()>& acti
 void Migrator::hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
     std::vector<ChunkRequest> anywhere(needs.begin(), needs.end());
     for (ChunkRequest& need : anywhere) need.may_stay = true;
-    for (std::vector<ChunkRequest> missing; !hold_present(anywhere, hold, missing); missing.clear()) {
+    for (std::vector<ChunkRequest> missing; !state_.engine.hold(anywhere, hold, missing); missing.clear()) {
         drop(state_, hold);
         poll_completions(state_, lock);
         wait_for_change(lock);
@@ -445,7 +376,7 @@ void Migrator::hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hol
 
 std::uint64_t Migrator::reclaim(std::uint64_t bytes, SessionLock& lock) {
     MigrationTurn turn(*this, lock);
-    cancel_stale(state_);
+    state_.engine.cancel_stale();
     poll_completions(state_, lock);
     free_completed(state_, lock);
     std::uint64_t given = state_.device_blocks.recover(lock);
@@ -453,8 +384,9 @@ std::uint64_t Migrator::reclaim(std::uint64_t bytes, SessionLock& lock) {
     for (BoundedWait wait(stalled_); given < bytes && !wait.in_vain();) {
         poll_completions(state_, lock);
         look_at_earlier_work(state_, lock);
-        const Step made =
-            opaque_busy(state_) ? await_opaque(lock) : make_room(bytes - given, state_.budget_bytes, lock);
+        const Step made = state_.engine.opaque_busy()
+                              ? await_opaque(lock)
+                              : make_room(bytes - given, state_.engine.budget_bytes(), lock);
         if (made == Step::Impossible || made == Step::Stalled) break;
         given += state_.device_blocks.trim(bytes - given, lock);
         if (made == Step::Moved) wait.begin_anew();

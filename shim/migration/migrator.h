@@ -20,20 +20,6 @@
 
 namespace lms::engine {
 
-// What a piece of work holds between acquire() and submitted().
-struct ChunkPins {
-    explicit ChunkPins(std::pmr::memory_resource* memory = std::pmr::get_default_resource())
-        : pinned(memory), in_place(memory) {}
-
-    std::pmr::vector<core::ChunkId> pinned;
-    std::pmr::vector<core::ChunkId> in_place;  // used where they are, in host memory
-    std::string_view kernel;                   // whose it is, where a trace is written
-    bool opaque = false;
-    bool unseen = false;  // may write what it does not name, though moves go on beside it
-    bool fenced =
-        false;  // leaves a fence whatever it holds: for earlier work of its stream (migration/pressure.h)
-};
-
 // Moves are made by the thread that needs them, one thread at a time, in order of arrival; a thread that can
 // get no further within a bound lets the next one try. Launches whose chunks are all resident never queue.
 class Migrator {
@@ -72,9 +58,7 @@ class Migrator {
     // Evicts what is idle and beyond a new limit, and gives it back to the driver.
     void give_back_excess(SessionLock& lock, bool waits_for_copies);
 
-    // Whether some work reaches the buffer, or may, or is about to; or a graph's copies do.
-    bool is_used(core::AllocationId id) const;
-    // Waits until none does, or the buffer is gone, without a turn; false: for some seconds, in vain.
+    // Waits until no work uses the buffer, or it is gone, without a turn; false: for some seconds, in vain.
     bool await_unused(core::AllocationId id, SessionLock& lock);
 
     // Calls `action`, which may drop `lock`, while nothing moves or fills.
@@ -95,10 +79,6 @@ class Migrator {
     CUresult hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
     bool restore(const ChunkPins& hold, SessionLock& lock);
     bool never_fits(std::span<const ChunkRequest> needs, SessionLock& lock);
-    bool present(std::span<const ChunkRequest> needs) const;
-    bool hold_present(std::span<const ChunkRequest> needs, ChunkPins& hold,
-                      std::vector<ChunkRequest>& missing);
-    bool hold_present(const ChunkRequest& need, ChunkPins& hold);
     bool hold_in_place(std::span<const ChunkRequest> needs, std::span<const ChunkRequest> missing,
                        ChunkPins& hold);
     Step step(std::span<const ChunkRequest> missing, SessionLock& lock);

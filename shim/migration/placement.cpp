@@ -5,7 +5,6 @@
 #include "shim/device/patience.h"
 #include "shim/migration/eviction.h"
 #include "shim/migration/program_pins.h"
-#include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/migration/user_warnings.h"
 #include "shim/util/bounds.h"
@@ -87,44 +86,16 @@ void undo(device::Port& port, std::span<const Remap> remaps) {
     }
 }
 
-namespace {
-
-// Whether some thread is about to use it, as it believes; that may be the one that asks.
-bool held(const core::Residency& residency, core::AllocationId id) {
-    const std::vector<core::ChunkId>& chunks = residency.allocation(id).chunks;
-    return std::any_of(chunks.begin(), chunks.end(), [&](core::ChunkId chunk) {
-        return residency.chunk(chunk).pins > 0 || residency.chunk(chunk).pins_in_place > 0;
-    });
-}
-
-// The last copy out that reads `block`, though its chunk does not leave any more. Null: none.
-PendingEviction* copy_of(State& state, const Block& block) {
-    const auto it = std::find_if(
-        state.pending_evictions.rbegin(), state.pending_evictions.rend(),
-        [&](const PendingEviction& each) { return each.copies && each.device.alias == block.alias; });
-    return it == state.pending_evictions.rend() ? nullptr : &*it;
-}
-
-}  // namespace
-
 void release(State& state, core::AllocationId id, SessionLock& lock) {
-    core::Residency& residency = state.residency;
+    const core::Residency& residency = state.residency;
     const core::Allocation buffer = residency.allocation(id);
     // From here on its memory is nobody's victim, and will be free: who needs room has something to wait for.
     const Holder holder(state);
-    const auto moving = [&] {
-        for (const core::ChunkId chunk : buffer.chunks) {
-            residency.cancel_out(chunk);
-            const core::State where = residency.chunk(chunk).state;
-            if (where == core::State::Remapping || where == core::State::Filling) return true;
-        }
-        return held(residency, id);
-    };
-    while (moving()) {
+    while (state.engine.must_wait_to_remove(id)) {
         state.changed.wait_for(lock, bounds::kQuickGlance);
         poll_completions(state, lock);
     }
-    for (const core::ChunkId chunk : buffer.chunks) drop_copy(state, chunk);
+    for (const core::ChunkId chunk : buffer.chunks) state.engine.drop_copy(chunk);
     end_pins_of(state, id);
     struct Mapped {
         std::vector<MappedAt> addresses;
@@ -138,10 +109,10 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
         mapped.push_back(
             {addresses_of(state, chunk), where == core::State::OnHost ? backing.host : backing.device});
     }
-    std::vector<RecordedMappings::Serial> serials;
+    std::vector<core::RecordedMappings::Serial> serials;
     for (const core::ChunkId chunk : buffer.chunks) serials.push_back(residency.chunk(chunk).serial);
     note_free(state, id);
-    residency.remove(id);
+    state.engine.remove(id);
     state.program_buffers.erase(id);
 
     const std::size_t count = mapped.size();
@@ -157,46 +128,44 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
             return !taken;
         });
     });
-    std::erase_if(lost, [&](const Block& block) { return copy_of(state, block) != nullptr; });
-    for (const Mapped& each : mapped) {
-        if (PendingEviction* const copy = copy_of(state, each.block)) {
-            copy->orphan = true;
-        } else {
-            state.put(each.block);
-        }
-    }
-    sweep_evictions(state);
+    std::erase_if(lost, [&](const Block& block) { return state.engine.is_read(block); });
+    for (const Mapped& each : mapped) state.engine.put_freed(each.block);
     // Where something is mapped still, nothing else can be: its address and its memory are never used again.
     if (mapped.size() == count) {
         if (state.recorded.gone(serials, {buffer.address, buffer.bytes}))
             state.arena.give_back(buffer.address, buffer.bytes);
     } else {
         log::error("the driver does not take {} mappings away: their memory is lost", count - mapped.size());
-        for (const Block& block : lost) state.pool_of(block.place).lose({&block, 1}, lock);
+        for (const Block& block : lost) state.source_of(block.place).lose({&block, 1}, lock);
     }
     state.changed.notify_all();
 }
 
+namespace {
+
+void forget_ended_copies(State& state) {
+    const auto& pending = state.engine.pending_evictions();
+    std::erase_if(state.copy_fences, [&](const auto& each) {
+        return std::ranges::find(pending, each.first, &core::PendingEviction::eviction) == pending.end();
+    });
+}
+
+}  // namespace
+
 void poll_completions(State& state, SessionLock& lock) {
     state.fences.poll(lock);
     for (const std::uint64_t launched_ns : state.fences.take_over()) note_work_over(state, launched_ns);
-    sweep_evictions(state);
-    std::erase_if(state.filling, [&](core::ChunkId id) {
-        Backing& backing = state.backing[id];
-        if (!state.residency.timelines.finished(backing.fill)) return false;
-        state.residency.filled(id);
-        if (backing.host.bytes == 0) return true;  // nothing was copied
-        if (!state.residency.chunk(id).clean) state.host_blocks.put(backing.host);
-        note_move(state, trace::Direction::In, id, trace::MoveReason::Needed, backing.fill_since_ns,
+    for (const core::CameIn& each : state.engine.complete_moves())
+        note_move(state, trace::Direction::In, each.chunk, trace::MoveReason::Needed, each.since_ns,
                   trace::now_ns());
-        return true;
-    });
+    if (state.copy_fences.size() > state.engine.pending_evictions().size()) forget_ended_copies(state);
+    state.host_blocks.free_unpinned();
     note_work_times(state);
 }
 
 void free_completed(State& state, SessionLock& lock) {
-    const auto unheld = [&](core::AllocationId id) { return !held(state.residency, id); };
-    while (const auto id = state.pending_frees.take_finished(state.residency.timelines, unheld))
+    const auto unheld = [&](core::AllocationId id) { return !state.engine.is_held(id); };
+    while (const auto id = state.engine.pending_frees.take_finished(state.residency.timelines, unheld))
         release(state, *id, lock);
 }
 

@@ -139,7 +139,7 @@ void stands_for_earlier_work(State& state, StreamKey stream, std::uint64_t listi
         return in.key == stream && in.listing <= listing;
     };
     if (std::erase_if(state.earlier.streams, is_behind) == 0) return;
-    core::record_use(state.opaque_uses, use, state.residency.timelines);
+    state.engine.opaque_until(use);
 }
 
 void leave_legacy_open(State& state, CUcontext context) {
@@ -212,8 +212,7 @@ bool fence_contexts(State& state, std::vector<FencePtr>& fences) {
 void count_as_opaque(State& state, std::vector<FencePtr>& fences) {
     state.mutex.check_held();
     std::erase(fences, nullptr);
-    for (FencePtr& fence : fences)
-        core::record_use(state.opaque_uses, state.fences.add(std::move(fence)), state.residency.timelines);
+    for (FencePtr& fence : fences) state.engine.opaque_until(state.fences.add(std::move(fence)));
 }
 
 std::vector<CUcontext> forbidden_legacy(State& state) {

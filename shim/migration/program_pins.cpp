@@ -10,7 +10,7 @@ namespace lms::engine {
 namespace {
 
 void let_go(State& state, const ProgramPin::One& one) {
-    state.residency.unpin_resident(one.chunk, one.serial);
+    state.engine.unpin_resident(one.chunk, one.serial);
     const auto pinned = state.program_pinned.find(one.chunk);
     if (--pinned->second > 0) return;
     state.program_pinned.erase(pinned);
@@ -27,7 +27,7 @@ void begin_pin(State& state, core::Address address, std::uint64_t bytes,
                std::span<const core::ChunkId> chunks) {
     ProgramPin pin{address, bytes, {}};
     for (const core::ChunkId id : chunks) {
-        pin.chunks.push_back({id, state.residency.pin_resident(id)});
+        pin.chunks.push_back({id, state.engine.pin_resident(id)});
         if (++state.program_pinned[id] == 1) state.program_pinned_bytes += state.residency.chunk(id).bytes;
     }
     state.program_pins.push_back(std::move(pin));

@@ -24,11 +24,11 @@ bool is_on_device(const State& state, const ChunkRequest& need) {
 
 bool Migrator::try_bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
     MigrationTurn turn(*this, lock);
-    cancel_stale(state_);
+    state_.engine.cancel_stale();
     std::vector<ChunkRequest> missing;
     for (BoundedWait wait(stalled_);;) {
         missing.clear();
-        if (hold_present(needs, hold, missing)) return true;
+        if (state_.engine.hold(needs, hold, missing)) return true;
         const Step result = step(missing, lock);
         drop(state_, hold);
         if (result == Step::Moved) wait.begin_anew();
@@ -49,11 +49,11 @@ Migrator::Evicted Migrator::evict(std::span<const ChunkRequest> those, SessionLo
                state_.residency.chunk(each.chunk).state == core::State::Evicting;
     };
     // What comes in still is there only then.
-    while (!state_.filling.empty()) {
+    while (!state_.engine.filling().empty()) {
         await_fill(lock);
         poll_completions(state_, lock);
     }
-    if (!opaque_busy(state_)) started = start_evictions_of(state_, those, lock);
+    if (!state_.engine.opaque_busy()) started = start_evictions_of(state_, those, lock);
     while (started != Start::Failed && std::ranges::any_of(those, leaves)) {
         await_copy_out(lock);
         if (complete_evictions(state_, UINT64_MAX, lock) == Finish::Failed) break;
@@ -61,15 +61,6 @@ Migrator::Evicted Migrator::evict(std::span<const ChunkRequest> those, SessionLo
     if (std::ranges::none_of(those, [&](const ChunkRequest& each) { return is_on_device(state_, each); }))
         return Evicted::All;
     return started == Start::NoHostMemory ? Evicted::NoHostMemory : Evicted::Some;
-}
-
-bool Migrator::is_used(core::AllocationId id) const {
-    return opaque_busy(state_) ||
-           std::ranges::any_of(state_.residency.allocation(id).chunks, [&](core::ChunkId chunk) {
-               const core::Chunk& each = state_.residency.chunk(chunk);
-               return each.pins > 0 || each.pins_in_place > 0 || each.keeps > 0 ||
-                      state_.residency.in_flight(chunk) || each.state == core::State::Remapping;
-           });
 }
 
 bool Migrator::await_unused(core::AllocationId id, SessionLock& lock) {
@@ -83,7 +74,7 @@ bool Migrator::await_unused(core::AllocationId id, SessionLock& lock) {
         poll_completions(state_, lock);
         look_at_earlier_work(state_, lock);
         const core::Allocation& buffer = state_.residency.allocation(id);
-        if (!buffer.live || buffer.serial != serial || !is_used(id)) return true;
+        if (!buffer.live || buffer.serial != serial || !state_.engine.is_used(id)) return true;
         if (wait.in_vain() || stalled_for_long_.includes_opaque() ||
             std::ranges::any_of(buffer.chunks, is_stalled))
             return false;
@@ -92,7 +83,7 @@ bool Migrator::await_unused(core::AllocationId id, SessionLock& lock) {
 }
 
 void Migrator::give_back_excess(SessionLock& lock, bool waits_for_copies) {
-    if (!queue_.empty() || (state_.works < excess_stays_until_ && !waits_for_copies)) return;
+    if (!queue_.empty() || (state_.engine.works() < excess_stays_until_ && !waits_for_copies)) return;
     const MigrationTurn turn(*this, lock);
     look_at_earlier_work(state_, lock);
     bool further = true;
@@ -100,16 +91,16 @@ void Migrator::give_back_excess(SessionLock& lock, bool waits_for_copies) {
         poll_completions(state_, lock);
         further = state_.device_blocks.trim(excess_bytes(state_), lock) > 0;
         const std::uint64_t bytes = excess_bytes(state_);
-        if (bytes == 0 || opaque_busy(state_)) break;
+        if (bytes == 0 || state_.engine.opaque_busy()) break;
         if (start_evictions(state_, {bytes}, 0, lock) == Start::Failed) break;
         const Finish finished = complete_evictions(state_, bytes, lock);
         further |= finished == Finish::Moved;
-        if (finished != Finish::NothingReady || state_.pending_evictions.empty()) continue;
+        if (finished != Finish::NothingReady || state_.engine.pending_evictions().empty()) continue;
         if (!waits_for_copies) return;
         await_copy_out(lock);
         further = true;
     }
-    excess_stays_until_ = state_.works + kWorks;
+    excess_stays_until_ = state_.engine.works() + kWorks;
 }
 
 }  // namespace lms::engine

@@ -30,8 +30,8 @@ void distrust(State& state, const device::Trial& trial) {
     announce_distrust(state, trial);
     if (trial.trust == Trust::Nothing) {
         state.trial = State::Trial::Distrusted;
-        state.host_limit_bytes = 0;
-        cancel_evictions(state);
+        state.engine.distrust();
+        state.engine.cancel_evictions();
     } else if (state.host_blocks.held_bytes() == 0) {
         state.port.map_no_host_memory();
     } else {
@@ -43,18 +43,19 @@ void distrust(State& state, const device::Trial& trial) {
 
 void set_trial_block_apart(State& state, SessionLock& lock) {
     if (!state.port.tries_moves() || state.trial != State::Trial::Ahead || state.trial_block) return;
-    if (state.budget_bytes < state.granularity) return;
+    if (state.engine.budget_bytes() < state.granularity) return;
     // What stays free for the driver may have room for it, and for something else then.
     device::MemoryInfo info{};
     if (unlocked(lock, [&] { return state.port.memory_info(info); }) != CUDA_SUCCESS) return;
-    if (info.free_bytes + state.device_blocks.held_bytes() >= state.budget_bytes + 2 * state.granularity)
+    if (info.free_bytes + state.device_blocks.held_bytes() >=
+        state.engine.budget_bytes() + 2 * state.granularity)
         return;
     Block block;
     if (state.device_blocks.create(state.granularity, block, lock) == CUDA_SUCCESS) state.trial_block = block;
 }
 
 void give_back_trial_block(State& state) {
-    if (state.trial_block) state.device_blocks.put(*state.trial_block);
+    if (state.trial_block) state.engine.put(*state.trial_block);
     state.trial_block.reset();
 }
 

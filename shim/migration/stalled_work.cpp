@@ -14,7 +14,7 @@ bool StalledWork::includes(const std::vector<core::Use>& uses) const {
     });
 }
 
-bool StalledWork::stands_still(const Submissions::One& one) const {
+bool StalledWork::stands_still(const core::Submissions::One& one) const {
     return std::ranges::find(submissions_, one.number) != submissions_.end();
 }
 
@@ -29,21 +29,23 @@ bool StalledWork::some_earlier_stands_still() const {
 }
 
 bool StalledWork::includes_opaque() const {
-    return includes(state_.opaque_uses) || some_earlier_stands_still() ||
-           std::ranges::any_of(state_.submitting.under_way(),
-                               [&](const Submissions::One& one) { return one.opaque && stands_still(one); });
+    return includes(state_.engine.opaque_uses()) || some_earlier_stands_still() ||
+           std::ranges::any_of(
+               state_.engine.submissions().under_way(),
+               [&](const core::Submissions::One& one) { return one.opaque && stands_still(one); });
 }
 
 bool StalledWork::includes_holders() const {
-    return state_.holders == 0 && state_.submitting.any() &&
-           std::ranges::all_of(state_.submitting.under_way(),
-                               [&](const Submissions::One& one) { return stands_still(one); });
+    return state_.holders == 0 && state_.engine.submissions().any() &&
+           std::ranges::all_of(state_.engine.submissions().under_way(),
+                               [&](const core::Submissions::One& one) { return stands_still(one); });
 }
 
 StalledWork::Seen StalledWork::look() const {
     state_.mutex.check_held();
     Seen seen{state_.fences.oldest(), state_.earlier, {}};
-    for (const Submissions::One& one : state_.submitting.under_way()) seen.submissions.push_back(one.number);
+    for (const core::Submissions::One& one : state_.engine.submissions().under_way())
+        seen.submissions.push_back(one.number);
     return seen;
 }
 
@@ -52,8 +54,9 @@ void StalledWork::note(Seen seen) {
     if (state_.earlier.any()) earlier_ = std::move(seen.earlier);
     submissions_ = std::move(seen.submissions);
     std::erase_if(submissions_, [&](std::uint64_t number) {
-        return std::ranges::find(state_.submitting.under_way(), number, &Submissions::One::number) ==
-               state_.submitting.under_way().end();
+        return std::ranges::find(state_.engine.submissions().under_way(), number,
+                                 &core::Submissions::One::number) ==
+               state_.engine.submissions().under_way().end();
     });
 }
 

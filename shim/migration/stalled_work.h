@@ -36,7 +36,7 @@ class StalledWork {
     };
     Seen look() const;
     void note(Seen seen);
-    bool stands_still(const Submissions::One& one) const;
+    bool stands_still(const core::Submissions::One& one) const;
     bool some_earlier_stands_still() const;
 
     State& state_;

@@ -12,8 +12,9 @@ namespace {
 
 // Others may take of the budget when all is allocated already.
 void note_beyond(const State& state, std::uint64_t allocated_bytes) {
-    if (allocated_bytes <= state.budget_bytes) return;
-    trace::raise(trace::live_gpu(state.device).most_beyond_bytes, allocated_bytes - state.budget_bytes);
+    if (allocated_bytes <= state.engine.budget_bytes()) return;
+    trace::raise(trace::live_gpu(state.device).most_beyond_bytes,
+                 allocated_bytes - state.engine.budget_bytes());
 }
 
 void note_allocated(const State& state, std::uint64_t bytes) {
@@ -69,7 +70,8 @@ void tell_speeds(const State& state) {
 void tell_levels(const State& state) {
     if (trace::Writer* const writer = writer_for(state)) {
         writer->write(trace::Residency{state.device, state.residency.device_bytes(),
-                                       state.residency.host_bytes(), trace::now_ns(), state.budget_bytes});
+                                       state.residency.host_bytes(), trace::now_ns(),
+                                       state.engine.budget_bytes()});
     }
 }
 
@@ -87,7 +89,7 @@ void note_gpu(const State& state) {
 
 void note_standing(const State& state) {
     for (const core::AllocationId id : state.residency.allocations()) tell_allocation(state, id, {});
-    if (state.budget_bytes > 0) tell_levels(state);
+    if (state.engine.budget_bytes() > 0) tell_levels(state);
     tell_speeds(state);
 }
 
@@ -97,7 +99,7 @@ void note_levels(const State& state) {
     trace::raise(trace::counters().peak_resident_bytes, resident);
     trace::raise(trace::counters().peak_host_bytes, state.host_blocks.held_bytes());
     trace::LiveGpu& gpu = trace::live_gpu(state.device);
-    trace::set(gpu.budget_bytes, state.budget_bytes);
+    trace::set(gpu.budget_bytes, state.engine.budget_bytes());
     trace::set(gpu.resident_bytes, resident);
     note_beyond(state, state.residency.allocated_bytes());
     trace::set(gpu.host_bytes, state.residency.host_bytes());

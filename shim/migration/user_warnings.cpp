@@ -15,7 +15,8 @@ void announce_eviction(State& state) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     // A policy may have memory left free (LMS_FRAC).
-    const bool full = state.residency.eviction_start(state.budget_bytes) >= state.budget_bytes;
+    const bool full =
+        state.residency.eviction_start(state.engine.budget_bytes()) >= state.engine.budget_bytes();
     log::warn(
         "GPU {}: {}: cold buffers move to host memory from here on ({} of {} stay resident; `lms top` or "
         "LMS_STATS=FILE tells what it costs){}",
@@ -51,7 +52,7 @@ void announce_too_large(const State& state, std::uint64_t bytes) {
     if (!log::once(said)) return;
     log::error(
         "out of memory: a launch names {}; this GPU has room for {} and cannot use host memory in place",
-        format_bytes(bytes), format_bytes(state.budget_bytes));
+        format_bytes(bytes), format_bytes(state.engine.budget_bytes()));
 }
 
 void announce_pins_given_up(std::uint64_t bytes) {
@@ -69,9 +70,9 @@ void announce_no_capacity(const State& state, std::uint64_t bytes) {
         "out of memory: no room for {} beside {}; the GPU has {}, and the shim may pin {} of host memory "
         "({})",
         format_bytes(bytes), format_bytes(state.residency.allocated_bytes()),
-        format_bytes(state.budget_bytes), format_bytes(host),
-        host < state.host_limit_bytes ? "what this machine or its cgroup has left, less a sixteenth"
-                                      : "LMS_HOST_LIMIT");
+        format_bytes(state.engine.budget_bytes()), format_bytes(host),
+        host < state.engine.host_limit_bytes() ? "what this machine or its cgroup has left, less a sixteenth"
+                                               : "LMS_HOST_LIMIT");
 }
 
 void announce_no_host_memory(const State& state, std::uint64_t bytes) {
@@ -81,7 +82,7 @@ void announce_no_host_memory(const State& state, std::uint64_t bytes) {
         "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory "
         "(LMS_HOST_LIMIT allows {})",
         format_bytes(bytes), format_bytes(state.host_blocks.held_bytes()),
-        format_bytes(state.host_limit_bytes));
+        format_bytes(state.engine.host_limit_bytes()));
 }
 
 bool announce_no_mappings() {
@@ -101,8 +102,8 @@ void announce_failure(const State& state, CUresult error) {
     static std::atomic<bool> said;
     if (!device::is_sticky(error) || !log::once(said)) return;
     std::uint64_t in = 0, out = 0;
-    for (const core::ChunkId id : state.filling) in += state.residency.chunk(id).bytes;
-    for (const PendingEviction& each : state.pending_evictions) out += each.device.bytes;
+    for (const core::ChunkId id : state.engine.filling()) in += state.residency.chunk(id).bytes;
+    for (const core::PendingEviction& each : state.engine.pending_evictions()) out += each.device.bytes;
     log::error(
         "GPU {}: its context has failed (error {}), and all calls say so; {} were being copied in then and "
         "{} "
@@ -112,7 +113,7 @@ void announce_failure(const State& state, CUresult error) {
 }
 
 void announce_no_budget(const State& state, std::uint64_t total_bytes) {
-    if (state.budget_bytes >= state.granularity) return;
+    if (state.engine.budget_bytes() >= state.granularity) return;
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     log::warn(

@@ -94,7 +94,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     announce_no_budget(*session->state_, info.total_bytes);
     set_trial_block_apart(*session->state_, lock);
     log::info("GPU budget {}, host limit {}, granularity {}, evicted memory {}",
-              util::format_bytes(session->state_->budget_bytes), util::format_bytes(host),
+              util::format_bytes(session->state_->engine.budget_bytes()), util::format_bytes(host),
               util::format_bytes(session->port_->granularity()),
               session->port_->maps_host_memory() ? "stays addressable" : "is unmapped");
     return session;
@@ -136,7 +136,7 @@ CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontex
 namespace {
 
 void settle_frees(State& state, SessionLock& lock) {
-    if (state.pending_frees.empty()) return;
+    if (state.engine.pending_frees.empty()) return;
     poll_completions(state, lock);
     free_completed(state, lock);
 }
@@ -146,8 +146,8 @@ void settle_frees(State& state, SessionLock& lock) {
 bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) {
     auto deadline = Clock::now() + bounds::kGivenBack;
     while (!has_capacity(state, bytes)) {
-        if (state.pending_frees.empty() || Clock::now() >= deadline) return false;
-        const FencePtr fence = state.fences.fence_of(state.pending_frees.oldest().free);
+        if (state.engine.pending_frees.empty() || Clock::now() >= deadline) return false;
+        const FencePtr fence = state.fences.fence_of(state.engine.pending_frees.oldest().free);
         unlocked(lock, [&] { return fence && wait_for(*fence, deadline - Clock::now()); });
         const std::uint64_t before = state.residency.allocated_bytes();
         settle_frees(state, lock);
@@ -178,7 +178,7 @@ bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) {
 std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, bool collects, SessionLock& lock) {
     State& state = *state_;
     const std::uint64_t rounded = round_up(bytes, state.granularity);
-    const bool never = rounded < bytes || rounded > capacity_bytes(state);
+    const bool never = rounded < bytes || rounded > state.engine.capacity_bytes();
     if (!never) settle_frees(state, lock);
     if (!never && collects && refuses_once(state, rounded, bytes)) return std::nullopt;
     if (never || !await_capacity(state, rounded, lock)) {
@@ -188,16 +188,12 @@ std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, bool colle
     if (rounded != bytes) padded_ = true;
     const auto taken = state.arena.take(rounded);
     if (!taken) return std::nullopt;
-    const auto sizes =
-        core::cut(rounded, state.granularity, core::largest_chunk(state.budget_bytes, state.granularity));
-    state.largest_cut = std::max(state.largest_cut, std::ranges::max(sizes));
+    const auto sizes = core::cut(rounded, state.granularity,
+                                 core::largest_chunk(state.engine.budget_bytes(), state.granularity));
     state.large.largest_bytes = std::max(state.large.largest_bytes, rounded);
-    const core::AllocationId id = state.residency.add(*taken, bytes, sizes);
+    const core::AllocationId id = state.engine.add(*taken, bytes, sizes);
     state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
     state.owners[id] = nullptr;
-    const std::vector<ChunkId>& chunks = state.residency.allocation(id).chunks;
-    state.backing.resize(std::max<std::size_t>(state.backing.size(), *std::ranges::max_element(chunks) + 1));
-    for (const ChunkId chunk : chunks) state.backing[chunk].refusals = 0;
     return id;
 }
 
@@ -206,10 +202,11 @@ namespace {
 // For what will have to go to the host when a new chunk of `bytes` comes in: if the driver does not pin as
 // much as it may be asked for, it is the allocation that fails, not a launch.
 CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) {
-    if (state.host_blocks.held_bytes() >= promised_host_bytes(state)) return CUDA_SUCCESS;
+    if (state.host_blocks.held_bytes() >= state.engine.promised_host_bytes(state.residency.allocated_bytes()))
+        return CUDA_SUCCESS;
     Block block;
     if (state.host_blocks.create(bytes, block, lock) != CUDA_SUCCESS) return CUDA_ERROR_OUT_OF_MEMORY;
-    state.host_blocks.put(block);
+    state.engine.put(block);
     return CUDA_SUCCESS;
 }
 
@@ -219,7 +216,7 @@ CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) {
 // host.
 CUresult Session::place(core::AllocationId id, SessionLock& lock) {
     State& state = *state_;
-    core::Residency& residency = state.residency;
+    const core::Residency& residency = state.residency;
     const Holder holder(state);
     const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
     for (const ChunkId chunk : chunks) {
@@ -239,31 +236,29 @@ CUresult Session::place(core::AllocationId id, SessionLock& lock) {
 // for that has placed it.
 CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
     State& state = *state_;
-    core::Residency& residency = state.residency;
+    const core::Residency& residency = state.residency;
     const auto where = [&] { return residency.chunk(id).state; };
     const std::uint64_t bytes = residency.chunk(id).bytes;
     for (;;) {
         state.changed.wait(lock, [&] { return where() != core::State::Remapping; });
         if (where() != core::State::Empty) return CUDA_SUCCESS;
-        const std::uint64_t limit =
-            std::min(residency.eviction_start(state.budget_bytes), state.budget_bytes);
-        const auto device = device_block(state, bytes, limit, lock);
+        const auto device = device_block(state, bytes, state.engine.eviction_start(), lock);
         if (device && where() == core::State::Empty) return map_new(id, *device, lock);
         if (device) {
-            state.device_blocks.put(*device);
+            state.engine.put(*device);
             continue;
         }
         const std::uint64_t held = state.device_blocks.held_bytes();
         begin_pressure(state, lock);
         // What a trial of moves was made on, for one.
         if (state.device_blocks.held_bytes() < held) continue;
-        if (state.trial == State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (state.engine.is_distrusted()) return CUDA_ERROR_OUT_OF_MEMORY;
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
         if (!port_->maps_host_memory()) return pin_ahead(state, bytes, lock);
         const auto host = host_block(state, bytes, lock);
         if (host && where() == core::State::Empty) return map_new(id, *host, lock);
-        if (host) state.host_blocks.put(*host);
+        if (host) state.engine.put(*host);
         if (!host && where() == core::State::Empty) return CUDA_ERROR_OUT_OF_MEMORY;
     }
 }
@@ -271,24 +266,10 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
 // Maps the first memory behind a chunk.
 CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
     State& state = *state_;
-    core::Residency& residency = state.residency;
-    const bool on_device = block.place == device::Place::Device;
-    residency.begin_in(id);
+    state.engine.begin_placing(id);
     const std::vector<Remap> remaps = remaps_of(state, id, {}, block);
     const CUresult mapped = unlocked(lock, [&] { return remap(*port_, remaps); });
-    Backing& backing = state.backing[id];
-    if (mapped != CUDA_SUCCESS) {
-        residency.undo_in(id, false);
-        state.put(block);
-    } else if (on_device) {
-        backing.device = block;
-        backing.fresh_at = Backing::kUsed;
-        residency.mapped_empty(id);
-    } else {
-        backing.host = block;
-        backing.fresh_at = fresh_now(state);
-        residency.back_by_host(id);
-    }
+    state.engine.placed(id, block, mapped == CUDA_SUCCESS);
     state.changed.notify_all();
     return mapped == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -307,16 +288,16 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
             announce_failure(state, health);
             return health;
         }
-        auto id = state.pending_frees.take(key, rounded);
+        auto id = state.engine.pending_frees.take(key, rounded);
         if (!id && rounded >= bytes && !has_capacity(state, rounded)) {
             settle_frees(state, lock);
             // The stream may be long in coming to its frees: one that is larger than need be will do.
-            if (!has_capacity(state, rounded)) id = state.pending_frees.take(key, rounded, false);
+            if (!has_capacity(state, rounded)) id = state.engine.pending_frees.take(key, rounded, false);
             if (id) padded_ = true;
         }
         if (id) {
             note_free(state, *id);
-            state.residency.revive(*id, bytes);
+            state.engine.revive(*id, bytes);
             state.owners[*id] = nullptr;
             note_allocation(state, *id, caller);
             address = state.residency.allocation(*id).address;
@@ -349,7 +330,7 @@ CUresult Session::free(core::Address address) {
     SessionLock lock(state.mutex);
     const auto id = live_at(state, address);
     if (!id) return CUDA_ERROR_INVALID_VALUE;
-    state.residency.kill(*id);  // a second free, while this one waits, finds nothing
+    state.engine.kill(*id);  // a second free, while this one waits, finds nothing
     release(state, *id, lock);
     return CUDA_SUCCESS;
 }
@@ -378,11 +359,11 @@ CUresult Session::free_on(CUstream stream, core::Address address, const std::fun
     SessionLock lock(state.mutex);
     const auto id = live_at(state, address);
     if (!id) return CUDA_ERROR_INVALID_VALUE;
-    state.residency.kill(*id);
+    state.engine.kill(*id);
     end_pins_of(state, *id);
     note_stream_free(state, *id, stream);
     const StreamKey key = fence->stream();
-    state.pending_frees.add(
+    state.engine.pending_frees.add(
         {*id, state.fences.add(std::move(fence)), key, state.residency.allocation(*id).bytes});
     poll_completions(state, lock);
     return CUDA_SUCCESS;
@@ -404,13 +385,13 @@ void Session::look_at_budget() {
 
 std::uint64_t Session::largest_chunk() const {
     const SessionLock lock(state_->mutex);
-    return core::largest_chunk(state_->budget_bytes, state_->granularity);
+    return core::largest_chunk(state_->engine.budget_bytes(), state_->granularity);
 }
 
 std::uint64_t Session::piece_bytes() const {
     const std::uint64_t chunk = largest_chunk();
     const SessionLock lock(state_->mutex);
-    return std::max(state_->budget_bytes / 4 / chunk, std::uint64_t{1}) * chunk;
+    return std::max(state_->engine.budget_bytes() / 4 / chunk, std::uint64_t{1}) * chunk;
 }
 
 CUresult Session::visible_memory(device::MemoryInfo& info) {
@@ -441,7 +422,7 @@ bool Session::fence_earlier(CUstream stream) {
     if (!fence) return false;
     SessionLock lock(state.mutex);
     const core::Use use = state.fences.add(std::move(fence));
-    if (earlier) core::record_use(state.opaque_uses, use, state.residency.timelines);
+    if (earlier) state.engine.opaque_until(use);
     earlier_work_gone(state, in_it);
     if (state.fences.many()) poll_completions(state, lock);
     return true;
@@ -471,7 +452,7 @@ void Session::forget_stream(StreamKey key) {
     State& state = *state_;
     earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.key == key; });
     state.fences.forget(key);
-    state.pending_frees.stream_gone(key);
+    state.engine.pending_frees.stream_gone(key);
 }
 
 void Session::forget_streams(std::span<const CUstream> streams) {

@@ -6,7 +6,6 @@
 
 #include "shim/migration/budget.h"
 #include "shim/migration/placement.h"
-#include "shim/migration/retained_copies.h"
 #include "shim/migration/self_check.h"
 #include "shim/session/session.h"
 #include "shim/util/bounds.h"
@@ -19,7 +18,7 @@ namespace {
 // What is pinned goes with the context it was pinned in: moves what buffers have there into memory pinned in
 // the one that is worked through now. Nothing else moves meanwhile.
 void pin_again(State& state, SessionLock& lock) {
-    drop_copies(state);
+    state.engine.drop_copies();
     for (const core::AllocationId id : state.residency.allocations()) {
         const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
         for (const core::ChunkId chunk : chunks) {
@@ -44,9 +43,9 @@ void pin_again(State& state, SessionLock& lock) {
             if (on_host()) {
                 std::memcpy(reinterpret_cast<void*>(fresh.alias),
                             reinterpret_cast<const void*>(state.backing[chunk].host.alias), bytes);
-                std::swap(fresh, state.backing[chunk].host);
+                fresh = state.engine.replace_host(chunk, fresh);
             }
-            state.host_blocks.put(fresh);
+            state.engine.put(fresh);
         }
     }
     state.host_blocks.trim(UINT64_MAX, lock);
@@ -54,11 +53,11 @@ void pin_again(State& state, SessionLock& lock) {
 
 // What is on the host of memory that no context takes with it, in memory that none does either.
 void keep_unpinned(State& state) {
-    drop_copies(state);
+    state.engine.drop_copies();
     for (const auto& [id, buffer] : state.program_buffers) {
         for (const core::ChunkId chunk : state.residency.allocation(id).chunks) {
             const core::Chunk& each = state.residency.chunk(chunk);
-            Block& host = state.backing[chunk].host;
+            Block host = state.backing[chunk].host;
             if (each.state != core::State::OnHost || host.unpinned) continue;
             void* const memory = std::malloc(each.bytes);
             if (!memory) {
@@ -66,9 +65,10 @@ void keep_unpinned(State& state) {
                 continue;
             }
             std::memcpy(memory, reinterpret_cast<const void*>(host.alias), each.bytes);
-            state.host_blocks.put(host);
+            state.engine.put(host);
             host.alias = reinterpret_cast<core::Address>(memory);
             host.unpinned = true;
+            state.engine.replace_host(chunk, host);
         }
     }
 }
@@ -98,13 +98,13 @@ CUresult Session::admit(CUdevice device) {
                 if (gone(need, state.residency) || where() == core::State::Empty) continue;
                 const bool on_host = where() == core::State::OnHost;
                 if (on_host && !port_->maps_host_memory()) continue;
-                state.residency.pin(chunk);  // its buffer's free waits
+                state.engine.hold_still(chunk);  // its buffer's free waits
                 const core::Chunk& mapped = state.residency.chunk(chunk);
                 const core::Address address = mapped.address;
                 const std::uint64_t bytes = mapped.bytes;
                 const device::Place place = on_host ? device::Place::Host : device::Place::Device;
                 const CUresult one = unlocked(lock, [&] { return port_->admit(address, bytes, place); });
-                state.residency.unpin(chunk);
+                state.engine.end_still(chunk);
                 if (one != CUDA_SUCCESS) status = one;
             }
         }
@@ -193,8 +193,8 @@ void Session::context_gone(CUcontext context, std::span<const CUstream> streams)
     for (const core::AllocationId id : state.residency.allocations()) {
         if (state.program_buffers.contains(id) || (!last && state.owners[id] != context)) continue;
         const bool freed = state.residency.allocation(id).dead;
-        if (freed && !state.pending_frees.remove(id)) continue;  // somebody is giving it back
-        if (!freed) state.residency.kill(id);
+        if (freed && !state.engine.pending_frees.remove(id)) continue;  // somebody is giving it back
+        if (!freed) state.engine.kill(id);
         going.push_back(id);
     }
     for (const core::AllocationId id : going) release(state, id, lock);
@@ -206,11 +206,10 @@ void Session::rest(SessionLock& lock) {
     State& state = *state_;
     // Memory that no context takes with it is where it is, and is to be looked at still.
     if (state.program_buffers.empty()) end_pressure(state);
-    state.opaque_uses.clear();
-    state.unseen_uses.clear();
+    state.engine.all_work_is_over();
     state.earlier = {.begun = state.earlier.begun, .listings = state.earlier.listings};
     poll_completions(state, lock);
-    drop_copies(state);
+    state.engine.drop_copies();
     give_back_trial_block(state);
     state.device_blocks.trim(UINT64_MAX, lock);
     if (port_->maps_host_memory()) {

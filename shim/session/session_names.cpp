@@ -105,7 +105,7 @@ class Naming {
         // What is meant by a pointer from outside is not told by where others begin.
         if (in_parts(buffer) && offset < buffer.bytes) {
             const std::uint64_t end =
-                state_.large.parts.end_of(buffer.bytes, offset, buffer.bytes, state_.works);
+                state_.large.parts.end_of(buffer.bytes, offset, buffer.bytes, state_.engine.works());
             return part(buffer, {address, buffer.address + end}, written, ++parts_);
         }
         if (!known(buffer.chunks.front())) {
@@ -120,13 +120,13 @@ class Naming {
         const auto id = state_.residency.allocation_at(address);
         if (!id || !in_parts(state_.residency.allocation(*id))) return;
         const core::Allocation& buffer = state_.residency.allocation(*id);
-        state_.large.parts.begins(buffer.bytes, address - buffer.address, state_.works);
+        state_.large.parts.begins(buffer.bytes, address - buffer.address, state_.engine.works());
     }
     // The same of what the program has mapped, whose reservation is divided.
     void begins_in_view(core::Address address) {
         const util::SharedLock lock(program_addresses().mutex);
         if (const auto all = program_addresses().book.reservation_of(address))
-            state_.large.parts.begins(all->begin, address - all->begin, state_.works);
+            state_.large.parts.begins(all->begin, address - all->begin, state_.engine.works());
     }
 
     // Whole buffers are named before.
@@ -162,8 +162,8 @@ class Naming {
             std::uint32_t ordinal = 0;
             const auto all = program_addresses().book.reservation_of(pointer);
             if (all && pointer - run.begin < run.end - run.begin && is_large(state_, run.end - run.begin)) {
-                const std::uint64_t end = state_.large.parts.end_of(all->begin, pointer - all->begin,
-                                                                    run.end - all->begin, state_.works);
+                const std::uint64_t end = state_.large.parts.end_of(
+                    all->begin, pointer - all->begin, run.end - all->begin, state_.engine.works());
                 meant = {pointer, all->begin + end};
                 ordinal = ++parts_;
             }

@@ -25,21 +25,12 @@ class HeldStill {
   public:
     HeldStill(State& state, core::AllocationId id, SessionLock& lock)
         : state_(state), chunks_(state.residency.allocation(id).chunks) {
-        const auto moves = [&](ChunkId chunk) {
-            state_.residency.cancel_out(chunk);
-            return state_.residency.chunk(chunk).state == core::State::Remapping;
-        };
+        const auto moves = [&](ChunkId chunk) { return state_.engine.must_wait_to_hold_still(chunk); };
         while (std::ranges::any_of(chunks_, moves)) state_.changed.wait_for(lock, bounds::kQuickGlance);
-        for (const ChunkId chunk : chunks_) {
-            state_.residency.pin(chunk);
-            state_.residency.pin_in_place(chunk);
-        }
+        for (const ChunkId chunk : chunks_) state_.engine.hold_still(chunk);
     }
     ~HeldStill() {
-        for (const ChunkId chunk : chunks_) {
-            state_.residency.unpin(chunk);
-            state_.residency.unpin_in_place(chunk);
-        }
+        for (const ChunkId chunk : chunks_) state_.engine.end_still(chunk);
         state_.changed.notify_all();
     }
     HeldStill(const HeldStill&) = delete;
@@ -115,7 +106,7 @@ void Session::forget(core::Address home) {
     State& state = *state_;
     SessionLock lock(state.mutex);
     const core::AllocationId id = *state.residency.allocation_at(home);
-    state.residency.kill(id);
+    state.engine.kill(id);
     release(state, id, lock);
     // It has outlived its GPU's last context: nobody is about to use its blocks.
     if (!awake()) rest(lock);
@@ -194,26 +185,11 @@ namespace {
 class Away {
   public:
     Away(State& state, core::AllocationId id) : state_(state) {
-        for (const ChunkId chunk : state.residency.allocation(id).chunks) {
-            before_.push_back({chunk, state.residency.chunk(chunk).state});
-            if (before_.back().state == core::State::Resident) {
-                state.residency.begin_out(chunk);
-                state.residency.begin_remap(chunk);
-            } else {
-                state.residency.begin_in(chunk);
-            }
-        }
-        state.remapping += static_cast<std::uint32_t>(before_.size());
+        for (const ChunkId chunk : state.residency.allocation(id).chunks)
+            before_.push_back({chunk, state.engine.begin_replacing(chunk)});
     }
     ~Away() {
-        for (const auto& [chunk, state] : before_) {
-            if (state == core::State::Resident) {
-                state_.residency.undo_remap(chunk);
-            } else {
-                state_.residency.undo_in(chunk, state == core::State::OnHost);
-            }
-        }
-        state_.remapping -= static_cast<std::uint32_t>(before_.size());
+        for (const auto& [chunk, state] : before_) state_.engine.end_replacing(chunk, state);
         state_.changed.notify_all();
     }
     Away(const Away&) = delete;
@@ -240,7 +216,7 @@ bool Session::is_used(core::Address home) {
     const core::AllocationId id = *state.residency.allocation_at(home);
     // The driver's stays on the GPU.
     end_pins_of(state, id);
-    return migrator_->is_used(id);
+    return state.engine.is_used(id);
 }
 
 bool Session::await_unused(core::Address home) {
@@ -258,10 +234,10 @@ std::optional<CUresult> Session::hand_over(core::Address home, CUmemGenericAlloc
     // From here on somebody looks at what work reaches.
     begin_pressure(state, lock);
     migrator_->run_quiesced(lock, [&] {
-        if (!migrator_->is_used(id)) status = replace(id, real, lock);
+        if (!state.engine.is_used(id)) status = replace(id, real, lock);
     });
     if (status != CUDA_SUCCESS) return status;
-    state.residency.kill(id);
+    state.engine.kill(id);
     release(state, id, lock);
     refresh_budget(state, lock);
     return CUDA_SUCCESS;

@@ -30,7 +30,7 @@ Session::Asked Session::bring_in_asked(std::span<const ChunkRequest> needs, Chun
             bytes += state.residency.chunk(need.chunk).bytes;
     }
     // The rest has to change places yet.
-    if (bytes + 2 * state.largest_cut > state.budget_bytes) return Asked::NoRoom;
+    if (bytes + 2 * state.engine.largest_cut() > state.engine.budget_bytes()) return Asked::NoRoom;
     if (!migrator_->try_bring_in(needs, hold, lock)) return Asked::Busy;
     return Asked::Done;
 }
@@ -61,7 +61,7 @@ Session::Asked Session::prefetch(core::Address address, std::uint64_t bytes) {
     if (needs.empty()) return Asked::NotManaged;
     SessionLock lock(state_->mutex);
     ChunkPins hold;
-    touch(*state_, needs);
+    state_->engine.touch(needs);
     const Asked status = bring_in_asked(needs, hold, lock);
     if (status == Asked::Done) let_go(*state_, hold);
     return status;
@@ -124,7 +124,8 @@ void Session::resume_paused() {
     for (const auto& [chunk, serial] : std::exchange(state.set_aside, {})) {
         const ChunkRequest each{.chunk = chunk, .serial = serial, .written = false};
         if (gone(each, state.residency)) continue;
-        if (state.residency.device_bytes() + state.residency.chunk(each.chunk).bytes > state.budget_bytes)
+        if (state.residency.device_bytes() + state.residency.chunk(each.chunk).bytes >
+            state.engine.budget_bytes())
             break;
         ChunkPins hold;
         if (bring_in_asked(std::span(&each, 1), hold, lock) != Asked::Done) break;
@@ -162,7 +163,7 @@ std::vector<WhereBuffer> Session::snapshot() {
 void Session::rank_by(std::unique_ptr<core::Ranking> ranking) {
     SessionLock lock(state_->mutex);
     migrator_->run_quiesced(lock, [&] {
-        state_->residency.rank_by(*ranking);
+        state_->engine.rank_by(*ranking);
         ranking_.swap(ranking);
     });
 }

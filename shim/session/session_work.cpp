@@ -12,7 +12,6 @@
 #include "shim/migration/large_buffers.h"
 #include "shim/migration/placement.h"
 #include "shim/migration/program_pins.h"
-#include "shim/migration/retained_copies.h"
 #include "shim/migration/telemetry.h"
 #include "shim/session/session.h"
 #include "shim/trace/stats.h"
@@ -43,7 +42,7 @@ std::uint8_t access_of(const ChunkRequest& need) {
         if (is_told(state, need)) state.accesses.push_back(access_of(need));
     }
     const core::WorkFacts facts{stream, reinterpret_cast<std::uintptr_t>(reach.code), state.accesses};
-    state.residency.work(told, &facts);
+    state.engine.work(told, &facts);
 }
 
 void tell_policy(State& state, const WorkingSet& reach, StreamKey stream,
@@ -56,7 +55,7 @@ void tell_policy(State& state, const WorkingSet& reach, StreamKey stream,
     }
     if (state.residency.wants_facts()) [[unlikely]]
         return tell_more(state, reach, stream, needs, {begin, end});
-    state.residency.work({begin, end}, nullptr);
+    state.engine.work({begin, end}, nullptr);
 }
 
 // For the trace. A copy from host memory to host memory, where evicted memory is used in place, loads no
@@ -111,7 +110,7 @@ CUresult Session::acquire(Work& work) {
             status = migrator_->bring_in(work.needs, work.hold, lock);
         if (status != CUDA_SUCCESS) return status;
         // Before the lock may be let go of: what is held has a holder whom others see.
-        work.submission = state.submitting.begin(work.hold.opaque, work.hold.unseen);
+        work.submission = state.engine.begin_submission(work.hold.opaque, work.hold.unseen);
         look_at_depth(work, stream, lock);
         work.listing = state.earlier.listings;
         work.hold.fenced = state.earlier.any();
@@ -154,12 +153,10 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     const auto block = host_block(state, state.residency.chunk(need.chunk).bytes, lock);
     if (!block) return;
     poison(state.settings, *block);
-    if (untouched() && state.residency.back_by_host(need.chunk)) {
-        state.backing[need.chunk].host = *block;
-        state.backing[need.chunk].fresh_at = fresh_now(state);
+    if (!untouched()) {
+        state.engine.put(*block);
+    } else if (state.engine.back_by_host(need.chunk, *block)) {
         note_levels(state);
-    } else {
-        state.host_blocks.put(*block);
     }
 }
 
@@ -179,29 +176,9 @@ void Session::host_copies(const Work& work, std::vector<HostCopy>& copies) {
 // for: it has just come in, or comes still.
 FencePtr Session::announce(const Work& work, SessionLock& lock) {
     State& state = *state_;
-    const ChunkPins& hold = work.hold;
-    std::vector<ChunkId> await;
-    if (hold.opaque) {
-        state.changed.wait(lock, [&] { return state.remapping == 0; });
-        cancel_evictions(state);
-        await = state.filling;
-    } else {
-        for (const ChunkId id : hold.pinned) {
-            if (state.residency.chunk(id).state == core::State::Filling) await.push_back(id);
-        }
-    }
-    if (hold.opaque || hold.unseen) drop_copies(state);
-    if (!state.retained.empty()) {
-        for (const ChunkRequest& need : work.needs) {
-            if (need.written && !gone(need, state.residency)) drop_copy(state, need.chunk);
-        }
-    }
-    // Fills run in order on one stream, so the latest one stands for all.
-    core::Use latest{};
-    for (const ChunkId id : await) {
-        if (state.backing[id].fill.position >= latest.position) latest = state.backing[id].fill;
-    }
-    return await.empty() ? nullptr : state.fences.fence_of(latest);
+    state.changed.wait(lock, [&] { return state.engine.may_announce(work.hold.opaque); });
+    const std::optional<core::Use> filled = state.engine.announce(work.needs, work.hold);
+    return filled ? state.fences.fence_of(*filled) : nullptr;
 }
 
 CUresult Session::wait_for_fill(const Work& work, const FencePtr& fence) {
@@ -228,7 +205,7 @@ CUresult Session::begin_unseen(Work& work) {
     FencePtr filled;
     {
         SessionLock lock(state.mutex);
-        work.submission = state.submitting.begin(work.hold.opaque, work.hold.unseen);
+        work.submission = state.engine.begin_submission(work.hold.opaque, work.hold.unseen);
         filled = announce(work, lock);
     }
     return wait_for_fill(work, filled);
@@ -244,12 +221,11 @@ void Session::end_unseen(const Work& work) {
         if (!own) per_thread_streams_used.store(true);
     }
     SessionLock lock(state.mutex);
-    if (own && work.hold.opaque)
-        core::record_use(state.opaque_uses, state.fences.add(std::move(own)), state.residency.timelines);
+    if (own && work.hold.opaque) state.engine.opaque_until(state.fences.add(std::move(own)));
     // Also where the driver refused it: nobody knows what its answers mean.
     if (work.hold.opaque && !all && state.under_pressure.load())
         unseen_work_came(state, work.forbidden, lock);
-    state.submitting.end(work.submission);
+    state.engine.end_submission(work.submission);
     state.changed.notify_all();
 }
 
@@ -267,7 +243,7 @@ void Session::suspend(Work& work) {
     // It would tell of what happens meanwhile.
     if (work.timing != 0) port_->drop_timing(std::exchange(work.timing, 0));
     const SessionLock lock(state_->mutex);
-    state_->submitting.end(work.submission);
+    state_->engine.end_submission(work.submission);
     state_->changed.notify_all();
 }
 
@@ -283,7 +259,7 @@ CUresult Session::resume(Work& work) {
     {
         SessionLock lock(state_->mutex);
         if (hold.pinned.empty() && hold.in_place.empty()) migrator_->hold_anywhere(work.needs, hold, lock);
-        work.submission = state_->submitting.begin(hold.opaque, hold.unseen);
+        work.submission = state_->engine.begin_submission(hold.opaque, hold.unseen);
         filled = announce(work, lock);
     }
     return wait_for_fill(work, filled);
@@ -310,20 +286,12 @@ void Session::submitted(Work& work) {
     const CUcontext context = open ? port_->current_context() : nullptr;
     trace::refresh_counters();
     SessionLock lock(state.mutex);
-    ++state.works;
     if (open) leave_legacy_open(state, context);
-    if (fence) {
-        const core::Use use = state.fences.add(fence, work.begin_ns);
-        for (const ChunkId id : hold.pinned) state.residency.use(id, use);
-        for (const ChunkId id : hold.in_place) {
-            state.residency.use(id, use);
-            state.backing[id].digest.reset();
-        }
-        if (hold.opaque) core::record_use(state.opaque_uses, use, state.residency.timelines);
-        if (hold.unseen) core::record_use(state.unseen_uses, use, state.residency.timelines);
-        stands_for_earlier_work(state, fence->stream(), work.listing, use);
-    }
-    state.submitting.end(work.submission);
+    std::optional<core::Use> end;
+    if (fence) end = state.fences.add(fence, work.begin_ns);
+    state.engine.submitted(hold, end);
+    if (fence) stands_for_earlier_work(state, fence->stream(), work.listing, *end);
+    state.engine.end_submission(work.submission);
     if (work.begin_ns > 0) {
         const WorkingSet& reach = work.reach;
         note_launch(state, reach.label, reach.copied, reach.stream, work.needs, hold, work.begin_ns);
@@ -373,7 +341,7 @@ bool Session::unfinished(std::vector<core::Use>& given) {
 CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept) {
     State& state = *state_;
     SessionLock lock(state.mutex);
-    touch(state, needs);
+    state.engine.touch(needs);
     ChunkPins hold;
     // What is left on the host cannot be kept on the device.
     const auto bring_in = [&] {
@@ -396,8 +364,8 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     }
     for (const ChunkId id : hold.pinned) {
         // Who will reach it there, and what they do, is not told here.
-        drop_copy(state, id);
-        kept.chunks.push_back({id, state.residency.pin_resident(id)});
+        state.engine.drop_copy(id);
+        kept.chunks.push_back({id, state.engine.pin_resident(id)});
         state.recorded.add(kept.chunks.back().serial);
     }
     let_go(state, hold);
@@ -418,7 +386,7 @@ void drop_recorded(State& state, const ResidentPins& kept) {
 
 void Session::unpin_resident(const ResidentPins& kept) {
     const SessionLock lock(state_->mutex);
-    for (const ResidentPins::One& one : kept.chunks) state_->residency.unpin_resident(one.chunk, one.serial);
+    for (const ResidentPins::One& one : kept.chunks) state_->engine.unpin_resident(one.chunk, one.serial);
     drop_recorded(*state_, kept);
     state_->changed.notify_all();
 }
@@ -437,7 +405,7 @@ void Session::unpin_reached(const ResidentPins& kept) {
     --state_->reached;
     const std::vector<core::Use> uses = state_->fences.latest();
     for (const ResidentPins::One& one : kept.chunks)
-        state_->residency.unpin_resident(one.chunk, one.serial, uses);
+        state_->engine.unpin_resident(one.chunk, one.serial, uses);
     drop_recorded(*state_, kept);
     state_->changed.notify_all();
 }

@@ -6,7 +6,7 @@
 
 #include "shim/app/contexts.h"
 #include "shim/app/streams.h"
-#include "shim/migration/blocks.h"
+#include "shim/migration/block_source.h"
 #include "tests/engine/scene.h"
 
 namespace lms::fake {
@@ -223,14 +223,15 @@ TEST_CASE("blocks: one that the driver refuses takes no addresses") {
         Address begin = 0;
         REQUIRE(gpu.reserve(64, begin) == CUDA_SUCCESS);
         core::Arena aliases(begin, 64, 64, 0);
-        engine::BlockPool pool(gpu, device::Place::Device, aliases);
+        core::BlockPool free;
+        engine::BlockSource source(gpu, free, device::Place::Device, aliases);
         util::Mutex mutex{util::LockOrder::Session};
         engine::SessionLock lock(mutex);
         engine::Block block;
         gpu.fail(refused, 1, CUDA_ERROR_OUT_OF_MEMORY);
-        CHECK(pool.create(64, block, lock) == CUDA_ERROR_OUT_OF_MEMORY);
-        CHECK(pool.held_bytes() == 0);
-        CHECK(pool.create(64, block, lock) == CUDA_SUCCESS);
+        CHECK(source.create(64, block, lock) == CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK(source.held_bytes() == 0);
+        CHECK(source.create(64, block, lock) == CUDA_SUCCESS);
     }
 }
 
@@ -239,23 +240,24 @@ TEST_CASE("blocks: what the driver took long to refuse is not asked for again wh
     Address begin = 0;
     REQUIRE(gpu.reserve(16 * 64, begin) == CUDA_SUCCESS);
     core::Arena aliases(begin, 16 * 64, 64, 0);
-    engine::BlockPool pool(gpu, device::Place::Device, aliases);
+    core::BlockPool free;
+    engine::BlockSource source(gpu, free, device::Place::Device, aliases);
     util::Mutex mutex{util::LockOrder::Session};
     engine::SessionLock lock(mutex);
     engine::Block first, second, block;
-    REQUIRE(pool.create(2 * 64, first, lock) == CUDA_SUCCESS);
-    REQUIRE(pool.create(2 * 64, second, lock) == CUDA_SUCCESS);
+    REQUIRE(source.create(2 * 64, first, lock) == CUDA_SUCCESS);
+    REQUIRE(source.create(2 * 64, second, lock) == CUDA_SUCCESS);
     gpu.fail(Call::Map, 1, CUDA_ERROR_NOT_READY);
     gpu.at(Call::Map, 1, [] { std::this_thread::sleep_for(std::chrono::seconds(1)); });
-    CHECK(pool.create(64, block, lock) == CUDA_ERROR_NOT_READY);
+    CHECK(source.create(64, block, lock) == CUDA_ERROR_NOT_READY);
     const std::uint64_t asked = gpu.calls(Call::Create);
-    CHECK(pool.create(64, block, lock) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(source.create(64, block, lock) == CUDA_ERROR_OUT_OF_MEMORY);
     // What is given back makes room for as much, and for no more.
-    pool.put(first);
-    REQUIRE(pool.trim(2 * 64, lock) == 2 * 64);
-    CHECK(pool.create(3 * 64, block, lock) == CUDA_ERROR_OUT_OF_MEMORY);
+    free.put(first);
+    REQUIRE(source.trim(2 * 64, lock) == 2 * 64);
+    CHECK(source.create(3 * 64, block, lock) == CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(gpu.calls(Call::Create) == asked);
-    CHECK(pool.create(2 * 64, block, lock) == CUDA_SUCCESS);
+    CHECK(source.create(2 * 64, block, lock) == CUDA_SUCCESS);
     CHECK(gpu.calls(Call::Create) == asked + 1);
 }
 

@@ -11,7 +11,7 @@ MAY = {
     "migration": {"app", "device", "trace", "policy", "core", "util"},
     "app": {"device", "core", "util"},
     "code": {"core", "util"},
-    "device": {"util"},
+    "device": {"core", "util"},
     "trace": {"core", "util"},
     "policy": {"core", "util", "include"},
     "core": {"include"},

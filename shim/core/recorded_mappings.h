@@ -11,14 +11,14 @@
 
 #include "shim/core/chunk.h"
 
-namespace lms::engine {
+namespace lms::core {
 
 // Pure; the session's lock guards it. A chunk is known by its serial.
 class RecordedMappings {
   public:
     using Serial = std::uint64_t;
     struct Addresses {
-        core::Address begin;
+        Address begin;
         std::uint64_t bytes;
     };
 
@@ -38,4 +38,4 @@ class RecordedMappings {
     std::unordered_map<Serial, std::shared_ptr<Freed>> freed_;
 };
 
-}  // namespace lms::engine
+}  // namespace lms::core

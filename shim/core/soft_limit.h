@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace lms::engine {
+namespace lms::core {
 
 // Pure; the session's lock guards it.
 class SoftLimit {
@@ -45,4 +45,4 @@ class SoftLimit {
     std::vector<std::thread::id> refused_;  // threads whose last allocation was
 };
 
-}  // namespace lms::engine
+}  // namespace lms::core

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace lms::engine {
+namespace lms::core {
 
 // Each holds chunks, and may stand in the driver for as long as the program makes it: in a synchronous copy
 // behind a gate, or before a full launch queue. Guarded by the session's lock.
@@ -36,4 +36,4 @@ class Submissions {
     std::uint64_t begun_ = 0;
 };
 
-}  // namespace lms::engine
+}  // namespace lms::core

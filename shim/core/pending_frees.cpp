@@ -1,6 +1,6 @@
-#include "shim/migration/pending_frees.h"
+#include "shim/core/pending_frees.h"
 
-namespace lms::engine {
+namespace lms::core {
 
 void PendingFrees::add(const PendingFree& free) {
     const Number number = next_++;
@@ -27,23 +27,23 @@ void PendingFrees::erase(Number number) {
     all_.erase(it);
 }
 
-std::optional<core::AllocationId> PendingFrees::take(StreamKey stream, std::uint64_t bytes, bool exactly) {
+std::optional<AllocationId> PendingFrees::take(StreamKey stream, std::uint64_t bytes, bool exactly) {
     const auto it = exactly ? by_size_.find({stream, bytes}) : by_size_.lower_bound({stream, bytes});
     if (it == by_size_.end() || it->first.first != stream) return std::nullopt;
     const Number number = *it->second.begin();
-    const core::AllocationId id = all_.at(number).id;
+    const AllocationId id = all_.at(number).id;
     erase(number);
     return id;
 }
 
-std::optional<core::AllocationId> PendingFrees::take_finished(
-    const core::Timelines& timelines, const std::function<bool(core::AllocationId)>& ready) {
+std::optional<AllocationId> PendingFrees::take_finished(
+    const Timelines& timelines, const std::function<bool(AllocationId)>& ready) {
     for (const auto& [timeline, numbers] : by_timeline_) {
         for (const Number number : numbers) {
             const PendingFree& free = all_.at(number);
             if (!timelines.finished(free.free)) break;
             if (!ready(free.id)) continue;
-            const core::AllocationId id = free.id;
+            const AllocationId id = free.id;
             erase(number);
             return id;
         }
@@ -51,7 +51,7 @@ std::optional<core::AllocationId> PendingFrees::take_finished(
     return std::nullopt;
 }
 
-bool PendingFrees::remove(core::AllocationId id) {
+bool PendingFrees::remove(AllocationId id) {
     const auto it = by_id_.find(id);
     if (it == by_id_.end()) return false;
     erase(it->second);
@@ -65,4 +65,4 @@ void PendingFrees::stream_gone(StreamKey stream) {
     }
 }
 
-}  // namespace lms::engine
+}  // namespace lms::core

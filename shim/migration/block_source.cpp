@@ -1,4 +1,4 @@
-#include "shim/migration/blocks.h"
+#include "shim/migration/block_source.h"
 
 #include <cstdlib>
 #include <utility>
@@ -13,26 +13,8 @@ constexpr int kTimesAsLong = 20;  // until it is asked again: little of the time
 
 }  // namespace
 
-std::optional<Block> BlockPool::take(std::uint64_t bytes) {
-    const auto it = free_.find(bytes);
-    if (it == free_.end() || it->second.empty()) return std::nullopt;
-    const Block block = it->second.back();
-    it->second.pop_back();
-    free_bytes_ -= bytes;
-    return block;
-}
-
-void BlockPool::put(const Block& block) {
-    if (block.unpinned) {
-        std::free(reinterpret_cast<void*>(block.alias));
-        return;
-    }
-    free_[block.bytes].push_back(block);
-    free_bytes_ += block.bytes;
-}
-
-CUresult BlockPool::create(std::uint64_t bytes, Block& block, SessionLock& lock) {
-    if (held_bytes_ + bytes >= refused_at_bytes_ && Clock::now() < refused_until_)
+CUresult BlockSource::create(std::uint64_t bytes, Block& block, SessionLock& lock) {
+    if (held_bytes() + bytes >= refused_at_bytes_ && Clock::now() < refused_until_)
         return CUDA_ERROR_OUT_OF_MEMORY;
     Block made{place_, pinned(), false, 0, 0, bytes};
     if (!pinned()) {
@@ -40,7 +22,7 @@ CUresult BlockPool::create(std::uint64_t bytes, Block& block, SessionLock& lock)
         if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;
         made.alias = *alias;
     }
-    held_bytes_ += bytes;
+    pool_.begin_create(bytes);
     const Clock::time_point begin = Clock::now();
     const CUresult status = unlocked(lock, [&] { return make(made); });
     if (status == CUDA_SUCCESS) {
@@ -48,18 +30,18 @@ CUresult BlockPool::create(std::uint64_t bytes, Block& block, SessionLock& lock)
         return status;
     }
     note_refusal(Clock::now() - begin);
-    held_bytes_ -= bytes;
+    pool_.create_failed(bytes);
     if (!pinned()) aliases_.give_back(made.alias, bytes);
     return status;
 }
 
-void BlockPool::note_refusal(Clock::duration took) {
+void BlockSource::note_refusal(Clock::duration took) {
     if (took < kSlow) return;
-    refused_at_bytes_ = held_bytes_;
+    refused_at_bytes_ = held_bytes();
     refused_until_ = Clock::now() + kTimesAsLong * took;
 }
 
-CUresult BlockPool::make(Block& block) {
+CUresult BlockSource::make(Block& block) {
     if (pinned()) return port_.pin(block.bytes, block.alias);
     CUresult status = port_.create(block.bytes, place_, block.handle);
     if (status != CUDA_SUCCESS) return status;
@@ -68,24 +50,14 @@ CUresult BlockPool::make(Block& block) {
     return status;
 }
 
-bool BlockPool::destroy(const Block& block) {
+bool BlockSource::destroy(const Block& block) {
     if (pinned()) return port_.unpin(block.alias) == CUDA_SUCCESS;
     const bool unmapped = port_.discard(block.alias, block.bytes) == CUDA_SUCCESS;
     return port_.release(block.handle) == CUDA_SUCCESS && unmapped;
 }
 
-std::uint64_t BlockPool::trim(std::uint64_t bytes, SessionLock& lock) {
-    std::vector<Block> gone;
-    std::uint64_t chosen = 0;
-    // Largest first: fewest calls.
-    for (auto it = free_.rbegin(); it != free_.rend() && chosen < bytes; ++it) {
-        while (!it->second.empty() && chosen < bytes) {
-            gone.push_back(it->second.back());
-            it->second.pop_back();
-            chosen += it->first;
-        }
-    }
-    free_bytes_ -= chosen;
+std::uint64_t BlockSource::trim(std::uint64_t bytes, SessionLock& lock) {
+    std::vector<Block> gone = pool_.take_for_driver(bytes);
     std::vector<Block> lost;
     unlocked(lock, [&] {
         std::erase_if(gone, [&](const Block& block) {
@@ -98,24 +70,24 @@ std::uint64_t BlockPool::trim(std::uint64_t bytes, SessionLock& lock) {
     return note_gone(gone);
 }
 
-std::uint64_t BlockPool::note_gone(std::span<const Block> gone) {
+std::uint64_t BlockSource::note_gone(std::span<const Block> gone) {
     std::uint64_t given = 0;
     for (const Block& block : gone) {
         given += block.bytes;
         if (!pinned()) aliases_.give_back(block.alias, block.bytes);
     }
-    held_bytes_ -= given;
+    pool_.given_back(given);
     return given;
 }
 
-void BlockPool::lose(std::span<const Block> blocks, SessionLock& lock) {
+void BlockSource::lose(std::span<const Block> blocks, SessionLock& lock) {
     unlocked(lock, [&] {
         for (const Block& block : blocks) destroy(block);
     });
     lost_.insert(lost_.end(), blocks.begin(), blocks.end());
 }
 
-std::uint64_t BlockPool::recover(SessionLock& lock) {
+std::uint64_t BlockSource::recover(SessionLock& lock) {
     if (lost_.empty()) return 0;
     std::vector<Block> lost = std::exchange(lost_, {});
     std::vector<Block> gone;
@@ -134,11 +106,13 @@ std::uint64_t BlockPool::recover(SessionLock& lock) {
     return note_gone(gone);
 }
 
-void BlockPool::abandon() {
-    held_bytes_ -= free_bytes_;
-    for (const Block& block : std::exchange(lost_, {})) held_bytes_ -= block.bytes;
-    free_bytes_ = 0;
-    free_.clear();
+void BlockSource::abandon() {
+    for (const Block& block : std::exchange(lost_, {})) pool_.given_back(block.bytes);
+    pool_.abandon();
+}
+
+void BlockSource::free_unpinned() {
+    for (const Block& block : pool_.take_unpinned()) std::free(reinterpret_cast<void*>(block.alias));
 }
 
 }  // namespace lms::engine

@@ -1,6 +1,6 @@
-#include "shim/migration/recorded_mappings.h"
+#include "shim/core/recorded_mappings.h"
 
-namespace lms::engine {
+namespace lms::core {
 
 std::optional<RecordedMappings::Addresses> RecordedMappings::drop(Serial chunk) {
     const auto count = counts_.find(chunk);
@@ -24,4 +24,4 @@ bool RecordedMappings::gone(std::span<const Serial> chunks, Addresses addresses)
     return buffer->recorded == 0;
 }
 
-}  // namespace lms::engine
+}  // namespace lms::core

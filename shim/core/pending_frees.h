@@ -10,13 +10,12 @@
 #include <utility>
 
 #include "shim/core/timelines.h"
-#include "shim/migration/fences.h"
 
-namespace lms::engine {
+namespace lms::core {
 
 struct PendingFree {
-    core::AllocationId id;
-    core::Use free;    // finished when the stream has reached it
+    AllocationId id;
+    Use free;    // finished when the stream has reached it
     StreamKey stream;  // 0 once that is gone
     std::uint64_t bytes;
 };
@@ -28,12 +27,12 @@ class PendingFrees {
     bool empty() const { return all_.empty(); }
     const PendingFree& oldest() const { return all_.begin()->second; }
     // Takes out the oldest of `stream` with `bytes` (or the next more, not `exactly`): later work can use it.
-    std::optional<core::AllocationId> take(StreamKey stream, std::uint64_t bytes, bool exactly = true);
+    std::optional<AllocationId> take(StreamKey stream, std::uint64_t bytes, bool exactly = true);
     // Takes out one whose stream has reached the free, and which `ready` accepts.
-    std::optional<core::AllocationId> take_finished(const core::Timelines& timelines,
-                                                    const std::function<bool(core::AllocationId)>& ready);
+    std::optional<AllocationId> take_finished(const Timelines& timelines,
+                                                    const std::function<bool(AllocationId)>& ready);
     // Its buffer goes in another way. False: it is none of these.
-    bool remove(core::AllocationId id);
+    bool remove(AllocationId id);
     // Nothing given to the stream's successor of the same key is behind these.
     void stream_gone(StreamKey stream);
 
@@ -47,8 +46,8 @@ class PendingFrees {
     Number next_ = 0;
     std::map<Number, PendingFree> all_;
     std::map<std::pair<StreamKey, std::uint64_t>, Numbers> by_size_;  // of streams that are not gone
-    std::map<core::TimelineId, Numbers> by_timeline_;                 // positions rise with numbers
-    std::unordered_map<core::AllocationId, Number> by_id_;
+    std::map<TimelineId, Numbers> by_timeline_;                 // positions rise with numbers
+    std::unordered_map<AllocationId, Number> by_id_;
 };
 
-}  // namespace lms::engine
+}  // namespace lms::core
