@@ -102,6 +102,7 @@ LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/app/address_book
 LIBS_unit := -llz4 $(LIBS_lms)
 LINK_locks := shim/util/clock.cpp
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
+LINK_explore := $(filter shim/core/%,$(SHIM_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
 LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/%,$(SHIM_SRC)) $(ENGINE_SESSION) \
                tests/support/fake_port.cpp tests/support/fake_memory.cpp $(LMS_LIB)

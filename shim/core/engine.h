@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <set>
@@ -156,7 +155,7 @@ class Engine final : private Asker {
     const EngineOptions& options() const { return options_; }
     const Residency& residency() const { return residency_; }
     const std::vector<Backing>& backing() const { return backing_; }  // by ChunkId
-    const std::deque<PendingEviction>& pending_evictions() const { return pending_evictions_; }
+    const std::vector<PendingEviction>& pending_evictions() const { return pending_evictions_; }
     const std::vector<ChunkId>& filling() const { return filling_; }  // oldest first
     const std::set<std::pair<std::uint64_t, ChunkId>>& retained() const { return retained_; }
     const Submissions& submissions() const { return submissions_; }
@@ -364,9 +363,9 @@ class Engine final : private Asker {
 
     // A chunk that is Evicting is in `pending_evictions_`, with what was copied before and came to nothing,
     // until the copy ends; one that is Filling is in `filling_`.
-    std::deque<PendingEviction> pending_evictions_;  // in the order of their copies
-    std::uint64_t evictions_ = 0;                    // ever begun
-    std::uint64_t disturbed_ = 0;                    // the latest one when opaque work last ended some
+    std::vector<PendingEviction> pending_evictions_;  // in the order of their copies
+    std::uint64_t evictions_ = 0;                     // ever begun
+    std::uint64_t disturbed_ = 0;                     // the latest one when opaque work last ended some
     std::vector<ChunkId> filling_;
     std::uint32_t remapping_ = 0;
     std::set<std::pair<std::uint64_t, ChunkId>> retained_;  // the clean chunks, by their bytes

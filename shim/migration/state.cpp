@@ -1,6 +1,12 @@
 #include "shim/migration/state.h"
 
+#ifdef LMS_CHECK_LOCKS
+#include "shim/core/rules.h"
+#endif
+
 namespace lms::engine {
+
+namespace {
 
 core::EngineOptions options_of(const Settings& settings, const Span& span, std::uint64_t granularity) {
     return {.begin = span.begin,
@@ -11,6 +17,28 @@ core::EngineOptions options_of(const Settings& settings, const Span& span, std::
             .knows_undefined = settings.safety != Safety::Args,
             .checks = settings.check,
             .host_limit_bytes = util::host_limit_bytes(settings.host_limit_bytes)};
+}
+
+}  // namespace
+
+State::State(int device_, device::Port& port_, const Settings& settings_, Span span, core::Ranking& ranking)
+    : device(device_),
+      port(port_),
+      settings(settings_),
+      granularity(port_.granularity()),
+      engine(options_of(settings_, span, granularity), ranking),
+      arena(span.begin, span.app_bytes, granularity, granularity),
+      aliases(span.begin + span.app_bytes, span.alias_bytes, granularity, 0),
+      soft_limit(settings_.soft_limit_bytes),
+      device_blocks(port_, engine.pool(core::Place::Device), core::Place::Device, aliases),
+      host_blocks(port_, engine.pool(core::Place::Host), core::Place::Host, aliases),
+      fences(port_, engine.timelines()) {
+#ifdef LMS_CHECK_LOCKS
+    mutex.always([this] {
+        if (const std::string broken = core::broken_rule(engine); !broken.empty())
+            util::lock_checks::report(broken.c_str());
+    });
+#endif
 }
 
 }  // namespace lms::engine

@@ -63,23 +63,10 @@ struct Span {
     std::uint64_t alias_bytes;
 };
 
-core::EngineOptions options_of(const Settings& settings, const Span& span, std::uint64_t granularity);
-
 // Everything below `mutex` needs it, but for the two atomics at the end. It is never held across a driver
 // call; the parts drop it around each.
 struct State {
-    State(int device_, device::Port& port_, const Settings& settings_, Span span, core::Ranking& ranking)
-        : device(device_),
-          port(port_),
-          settings(settings_),
-          granularity(port_.granularity()),
-          engine(options_of(settings_, span, granularity), ranking),
-          arena(span.begin, span.app_bytes, granularity, granularity),
-          aliases(span.begin + span.app_bytes, span.alias_bytes, granularity, 0),
-          soft_limit(settings_.soft_limit_bytes),
-          device_blocks(port_, engine.pool(core::Place::Device), core::Place::Device, aliases),
-          host_blocks(port_, engine.pool(core::Place::Host), core::Place::Host, aliases),
-          fences(port_, engine.timelines()) {}
+    State(int device_, device::Port& port_, const Settings& settings_, Span span, core::Ranking& ranking);
 
     const int device;  // CUDA ordinal
     device::Port& port;

@@ -11,6 +11,9 @@
 #include "shim/util/clock.h"
 
 #ifdef LMS_CHECK_LOCKS
+#include <functional>
+#include <utility>
+
 #include "shim/util/lock_checks.h"
 #endif
 
@@ -46,10 +49,15 @@ class LMS_CAPABILITY Checked {
         lock_checks::taking(this, static_cast<int>(order_));
     }
     void check_leaving() const {
+        if (always_) always_();
         lock_checks::leaving(this);
     }
     void check_held() const {
         lock_checks::needs(this);
+    }
+    // Called each time before it is dropped: what it guards is whole then.
+    void always(std::function<void()> check) {
+        always_ = std::move(check);
     }
 #else
     constexpr explicit Checked(LockOrder) {}
@@ -67,6 +75,7 @@ class LMS_CAPABILITY Checked {
 #ifdef LMS_CHECK_LOCKS
   private:
     LockOrder order_;
+    std::function<void()> always_;
 #endif
 };
 using Mutex = Checked<std::mutex>;
