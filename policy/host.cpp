@@ -320,7 +320,8 @@ core::ChunkId Host::next_victim(const core::VictimRequest& wanted,
     if (victim == core::kNoChunk || context.is_eligible(victim)) return victim;
     static std::atomic<bool> said;
     if (log::once(said)) {
-        log::warn("policy {} chose chunk {}, which may not be evicted; another goes", name(), victim);
+        log::warn("policy {} chose chunk {}, which may not be evicted; the shim evicts another", name(),
+                  victim);
     }
     return core::kNoChunk;
 }

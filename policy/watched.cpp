@@ -23,8 +23,8 @@ std::atomic<const lms_policy*> too_slow{nullptr};
 void give_up(const lms_policy* table, const char* function, Clock::duration took) {
     if (too_slow.exchange(table) == table) return;
     log::warn(
-        "policy {} takes too long (the last call of {}: {} ms, expected {} on the average); lru decides from "
-        "now on",
+        "policy {} takes too long (its last call of {} took {} ms, allowed are {} on average); lru "
+        "replaces it",
         table->name, function, std::chrono::duration_cast<std::chrono::milliseconds>(took).count(),
         kAllowed.count());
 }

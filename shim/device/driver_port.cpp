@@ -418,7 +418,7 @@ CUresult DriverPort::heard(CUresult status) {
     if (unanswered_++ == 0) unanswered_since_ = now;
     if (unanswered_ < kAsked || Clock::duration(now - unanswered_since_) < bounds::kUnanswered) return status;
     if (log::once(said_unanswered_))
-        log::error("the driver answers {} to whatever it is asked; its work is taken to be over",
+        log::error("the driver answers every query with {}: the shim takes all work for complete",
                    error_name(status));
     return CUDA_ERROR_DEINITIALIZED;
 }

@@ -64,9 +64,9 @@ std::string answer_for(CUdevice device) {
     if (is_kept(answer)) return answer;
     const auto said = util::ask_apart({program, "self-check", bus}, {{"LMS_DRIVER", driver_path()}});
     if (!said) return std::string(kNotTried);
-    // It tells itself that the driver has ended it: who says nothing was ended from outside.
+    // A process that the driver ended says so itself; an empty answer means that something else killed it.
     answer = said->empty() ? kNotTried : *said;
-    log::info("a trial of host memory behind device addresses, apart from the program: {}", answer);
+    log::info("a trial of host memory behind GPU addresses, in another process: {}", answer);
     if (is_kept(answer)) util::keep_answer("host-mapping", key, answer);
     return answer;
 }
@@ -82,8 +82,8 @@ ToldApart ask(CUdevice device) {
     const bool may = !died && !answer.starts_with(kNotInPlace);
     if (!may)
         log::warn(
-            "evicted memory is unmapped, for host memory behind device addresses cannot be used here: {}; "
-            "LMS_HOST_MAPPING=on uses it all the same",
+            "evicted memory is unmapped: kernels cannot use host memory here ({}), unless "
+            "LMS_HOST_MAPPING=on overrides that",
             died ? "the driver ended the process that tried it" : answer);
     const ToldApart told{may, answer.size() < whole.size()};
     known[device] = told;

@@ -169,8 +169,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
         driver().cuCtxGetDevice(&device);
         const CUresult admitted = lms::engine::admit_peer(device_of(peerContext), device);
         if (admitted == CUDA_SUCCESS) return status;
-        lms::log::warn("GPU {} cannot be given access to managed memory of another ({})", device,
-                       lms::device::error_name(admitted));
+        lms::log::warn("GPU {} gets no access to managed memory of another GPU ({}): peer access stays off",
+                       device, lms::device::error_name(admitted));
         driver().cuCtxDisablePeerAccess(peerContext);
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     });

@@ -21,7 +21,8 @@ CUresult guarded(Body&& body) noexcept {
     } catch (const std::bad_alloc&) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     } catch (const std::exception& error) {
-        log::error("internal error: {}", error.what());
+        log::error("internal error: {}; the call fails with CUDA_ERROR_UNKNOWN, please report it",
+                   error.what());
         return CUDA_ERROR_UNKNOWN;
     }
 }

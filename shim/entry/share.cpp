@@ -18,8 +18,8 @@ using engine::Range;
 CUresult refuse(std::atomic<bool>& said, std::string_view what, CUresult status) {
     if (log::once(said)) {
         log::warn(
-            "{} is not possible for managed memory ({}); a buffer that others use must be smaller than "
-            "LMS_THRESHOLD, which can be raised above its size",
+            "{} is not possible for managed memory ({}); for buffers that others use, raise LMS_THRESHOLD "
+            "above their size",
             what, device::error_name(status));
     }
     return status;

@@ -147,7 +147,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
     }
     note_levels(state);
     state.changed.notify_all();
-    if (moved) announce_eviction(state);
+    if (moved) announce_pressure(state);
     return moved ? Finish::Moved : Finish::Failed;
 }
 

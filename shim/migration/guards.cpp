@@ -23,11 +23,13 @@ constinit Found found;
 
 void tell_verdict() {
     const std::uint64_t compared = found.compared.load(), changed = found.changed.load();
-    if (found.fault.load()) log::warn("check: the program came to an error, in what is named above");
+    if (found.fault.load()) log::warn("check: the program failed, in the work named above");
     if (changed > 0) {
-        log::warn("check: {} of {} evicted chunks came back changed", changed, compared);
+        log::warn(
+            "check: {} of {} evicted chunks came back changed: run with LMS_SAFETY=strict, or report it",
+            changed, compared);
     } else {
-        log::warn("check: {} evicted chunks came back as they went", compared);
+        log::warn("check: {} evicted chunks came back intact", compared);
     }
 }
 
@@ -59,8 +61,9 @@ void compare_clean(const Settings& settings, core::Address address, const Block&
     found.compared.fetch_add(1, std::memory_order_relaxed);
     if (digest_of(settings, kept) == digest) return;
     found.changed.fetch_add(1, std::memory_order_relaxed);
-    log::error("check: the {} bytes at {:#x} were written on the GPU by work that seemed not to", kept.bytes,
-               address);
+    log::error(
+        "check: GPU work that the shim took for read-only wrote the {} bytes at {:#x}; set LMS_RETAIN=0",
+        kept.bytes, address);
 }
 
 void name_fault(device::Port& port, const FencePtr& fence, const std::string& what) noexcept try {
@@ -68,8 +71,8 @@ void name_fault(device::Port& port, const FencePtr& fence, const std::string& wh
     const CUresult status = port.health();
     if (status == CUDA_SUCCESS || !log::once(found.fault)) return;
     log::error(
-        "check: {} (or what ran beside it) failed (error {}): it may have reached memory that it does not "
-        "name and that was evicted",
+        "check: {} (or work beside it) failed (error {}): it may have reached an evicted buffer that its "
+        "arguments do not name",
         what.empty() ? "a copy or set" : trace::demangled(what), static_cast<int>(status));
 } catch (...) {
     // Out of host memory: nothing can be said.

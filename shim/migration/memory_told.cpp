@@ -42,8 +42,7 @@ void at_end(int status, void*) noexcept try {
     if (status != 0 && refused_once != 0) {
         log::warn(
             "the program ended with {} after LMS_SOFT_LIMIT had an allocation of {} fail, which it did not "
-            "make again; that "
-            "setting is for allocators that give back what they cache and then try once more",
+            "retry; run it without that setting",
             status & 0xff, util::format_bytes(refused_once));
         return;
     }
@@ -51,10 +50,10 @@ void at_end(int status, void*) noexcept try {
     const std::uint64_t total = told_total, free = told_free;
     if (was_full() && (status == 0 || took_much_more_than(total))) return;
     const std::string text = fmt::format(
-        "the program ended with {} and never {}; it had asked how much memory there is, and was told {}{}: "
-        "if it found that too little, LMS_MEMINFO=enlarged tells it {}",
-        status & 0xff, was_full() ? "took much more than the GPU has" : "filled the GPU",
-        util::format_bytes(total), free == 0 ? "" : ", of which " + util::format_bytes(free) + " free",
+        "the program ended with {} after it had seen {} of GPU memory{}; if that is too little, "
+        "LMS_MEMINFO=enlarged shows {}",
+        status & 0xff, util::format_bytes(total),
+        free == 0 ? "" : ", " + util::format_bytes(free) + " of it free",
         util::format_bytes(total + util::host_limit_bytes(settings().host_limit_bytes)));
     if (status == 0) {
         log::info("{}", text);

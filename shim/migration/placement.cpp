@@ -51,7 +51,8 @@ void map_back(device::Port& port, const MappedAt& at, const Block& from) {
         [](CUresult answer) { return answer == CUDA_SUCCESS || device::is_sticky(answer); });
     // What has failed for good takes its mappings with it.
     if (status == CUDA_SUCCESS || device::is_sticky(status)) return;
-    log::error("the driver took a mapping of {} bytes away and does not give it back", from.bytes);
+    log::error("the driver unmapped {} bytes and refuses to map them again: work on them fails until it does",
+               from.bytes);
     port.missing().add(at.address, [&port, at, from] { return map(port, at, from) == CUDA_SUCCESS; });
 }
 
@@ -135,7 +136,7 @@ void release(State& state, core::AllocationId id, SessionLock& lock) {
         if (state.recorded.gone(serials, {buffer.address, buffer.bytes}))
             state.arena.give_back(buffer.address, buffer.bytes);
     } else {
-        log::error("the driver does not take {} mappings away: their memory is lost", count - mapped.size());
+        log::error("the driver refuses to unmap {} ranges: their memory stays in use", count - mapped.size());
         for (const Block& block : lost) state.source_of(block.place).lose({&block, 1}, lock);
     }
     state.changed.notify_all();

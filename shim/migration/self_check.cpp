@@ -69,7 +69,7 @@ void check_moves(State& state, SessionLock& lock) {
     const bool told = trial.trust != Trust::Unknown;
     if (!told && trial.failed[0] != '\0') {
         ++state.trials;
-        log::info("a trial of moves came to no end: {}", trial.failed);
+        log::info("a trial of moves did not finish: {}", trial.failed);
     }
     const bool again = state.port.tries_moves() && !told && state.trials < kMostTrials;
     state.trial = again ? State::Trial::Ahead : State::Trial::Passed;

@@ -11,54 +11,52 @@ namespace lms::engine {
 
 using util::format_bytes;
 
-void announce_eviction(State& state) {
+void announce_pressure(State& state) {
     static std::atomic<bool> said;
-    if (!log::once(said)) return;
-    // A policy may have memory left free (LMS_FRAC).
-    const bool full =
-        state.residency.eviction_start(state.engine.budget_bytes()) >= state.engine.budget_bytes();
+    if (state.engine.budget_bytes() < state.granularity || !log::once(said)) return;
+    // A policy may leave memory free (LMS_FRAC).
+    const bool full = state.residency.eviction_start(state.engine.budget_bytes()) >= state.engine.budget_bytes();
     log::warn(
-        "GPU {}: {}: cold buffers move to host memory from here on ({} of {} stay resident; `lms top` or "
-        "LMS_STATS=FILE tells what it costs){}",
-        state.device, full ? "its memory is full" : "as full as LMS_FRAC or the policy lets it be",
-        format_bytes(state.residency.device_bytes()), format_bytes(state.residency.allocated_bytes()),
-        state.port.maps_host_memory()
-            ? ""
-            : "; kernels cannot reach them there, for this GPU does not map host memory");
+        "GPU {} is {}: {} allocated, {} fit; cold buffers move to host memory, and `lms top` shows the cost",
+        state.device, full ? "full" : "full by LMS_FRAC or the policy",
+        format_bytes(state.residency.allocated_bytes()), format_bytes(state.engine.budget_bytes()));
+    if (state.port.maps_host_memory()) return;
+    log::warn(
+        "GPU {} does not map host memory: a kernel that reaches an evicted buffer by a hidden pointer fails; "
+        "LMS_CHECK=1 names it",
+        state.device);
 }
 
 void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     log::warn(
-        "a launch finds no room on the GPU for {} of the {} it names{}: it works on them in host memory, "
-        "slowly",
-        format_bytes(missing_bytes), format_bytes(bytes), late ? ", after waiting for unfinished work" : "");
+        "a launch finds no room on the GPU for {} of the {} it names{}: its kernel uses them in host "
+        "memory, slowly; split it",
+        format_bytes(missing_bytes), format_bytes(bytes), late ? ", beside unfinished work" : "");
 }
 
 void announce_wait(const State& state) {
     static std::atomic<bool> said;
     if (state.port.maps_host_memory() || !log::once(said)) return;
     log::warn(
-        "a launch waits for GPU memory that unfinished work holds, and for as long as that takes, for this "
-        "GPU "
-        "does not map host memory; if that work waits for a host callback which needs a lock of the "
-        "launching "
-        "thread's, neither ends");
+        "a launch waits until unfinished work releases GPU memory; let no host callback wait for the "
+        "launching thread, or both hang");
 }
 
 void announce_too_large(const State& state, std::uint64_t bytes) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     log::error(
-        "out of memory: a launch names {}; this GPU has room for {} and cannot use host memory in place",
+        "out of memory: a launch names {}; this GPU has room for {} and cannot use host memory in place: "
+        "split the launch",
         format_bytes(bytes), format_bytes(state.engine.budget_bytes()));
 }
 
 void announce_pins_given_up(std::uint64_t bytes) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
-    log::warn("what the program has pinned (lms_pin), {}, may move again: a launch does not fit beside it",
+    log::warn("lms_pin: the {} that the program pinned may move again, for a launch does not fit beside them",
               format_bytes(bytes));
 }
 
@@ -66,21 +64,19 @@ void announce_no_capacity(const State& state, std::uint64_t bytes) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     const std::uint64_t host = host_bytes(state, kHostLook);
-    log::error(
-        "out of memory: no room for {} beside {}; the GPU has {}, and the shim may pin {} of host memory "
-        "({})",
-        format_bytes(bytes), format_bytes(state.residency.allocated_bytes()),
-        format_bytes(state.engine.budget_bytes()), format_bytes(host),
-        host < state.engine.host_limit_bytes() ? "what this machine or its cgroup has left, less a sixteenth"
-                                               : "LMS_HOST_LIMIT");
+    log::error("out of memory: no room for {} beside {}; the GPU holds {} and host memory {}: {}",
+               format_bytes(bytes), format_bytes(state.residency.allocated_bytes()),
+               format_bytes(state.engine.budget_bytes()), format_bytes(host),
+               host < state.engine.host_limit_bytes() ? "free some, for machine or cgroup can spare no more"
+                                             : "raise LMS_HOST_LIMIT");
 }
 
 void announce_no_host_memory(const State& state, std::uint64_t bytes) {
     static std::atomic<bool> said;
     if (announce_no_mappings() || !log::once(said)) return;
     log::error(
-        "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory "
-        "(LMS_HOST_LIMIT allows {})",
+        "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory, though "
+        "LMS_HOST_LIMIT allows {}",
         format_bytes(bytes), format_bytes(state.host_blocks.held_bytes()),
         format_bytes(state.engine.host_limit_bytes()));
 }
@@ -105,11 +101,9 @@ void announce_failure(const State& state, CUresult error) {
     for (const core::ChunkId id : state.engine.filling()) in += state.residency.chunk(id).bytes;
     for (const core::PendingEviction& each : state.engine.pending_evictions()) out += each.device.bytes;
     log::error(
-        "GPU {}: its context has failed (error {}), and all calls say so; {} were being copied in then and "
-        "{} "
-        "out, of {} allocated",
-        state.device, static_cast<int>(error), format_bytes(in), format_bytes(out),
-        format_bytes(state.residency.allocated_bytes()));
+        "GPU {}: its context has failed (error {}), and all calls say so; {} were coming in and {} going "
+        "out: try LMS_CHECK=1",
+        state.device, static_cast<int>(error), format_bytes(in), format_bytes(out));
 }
 
 void announce_no_budget(const State& state, std::uint64_t total_bytes) {
@@ -117,7 +111,7 @@ void announce_no_budget(const State& state, std::uint64_t total_bytes) {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     log::warn(
-        "GPU {}: LMS_RESERVE, LMS_LIMIT and what others hold leave nothing of its {}: buffers stay in host "
+        "GPU {}: LMS_RESERVE, LMS_LIMIT and other programs leave nothing of its {}: buffers stay in host "
         "memory, slowly",
         state.device, format_bytes(total_bytes));
 }
@@ -126,23 +120,22 @@ void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     log::warn(
-        "GPU {}: the driver has not twice as many addresses as its {} and {} of host memory take; more may "
-        "be "
-        "had with a larger `ulimit -v`, fewer are needed with a smaller LMS_HOST_LIMIT",
+        "GPU {} keeps its size: the driver has no addresses for its {} and {} of host memory; raise `ulimit "
+        "-v` or lower LMS_HOST_LIMIT",
         device, format_bytes(total_bytes), format_bytes(host_bytes));
 }
 
 void announce_distrust(const State& state, const device::Trial& trial) {
-    const std::uint64_t there = state.host_blocks.held_bytes() - state.host_blocks.free_bytes();
+    const std::uint64_t on_host = state.host_blocks.held_bytes() - state.host_blocks.free_bytes();
     if (trial.trust == device::Trust::Nothing) {
-        log::warn("GPU {} stays as large as it is: a trial on memory of the shim's own lost contents ({}){}",
-                  state.device, trial.failed,
-                  there == 0
-                      ? ""
-                      : "; it could not be made before " + format_bytes(there) + " were in host memory");
+        log::warn(
+            "GPU {} keeps its size: a trial of moves lost contents ({}), with {} in host memory; report it",
+            state.device, trial.failed, format_bytes(on_host));
     } else {
-        log::warn("GPU {}: evicted memory is {}, for a trial of memory on the host failed ({})", state.device,
-                  there == 0 ? "unmapped" : "no longer used in place", trial.failed);
+        log::warn(
+            "GPU {}: evicted memory is {}, for a trial of host memory failed ({}): what a launch names "
+            "must fit",
+            state.device, on_host == 0 ? "unmapped" : "no longer used in place", trial.failed);
     }
 }
 
@@ -150,16 +143,15 @@ void announce_remaps_wait(const State& state) {
     static std::atomic<bool> said;
     if (state.settings.safety == Safety::Strict || !log::once(said)) return;
     log::warn(
-        "GPU {}: this driver changes a mapping only when all work is done, so that moves and kernels do not "
-        "overlap, as with LMS_SAFETY=strict; a launch that needs room while a kernel waits for the thread "
-        "that launches does not return, but with LMS_SAFETY=strict it does, after a second{}",
-        state.device, state.port.maps_host_memory() ? "" : ", where host memory can be mapped");
+        "GPU {}: this driver changes a mapping only when all work is done, so moves are slow; for kernels "
+        "that wait for the host, set LMS_SAFETY=strict",
+        state.device);
 }
 
 void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes) {
     static std::atomic<bool> said;
     if (settings.host_limit_bytes.value_or(0) <= in_force_bytes || !log::once(said)) return;
-    log::warn("LMS_HOST_LIMIT={}: this machine has {}, which is the limit",
+    log::warn("LMS_HOST_LIMIT={} is more than this machine has; the limit is {}",
               format_bytes(*settings.host_limit_bytes), format_bytes(in_force_bytes));
 }
 

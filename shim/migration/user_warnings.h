@@ -1,5 +1,5 @@
-// What whoever runs the program is told, once each: that it moves, that it is slow, that it fails, and which
-// setting bears on that. Session's lock held, if there is one.
+// Messages for the user, once each: one line of at most 160 characters that says what happened, what it costs
+// and what to do. Session's lock held, if there is one.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace lms::engine {
 
-// The first eviction.
-void announce_eviction(State& state);
+// The first eviction, or the first allocation beyond the GPU.
+void announce_pressure(State& state);
 
 // A launch works on `missing_bytes` of the `bytes` it names in host memory; `late`: because unfinished work
 // holds the GPU's memory.

@@ -93,10 +93,12 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     }
     announce_no_budget(*session->state_, info.total_bytes);
     set_trial_block_apart(*session->state_, lock);
-    log::info("GPU budget {}, host limit {}, granularity {}, evicted memory {}",
-              util::format_bytes(session->state_->engine.budget_bytes()), util::format_bytes(host),
-              util::format_bytes(session->port_->granularity()),
-              session->port_->maps_host_memory() ? "stays addressable" : "is unmapped");
+    log::info(
+        "GPU {}: {} of memory, {} free; buffers may take {} of that and {} of host memory, where evicted "
+        "memory {}",
+        gpu.device, util::format_bytes(info.total_bytes), util::format_bytes(info.free_bytes),
+        util::format_bytes(session->state_->engine.budget_bytes()), util::format_bytes(host),
+        session->port_->maps_host_memory() ? "stays addressable" : "is unmapped");
     return session;
 }
 
@@ -252,7 +254,8 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
         begin_pressure(state, lock);
         // What a trial of moves was made on, for one.
         if (state.device_blocks.held_bytes() < held) continue;
-        if (state.engine.is_distrusted()) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (state.trial == State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
+        announce_pressure(state);
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
         if (!port_->maps_host_memory()) return pin_ahead(state, bytes, lock);

@@ -31,7 +31,10 @@ void pin_again(State& state, SessionLock& lock) {
             Block fresh;
             const std::uint64_t bytes = state.residency.chunk(chunk).bytes;
             if (state.host_blocks.create(bytes, fresh, lock) != CUDA_SUCCESS) {
-                log::error("no host memory to pin: {} bytes are lost with a context", bytes);
+                log::error(
+                    "no host memory to pin: {} bytes of managed memory are lost with the context that was "
+                    "destroyed",
+                    bytes);
                 continue;
             }
             // A copy in another context may use it where it is.
@@ -61,7 +64,10 @@ void keep_unpinned(State& state) {
             if (each.state != core::State::OnHost || host.unpinned) continue;
             void* const memory = std::malloc(each.bytes);
             if (!memory) {
-                log::error("no host memory: {} bytes may be lost with a context", each.bytes);
+                log::error(
+                    "no host memory: {} bytes of managed memory may be lost with the context that was "
+                    "destroyed",
+                    each.bytes);
                 continue;
             }
             std::memcpy(memory, reinterpret_cast<const void*>(host.alias), each.bytes);
@@ -145,8 +151,8 @@ void Session::context_ending(CUcontext context, CUcontext next) {
         const auto before = streams_of_moves(*port_);
         const CUresult status = unlocked(lock, [&] { return port_->work_through(next); });
         if (status != CUDA_SUCCESS) {
-            log::error("GPU {}: no context left to work through (error {})", device(),
-                       static_cast<int>(status));
+            log::error("GPU {}: its last context is destroyed (error {}): managed memory cannot move",
+                       device(), static_cast<int>(status));
             return;
         }
         context_ = next;

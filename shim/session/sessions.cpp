@@ -77,8 +77,9 @@ Session* open(CUdevice device, CUcontext context) {
     if (!session) {
         static std::atomic<bool> said;
         if (log::once(said)) {
-            log::warn("GPU {} stays as large as it is: its driver refused virtual memory management ({})",
-                      device, device::error_name(error));
+            log::warn(
+                "GPU {} keeps its size: its driver refused virtual memory management ({}); see `lms doctor`",
+                device, device::error_name(error));
         }
     }
     return session.release();
@@ -157,7 +158,7 @@ bool set_policy(const std::string& setting) {
     const std::string& name = setting.empty() ? settings().policy : setting;
     std::string problem;
     if (!policy::find(name, problem)) {
-        log::warn("policy={}: {}; it stays as it is", name, problem);
+        log::warn("`lms set`: policy={}: {}; the policy stays", name, problem);
         return false;
     }
     const util::Lock lock(session_registry().mutex);

@@ -40,13 +40,13 @@ void act_upon(trace::LiveRequest& request, Before& before) {
     }
     if (const std::uint64_t bytes = request.limit_bytes; bytes != before.limit_bytes) {
         before.limit_bytes = bytes;
-        log::info("limit={} from outside", bytes == 0 ? "none" : util::format_bytes(bytes));
+        log::info("`lms set`: limit={}", bytes == 0 ? "none" : util::format_bytes(bytes));
         set_limit(bytes);
     }
     const std::string policy(request.policy, strnlen(request.policy, sizeof request.policy));
     if (policy != before.policy) {
         before.policy = policy;
-        if (set_policy(policy)) log::info("policy={} from outside", policy);
+        if (set_policy(policy)) log::info("`lms set`: policy={}", policy);
     }
     if (const std::uint64_t number = request.trace; number != before.trace) {
         before.trace = number;
@@ -72,7 +72,7 @@ void look(trace::LiveRequest& request) {
 
 // What is still in use goes when it is not; others' work waits too.
 void wait_while_paused(trace::LiveRequest& request) {
-    log::info("paused from outside");
+    log::info("`lms set`: paused");
     for (bool done = false; request.paused == 1; util::pause(bounds::kRequest)) {
         look(request);
         if (done) continue;
@@ -96,7 +96,7 @@ void detail::take_up_requests() noexcept try {
     look(request);
     if (request.paused == 1) wait_while_paused(request);
 } catch (const std::exception& problem) {
-    log::warn("what was asked from outside came to nothing: {}", problem.what());
+    log::warn("`lms set` or `lms trace` failed: {}", problem.what());
 }
 
 }  // namespace lms::engine

@@ -104,8 +104,8 @@ void BlockWriter::begin_next_file() try {
     util::OutputFile next;
     full_at_ += *most_bytes_;
     if (const int problem = begin_file(next, part_ + 1)) {
-        log::warn("LMS_TRACE: cannot write {}: {}; the file before grows on", name_of_part(path_, part_ + 1),
-                  util::OutputFile::reason(problem));
+        log::warn("LMS_TRACE: cannot write {}: {}; the last file grows instead",
+                  name_of_part(path_, part_ + 1), util::OutputFile::reason(problem));
         return;
     }
     file_ = std::move(next);

@@ -87,9 +87,9 @@ const char* OutputFile::reason(int problem) noexcept {
         case EWOULDBLOCK:
             return "another process is writing it; %p in the name stands for the process";
         case EMLINK:
-            return "a link in a folder that everybody may write to; expected a file";
+            return "a link in a world-writable folder; expected a file";
         case ENXIO:
-            return "a pipe that nobody reads";
+            return "a pipe without a reader";
         case ESPIPE:
             return "a pipe or terminal; expected a file";
         default:

@@ -35,7 +35,7 @@ bool parse_limit(std::string_view text, std::optional<std::uint64_t>& target) {
     return true;
 }
 
-// std::from_chars, unlike its elders, does not depend on the app's locale.
+// std::from_chars, unlike its elders, does not depend on the program's locale.
 bool parse_share(std::string_view text, std::optional<double>& target) {
     double share = 0;
     const char* const end = text.data() + text.size();
@@ -118,14 +118,13 @@ constexpr Setting kTable[] = {
      [](std::string_view text, Settings& s) { return parse_size(text, 1, s.host_limit_bytes); },
      [](const Settings& s) { return show_size(s.host_limit_bytes); }},
     {"LMS_SOFT_LIMIT", "soft-limit", "SIZE", "none",
-     "Beyond this, each step of growth fails one allocation, so that a caching allocator gives back what it "
-     "caches",
+     "Beyond this, each step of growth fails one allocation, so that a caching allocator gives back what "
+     "it caches",
      "a size in bytes above 0, or with suffix K, M, G or T",
      [](std::string_view text, Settings& s) { return parse_limit(text, s.soft_limit_bytes); },
      [](const Settings& s) { return show_size(s.soft_limit_bytes); }},
     {"LMS_MEMINFO", "meminfo", "WHICH", "physical",
-     "What the app is told the GPU's memory is: as it is, or with the host limit added",
-     "physical or enlarged",
+     "How much memory the program sees: the GPU alone, or with the host limit added", "physical or enlarged",
      [](std::string_view text, Settings& s) { return parse_choice(text, kMemInfoNames, s.meminfo); },
      [](const Settings& s) { return std::string(kMemInfoNames[static_cast<int>(s.meminfo)]); }},
     {"LMS_SAFETY", "safety", "LEVEL", "opaque",
@@ -134,15 +133,14 @@ constexpr Setting kTable[] = {
      [](std::string_view text, Settings& s) { return parse_choice(text, kSafetyNames, s.safety); },
      [](const Settings& s) { return std::string(kSafetyNames[static_cast<int>(s.safety)]); }},
     {"LMS_HOST_MAPPING", "host-mapping", "WHEN", "auto",
-     "Whether evicted memory stays addressable: if a trial apart from the program shows that it can, on, or "
-     "off",
+     "Whether evicted memory stays addressable: if a trial apart from the program shows that it can, on, "
+     "or off",
      "auto, on or off",
      [](std::string_view text, Settings& s) { return parse_choice(text, kHostMappingNames, s.host_mapping); },
      [](const Settings& s) { return std::string(kHostMappingNames[static_cast<int>(s.host_mapping)]); }},
     {"LMS_RETAIN", "retain", "0|1", "1",
      "Whether what nothing can have written since it came in is not copied out again; it stays in host "
-     "memory "
-     "meanwhile, as far as there is room",
+     "memory meanwhile, as far as there is room",
      "0 or 1", [](std::string_view text, Settings& s) { return parse_choice(text, kCheckNames, s.retain); },
      [](const Settings& s) { return std::string(kCheckNames[s.retain ? 1 : 0]); }},
     {"LMS_CHECK", "check", "", "0",
@@ -266,7 +264,7 @@ std::vector<std::string> unknown_variables(const char* const* environment) {
 }
 
 const Settings& settings() noexcept {
-    // Never destroyed: the app's threads may still call while the process exits.
+    // Never destroyed: the program's threads may still call while the process exits.
     static const Settings* const of_process = []() noexcept -> const Settings* {
         try {
             return new Settings(read_environment());

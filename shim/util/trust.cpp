@@ -17,11 +17,11 @@ std::string distrust(const std::string& path, uid_t user) {
     if (file.st_uid != 0 && file.st_uid != user)
         return fmt::format("belongs to user {}, expected root or user {}", file.st_uid, user);
     if ((file.st_mode & S_IWOTH) != 0)
-        return fmt::format("may be written by everybody (mode {:04o}), expected {:04o}", file.st_mode & 07777,
+        return fmt::format("is world-writable (mode {:04o}), expected {:04o}", file.st_mode & 07777,
                            file.st_mode & 07777 & ~S_IWOTH);
     // With the sticky bit, what is there stays its owner's.
     if ((folder.st_mode & S_IWOTH) != 0 && (folder.st_mode & S_ISVTX) == 0)
-        return fmt::format("is in a folder that everybody may write to (mode {:04o}), expected {:04o}",
+        return fmt::format("is in a world-writable folder (mode {:04o}), expected {:04o}",
                            folder.st_mode & 07777, folder.st_mode & 07777 & ~S_IWOTH);
     return {};
 }

@@ -96,7 +96,7 @@ TEST_CASE("lms: usage errors") {
 TEST_CASE("lms run: the program gets the shim, the settings and its own arguments") {
     const Result plain = shell("build/lms run -- env");
     CHECK(plain.status == 0);
-    CHECK(plain.err == "lms: env allocated no GPU memory; nothing to enlarge\n");
+    CHECK(plain.err == "lms: env allocated no GPU memory; nothing moved\n");
     CHECK(plain.out.find("LD_PRELOAD=" + shim() + "\n") != std::string::npos);
     CHECK(plain.out.find("LMS_") == std::string::npos);
     CHECK(plain.out.find("LD_LIBRARY_PATH") == std::string::npos);
@@ -159,11 +159,11 @@ TEST_CASE("lms run: what the user has set for a framework stays, or is named whe
     CHECK(result.status == 2);
     CHECK(result.out == "");
     CHECK(result.err ==
-          "lms run: --torch-async: PYTORCH_ALLOC_CONF=a:1,backend:native says otherwise; expected it without "
+          "lms run: --torch-async: PYTORCH_ALLOC_CONF=a:1,backend:native contradicts it; expected it without "
           "backend:native\n");
     result = shell("XLA_PYTHON_CLIENT_ALLOCATOR=default build/lms run --jax-async -- env");
     CHECK(result.status == 2);
-    CHECK(result.err.find("XLA_PYTHON_CLIENT_ALLOCATOR=default says otherwise") != std::string::npos);
+    CHECK(result.err.find("XLA_PYTHON_CLIENT_ALLOCATOR=default contradicts it") != std::string::npos);
 }
 
 TEST_CASE("lms run: the simulated GPU is put before what the loader searches") {
@@ -241,13 +241,13 @@ TEST_CASE("lms run: it says why nothing could be enlarged") {
     REQUIRE(shell("cc -static -o " + scratch.path("static") + " " + scratch.path("static.c")).status == 0);
     Result result = shell("build/lms run -- " + scratch.path("static"));
     CHECK(result.status == 4);
-    CHECK(result.err ==
-          "lms: " + scratch.path("static") + " is a static program, into which nothing can be preloaded\n");
+    CHECK(result.err == "lms: " + scratch.path("static") +
+                            " is a static program, and the loader preloads nothing into it\n");
     fs::copy_file("/bin/true", scratch.path("set-uid"));
     REQUIRE(shell("chmod u+s " + scratch.path("set-uid")).status == 0);
     result = shell("build/lms run -- " + scratch.path("set-uid"));
     CHECK(result.err == "lms: " + scratch.path("set-uid") +
-                            " runs as another user (set-uid), before which nothing is preloaded\n");
+                            " runs as another user (set-uid), and the loader preloads nothing into it\n");
     const auto json = nlohmann::json::parse(shell("build/lms run --summary=json -- true 2>&1").out);
     CHECK(json["processes"].empty());
     CHECK(json["sum"]["fills"] == 0);

@@ -16,5 +16,5 @@ TEST_CASE("self-check: a GPU of which a trial was ended from outside has not bee
             .out;
     };
     CHECK(ended_by("SEGV") == "died\n");
-    CHECK(ended_by("KILL") == "not tried: ended from outside\n");
+    CHECK(ended_by("KILL") == "not tried: something killed the trial\n");
 }

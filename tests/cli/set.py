@@ -143,7 +143,7 @@ def trace(environment):
     os.chmod(shared, 0o1777)
     os.symlink(os.path.join(folder, "elsewhere"), os.path.join(shared, "link"))
     status, _, err = lms("trace", pid, "start", os.path.join(shared, "link"))
-    expect(status == 1 and "a link in a folder that everybody may write to" in err, f"a link: {err}")
+    expect(status == 1 and "a link in a world-writable folder" in err, f"a link: {err}")
     expect(not os.path.exists(os.path.join(folder, "elsewhere")), "it was not followed")
     for words, said in ((("start", "t.json"), "t.json: of a running program"), (("start", "t", "--size", "0"), "--size 0: expected a size"),
                         (("stop", "t"), "stop takes no file"), (("pause",), "ACTION")):
@@ -159,7 +159,7 @@ def trace(environment):
             time.sleep(0.01)
         expect(lms("trace", pid, "stop") == (0, "", ""), f"{name} ends")
         events, err = events_of(file)
-        expect("it begins while the program runs" in err and "missing" not in err, f"what is said of it: {err}")
+        expect("the trace began in a running program" in err and "missing" not in err, f"what is said of it: {err}")
         there = standing(events)
         expect([int(event[6]) for event in there[1:7]] == COUNT * [SIZE], "all of the buffers")
         expect(0 < int(there[7][6]) <= 2 << 20, f"and where they are: {there[7]}")
@@ -225,7 +225,7 @@ def main():
     a.reaches(lambda gpu: gpu["resident_bytes"] == COUNT * SIZE and gpu["budget_bytes"] == whole, "all of it back")
     expect(set_(b.process.pid, "resume") == (0, ""), "resume of the other")
     said = a.end()
-    for line in ("lms: limit=1M from outside", "lms: policy=lru from outside", "lms: paused from outside", "lms: limit=none from outside"):
+    for line in ("lms: `lms set`: limit=1M", "lms: `lms set`: policy=lru", "lms: `lms set`: paused", "lms: `lms set`: limit=none"):
         expect(line in said, f"{line} in {said}")
     expect("outside" not in b.end(), "b was not asked to tell")
     expect(set_(a.process.pid, "pause")[0] == 1, "of one that has ended")

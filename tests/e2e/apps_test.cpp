@@ -128,7 +128,7 @@ TEST_CASE("apps: beyond GPU and host limit together, out of memory as without th
     CHECK(run.status == 1);
     CHECK(run.err.find("cudaErrorMemoryAllocation") != std::string::npos);
     CHECK(says_once(run, "lms: out of memory: no room for 1M beside 7M; "));
-    CHECK(run.err.find("4M of host memory (LMS_HOST_LIMIT)") != std::string::npos);
+    CHECK(run.err.find(" and host memory 4M: raise LMS_HOST_LIMIT\n") != std::string::npos);
 }
 
 TEST_CASE("apps: where the driver pins no more host memory, out of memory, in one line") {
@@ -150,7 +150,7 @@ TEST_CASE("apps: a launch larger than the GPU is told of") {
 TEST_CASE("apps: a GPU of which nothing is left is told of, and the program runs") {
     const Run run = run_shimmed({"vector_add", "1"}, "16M", {{"LMS_RESERVE", "1G"}});
     CHECK_MESSAGE(run.status == 0, run.err);
-    CHECK(says_once(run, "lms: GPU 0: LMS_RESERVE, LMS_LIMIT and what others hold leave nothing of its 16M"));
+    CHECK(says_once(run, "lms: GPU 0: LMS_RESERVE, LMS_LIMIT and other programs leave nothing of its 16M"));
 }
 
 TEST_CASE("apps: a GPU that the shim cannot make larger is told of, and the program runs as without it") {
@@ -158,18 +158,24 @@ TEST_CASE("apps: a GPU that the shim cannot make larger is told of, and the prog
         run_shimmed({"vector_add", "1"}, "16M", {{"SIMCUDA_FAIL", "cuMemGetAllocationGranularity:1"}});
     CHECK(run.status == 0);
     CHECK(run.err ==
-          "lms: GPU 0 stays as large as it is: its driver refused virtual memory management "
-          "(CUDA_ERROR_OUT_OF_MEMORY)\n");
+          "lms: GPU 0 keeps its size: its driver refused virtual memory management "
+          "(CUDA_ERROR_OUT_OF_MEMORY); see `lms doctor`\n");
 }
 
 TEST_CASE("apps: the first eviction is announced in one line") {
     const Run run = run_shimmed({"vector_add", "16"}, "4M");
-    CHECK(says_once(run, "lms: GPU 0: its memory is full"));
+    CHECK(says_once(run, "lms: GPU 0 is full: "));
     CHECK(std::ranges::count(run.err, '\n') == 1);
     CHECK(says_once(run_shimmed({"vector_add", "16"}, "64M", {{"LMS_FRAC", "0"}}),
-                    "lms: GPU 0: as full as LMS_FRAC or the policy lets it be"));
+                    "lms: GPU 0 is full by LMS_FRAC or the policy: "));
     CHECK(run_shimmed({"vector_add", "16"}, "4M", {{"LMS_LOG", "off"}}).err.find("lms:") ==
           std::string::npos);
+}
+
+TEST_CASE("apps: at start LMS_LOG=info says how much memory there is, and how much is free") {
+    const Run run = run_shimmed({"vector_add", "1"}, "16M", {{"LMS_LOG", "info"}, {"LMS_HOST_LIMIT", "8M"}});
+    CHECK(says_once(run, "lms: GPU 0: 16M of memory, "));
+    CHECK(says_once(run, " of that and 8M of host memory"));
 }
 
 TEST_CASE("apps: a bad setting gets one line and its default") {

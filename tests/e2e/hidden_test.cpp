@@ -83,5 +83,5 @@ TEST_CASE(
     CAPTURE(line);
     CHECK((line.find("mix(") != line.npos || line.find("count(") != line.npos));
     CHECK(line.find("(error 700)") != line.npos);
-    CHECK(run.err.find("lms: check: the program came to an error") != run.err.npos);
+    CHECK(run.err.find("lms: check: the program failed") != run.err.npos);
 }

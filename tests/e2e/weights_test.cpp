@@ -58,6 +58,6 @@ TEST_CASE("weights: what is written now and then loses nothing") {
 
 TEST_CASE("weights: guards find what is evicted as clean to be so") {
     const Run run = check_weights({"9"}, {{"LMS_CHECK", "1"}});
-    CHECK(run.err.find("came back as they went") != std::string::npos);
-    CHECK(run.err.find("seemed not to") == std::string::npos);
+    CHECK(run.err.find("came back intact") != std::string::npos);
+    CHECK(run.err.find("read-only") == std::string::npos);
 }

@@ -405,8 +405,8 @@ TEST_CASE("policy: one whose calls take too long is not asked again, on any GPU,
         CHECK(std::accumulate(std::begin(plugin.told->calls), std::end(plugin.told->calls),
                               std::uint64_t{0}) == calls);
         const std::string told = plugin.scratch.get("log");
-        CHECK(told.starts_with("lms: policy recorder takes too long (the last call of "));
-        CHECK(told.ends_with("; lru decides from now on\n"));
+        CHECK(told.starts_with("lms: policy recorder takes too long (its last call of "));
+        CHECK(told.ends_with("; lru replaces it\n"));
         CHECK(std::ranges::count(told, '\n') == 1);
         log::configure(log::Level::Off, "");
         std::string problem;

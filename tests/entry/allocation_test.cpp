@@ -100,3 +100,21 @@ TEST_CASE("allocation: where the kernel allows no more mappings it fails, and th
           std::string::npos);
     CHECK(outcome.err.find("LMS_HOST_LIMIT") == std::string::npos);
 }
+
+BODY(allocation_beyond_the_gpu) {
+    const Gpu gpu;
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    for (std::uint32_t i = 0; i < 10; ++i) buffers.push_back(std::make_unique<Buffer>(kBuffer, i));
+}
+
+TEST_CASE("allocation: the first beyond the GPU is announced, with what is allocated and what fits") {
+    for (const char* host_mapping : {"1", "0"}) {
+        CAPTURE(host_mapping);
+        const Outcome outcome =
+            run("allocation_beyond_the_gpu", Driver::Simulated, {{"SIMCUDA_HOST_VMM", host_mapping}});
+        CHECK(outcome.failures == "");
+        const std::string line = "lms: GPU 0 is full: 4M allocated, 3.";
+        CHECK_MESSAGE(outcome.err.find(line) != std::string::npos, outcome.err);
+        CHECK(outcome.err.find(" is full: ") == outcome.err.rfind(" is full: "));
+    }
+}

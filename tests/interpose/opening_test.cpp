@@ -187,10 +187,9 @@ TEST_CASE("opening: a name that only the installed driver has is found and named
         probe::run_probe("names_only_the_driver_has", probe::preloaded("new_driver"));
     INFO(result.out);
     CHECK(result.status == 0);
-    CHECK(
-        result.err ==
-        "lms: cuFutureCall is not known to this shim: its work may reach any memory, so nothing moves until "
-        "it is over\n");
+    CHECK(result.err ==
+          "lms: cuFutureCall is not known to this shim: its work may reach any memory, so nothing moves "
+          "until it is over\n");
 }
 
 TEST_CASE("opening: a libcuda that is out of the shim's reach is named once") {
@@ -198,9 +197,9 @@ TEST_CASE("opening: a libcuda that is out of the shim's reach is named once") {
     INFO(result.out);
     CHECK(result.status == 0);
     const std::string file = probe::fake_driver();
-    CHECK(result.err == "lms: cuGetProcAddress_v2 is taken from " + file +
-                            ", which is not the driver behind the shim (" + file +
-                            "): calls to it go unseen\n");
+    CHECK(result.err == "lms: cuGetProcAddress_v2 comes from " + file +
+                            ", not from the driver behind the shim, " + file +
+                            ": the shim sees none of its calls\n");
 }
 
 TEST_CASE(

@@ -110,7 +110,7 @@ def execute(setting, seed, arguments, seconds, program=None):
             operations += int(found[3])
         elif not line.startswith("  "):
             last = line
-    changed = re.search(r"^lms: check: .*(?:changed|seemed not to|failed|an error).*$", err, re.MULTILINE)
+    changed = re.search(r"^lms: check: .*(?:changed|read-only|failed).*$", err, re.MULTILINE)
     if process.returncode == 0:
         return Result(lines, ("?", changed[0]) if changed else None, operations, longest)
     name, _, what = (last or "? ").partition(" ")

@@ -280,8 +280,7 @@ TEST_CASE("output file: in a folder that everybody may write to no link is follo
             CHECK(output.open(scratch.path("folder/plain").c_str(), mode) == 0);
         }
     }
-    CHECK(std::string(OutputFile::reason(EMLINK)) ==
-          "a link in a folder that everybody may write to; expected a file");
+    CHECK(std::string(OutputFile::reason(EMLINK)) == "a link in a world-writable folder; expected a file");
     REQUIRE(chmod(scratch.path("folder").c_str(), 0775) == 0);
     for (const std::string& path : {link, dangling, second}) {
         OutputFile output;

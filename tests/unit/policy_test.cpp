@@ -318,10 +318,9 @@ TEST_CASE("policy host: a plugin that others may have written is not loaded") {
     const std::string link = scratch.path("link.so");
     REQUIRE(symlink(plugin.c_str(), link.c_str()) == 0);
     for (const std::string& path : {plugin, link}) {
-        CHECK(problem_in(0700, 0777, path) ==
-              path + ": may be written by everybody (mode 0777), expected 0775");
+        CHECK(problem_in(0700, 0777, path) == path + ": is world-writable (mode 0777), expected 0775");
         CHECK(problem_in(0777, 0755, path) ==
-              path + ": is in a folder that everybody may write to (mode 0777), expected 0775");
+              path + ": is in a world-writable folder (mode 0777), expected 0775");
         CHECK(problem_in(01777, 0755, path) == path + " exports no lms_policy_get");
         CHECK(problem_in(0775, 0775, path) == path + " exports no lms_policy_get");
     }
@@ -372,7 +371,8 @@ TEST_CASE("policy host: a plugin that answers nonsense harms nobody") {
     CHECK(host->next_victim({5000000}, only_one) == kNoChunk);  // does not exist
     lms::log::configure(lms::log::Level::Warn, "");
     CHECK(asked == std::set<ChunkId>{0, 1});
-    CHECK(scratch.get("log") == "lms: policy rogue chose chunk 0, which may not be evicted; another goes\n");
+    CHECK(scratch.get("log") ==
+          "lms: policy rogue chose chunk 0, which may not be evicted; the shim evicts another\n");
 }
 
 TEST_CASE("policy host: examples/lfu.c builds, loads and evicts the least often used") {

@@ -291,7 +291,7 @@ TEST_CASE("trace parts: where the next cannot be written the file grows on, and 
     CHECK(texts_of(read_trace(scratch.path("trace"))->events) ==
           texts_of(read_trace(scratch.path("whole"))->events));
     CHECK(scratch.get("log").find("lms: LMS_TRACE: cannot write " + scratch.path("trace.1") +
-                                  ": Is a directory; the file before grows on\n") == 0);
+                                  ": Is a directory; the last file grows instead\n") == 0);
     lms::log::configure(lms::log::Level::Warn, "");
 }
 

@@ -41,7 +41,7 @@ std::string with_option(const FrameworkOption& option, std::string_view variable
     const std::string_view said = option.is_list ? entry_of(before, option.setting) : before;
     if (said == option.setting) return std::string(before);
     if (said.empty()) return fmt::format("{},{}", before, option.setting);
-    problem = fmt::format("--{}: {}={} says otherwise; expected it without {}", option.option, variable,
+    problem = fmt::format("--{}: {}={} contradicts it; expected it without {}", option.option, variable,
                           before, said);
     return {};
 }

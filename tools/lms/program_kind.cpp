@@ -52,12 +52,12 @@ std::string why_untouched(const std::string& program) {
     struct stat status;
     if (!file.empty() && stat(file.c_str(), &status) == 0) {
         if ((status.st_mode & (S_ISUID | S_ISGID)) != 0)
-            return fmt::format("{} runs as another user (set-uid), before which nothing is preloaded",
+            return fmt::format("{} runs as another user (set-uid), and the loader preloads nothing into it",
                                program);
         if (is_static(file))
-            return fmt::format("{} is a static program, into which nothing can be preloaded", program);
+            return fmt::format("{} is a static program, and the loader preloads nothing into it", program);
     }
-    return fmt::format("{} allocated no GPU memory; nothing to enlarge", program);
+    return fmt::format("{} allocated no GPU memory; nothing moved", program);
 }
 
 }  // namespace lms::tool

@@ -63,7 +63,7 @@ int self_check(const std::string& bus_id) {
     }
     if (trying < 0 || ended_from_outside(status)) {
         fmt::print("{}{}\n", device::kNotTried,
-                   trying < 0 ? "no process to try it in" : "ended from outside");
+                   trying < 0 ? "no process to try it in" : "something killed the trial");
         return kCannotSetUp;
     }
     // Behind the verdict, where there is one.
@@ -75,7 +75,7 @@ std::string self_check_apart(const std::string& bus_id, const std::string& drive
     const auto said = util::ask_apart({std::filesystem::read_symlink("/proc/self/exe"), "self-check", bus_id},
                                       {{"LMS_DRIVER", driver}});
     if (!said) return "not tried: no process to try it with";
-    return said->empty() ? "not tried: ended from outside" : *said;
+    return said->empty() ? "not tried: something killed the trial" : *said;
 }
 
 }  // namespace lms::tool

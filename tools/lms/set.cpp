@@ -113,8 +113,8 @@ Told tell_process(int process, const char* command, const std::function<void(tra
             return Told::Never;
         }
         fmt::print(
-            "process {} is told, and does so when it next allocates GPU memory, waits for the GPU, or "
-            "launches work while memory moves\n",
+            "process {} has the request, and obeys when it next allocates GPU memory, waits for the GPU, or "
+            "launches work during moves\n",
             process);
         return Told::Later;
     }

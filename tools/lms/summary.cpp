@@ -35,9 +35,8 @@ std::string rate(std::uint64_t bytes, double seconds = 1) {
 std::string moved(const Counters& counters, double seconds) {
     const double waited = static_cast<double>(counters.stall_ns) / 1e9;
     return fmt::format(
-        "moved {} to the GPU in {} copies ({}) and {} to the host in {} evictions ({}); its threads waited "
-        "{:.1f} s of "
-        "{:.1f} s for that\n",
+        "moved {} to the GPU in {} copies ({}) and {} to the host in {} evictions ({}); threads waited "
+        "{:.1f} of {:.1f} s\n",
         format_bytes(counters.bytes_in), counters.fills.load(), rate(counters.bytes_in, seconds),
         format_bytes(counters.bytes_out), counters.evictions.load(), rate(counters.bytes_out, seconds),
         waited, seconds);
@@ -89,27 +88,28 @@ std::string most_moved(const LivePage& page) {
             count > 1 ? " each" : "", group.site.empty() ? "" : ", " + group.site,
             format_bytes(group.bytes_in), format_bytes(group.bytes_out));
     }
-    return fmt::format("buffers that moved most, by the order of their allocation: {}\n", text);
+    return fmt::format("buffers that moved most, numbered by allocation: {}\n", text);
 }
 
 std::string lacking(std::size_t device, const LiveGpu& gpu) {
     return fmt::format(
-        "GPU {}: buffers of {} at once where {} may be filled; with {} more nothing would have moved\n",
+        "GPU {}: up to {} allocated at once, and {} may be filled; with {} more nothing would have moved\n",
         device, format_bytes(gpu.peak_allocated_bytes),
         filled(gpu.budget_bytes, gpu.peak_allocated_bytes, gpu.most_beyond_bytes),
         format_bytes(gpu.most_beyond_bytes));
 }
 
 std::string fitted(std::size_t device, const LiveGpu& gpu) {
-    return fmt::format("GPU {}: all fitted: buffers of {} at once where {} may be filled; nothing moved\n",
-                       device, format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes));
+    return fmt::format(
+        "GPU {}: all fitted: up to {} allocated at once, and {} may be filled; nothing moved\n", device,
+        format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes));
 }
 
 bool has_moved(const LivePage& page) {
     return page.counters.fills != 0 || page.counters.evictions != 0;
 }
 
-// What is told of one process, a line each.
+// What there is to say of one process, a line each.
 std::vector<std::string> lines_of(const LivePage& page, std::uint64_t now_ns) {
     std::vector<std::string> lines;
     if (has_moved(page)) lines.push_back(moved(page.counters, seconds_of(page, now_ns)));
@@ -125,7 +125,7 @@ std::vector<std::string> lines_of(const LivePage& page, std::uint64_t now_ns) {
     }
     if (lines.empty()) {
         lines.push_back(page.counters.allocations == 0
-                            ? "no allocation was large enough to be managed (LMS_THRESHOLD); nothing moved\n"
+                            ? "no allocation reached LMS_THRESHOLD, so none was managed; nothing moved\n"
                             : "nothing moved\n");
     }
     return lines;
@@ -166,9 +166,10 @@ std::string summary(const Pages& pages, const std::string& command, std::uint64_
     if (pages.empty()) return fmt::format("lms: {}\n", why_untouched(command));
     std::string text;
     for (const auto& page : pages) {
-        const std::string who =
+        const std::string process =
             pages.size() == 1 ? "" : fmt::format("{} ({}): ", printable(page->program), page->process.number);
-        for (const std::string& line : lines_of(*page, now_ns)) text += fmt::format("lms: {}{}", who, line);
+        for (const std::string& line : lines_of(*page, now_ns))
+            text += fmt::format("lms: {}{}", process, line);
     }
     return text;
 }

@@ -77,7 +77,7 @@ void name_stranger(const char* name, void* function) {
     if (!log::once(named)) return;
     Dl_info info{};
     dladdr(function, &info);
-    log::warn("{} is taken from {}, which is not the driver behind the shim ({}): calls to it go unseen",
+    log::warn("{} comes from {}, not from the driver behind the shim, {}: the shim sees none of its calls",
               name, info.dli_fname != nullptr ? info.dli_fname : "nowhere", device::driver_path());
 }
 

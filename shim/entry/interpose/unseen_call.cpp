@@ -172,7 +172,9 @@ void* trampoline_to(void* function, std::string_view symbol, int version) noexce
             }
             return const_cast<std::byte*>(lms_unseen_trampolines + i * kTrampolineBytes);
         }
-        log::warn("{} goes to the driver unseen: memory it names may be misplaced", symbol);
+        log::warn(
+            "{} goes to the driver past the shim: memory that it names may be on the host; use a newer shim",
+            symbol);
     } catch (...) {
         // Out of host memory.
     }
