@@ -46,7 +46,7 @@ def memory_of(program, over):
 
 
 def moved_at_best(trace):
-    command = [os.path.join(BUILD, "lms"), "replay", trace, "--policy", "optimal", "--json"]
+    command = [os.path.join(BUILD, "lms"), "replay", trace, "--policy", "fewest-bytes", "--json"]
     replay = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["replays"][0]
     return replay["bytes_in"], replay["bytes_out"]
 

@@ -1,6 +1,7 @@
 // LMS_TRACE of a whole program: a file that agrees with the counters, also when the program is killed, and
 // what lms makes of it.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -232,9 +233,8 @@ TEST_CASE("trace file: whole blocks of a program that was killed, and lms report
     const support::Result report = lms_of({"report", path});
     CHECK(report.status == 0);
     CHECK(report.out.find(" more nothing would have moved.") != std::string::npos);
-    CHECK(report.err ==
-          "lms report: " + path +
-              ": the program runs still, or was ended from outside: its last half second may be missing\n");
+    CHECK(report.err == "lms report: " + path +
+                            ": the program still runs or was killed: its last half second may be missing\n");
 }
 
 TEST_CASE("trace file: one in which nothing is yet is not said to be of a run that nothing limited") {
@@ -268,25 +268,30 @@ TEST_CASE(
         const support::Result result = lms_of({"replay", path, "--json"});
         REQUIRE_MESSAGE(result.status == 0, result.err);
         const auto rows = nlohmann::json::parse(result.out).at("replays");
-        REQUIRE(rows.size() == 2);
+        REQUIRE(rows.size() == 3);
         CHECK(rows[0]["policy"] == policy);
-        CHECK(rows[1]["policy"] == "optimal");
+        CHECK(rows[1]["policy"] == "fewest-bytes");
+        CHECK(rows[2]["policy"] == "least-time");
+        for (const auto& row : rows) {
+            CHECK(rows[1]["bytes_over_fewest"] <= row["bytes_over_fewest"]);
+            CHECK(rows[2]["seconds"] <= row["seconds"]);
+        }
         const auto live_in = static_cast<double>(run.stats.at("bytes_in"));
         const auto live_out = static_cast<double>(run.stats.at("bytes_out"));
         const auto replayed_in = rows[0]["bytes_in"].get<double>();
         const auto replayed_out = rows[0]["bytes_out"].get<double>();
         const double replayed = replayed_in + replayed_out;
-        const double optimal = rows[1]["bytes_in"].get<double>() + rows[1]["bytes_out"].get<double>();
+        const double fewest = rows[1]["bytes_in"].get<double>() + rows[1]["bytes_out"].get<double>();
         MESSAGE(policy, ": live ", live_in, " in ", live_out, " out, replayed ", replayed_in, " and ",
-                replayed_out, ", optimal ", optimal);
+                replayed_out, ", fewest ", fewest);
         CHECK(replayed_in == doctest::Approx(live_in).epsilon(0.05));
         CHECK(replayed_out == doctest::Approx(live_out).epsilon(0.05));
-        CHECK(optimal < replayed);
+        CHECK(fewest < replayed);
         CHECK(lms_of({"replay", path, "--fail-above", "100"}).status == 0);
         CHECK(lms_of({"replay", path, "--fail-above", "1.0"}).status == 1);
         const auto large = nlohmann::json::parse(lms_of({"replay", path, "--limit", "1G", "--json"}).out);
         CHECK(large["replays"][0]["bytes_in"] == 0);
-        CHECK(large["replays"][0]["bytes_over_optimal"].is_null());
+        CHECK(large["replays"][0]["bytes_over_fewest"].is_null());
     }
 }
 
@@ -300,7 +305,12 @@ TEST_CASE("trace commands: a report, a page, what changed, and other formats") {
     const support::Result report = lms_of({"report", path, "--json", "--html", page});
     REQUIRE_MESSAGE(report.status == 0, report.err);
     const auto all = nlohmann::json::parse(report.out);
-    CHECK(all["sentences"].size() == 3);
+    // The slowdown leads, and its cost is what the other figures are parts of.
+    REQUIRE(all["sentences"].size() == 4);
+    const double slowdown = all["modelled_slowdown"], cost = all["cost_seconds"], seconds = all["seconds"];
+    CHECK(all["sentences"][0].get<std::string>().starts_with(
+        fmt::format("The run took {:.2f} times as long as with room for all", slowdown)));
+    CHECK(cost == doctest::Approx(seconds - seconds / slowdown));
     CHECK(all["to_gpu"]["bytes"] == run.stats.at("bytes_in"));
     CHECK(all["buffers"].size() > 0);
     const std::string html = support::read_file(page);
@@ -364,7 +374,7 @@ TEST_CASE("trace commands: how far one has come is told at a terminal, and nowhe
     };
     const std::string report = at_terminal("report " + path + " --html " + page);
     for (const char* line : {"\rreading the trace: 0 %", "\rlooking up functions and lines: ",
-                             "\rreplaying by lru: ", "\rreplaying by optimal: ", "0 %"})
+                             "\rreplaying by lru: ", "\rreplaying by fewest-bytes: ", "0 %"})
         CHECK_MESSAGE(report.find(line) != std::string::npos, report);
     // What is said is not said beside it.
     CHECK_MESSAGE(report.find(" \r" + lms_of({"report", path}).out.substr(0, 20)) != std::string::npos,

@@ -155,7 +155,8 @@ void symbol(std::string_view input) {
 void look_at(const tool::Trace& trace) {
     tool::analyse(trace);
     tool::link_of(trace, trace::Direction::In);
-    tool::replay_all(trace, {"lru", "next-use", tool::kOptimal}, {.policy = {}, .retains = true}, {});
+    tool::replay_all(trace, {"lru", "next-use", tool::kFewestBytes, tool::kForesight},
+                     {.policy = {}, .retains = true}, {});
 }
 
 void trace_file(std::string_view input) {
@@ -181,7 +182,7 @@ void trace_page(std::string_view input) {
     tool::Trace trace;
     tool::TraceDecoder(trace).add(bytes.view());
     const tool::Analysis all = tool::analyse(trace);
-    tool::html_report(trace, all, {}, tool::findings_of(trace, all));
+    tool::html_report(trace, all, {}, tool::findings_of(trace, all, tool::cost_of(trace, all)));
 }
 
 // For what is read by its name; in memory where there is such a place.

@@ -48,11 +48,12 @@ void memory(const Analysis& all, std::vector<Finding>& found) {
     for (const auto& [device, gpu] : all.gpus) {
         if (gpu.most_beyond_bytes == 0) continue;
         found.push_back(
-            {fmt::format("On GPU {} buffers took {} at once where {} may be filled.", device,
+            {fmt::format("GPU {}: up to {} were allocated at once, and {} may be filled.", device,
                          format_bytes(gpu.peak_allocated_bytes),
                          filled(gpu.budget_bytes, gpu.peak_allocated_bytes, gpu.most_beyond_bytes)),
-             fmt::format("With {} less (a smaller batch, say) or on a GPU with so much more nothing moves.",
-                         format_bytes(gpu.most_beyond_bytes))});
+             fmt::format(
+                 "With {} less (a smaller batch, for example), or as much more memory, nothing moves.",
+                 format_bytes(gpu.most_beyond_bytes))});
     }
 }
 
@@ -61,24 +62,24 @@ constexpr std::pair<StallCause, const char*> kRemedies[] = {
     {StallCause::Turn,
      "Threads of the program move memory one at a time: fewer that launch at once wait less."},
     {StallCause::CopyOut,
-     "What goes has to be copied first: memory that kernels take as const is not copied; a faster link, or a "
-     "GPU with less on it, helps."},
+     "Evicted memory is copied first, except what kernels take as const. A faster link or an emptier GPU "
+     "helps."},
     {StallCause::InUse,
-     "What is needed next and what runs do not fit together: split the work into kernels that use less "
-     "each."},
+     "Running kernels and the next one do not fit together: split the work into kernels that use less each."},
     {StallCause::Opaque,
      "If `lms run --check` finds nothing, LMS_SAFETY=args lets moves go on beside such work."},
     {StallCause::Mapping, "Many small moves: allocate in fewer, larger buffers, or raise LMS_THRESHOLD."},
 };
 
-void waiting(const Analysis& all, std::vector<Finding>& found) {
+void waiting(const Analysis& all, const Cost& cost, std::vector<Finding>& found) {
+    // A thread that waits while the GPU has work costs nothing.
+    if (cost.seconds < 0.01 * all.seconds()) return;
     for (const auto& [cause, action] : kRemedies) {
-        const std::uint64_t ns = all.stall_ns_by_cause[static_cast<std::size_t>(cause)];
-        if (ns == 0 || percent(ns, all.stall_ns) < 25) continue;
-        found.push_back(
-            {fmt::format("Threads waited {:.2f} s, {:.0f} % of all their waiting, for: {}.",
-                         static_cast<double>(ns) / 1e9, percent(ns, all.stall_ns), name_of(cause)),
-             action});
+        const double share = percent(all.stall_ns_by_cause[static_cast<std::size_t>(cause)], all.stall_ns);
+        if (share < 25) continue;
+        found.push_back({fmt::format("About {:.2f} s of the cost, {:.0f} %, is waiting for: {}.",
+                                     share / 100 * cost.seconds, share, name_of(cause)),
+                         action});
     }
 }
 
@@ -92,7 +93,17 @@ void in_place(const Analysis& all, std::vector<Finding>& found) {
 
 }  // namespace
 
-std::vector<Finding> findings_of(const Trace& trace, const Analysis& all) {
+Cost cost_of(const Trace& trace, const Analysis& all) {
+    const double waited = static_cast<double>(all.stall_ns) / 1e9;
+    if (all.moved() == 0) return {{}, waited};
+    const ReplayWith with = replay_like(trace);
+    const Replayed run = replay_all(trace, {with.policy}, with, {}).front();
+    if (run.fitting_seconds <= 0) return {{}, waited};
+    const double slowdown = std::max(1.0, run.seconds / run.fitting_seconds);
+    return {slowdown, all.seconds() * (1 - 1 / slowdown)};
+}
+
+std::vector<Finding> findings_of(const Trace& trace, const Analysis& all, const Cost& cost) {
     std::vector<Finding> found;
     if (all.moved() == 0 && all.in_place_launches == 0) return found;
     if (all.moved() > 0) {
@@ -100,7 +111,7 @@ std::vector<Finding> findings_of(const Trace& trace, const Analysis& all) {
         costly_buffers(all, found);
     }
     memory(all, found);
-    waiting(all, found);
+    waiting(all, cost, found);
     in_place(all, found);
     return found;
 }

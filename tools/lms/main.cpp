@@ -87,7 +87,7 @@ struct TraceCommands {
         replay_command_
             .add_option("--policy", replay_options.policies,
                         "Policies, by name or path, with commas between; default: the run's own. Beside them "
-                        "stands the order that knows the future")
+                        "stand the fewest bytes and the least time")
             ->delimiter(',')
             ->type_name("NAME");
         replay_command_
@@ -101,7 +101,7 @@ struct TraceCommands {
             ->type_name("SIZE");
         replay_command_
             .add_option("--fail-above", replay_options.fail_above,
-                        "Exit with 1 if more than so many times the bytes of that order are moved")
+                        "Exit with 1 if a policy moves more than so many times the fewest bytes")
             ->type_name("RATIO")
             ->check(CLI::PositiveNumber);
         replay_command_.add_flag("--json", replay_options.as_json, "Print JSON");
@@ -196,13 +196,12 @@ int main(std::vector<std::string> words) {
     CLI::App app("Makes a GPU look larger than it is, for programs that do not know of it.", "lms");
     app.set_version_flag("--version", "lms " LMS_VERSION);
     app.require_subcommand(1);
+    // words: the list of all exit codes, wrapped by the parser
     app.footer(
         "Exit status: 0 done; 1 not well (what doctor finds, replay --fail-above, no such process, a demo "
-        "that shows something else); 2 wrong "
-        "use, or "
-        "a file that is no trace; 125 a part of lmsshim is missing, or nothing can be written; 126 and 127 "
-        "the "
-        "program cannot be run, or is not there. Otherwise run ends as its program does.");
+        "that shows something else); 2 wrong use, or a file that is no trace; 125 a part of lmsshim is "
+        "missing, or nothing can be written; 126 and 127 the program cannot be run, or is not there. "
+        "Otherwise run ends as its program does.");
     RunOptions run_options;
     bool as_json = false;
     bool simulated = false;

@@ -33,13 +33,12 @@ std::unique_ptr<Trace> open_trace(const std::string& path, const char* command) 
         fmt::print(stderr, "lms {}: {}: {}; what follows is not read\n", command, path, trace->stopped);
     if (!trace->ended && trace->stopped.empty())
         fmt::print(stderr,
-                   "lms {}: {}: the program runs still, or was ended from outside: its last half second may "
-                   "be missing\n",
+                   "lms {}: {}: the program still runs or was killed: its last half second may be missing\n",
                    command, path);
     if (is_midway(*trace))
         fmt::print(
             stderr,
-            "lms {}: {}: it begins while the program runs: what was allocated before has no call site\n",
+            "lms {}: {}: the trace began in a running program: buffers allocated before have no call site\n",
             command, path);
     if (trace->dropped > 0)
         fmt::print(stderr, "lms {}: {}: {} events are missing: they came faster than they could be written\n",

@@ -11,7 +11,7 @@
 #include "shim/core/arena.h"
 #include "shim/core/chunking.h"
 #include "shim/core/residency.h"
-#include "tools/lms/optimal.h"
+#include "tools/lms/foreseen.h"
 #include "tools/lms/pace.h"
 #include "tools/lms/progress.h"
 
@@ -81,10 +81,10 @@ class Replay final : core::Asker {
     };
 
     std::unique_ptr<core::Ranking> make_ranking(const ReplayWith& with) {
-        if (with.policy != kOptimal)
+        if (with.policy != kFewestBytes && with.policy != kForesight)
             return policy::Host::create(with.policy, with.frac, with.threshold_bytes);
-        auto made = std::make_unique<Optimal>();
-        optimal_ = made.get();
+        auto made = std::make_unique<Foreseen>(with.policy == kForesight);
+        foreseen_ = made.get();
         return made;
     }
 
@@ -120,7 +120,7 @@ class Replay final : core::Asker {
             ids_[buffer.first_chunk + i] = chunk;
             places_.resize(std::max<std::size_t>(places_.size(), chunk + 1));
             places_[chunk] = {};
-            if (optimal_) optimal_->will_be_used(chunk, first_use_[buffer.first_chunk + i]);
+            if (foreseen_) foreseen_->will_be_used(chunk, first_use_[buffer.first_chunk + i]);
             if (residency_.device_bytes() + residency_.chunk(chunk).bytes <= start()) {
                 residency_.begin_in(chunk);
                 residency_.mapped_empty(chunk);
@@ -162,7 +162,7 @@ class Replay final : core::Asker {
             const ChunkId chunk =
                 std::exchange(ids_[script_.buffers[step.before].first_chunk + i], core::kNoChunk);
             ids_[buffer.first_chunk + i] = chunk;
-            if (optimal_) optimal_->will_be_used(chunk, first_use_[buffer.first_chunk + i]);
+            if (foreseen_) foreseen_->will_be_used(chunk, first_use_[buffer.first_chunk + i]);
         }
     }
 
@@ -232,7 +232,7 @@ class Replay final : core::Asker {
             const ChunkId chunk = ids_[touch.chunk];
             if (chunk == core::kNoChunk) continue;
             places_[chunk].idle_at = std::max(places_[chunk].idle_at, end);
-            if (optimal_) optimal_->will_be_used(chunk, touch.next_work);
+            if (foreseen_) foreseen_->will_be_used(chunk, touch.next_work);
         }
         const double from = pace_.waits_from(step), until = pace_.waits_until(step), next = pace_.next(step);
         look_ahead();
@@ -349,9 +349,9 @@ class Replay final : core::Asker {
             } else if (dead_reached_at() < next->copied_at) {
                 pace_.now = std::max(pace_.now, dead_reached_at());
             } else {
-                // Who knows the future chooses what is still in use: the link waits for that, not the
+                // The order with the fewest bytes chooses chunks in use: the link waits for them, not the
                 // program.
-                double& waits = optimal_ ? in_free_ : pace_.now;
+                double& waits = fewest_bytes_ ? in_free_ : pace_.now;
                 waits = std::max(waits, next->copied_at);
                 put_out(next);
             }
@@ -384,12 +384,12 @@ class Replay final : core::Asker {
     // will be chosen next, as far as it needs a copy.
     void start_to_leave(std::uint64_t out, const core::VictimRequest& wanted) {
         const std::uint64_t ahead =
-            wanted.purpose == core::Purpose::Room && !optimal_
+            wanted.purpose == core::Purpose::Room && !fewest_bytes_
                 ? kChunksAhead * core::largest_chunk(budget_bytes_, script_.granularity)
                 : 0;
         for (std::uint64_t leaves = leaving_bytes(); leaves < out + ahead; leaves = leaving_bytes()) {
             const ChunkId victim = residency_.next_victim(
-                wanted, [&](ChunkId id) { return optimal_ || idle_at(id) <= pace_.now; });
+                wanted, [&](ChunkId id) { return fewest_bytes_ || idle_at(id) <= pace_.now; });
             if (victim == core::kNoChunk || (leaves >= out && needs_no_copy(victim))) return;
             leave(victim);
         }
@@ -397,8 +397,9 @@ class Replay final : core::Asker {
 
     void leave(ChunkId chunk) {
         const bool copies = !needs_no_copy(chunk);
-        // Who knows the future knew it when the last came in.
-        double copied_at = std::max(optimal_ ? std::min(pace_.now, came_in_at_) : pace_.now, idle_at(chunk));
+        // The order with the fewest bytes knew its victim when the last chunk came in.
+        double copied_at =
+            std::max(fewest_bytes_ ? std::min(pace_.now, came_in_at_) : pace_.now, idle_at(chunk));
         if (copies) {
             copied_at = std::max(copied_at, out_free_) +
                         static_cast<double>(residency_.chunk(chunk).bytes) / with_.out_bytes_per_s;
@@ -452,7 +453,8 @@ class Replay final : core::Asker {
 
     const ReplayScript& script_;
     const ReplayWith& with_;
-    Optimal* optimal_ = nullptr;
+    const bool fewest_bytes_ = with_.policy == kFewestBytes;
+    Foreseen* foreseen_ = nullptr;
     std::unique_ptr<core::Ranking> ranking_;
     core::Residency residency_;
     core::Arena arena_;

@@ -10,11 +10,15 @@
 
 namespace lms::tool {
 
-// The name of the order that knows the future.
-inline constexpr const char* kOptimal = "optimal";
+// Orders that know the future. The first moves the fewest bytes: its victims may be in use still, so the
+// links wait for them, and the program does not. The second moves what a policy could move: idle victims,
+// chunks brought in ahead.
+inline constexpr const char* kFewestBytes = "fewest-bytes";
+inline constexpr const char* kForesight = "foresight";
+inline constexpr const char* kLeastTime = "least-time";  // a row of `lms replay`: the fastest of all replayed
 
 struct ReplayWith {
-    std::string policy;  // as LMS_POLICY, or kOptimal
+    std::string policy;  // as LMS_POLICY, kFewestBytes or kForesight
     double in_bytes_per_s = 25e9;
     double out_bytes_per_s = 25e9;
     std::optional<double> frac = {};

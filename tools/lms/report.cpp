@@ -28,38 +28,42 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kNoData = "no data";
 constexpr std::size_t kRows = 20;
 
-double share(std::uint64_t part, double seconds) {
-    return seconds > 0 ? static_cast<double>(part) / 1e9 / seconds : 0;
-}
-
 std::string rate_text(const LinkUse& link) {
     const auto speed = link.bytes_per_s();
     return speed ? fmt::format("{:.2f} GB/s", *speed / 1e9) : std::string(kNoData);
 }
 
-// How long it took, in the time that it would have taken had all fitted; none where nothing tells.
-std::optional<double> modelled_slowdown(const Trace& trace, const Analysis& all) {
-    if (all.moved() == 0) return {};
-    const ReplayWith with = replay_like(trace);
-    const Replayed run = replay_all(trace, {with.policy}, with, {}).front();
-    return run.fitting_seconds > 0 ? std::optional(run.seconds / run.fitting_seconds) : std::nullopt;
+std::string seconds_text(double seconds) {
+    return fmt::format("{:.2f} s", seconds);
 }
 
-std::string limiting(const Analysis& all, std::optional<double> slowdown) {
-    if (all.end_ns == 0) return "No data: nothing that happened is in the trace.";
-    if (all.moved() == 0 && all.in_place_launches == 0)
-        return fmt::format("Nothing limited this run of {:.2f} s: nothing was moved.", all.seconds());
+// What moved, and how long threads waited for it: of that, only what the GPU felt is a cost.
+std::string moved_and_waited(const Analysis& all, const Cost& cost) {
     const std::string moved = fmt::format("{} were moved to the GPU and {} to the host",
                                           format_bytes(all.in.bytes), format_bytes(all.out.bytes));
-    if (all.stall_ns == 0) return fmt::format("{}, and no thread waited for that.", moved);
+    if (all.stall_ns == 0) return moved + ", and no thread waited for that.";
+    const double waited = static_cast<double>(all.stall_ns) / 1e9;
     const auto longest = std::ranges::max_element(all.stall_ns_by_cause) - all.stall_ns_by_cause.begin();
-    const std::string text =
-        fmt::format("{}; threads waited {:.2f} s for that ({:.0f} % of the run's {:.2f} s), mostly for: {}.",
-                    moved, static_cast<double>(all.stall_ns) / 1e9, 100 * share(all.stall_ns, all.seconds()),
-                    all.seconds(), name_of(static_cast<trace::StallCause>(longest)));
-    // Kernels may have run meanwhile.
-    if (!slowdown) return text;
-    return fmt::format("{} Replayed, that is {:.2f} times as long as with room for all.", text, *slowdown);
+    const std::string had_work =
+        cost.slowdown && cost.seconds < waited
+            ? fmt::format(" For {} of that the GPU had work.", seconds_text(waited - cost.seconds))
+            : "";
+    return fmt::format("{}. Threads waited {}, mostly for: {}.{}", moved, seconds_text(waited),
+                       name_of(static_cast<trace::StallCause>(longest)), had_work);
+}
+
+// The slowdown comes first.
+std::vector<std::string> limiting(const Analysis& all, const Cost& cost) {
+    if (all.end_ns == 0) return {"No data: nothing that happened is in the trace."};
+    if (all.moved() == 0 && all.in_place_launches == 0)
+        return {
+            fmt::format("Nothing limited this run of {}: nothing was moved.", seconds_text(all.seconds()))};
+    if (!cost.slowdown) return {moved_and_waited(all, cost)};
+    return {
+        fmt::format(
+            "The run took {:.2f} times as long as with room for all, as replayed: moves cost {} of its {}.",
+            *cost.slowdown, seconds_text(cost.seconds), seconds_text(all.seconds())),
+        moved_and_waited(all, cost)};
 }
 
 std::string lacking(const Analysis& all) {
@@ -69,18 +73,19 @@ std::string lacking(const Analysis& all) {
         if (gpu.budget_bytes == 0) {
             text += fmt::format("GPU {}: how much memory it had is not known.", device);
         } else if (gpu.most_beyond_bytes == 0) {
-            text += fmt::format("GPU {}: all buffers fitted, {} at once where {} may be filled.", device,
-                                format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes));
+            text +=
+                fmt::format("GPU {}: all fitted: up to {} were allocated at once, and {} may be filled.",
+                            device, format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes));
         } else {
             text += fmt::format(
-                "GPU {}: buffers took {} at once where {} may be filled; with {} more nothing would have "
-                "moved.",
+                "GPU {}: up to {} were allocated at once, and {} may be filled; with {} more nothing would "
+                "have moved.",
                 device, format_bytes(gpu.peak_allocated_bytes),
                 filled(gpu.budget_bytes, gpu.peak_allocated_bytes, gpu.most_beyond_bytes),
                 format_bytes(gpu.most_beyond_bytes));
         }
     }
-    return text.empty() ? "The trace tells of no GPU." : text;
+    return text.empty() ? "The trace names no GPU." : text;
 }
 
 std::string advice(const Analysis& all, const std::vector<Finding>& findings) {
@@ -96,7 +101,7 @@ void add_link(Json& json, const LinkUse& link) {
 }
 
 Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
-             const std::vector<Finding>& findings, std::optional<double> slowdown) {
+             const std::vector<Finding>& findings, const Cost& cost) {
     Json json;
     json["sentences"] = sentences;
     json["findings"] = Json::array();
@@ -105,7 +110,8 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
     json["seconds"] = all.seconds();
     json["launches"] = all.launches;
     json["in_place_launches"] = all.in_place_launches;
-    json["modelled_slowdown"] = slowdown ? Json(*slowdown) : Json();
+    json["modelled_slowdown"] = cost.slowdown ? Json(*cost.slowdown) : Json();
+    json["cost_seconds"] = cost.slowdown ? Json(cost.seconds) : Json();
     add_link(json["to_gpu"], all.in);
     add_link(json["to_host"], all.out);
     for (const auto& [name, way] :
@@ -224,9 +230,11 @@ int report(const ReportOptions& options) {
     const auto trace = open_trace(options.path, "report");
     if (!trace) return kUsage;
     const Analysis all = analyse(*trace);
-    const std::vector<Finding> findings = findings_of(*trace, all);
-    const std::optional<double> slowdown = modelled_slowdown(*trace, all);
-    const std::vector<std::string> sentences = {limiting(all, slowdown), lacking(all), advice(all, findings)};
+    const Cost cost = cost_of(*trace, all);
+    const std::vector<Finding> findings = findings_of(*trace, all, cost);
+    std::vector<std::string> sentences = limiting(all, cost);
+    sentences.push_back(lacking(all));
+    sentences.push_back(advice(all, findings));
     if (!options.html.empty()) {
         std::ofstream file(options.html);
         file << html_report(*trace, all, sentences, findings);
@@ -236,7 +244,7 @@ int report(const ReportOptions& options) {
         }
     }
     if (options.as_json) {
-        fmt::print("{}", text_of(json_of(all, sentences, findings, slowdown)));
+        fmt::print("{}", text_of(json_of(all, sentences, findings, cost)));
     } else {
         for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
         fmt::print("{}{}{}", table(all), kernels(all), regions(all));

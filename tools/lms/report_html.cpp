@@ -272,8 +272,7 @@ std::string moves_and_kernels(const Trace& trace) {
     if (rows.back().slices.empty()) rows.pop_back();
     return fmt::format(
                "<p class=\"l\">{} launches somewhere in the run, each from its call to its return, and "
-               "kernels "
-               "of the sample, as they ran on the GPU: {} of it.</p>\n",
+               "kernels of the sample, as they ran on the GPU: {} of it.</p>\n",
                std::min(kSlices, launches.size()),
                label_of(Unit::Seconds, static_cast<double>(end_ns - begin_ns) / 1e9)) +
            svg_of(rows);
@@ -305,17 +304,18 @@ std::string sizes(const Trace& trace, const Analysis& all) {
                 .up = Unit::Bytes};
     Chart times = bytes;
     times.up = Unit::Times;
-    const std::vector<std::string> policies = {"next-use", "lru", kOptimal};
-    for (std::size_t i = 0; i < policies.size(); ++i) {
+    const std::vector<std::string> policies = {"next-use", "lru", kFewestBytes, kForesight};
+    for (std::size_t i = 0; i < 3; ++i) {
         bytes.lines.push_back({policies[i], {}, colour(i)});
-        times.lines.push_back({policies[i], {}, colour(i)});
+        times.lines.push_back({i < 2 ? policies[i] : kLeastTime, {}, colour(i)});
     }
     const ReplayWith with = replay_like(trace);
     for (std::size_t i = 0; i < kSizes; ++i) {
         const std::vector<Replayed> replayed = replay_all(trace, policies, with, size(i));
-        for (std::size_t k = 0; k < policies.size(); ++k) {
-            const Replayed& one = replayed[k];
-            bytes.lines[k].values.push_back(static_cast<double>(one.bytes()));
+        const Replayed& fastest = *std::ranges::min_element(replayed, {}, &Replayed::seconds);
+        for (std::size_t k = 0; k < 3; ++k) {
+            const Replayed& one = k < 2 ? replayed[k] : fastest;
+            bytes.lines[k].values.push_back(static_cast<double>(replayed[k].bytes()));
             times.lines[k].values.push_back(one.fitting_seconds > 0 ? one.seconds / one.fitting_seconds : 0);
         }
     }
@@ -362,8 +362,7 @@ std::string flames(const Analysis& all) {
 std::string buffers(const Analysis& all) {
     std::string text =
         "<table><tr><th>size</th><th>buffers</th><th>to GPU</th><th>to host</th><th>trips</th><th>stall "
-        "ms</th>"
-        "<th>allocated at</th></tr>";
+        "ms</th><th>allocated at</th></tr>";
     for (const BufferGroup& group : all.places) {
         text += fmt::format(
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td><td>{}</td></tr>",
@@ -384,7 +383,7 @@ std::string html_report(const Trace& trace, const Analysis& all, const std::vect
     if (!trace.stopped.empty()) text += fmt::format("<p>Not all was read: {}.</p>\n", escaped(trace.stopped));
     text += "<h2>What to do</h2>\n" + findings_table(findings);
     for (const auto& [device, gpu] : all.gpus) {
-        text += fmt::format("<h2>What was on GPU {} ({}), by who allocated it</h2>\n", device,
+        text += fmt::format("<h2>What was on GPU {} ({}), by call site</h2>\n", device,
                             gpu.name.empty() ? "no name" : escaped(gpu.name));
         text += residency(trace, all, device);
     }
