@@ -12,8 +12,7 @@ inline std::uint64_t share_of(std::uint64_t bytes, double share) {
     return share >= 1 ? bytes : static_cast<std::uint64_t>(static_cast<double>(bytes) * share);
 }
 
-// Calls `call`, which may run out of memory; then what it would have told is not known, and `otherwise` the
-// answer.
+// Calls `call`. If it runs out of memory its event is lost, and the answer is `otherwise`.
 template <typename Answer, typename Call>
 Answer unless_out_of_memory(Answer otherwise, Call&& call) {
     try {

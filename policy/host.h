@@ -1,4 +1,4 @@
-// Finds a policy, built in or a plugin, and stands between it and the residency map.
+// Finds a policy, built in or a plugin, and connects it to the residency map.
 #pragma once
 
 #include <lms/policy.h>

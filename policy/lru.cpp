@@ -16,8 +16,8 @@ class Lru {
     bool is_managed(std::uint64_t bytes) const { return bytes >= threshold_bytes_; }
 
     std::uint64_t eviction_start(const lms_policy_pressure& pressure) const {
-        // Room is made when it is needed and by the thread that needs it, so memory left free ahead of that
-        // serves nobody: unless LMS_FRAC asks for it, the whole budget is used.
+        // The thread that needs room makes it, so free memory ahead of that is of no use. The whole budget is
+        // used, unless LMS_FRAC asks for less.
         return frac_ >= 0 ? share_of(pressure.budget_bytes, frac_) : pressure.budget_bytes;
     }
 

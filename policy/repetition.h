@@ -1,4 +1,5 @@
-// What a program does again: an on-line search for where in its past it stands now, and what followed there.
+// Repetition in what a program does: an on-line search for the place in its past that it repeats now, and for
+// what followed there.
 //
 // Every piece of work and every new chunk is an event with a token. While tokens follow one another as they
 // did at an earlier place in the history, what comes next is what came next there. The token of a new chunk
@@ -34,7 +35,7 @@ class Repetition {
 
     void added(std::uint32_t chunk, std::uint64_t bytes) {
         if (chunk >= chunks_.size()) chunks_.resize(std::size_t{chunk} + 1);
-        // Before there is work to be foretold no history is kept.
+        // No history is kept before there is work to predict.
         const bool told = !events_.empty();
         const std::uint64_t token = mix(kAdded, bytes);
         if (told) begin_event(token);
@@ -73,7 +74,7 @@ class Repetition {
         event(now()).bytes_in_use = bytes_in_use_;
     }
 
-    // Whether, of late, more than `share` of what was foretold came true.
+    // Whether more than `share` of the recent predictions came true.
     bool trusted(double share) const { return match_ != 0 && trust_ > share; }
     // The latest event, and how far back the one is that it is taken for.
     Position now() const { return end_ - 1; }

@@ -1,5 +1,5 @@
-// A plugin's policy under watch, an lru beside it: that decides where the plugin gives no answer that can be
-// used, and altogether once it has taken too long.
+// A plugin's policy under watch, with an lru beside it. The lru decides if the plugin's answer cannot be
+// used, and always after the plugin has taken too long.
 #pragma once
 
 #include <lms/policy.h>
@@ -14,7 +14,7 @@ namespace lms::policy {
 
 class Watched final : public Host {
   public:
-    // `lru` is told what the plugin is told.
+    // `lru` gets the same events as the plugin.
     Watched(const lms_policy* table, void* state, std::unique_ptr<Host> lru)
         : Host(table, state, true), lru_(std::move(lru)) {}
 

@@ -17,10 +17,10 @@
 
 namespace lms::engine {
 
-// What a kernel reaches is told
+// What shows the memory that a kernel reaches
 enum class Addresses {
-    Complete,    // by the arguments, by pointer tables and by variables
-    Incomplete,  // by these in part: some addresses may be loaded from memory that kernels have written
+    Complete,    // its arguments, pointer tables and variables, all of it
+    Incomplete,  // these, a part of it: some addresses may be loaded from memory that kernels have written
     Unknown,     // there is no PTX to see
 };
 

@@ -18,9 +18,9 @@ struct PackedCode {
     std::string bytes;
 };
 
-// Copies the PTX out of `image`: of each fat binary in it, what one of `gpus` may run, each its compute
-// capability (86 is 8.6), and what was compiled like the native code that one of them runs; if there is none
-// of these, that for the newest GPUs. With none given, all. Empty where there is native code alone. The
+// Copies the PTX out of `image`. Of each fat binary in it: what one of `gpus` may run, each a compute
+// capability (86 is 8.6), and what was compiled like the native code that one of them runs. If there is none
+// of these: the PTX for the newest GPUs. Without `gpus`: all. Empty where there is native code alone. The
 // driver has accepted the image, so its own headers are believed; without `bytes` it is as long as they say.
 std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t> bytes = std::nullopt,
                                  std::span<const unsigned> gpus = {});
@@ -30,9 +30,9 @@ std::vector<PackedCode> find_ptx(const void* image, std::optional<std::uint64_t>
 std::vector<PackedCode> find_cubins(const void* image, std::optional<std::uint64_t> bytes = std::nullopt,
                                     std::span<const unsigned> gpus = {});
 
-// Whether there is PTX in it that was compiled for the same architecture, and the same of its features, as
-// the native code that `gpus` run instead, as far as there is any: for another one, the same source may give
-// another kernel. With no GPUs given, any code.
+// True if the image holds PTX for the same architecture and feature set as the native code that `gpus` load,
+// or holds no native code for them. For another architecture the same source may give another kernel. Without
+// `gpus`: any code.
 bool ptx_is_like_native(const void* image, std::optional<std::uint64_t> bytes,
                         std::span<const unsigned> gpus);
 

@@ -1,4 +1,4 @@
-// A kernel and the functions it calls, taken apart, for those who follow values through them.
+// A kernel and the functions that it calls, parsed, for analyses that follow values through them.
 #pragma once
 
 #include <string_view>
@@ -31,7 +31,7 @@ struct PtxCall {
 };
 PtxCall call_of(const PtxModuleText& module, const PtxFunction& caller, const PtxInstruction& instruction);
 
-// Functions of the CUDA runtime's device side that touch no memory of the app's.
+// Functions of the CUDA runtime's device side that touch no memory of the program's.
 inline bool is_harmless(const PtxModuleText& module, std::string_view function) {
     if (!one_of(function, {"vprintf", "__assertfail", "malloc", "free"})) return false;
     // The program may have its own of that name.

@@ -12,7 +12,8 @@ using Kinds = std::uint8_t;
 inline constexpr Kinds kNumber = 1;  // derived from constants, thread ids and sizes
 inline constexpr Kinds kPointer =
     2;  // derived from a pointer that is an argument, or from a variable's address
-inline constexpr Kinds kLoaded = 4;  // loaded from memory: a number, or a pointer nobody saw
+inline constexpr Kinds kLoaded =
+    4;  // loaded from memory: a number, or a pointer that the arguments do not show
 inline constexpr Kinds kWidened =
     8;  // such a value of 32 bits, made one of 64: a number, unless shifted back up
 inline constexpr Kinds kScratch = 16;    // address of local or shared memory

@@ -259,7 +259,7 @@ class Follower {
     void call(std::size_t index, const PtxInstruction& instruction) {
         const PtxCall call = call_of(module_, bodies_[index].function, instruction);
         if (is_harmless(module_, call.function)) {
-            // A heap of the device's own is no memory of the app's.
+            // A heap of the device's own is no memory of the program's.
             for (const PtxName result : call.returned) learn(bodies_[index].kinds[result], kPointer);
             return;
         }

@@ -13,7 +13,7 @@ namespace {
 // What had a part in a value.
 struct Origins {
     ParameterWords words;
-    bool own = false;  // memory that is none of the app's: variables, shared and local memory, the heap
+    bool own = false;  // memory that is none of the program's: variables, shared and local memory, the heap
 
     bool none() const { return words.none() && !own; }
     void add(const Origins& more) {

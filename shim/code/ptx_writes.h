@@ -6,8 +6,8 @@
 // where none had. As for hidden addresses (ptx_taint.h), an offset that was loaded from memory, where
 // something else than this kernel left it, does not lead out of a buffer.
 //
-// The same goes for what it reads: each access of global memory is told with what had a part in its address
-// and, where that is a sum (ptx_linear.h), where it begins.
+// The same goes for what it reads: each access of global memory is reported with what had a part in its
+// address and, if that is a sum (ptx_linear.h), where it begins.
 #pragma once
 
 #include "shim/code/kernel_access.h"

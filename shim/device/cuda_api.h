@@ -54,7 +54,8 @@ inline bool is_sticky(CUresult status) {
         case CUDA_ERROR_LAUNCH_FAILED:
         case CUDA_ERROR_EXTERNAL_DEVICE:
         case CUDA_ERROR_TENSOR_MEMORY_LEAK:
-        // Of a server that runs several programs on the GPU as one, and is gone or has ended this one.
+        // Of a server that runs several programs on the GPU as one, and that has ended, or has ended this
+        // one.
         case CUDA_ERROR_MPS_RPC_FAILURE:
         case CUDA_ERROR_MPS_CLIENT_TERMINATED:
             return true;
@@ -68,15 +69,15 @@ inline bool refuses_all(CUresult status) {
     return is_sticky(status) || status == CUDA_ERROR_NOT_PERMITTED;
 }
 
-// What was asked for is there no more, nor what it stood for.
+// The object of the call no longer exists, nor what it stood for.
 inline bool is_gone(CUresult status) {
     return status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_INVALID_CONTEXT ||
            status == CUDA_ERROR_CONTEXT_IS_DESTROYED || status == CUDA_ERROR_DEINITIALIZED;
 }
 
-// Of the answer to a query of work: whether that may be unfinished, for all that it says. It is, or nobody
-// may ask (in a host function, beside a capture), or the answer is one that says nothing of it. Else nothing
-// of it runs any more: it has passed, its context has failed, or is gone.
+// Whether work may be unfinished, after this answer to a query of it. It is unfinished; or the query is
+// forbidden (in a host function, beside a capture); or the answer says nothing of it. Otherwise none of it
+// runs: it has passed, or its context has failed or is destroyed.
 inline bool leaves_open(CUresult status) {
     return status != CUDA_SUCCESS && !is_sticky(status) && !is_gone(status);
 }
@@ -85,8 +86,8 @@ inline bool says_nothing(CUresult status) {
            !about_capture(status);
 }
 
-// What the app is told where a call fails that it did not make: its context's error, or one that it may
-// expect of any call and go on after.
+// What the program gets if a call of the shim's own fails: its context's error, or one that it can expect of
+// any call and survive.
 inline CUresult as_told(CUresult status) {
     return status == CUDA_SUCCESS || refuses_all(status) ? status : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -25,7 +25,7 @@ class DeviceTimes {
 
     // An event whose time is known, in a `stream` that is empty: waits for it. Until then nothing is timed.
     void start(CUstream stream);
-    // The context is gone, or about to go, and its events with it.
+    // The context is destroyed, or about to be, and its events with it.
     void forget();
 
     // Around a copy: end() is given what begin() gave.
@@ -74,7 +74,7 @@ class DeviceTimes {
     std::array<Done, 2> done_ LMS_GUARDED_BY(lock_);  // copies; work
     CUevent known_ LMS_GUARDED_BY(lock_) = nullptr;
     std::uint64_t known_ns_ LMS_GUARDED_BY(lock_) = 0;
-    std::uint64_t starts_ LMS_GUARDED_BY(lock_) = 0;  // and endings of contexts: events of before are gone
+    std::uint64_t starts_ LMS_GUARDED_BY(lock_) = 0;  // and ends of contexts: earlier events no longer exist
     bool collecting_ LMS_GUARDED_BY(lock_) = false;
 };
 

@@ -16,11 +16,10 @@ namespace lms::device {
 
 class DriverPort final : public Port {
   public:
-    // For `device`, through `context` (the app's; borrowed, and current in every call made here). Null, and
-    // the driver's error, when the device lacks virtual memory management or a stream cannot be created.
+    // For `device`, through `context` (the program's; borrowed, and current in every call made here). Null,
+    // and the driver's error, when the device lacks virtual memory management or a stream cannot be created.
     static std::unique_ptr<DriverPort> create_for(CUdevice device, CUcontext context, CUresult& error);
-    // Destroys nothing on the device, but work_through(nullptr) does: it lives as long as the context, and
-    // the driver may be gone before us.
+    // Destroys nothing on the device: the driver may have been unloaded before. work_through(nullptr) does.
     ~DriverPort() override = default;
 
     std::string name() const override;
@@ -77,7 +76,7 @@ class DriverPort final : public Port {
   private:
     // What a CUevent of this port's stands for. An event can be recorded in streams of its context only.
     struct Event {
-        std::atomic<CUevent> handle;  // null once its context is gone
+        std::atomic<CUevent> handle;  // null after its context was destroyed
         CUcontext context;
         std::size_t index;  // in `used`, while it is
     };
@@ -97,7 +96,7 @@ class DriverPort final : public Port {
     CUmemAllocationProp properties(Place place) const;
 
     CUdevice device_;
-    std::atomic<CUcontext> context_;  // null between one that is gone and the next
+    std::atomic<CUcontext> context_;  // null between one that was destroyed and the next
     std::uint64_t granularity_ = 0;
     CUmemLocation host_location_{CU_MEM_LOCATION_TYPE_INVALID, 0};
     std::atomic<bool> maps_host_{false};

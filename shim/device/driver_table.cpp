@@ -146,7 +146,7 @@ void fill_slots(void* handle) {
         functions[i].store(function, std::memory_order_relaxed);
         slot(i).store(function, std::memory_order_relaxed);
     }
-    dlerror();  // the names it lacks are no error of the app's
+    dlerror();  // the names it lacks are no error of the program's
 }
 
 void load() noexcept {

@@ -1,6 +1,6 @@
 // Whether the driver may be asked for host memory behind device addresses. Drivers have crashed inside that
-// very call (NVIDIA/nccl#2106, vllm-project/vllm#27868), so it is first made in a process apart (`lms
-// self-check`), which also tries what such memory is good for.
+// very call (NVIDIA/nccl#2106, vllm-project/vllm#27868). So another process makes it first (`lms
+// self-check`), and tries whether such memory works.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct ToldApart {
     bool remaps_wait = false;  // the process apart has found remaps to wait for all work
 };
 // By LMS_HOST_MAPPING. `auto` asks the process apart, or what it answered before for this driver and device;
-// where there is no such program, or it could not try, yes. A no is told to the user, once. No context is
+// where there is no such program, or it could not try, yes. A no is reported to the user, once. No context is
 // needed. May take as long as that process.
 ToldApart told_apart(CUdevice device) noexcept;
 

@@ -1,6 +1,6 @@
 // Where the real driver may be: the dynamic loader's own search, repeated.
 //
-// The shim answers to the name libcuda.so.1 itself, so it cannot ask the loader for that name; it asks for
+// The shim answers to the name libcuda.so.1 itself, so it cannot ask the loader for that name. It asks for
 // absolute paths instead, in the order in which the loader would have tried them. glibc-hwcaps subfolders are
 // not searched: no driver installs there.
 #pragma once

@@ -1,5 +1,4 @@
-// Addresses that lead to nothing, though they are to: the driver took a mapping away and did not give it
-// back.
+// Addresses without memory that should have some: the driver unmapped them and refused to map them again.
 #pragma once
 
 #include <atomic>
@@ -20,10 +19,10 @@ class Missing {
         all_[address] = std::move(again);
         any_ = true;
     }
-    // It leads to nothing, and need not any more; false: it is none of these.
+    // It needs no memory any more. False: it is none of these.
     bool forget(Address address) { return any() && static_cast<bool>(take(address)); }
     bool any() const { return any_.load(); }
-    // False: it leads to nothing still. For one thread at a time, of each.
+    // False: it still has no memory. One thread at a time for each address.
     bool restore(Address address) {
         const std::function<bool()> again = take(address);
         if (!again || again()) return true;

@@ -1,5 +1,5 @@
-// The trial behind Port::try_moves: memory of the shim's own is written, moved, used where it is, moved back
-// and compared.
+// The trial behind Port::try_moves. It writes memory of the shim's own, moves it, uses it in place, moves it
+// back and compares it.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class MoveTrial {
     // fails. With `kernel` that works in place too; null: none could be loaded, or loading one might wait for
     // the program's work.
     Trial run(const std::optional<TrialMemory>& memory, CUfunction kernel);
-    // What a trial that found no end has used: nothing of the port runs any more.
+    // Releases the memory of a trial that did not finish. Nothing of the port runs any more.
     void give_back();
 
   private:

@@ -9,12 +9,12 @@ namespace lms::device {
 // nothing.
 struct Within {
     bool relaxed = false;
-    CUcontext current = nullptr;  // null: nobody has asked
+    CUcontext current = nullptr;  // null: not asked yet
 };
 inline constinit thread_local Within within{};
 
 // While it lives, driver calls of this thread count as RELAXED for stream capture: they neither join nor
-// invalidate a capture of the app's, on this or another thread.
+// invalidate a capture of the program's, on this or another thread.
 class RelaxedCapture {
   public:
     RelaxedCapture() : relaxed_(!within.relaxed && exchange()) { within.relaxed |= relaxed_; }
@@ -68,7 +68,7 @@ class InContext {
     bool pushed_ = false;
 };
 
-// Nobody makes another context current while it lives: the driver is asked once.
+// No other context becomes current while it lives, so the driver is asked once.
 class SameContext {
   public:
     SameContext() { within.current = current_context(); }
@@ -80,7 +80,7 @@ class SameContext {
     CUcontext before_ = within.current;
 };
 
-// For several calls of the shim's own, none of the program's among them: each is spared the questions.
+// For several calls of the shim's own, none of the program's among them: they share the questions.
 class Together {
   private:
     SameContext same_;

@@ -7,10 +7,10 @@
 
 namespace lms::device {
 
-// Makes `call` beside a host function, in a stream made for it in the current context, that ends as soon as
-// the call has returned, or after some milliseconds if it has not: up to three times, 24 ms in all. True if
-// the call never returned before, though it soon did whenever it was made again without: what else holds it
-// up (a busy machine, calls that are slow) does so both times. Where anything fails, false.
+// Makes `call` beside a host function, in a stream made for it in the current context. The function ends as
+// soon as the call has returned, or else after some milliseconds. Up to three times, 24 ms in all. True if
+// the call never returned before the function ended, but soon did whenever it was made again without: a busy
+// machine or slow calls delay both. If anything fails, false.
 bool waits_for_work_beside(const std::function<bool()>& call);
 
 }  // namespace lms::device

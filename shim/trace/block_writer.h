@@ -20,10 +20,9 @@ struct ZSTD_CCtx_s;
 
 namespace lms::trace {
 
-// The shim keeps no thread to write behind the program's back: the thread whose event fills a block, or comes
-// when the last one is old, writes it. So that a slow disk costs a bounded share of the program's time, after
-// each write the next waits for a multiple of what that took; what comes when memory for events is full
-// meanwhile is dropped and counted.
+// There is no writing thread. A block is written by the thread whose event fills it, or whose event comes
+// when the last block is old. After each write the next waits for a multiple of its time, so a slow disk
+// costs a bounded share of the program's. Events that find no memory meanwhile are dropped and counted.
 class BlockWriter final : public Writer {
   public:
     static constexpr std::size_t kBlockBytes = 64 << 10;
@@ -41,7 +40,7 @@ class BlockWriter final : public Writer {
     int open(const std::string& path, std::optional<std::uint64_t> most_bytes = {},
              bool midway = false) noexcept;
 
-    // A failure to write is told once at warn; the block is tried again, and the file is whole in any case.
+    // A failure to write is reported once at warn. The block is tried again; the file stays whole.
     void write(const Event& event) noexcept override;
     void refresh() noexcept override;
     void end() noexcept override;

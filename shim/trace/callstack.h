@@ -1,4 +1,4 @@
-// Who asked for the memory: the app's call stack at an allocation.
+// The program's call stack at an allocation.
 #pragma once
 
 #include <dlfcn.h>

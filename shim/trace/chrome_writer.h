@@ -20,8 +20,8 @@ class ChromeWriter final : public Writer {
     // writing it. Once, before any write.
     int open(const std::string& path) noexcept;
 
-    // Events are told when they are over, and wait so long for those that began earlier, in nanoseconds and
-    // in number. A failure to write is told once at warn and ends the trace.
+    // Events are reported when they are over. They wait for events that began earlier: so many nanoseconds,
+    // and so many of them. A failure to write is reported once at warn and ends the trace.
     static constexpr std::uint64_t kHeldNs = 1'000'000'000;
     static constexpr std::size_t kHeld = 512;
     void write(const Event& event) noexcept override;

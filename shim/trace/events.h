@@ -1,5 +1,5 @@
-// What a trace tells, as plain structs. Times are CLOCK_MONOTONIC nanoseconds (now_ns), sizes bytes; `device`
-// is the CUDA ordinal; allocations and chunks have the numbers the residency map gave them.
+// The events of a trace, as plain structs. Times are CLOCK_MONOTONIC nanoseconds (now_ns), sizes bytes;
+// `device` is the CUDA ordinal; allocations and chunks have the numbers the residency map gave them.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +46,11 @@ struct Free {
 };
 
 // The program has freed it in the order of a stream: nothing names it again, and nothing of it is copied.
-// Free follows when its memory is given back, or is a new buffer's, which then has its number.
+// Free follows when its memory is released, or becomes a new buffer's, which takes its number.
 struct StreamFree {
     int device;
     std::uint32_t allocation;
-    std::uint64_t stream;  // the app's handle
+    std::uint64_t stream;  // the program's handle
     std::uint64_t at_ns;
 };
 
@@ -77,12 +77,12 @@ struct Copied {
     std::uint64_t bytes = 0;
 };
 
-// Work is submitted: a launch, or a copy or set of the program's own. From the app's call to the return of
-// the driver's.
+// Work is submitted: a launch, or a copy or set of the program's own. From the program's call to the return
+// of the driver's.
 struct Launch {
     int device;
     std::string_view kernel;           // empty: a copy or set
-    std::uint64_t stream;              // the app's handle
+    std::uint64_t stream;              // the program's handle
     std::span<const Touched> touched;  // in the order of the arguments, each once
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
@@ -117,10 +117,10 @@ struct Move {
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
     bool timed =
-        false;  // as the device saw it; else from its being enqueued to somebody's seeing that it is over
+        false;  // as the device measured it; else from its submission until a thread saw that it was complete
 };
 
-// A thread of the app waited because of the shim.
+// A thread of the program waited because of the shim.
 struct Stall {
     int device;
     StallCause cause;         // that took longest
@@ -165,7 +165,7 @@ struct CopyTime {
     std::uint64_t end_ns;
 };
 
-// How fast the shim's copies are seen to go from here on, until it is told again. 0: none was seen that way.
+// The measured speed of the shim's copies, until the next event of this kind. 0: none was measured that way.
 struct LinkSpeeds {
     int device;
     std::uint64_t in_bytes_per_s;
@@ -178,15 +178,16 @@ struct Dropped {
     std::uint64_t events;
 };
 
-// The shim sees that work is over: a launch, and all that its stream was given before. What the program
-// submitted later was not, as far as it goes on to tell.
+// The shim sees that work is over: a launch, and all that its stream was given before. Work that the program
+// submitted later was not, unless such an event follows.
 struct WorkOver {
     int device;
     std::uint64_t launched_ns;  // Launch::begin_ns of the last
     std::uint64_t at_ns;
 };
 
-// A thread of the app waited for GPUs, in a call that it made for that. What is foretold comes in meanwhile.
+// A thread of the program waited for GPUs, in a call that it made for that. What is foretold comes in
+// meanwhile.
 struct ProgramWait {
     std::uint64_t begin_ns;
     std::uint64_t end_ns;
@@ -195,7 +196,7 @@ struct ProgramWait {
 using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region, WorkOver,
                            KernelTime, StreamFree, LinkSpeeds, CopyTime, ProgramWait>;
 
-// When it began. Of Dropped nobody knows: 0.
+// When it began; of Dropped, which has no time, 0.
 std::uint64_t begin_of(const Event& event);
 
 }  // namespace lms::trace

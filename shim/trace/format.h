@@ -1,4 +1,4 @@
-// The bytes of a trace file, for who writes it and who reads it. docs/reference/trace-format.md has the
+// The bytes of a trace file, for its writer and its readers. docs/reference/trace-format.md has the
 // grammar.
 #pragma once
 
@@ -61,7 +61,7 @@ enum class Tag : std::uint8_t {
 
 // No text is longer, and no call site has more frames; what a file has more of is not read.
 inline constexpr std::size_t kLongestString = 4096, kMostFrames = 64;
-// No file tells of more GPUs.
+// No file has more GPUs.
 inline constexpr std::uint64_t kMostDevices = 256;
 
 // Of Touched and Move, as they are written.

@@ -41,7 +41,7 @@ class HotBuffers {
     void show(int device, const Buffer& buffer) LMS_REQUIRES(mutex_);
 
     util::Mutex mutex_{util::LockOrder::Leaf};
-    LiveBuffers& shown_;  // who holds the lock changes it, other processes read it
+    LiveBuffers& shown_;  // changed under the lock; other processes read it
     std::uint64_t allocated_ LMS_GUARDED_BY(mutex_) = 0;
     std::unordered_map<std::uint64_t, Buffer> buffers_ LMS_GUARDED_BY(mutex_);  // by GPU and allocation
 };

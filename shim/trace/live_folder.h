@@ -29,8 +29,8 @@ class LiveFolder {
     // Copies of the pages of this version, as they are now. May throw std::bad_alloc.
     std::vector<std::unique_ptr<LivePage>> pages() const;
 
-    // The page of a process itself, to write requests into; null, and why in one line. Nobody else writes any
-    // meanwhile; who waits for that does so for five seconds at most.
+    // The page of a process itself, to write requests into; null, and the reason in one line. One tool at a
+    // time writes requests; another waits for five seconds at most.
     struct Unshare {
         void operator()(LivePage* page) const noexcept;
     };
@@ -39,13 +39,13 @@ class LiveFolder {
     // False where that cannot be known. May throw std::bad_alloc.
     bool is_gone(const LivePage& page) const;
 
-    // Takes away the page of a process that is gone, of which `seen` may have been read when it was not, and
-    // writes its counters if it was killed, unless it was one of other name spaces, which may have had other
-    // files by their path; the page as it was left, null if it is there no more. May throw std::bad_alloc.
+    // Removes the page of a process that has ended, and answers the page as it was left; null: it is removed
+    // already. `seen` may be older. Writes the counters of a process that was killed, but not of one in other
+    // name spaces: their path may mean another file there. May throw std::bad_alloc.
     std::unique_ptr<LivePage> take_away(const LivePage& seen) const;
 
-    // Takes away the pages of processes that are gone and for which no `lms run` waits, and writes the
-    // counters (LMS_STATS) of those that were killed. May throw std::bad_alloc.
+    // Removes the pages of processes that have ended and for which no `lms run` waits. Writes the counters
+    // (LMS_STATS) of those that were killed. May throw std::bad_alloc.
     void clean() const;
 
   private:

@@ -1,5 +1,5 @@
-// What a process under the shim tells while it runs: counters and levels, in a page that it shares with tools
-// through a file, so that they outlive it however it ends. docs/reference/counters.md has the file.
+// Counters and levels of a process under the shim, in a page that it shares with tools through a file. So
+// they outlive it, however it ends. docs/reference/counters.md has the file.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ struct LiveGpu {
     Counters::Counter out_bytes_per_s = 0;
 };
 
-// What a tool asks of the process (`lms set`): how things are to be from now on. The process acts upon what
-// differs from before.
+// A request of a tool (`lms set`): the settings from now on. The process acts upon those that differ from
+// before.
 struct LiveRequest {
     Counters::Counter number = 0;       // counts them; written last
     Counters::Counter taken = 0;        // the last that the process has acted upon
@@ -49,9 +49,9 @@ struct LiveBuffer {
     Counters::Counter bytes = 0;   // as asked for
     Counters::Counter bytes_in = 0;
     Counters::Counter bytes_out = 0;
-    Counters::Counter freed = 0;  // 1: it is gone
-    // Who allocated it, as far as a trace was written then: frames, innermost first, a line each, as many as
-    // there is room for; ends in 0.
+    Counters::Counter freed = 0;  // 1: the program has freed it
+    // Its call site, if a trace was written at its allocation: frames, innermost first, a line each, as many
+    // as there is room for; ends in 0.
     char call_site[kSiteBytes] = {};
 };
 
@@ -86,29 +86,28 @@ struct LivePage {
 };
 
 // This process's own. Its place is fixed, so that counting needs no pointer; publish() puts the shared page
-// there. Children of fork get one of their own, shared with nobody.
+// there. A child of fork gets a private one.
 inline constinit struct alignas(4096) OwnPage { LivePage page; } own_page;
 inline Counters& counters() {
     return own_page.page.counters;
 }
-// Of a device that has no place there: one that nobody reads.
+// For a device without a place there: one that no tool reads.
 LiveGpu& live_gpu(int device);
 
 // An object with one number per counter and the levels of each GPU. May throw std::bad_alloc.
 nlohmann::ordered_json to_json(const LivePage& page);
 // Puts it into the file, indented, of which it is the whole from then on. 0 or an errno.
 int write_stats(const LivePage& page, const std::string& path) noexcept;
-// The same in place of what is in the file that the page names, if that is one still. Nothing is put into a
-// pipe, which is for the end alone, and may be somebody else's by now.
+// Replaces the contents of the file that the page names, if it still is a file. A pipe gets the counters at
+// the end alone; by then it may belong to another process.
 void replace_stats(const LivePage& page) noexcept;
 
-// From now on the counters are in a file of the user's folder (live_folder.h), whose name is this process;
-// those of processes that are gone are taken away. `stats_path`: where the counters go in the end. Where
-// there can be no such file nothing is shared. What other threads count at this moment may be lost. Never
-// throws.
+// Moves the counters into a file of the user's folder (live_folder.h), named by this process, and removes the
+// files of processes that have ended. `stats_path`: where the counters go in the end. If the file cannot be
+// made, nothing is shared. What other threads count at this moment may be lost. Never throws.
 void publish(const std::string& stats_path) noexcept;
 
-// The process ends by itself: a page nobody waits for goes.
+// The process ends by itself: removes a page that no `lms run` waits for.
 void withdraw() noexcept;
 
 }  // namespace lms::trace

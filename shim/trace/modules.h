@@ -1,4 +1,4 @@
-// The programs and libraries that call sites name, so that who reads a trace finds their symbols.
+// The programs and libraries that call sites name, so that a reader of the trace finds their symbols.
 #pragma once
 
 #include <string>

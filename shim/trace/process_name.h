@@ -1,4 +1,4 @@
-// What tells one process of the machine from all others, those of containers too, whose numbers are their
+// Identifies one process of the machine among all, those of containers included, which have numbers of their
 // own.
 #pragma once
 
@@ -13,7 +13,7 @@ struct ProcessName {
     std::int64_t number = 0;    // as getpid() says in it; 0: no process
     std::uint64_t started = 0;  // in the system's ticks since it was started (proc(5), field 22)
     // The name spaces in which these two mean something: of process numbers and of time, by their inodes; 0:
-    // they could not be told.
+    // not known.
     std::uint64_t spaces = 0;
 
     bool operator==(const ProcessName&) const = default;
@@ -21,7 +21,7 @@ struct ProcessName {
 
 // Any thread; none of these throws but for std::bad_alloc.
 ProcessName this_process() noexcept;
-// The one that has this number here; where there is none, or it is dead, one that never was.
+// The one that has this number here; where there is none, or it is dead, a name that no process has.
 ProcessName process_of(pid_t number) noexcept;
 
 // "12.3456.789", as a file's name or a variable's value; what is no such text names no process.

@@ -1,4 +1,4 @@
-// Who called, as a Python program's author knows it: the files and lines of the interpreter's frames.
+// The callers as the author of a Python program knows them: files and lines of the interpreter's frames.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ struct PythonFrames {
     const void* interpreter = nullptr;  // some code of it; null: the thread runs no Python
 };
 
-// Those of the calling thread, at most `most`, of CPython 3.9 to 3.13. The thread need not hold the GIL, for
-// most who allocate have let go of it. May throw std::bad_alloc.
+// Those of the calling thread, at most `most`, of CPython 3.9 to 3.13. The thread need not hold the GIL: most
+// that allocate have released it. May throw std::bad_alloc.
 PythonFrames python_frames(std::size_t most);
 
 // Whether a frame of a call site is one of these.
@@ -23,7 +23,7 @@ inline bool is_python(std::string_view frame) {
     return frame.starts_with("File \"");
 }
 
-// Of a call site, where the frames begin that tell its program's author most: Python's, if there are any.
+// Of a call site, where the frames begin that its program's author knows best: Python's, if there are any.
 inline std::size_t first_telling(std::span<const std::string> frames) {
     const auto python = std::ranges::find_if(frames, is_python);
     return python == frames.end() ? 0 : static_cast<std::size_t>(python - frames.begin());

@@ -21,9 +21,10 @@ class Records {
     void put_end();
 
     const std::string& bytes() const { return bytes_; }
-    // The latest time that any event told.
+    // The latest time of any event.
     std::uint64_t now_ns() const { return now_ns_; }
-    // What is put from now on stands by itself, but for the numbers; bytes() is empty.
+    // Begins a block: what is put from now on needs no record before it, except for the numbers. bytes() is
+    // empty.
     void begin_block();
 
   private:

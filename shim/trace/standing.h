@@ -1,6 +1,6 @@
-// What a trace has told that holds still: GPUs, buffers with what of them is on the GPU, levels, speeds. A
-// file that goes on where another has ended begins with it, and so is readable without that. Sessions know it
-// too, but who begins a file holds the writer's lock, beneath theirs.
+// The present state according to a trace: GPUs, buffers and which of their chunks are on the GPU, levels,
+// speeds. A file that continues another begins with it, and so is readable alone. Sessions know this state
+// too, but the thread that begins a file holds the writer's lock, which comes after theirs.
 #pragma once
 
 #include <map>
@@ -17,11 +17,11 @@ namespace lms::trace {
 // Not thread-safe. What an event refers to is copied.
 class Standing {
   public:
-    // May throw std::bad_alloc; what the event told is missing then.
+    // May throw std::bad_alloc; then the event is missing.
     void note(const Event& event);
     void clear() { devices_.clear(); }
 
-    // How many events tell it, and each of them: as of `now_ns`.
+    // How many events describe it, and each of them, as of `now_ns`.
     std::size_t events() const;
     template <typename Tell>
     void tell(std::uint64_t now_ns, Tell tell) const;

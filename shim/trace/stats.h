@@ -61,9 +61,9 @@ inline void raise(Counters::Counter& peak, std::uint64_t value) {
 nlohmann::ordered_json to_json(const Counters& counters);
 
 // From now on this process's counters (live_page.h) are shared with tools, and when it exits normally they go
-// to the file `path` as it is reached now ("%p" in it is the process); to none if it is empty. One that
-// cannot be written is told now. Children of fork write nothing unless they call it themselves. Any thread,
-// any number of times: a process's first call counts. Never throws.
+// to the file `path` as it is reached now ("%p" in it is the process); to none if it is empty. A file that
+// cannot be written is reported now. Children of fork write nothing unless they call it themselves. Any
+// thread, any number of times: a process's first call counts. Never throws.
 void begin_counters(const std::string& path) noexcept;
 
 // Brings that file up to date, should it be a second old, by another in its place: a process that is killed

@@ -15,7 +15,7 @@ class Tracks {
   public:
     struct Place {
         std::uint32_t row;  // unique over all devices
-        bool is_new;        // never handed out before: it needs its name told
+        bool is_new;        // never handed out before: it needs its name written
     };
 
     // The row for a slice of `group` (a name, unique within the device) from `begin_ns` to `end_ns`.

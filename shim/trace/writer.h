@@ -1,4 +1,4 @@
-// Who writes the events of this process into a file (LMS_TRACE).
+// The writer of the events of this process into a file (LMS_TRACE).
 #pragma once
 
 #include <optional>
@@ -20,12 +20,12 @@ class Writer {
     virtual void end() noexcept = 0;
 };
 
-// The trace of this process, null where none is written. The first call opens LMS_TRACE; where that cannot be
-// written it is told at warn. Any thread. Never destroyed: after stop() it takes events and writes none.
+// The trace of this process, null where none is written. The first call opens LMS_TRACE; a failure is
+// reported at warn. Any thread. Never destroyed: after stop() it takes events and writes none.
 Writer* writer() noexcept;
 
 // While the program runs; one thread at a time. A trace at `path` in files of `most_bytes` begins: 0 or an
-// errno, EBUSY where one is written already. What there is by now is the caller's to tell.
+// errno, EBUSY where one is written already. The caller reports what exists by now.
 int start(const std::string& path, std::optional<std::uint64_t> most_bytes) noexcept;
 // The trace that is written is complete: 0, or ENOENT where there is none.
 int stop() noexcept;

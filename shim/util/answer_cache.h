@@ -6,7 +6,7 @@
 
 namespace lms::util {
 
-// What was kept under `key`, one line of text; empty if nothing was in the last week, or if anybody else
+// What was kept under `key`, one line of text. Empty: nothing was kept in the last week, or another user
 // could have written it. `kind` is a part of the file's name. None in a program with more rights than its
 // user. May throw std::bad_alloc.
 std::string cached_answer(std::string_view kind, const std::string& key);

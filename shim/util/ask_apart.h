@@ -11,11 +11,10 @@
 
 namespace lms::util {
 
-// Runs `command` (a path and its arguments) with this process's environment, less all that loads or sets the
-// shim and with `variables` instead; returns the first line that it writes, empty if it ends without one, and
-// a line that says so where it has to be ended after `bound`. Nothing: it could not be started. Its standard
-// streams are its own, and it is no child of this process: that hears nothing of its end. May throw
-// std::bad_alloc.
+// Runs `command`, a path and its arguments. Its environment is this process's, with `variables` in place of
+// all that loads or sets the shim. Returns the first line that it writes; empty: it ended without one. After
+// `bound` it is killed, and the line says so. Nothing: it could not be started. It has standard streams of
+// its own and is no child of this process, which gets no signal of its end. May throw std::bad_alloc.
 std::optional<std::string> ask_apart(const std::vector<std::string>& command,
                                      const std::vector<std::pair<std::string, std::string>>& variables,
                                      std::chrono::milliseconds bound = bounds::kAskedApart);

@@ -1,5 +1,5 @@
-// How long the shim waits for what may never come, and how often it looks meanwhile: every bound, with its
-// reason.
+// How long the shim waits for an event that may never come, and how often it looks meanwhile. Every bound,
+// with its reason.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ constexpr auto kStarving = 10ms;
 
 // The driver.
 
-// A driver that answers no question for so long counts as gone, and its work as over.
+// A driver that answers no query for so long counts as unloaded, and its work as complete.
 constexpr auto kUnanswered = 3s;
 // A refusal that may be of the moment is tried again for so long.
 constexpr auto kRefused = 1s;
@@ -46,7 +46,7 @@ constexpr auto kTrial = 1s;
 
 // A process that asks the driver in our place: on a loaded machine it may begin late.
 constexpr auto kAskedApart = 20s;
-// Its end, once it is told to end: it may hang in the driver.
+// Its end, after the signal to end: it may hang in the driver.
 constexpr auto kEndedApart = 1s;
 // A process that holds the live folder's lock: one that runs holds it for less.
 constexpr auto kLiveFolder = 5s;
@@ -66,7 +66,7 @@ constexpr auto kLastLook = 100us;
 constexpr auto kCapture = 10us;
 // What to bring in while the program waits for the GPU.
 constexpr auto kAhead = 50us;
-// Requests from outside, while paused.
+// Requests of `lms set`, while paused.
 constexpr auto kRequest = 10ms;
 // The event of a trial, and the work beside it.
 constexpr auto kTrialLook = 20us;

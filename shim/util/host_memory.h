@@ -21,7 +21,7 @@ std::uint64_t host_headroom_bytes(const std::string& root = "");
 // may have.
 std::uint64_t host_spare_bytes(const std::string& root = "");
 
-// All the machine has.
+// The machine's memory.
 std::uint64_t machine_bytes(const std::string& root = "");
 
 // What LMS_HOST_LIMIT means: at most all the machine has; unset, 80 % of the headroom when first asked, the

@@ -1,4 +1,4 @@
-// errno belongs to the app: what the shim does between two of its lines must not change it.
+// errno belongs to the program: what the shim does between two of its lines must not change it.
 #pragma once
 
 #include <cerrno>

@@ -6,7 +6,7 @@
 
 namespace lms::util::lock_checks {
 
-// Told what is wrong; a test may take it down instead.
+// Reports what is wrong; a test may record it instead.
 using Report = void (*)(const char* what);
 inline Report report = [](const char* what) {
     std::fprintf(stderr, "locks: %s\n", what);

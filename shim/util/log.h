@@ -1,4 +1,4 @@
-// What the shim says to a human: one line a message, "lms: ...", on stderr or into a file (LMS_LOG).
+// Messages to the user, one line each, "lms: ...", on stderr or into a file (LMS_LOG).
 //
 // The four functions take fmt's format strings. They may be called from any thread at any time; they take no
 // lock, throw nothing, keep errno, and cost one relaxed load when the level is off. Until configure() the
@@ -38,13 +38,13 @@ inline bool enabled(Level level) noexcept {
     return level <= detail::threshold.load(std::memory_order_relaxed);
 }
 
-// Something went wrong that the app will notice.
+// The program gets an error, or loses something.
 template <typename... T>
 void error(fmt::format_string<T...> format, T&&... arguments) noexcept {
     if (enabled(Level::Error)) detail::write(format, fmt::make_format_args(arguments...));
 }
 
-// The app goes on, but not as its user may expect.
+// The program continues, but not as its user may expect.
 template <typename... T>
 void warn(fmt::format_string<T...> format, T&&... arguments) noexcept {
     if (enabled(Level::Warn)) detail::write(format, fmt::make_format_args(arguments...));

@@ -36,7 +36,7 @@ enum class LockOrder : std::uint8_t {
     PointerTables,  // where pointers lie in memory; sessions are asked whose they are meanwhile
     Session,        // all that one session knows; never held across a driver call
     Table,          // one list of the program's things each: streams, contexts, graphs, code
-    Leaf,           // nothing is taken, nobody asked, while one is held
+    Leaf,           // while one is held, no other lock is taken and no driver call made
 };
 
 // `Base` is std::mutex or std::shared_mutex.
@@ -104,7 +104,7 @@ class LMS_HOLDS Lock {
     Checked<Base>& mutex_;
 };
 
-// Shares one with others who only look.
+// Shares one with other readers.
 class LMS_HOLDS SharedLock {
   public:
     explicit SharedLock(SharedMutex& mutex) LMS_LOCKS(acquire_shared_capability(mutex)) : mutex_(mutex) {
@@ -122,8 +122,8 @@ class LMS_HOLDS SharedLock {
     SharedMutex& mutex_;
 };
 
-// Calls `call` with the lock dropped, and returns what it does: what the lock guards may be another's
-// afterwards.
+// Calls `call` with the lock dropped, and returns its result. Other threads may change what the lock guards
+// meanwhile.
 template <typename Base, typename Call>
 decltype(auto) unlocked(Lock<Base>& lock, Call&& call) {
     struct Dropped {
@@ -160,7 +160,7 @@ class Condition {
     }
 
   private:
-    // Who notifies before the lock is let go has been seen; who does it later finds somebody waiting.
+    // A notification before the lock is dropped has been seen; a later one finds this thread waiting.
     template <typename Sleep>
     void once(Lock<std::mutex>& lock, Sleep&& sleep) {
         ++waiting_;

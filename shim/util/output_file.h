@@ -1,4 +1,4 @@
-// A file the shim writes inside somebody else's process: the log, the trace, the statistics.
+// A file that the shim writes inside the program: the log, the trace, the statistics.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ std::string expand_path(std::string_view path);
 class OutputFile {
   public:
     enum class Mode {
-        Append,    // shared with whoever else appends
+        Append,    // shared with others that append
         Truncate,  // emptied, and ours alone: open gives EWOULDBLOCK while another process has it open so
     };
 
@@ -35,11 +35,11 @@ class OutputFile {
     }
     ~OutputFile() { close(); }
 
-    // What to tell the user of an errno that one of these returned.
+    // The words for the user of an errno that one of these returned.
     static const char* reason(int problem) noexcept;
 
     // Opens or creates `path` as it stands (see expand_path). Returns 0 or an errno: EMLINK for a link in a
-    // folder that everybody may write to, which is not followed.
+    // world-writable folder, which is not followed.
     int open(const char* path, Mode mode) noexcept;
     bool is_open() const noexcept { return descriptor_ >= 0; }
     void close() noexcept;

@@ -1,4 +1,4 @@
-// Which files may be loaded as code into somebody else's process.
+// Which files may be loaded as code into the program.
 #pragma once
 
 #include <unistd.h>
@@ -8,7 +8,7 @@
 namespace lms::util {
 
 // Why the file at `path` (absolute, no link in it) is not to be loaded, in words that follow its name:
-// somebody other than root and `user` could have written it, or could put another in its place. Empty: it may
+// a user other than root and `user` could have written it, or could put another in its place. Empty: it may
 // be. May throw std::bad_alloc.
 std::string distrust(const std::string& path, uid_t user = geteuid());
 

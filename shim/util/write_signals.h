@@ -1,5 +1,5 @@
-// The signals that a write can end a program with, kept from it: SIGPIPE (a pipe nobody reads) and SIGXFSZ (a
-// file larger than its limit). The program did not make the call.
+// The signals that a write can end a program with, kept from it: SIGPIPE (a pipe without a reader) and
+// SIGXFSZ (a file larger than its limit). The program did not make the call.
 #pragma once
 
 #include <pthread.h>

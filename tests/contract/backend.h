@@ -1,4 +1,4 @@
-// Where the port's rules are tried out: a port, and an app's side of the same GPU. Each case runs on four
+// Where the port's rules are tried out: a port, and a program's side of the same GPU. Each case runs on four
 // backends, the fake GPU and the simulated driver, with and without host memory that can be mapped.
 //
 //   CONTRACT_TEST("an unmapped address can be mapped again") { EXPECT(backend.port().unmap(...) ==
@@ -34,7 +34,7 @@ class Backend {
     virtual void bump(CUstream stream, Address address, std::uint32_t count) = 0;
     // Nothing that `stream` is given from now on begins before the function returned is called.
     virtual std::function<void()> block(CUstream stream) = 0;
-    // At once, through the app's address, while no work of the device is under way.
+    // At once, through the program's address, while no work of the device is under way.
     virtual void write(Address address, const Words& words) = 0;
     virtual Words read(Address address, std::uint32_t count) = 0;
     // The CPU's own look; a GPU's address where the CPU has no business gives nothing.

@@ -48,7 +48,8 @@ DRIVER_TEST("driver: the caller's context stays what it was, current or not", {}
     }).join();
 }
 
-DRIVER_TEST("driver: an app's capture in the strictest mode survives the port's calls, from any thread", {}) {
+DRIVER_TEST("driver: a program's capture in the strictest mode survives the port's calls, from any thread",
+            {}) {
     Port& port = backend.port();
     const CUstream stream = backend.stream();
     NEED(driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);

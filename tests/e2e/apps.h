@@ -17,7 +17,7 @@ struct App {
 // Each needs no more than a quarter of its memory in any one launch.
 std::span<const App> apps();
 
-// A share of what the app works through, as SIMCUDA_MEMORY has it.
+// A share of what the program works through, as SIMCUDA_MEMORY has it.
 std::string memory_of(const App& app, double share);
 
 // Its output on a GPU with room and without the shim; fails the running test if it fails there.

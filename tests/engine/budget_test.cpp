@@ -1,4 +1,4 @@
-// How much of the device is used, what the app is told of it, and what is kept there.
+// How much of the device is used, what the program is told of it, and what is kept there.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -66,7 +66,7 @@ TEST_CASE("LMS_FRAC: what is cold goes once that share is full, and not before")
     }
 }
 
-TEST_CASE("budget: what the app is told of its memory") {
+TEST_CASE("budget: what the program is told of its memory") {
     for (const MemInfo meminfo : {MemInfo::Physical, MemInfo::Enlarged}) {
         RigOptions options;
         options.granules = 128;

@@ -24,7 +24,8 @@ Region allocate(Rig& rig, std::uint64_t granules) {
     return region;
 }
 
-// Nothing of the app's is mapped, the device is as good as untouched, and what is kept of the host is idle.
+// Nothing of the program's is mapped, the device is as good as untouched, and what is kept of the host is
+// idle.
 void check_gone(Rig& rig) {
     rig.session().reclaim(rig.budget());
     rig.gpu().with_memory([&](const Memory& memory) {

@@ -53,14 +53,14 @@ class Rig {
     void destroy(CUstream stream);
     void destroy_streams();  // all that there are
 
-    // What an app's launch or copy does. Any thread.
+    // What a program's launch or copy does. Any thread.
     CUresult submit(Job job);
 
     // Whole buffers, waiting for the work: written with noise, read back.
     CUresult write(CUstream stream, Region buffer, const Bytes& bytes);
     CUresult read(CUstream stream, Region buffer, Bytes& bytes);
 
-    // Waits for everything, as an app does before cudaFree.
+    // Waits for everything, as a program does before cudaFree.
     void drain();
     // Bytes of [address, address + bytes) that lie on the device.
     std::uint64_t on_device(Region region);

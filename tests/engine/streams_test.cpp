@@ -1,4 +1,4 @@
-// The app's streams: a handle that the driver is given is not destroyed under it.
+// The program's streams: a handle that the driver is given is not destroyed under it.
 #include "shim/app/streams.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Memory that the app maps itself: what calls on it answer, also at odd moments.
+// Memory that the program maps itself: what calls on it answer, also at odd moments.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -8,7 +8,7 @@
 
 using namespace rig;
 
-// Each call on memory of the app's own: some on `a`, one that would map it at `q` too.
+// Each call on memory of the program's own: some on `a`, one that would map it at `q` too.
 static std::vector<std::function<CUresult()>> all_calls(const Own& a, CUdeviceptr q) {
     static CUmemGenericAllocationHandle handle = 0;
     static unsigned long long flags = 0;

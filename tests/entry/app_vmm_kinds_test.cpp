@@ -1,5 +1,5 @@
-// Memory that the app maps itself, of every kind there is: what is managed moves and answers as it was asked
-// for, what is not is the driver's.
+// Memory that the program maps itself, of every kind there is: what is managed moves and answers as it was
+// asked for, what is not is the driver's.
 #include "tests/entry/own.h"
 
 using namespace rig;

@@ -1,4 +1,4 @@
-// Memory that the app maps itself, used and given away by several threads and streams at once.
+// Memory that the program maps itself, used and given away by several threads and streams at once.
 #include <atomic>
 #include <thread>
 

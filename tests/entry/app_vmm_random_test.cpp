@@ -1,6 +1,6 @@
-// Reservations, handles and mappings of the app's own in any order, on a GPU that holds a part of them: each
-// call answers as it does without the shim on one that holds them all, and every byte is what a naive model
-// says.
+// Reservations, handles and mappings of the program's own in any order, on a GPU that holds a part of them:
+// each call answers as it does without the shim on one that holds them all, and every byte is what a naive
+// model says.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Memory that the app maps itself, and others: GPUs, processes, network cards, contexts that end.
+// Memory that the program maps itself, and others: GPUs, processes, network cards, contexts that end.
 #include <cstdint>
 #include <functional>
 

@@ -1,5 +1,5 @@
-// Memory that the app maps itself, and that the host has written addresses of managed memory into: a kernel
-// that is given it reaches what they name, wherever it is mapped and whose it has become.
+// Memory that the program maps itself, and that the host has written addresses of managed memory into: a
+// kernel that is given it reaches what they name, wherever it is mapped and whose it has become.
 #include "tests/entry/own.h"
 
 using namespace rig;

@@ -1,4 +1,4 @@
-// Memory that the app maps itself (frameworks' allocators, their expandable segments).
+// Memory that the program maps itself (frameworks' allocators, their expandable segments).
 #include <algorithm>
 #include <cstring>
 
@@ -91,7 +91,7 @@ FAMILY_TEST("own mappings: a segment grows and shrinks under pressure, and manag
     for (std::uint32_t i = 0; i < 6; ++i) EXPECT(buffers[i]->holds(i));
 }
 
-FAMILY_TEST("own mappings: managed addresses are not the app's to map, unmap or free",
+FAMILY_TEST("own mappings: managed addresses are not the program's to map, unmap or free",
             "own-mappings-refused") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);

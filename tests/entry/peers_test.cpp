@@ -139,7 +139,7 @@ FAMILY_TEST("peers: kernelParams is taken to end in null", "peers-parameters") {
     EXPECT(b.holds(1));
 }
 
-// Whatever the driver refuses, the app gets its error or goes on; the process is its own.
+// Whatever the driver refuses, the program gets its error or goes on; the process is its own.
 BODY(peers_refusals) {
     const Gpu gpu;
     std::vector<CUdeviceptr> buffers;

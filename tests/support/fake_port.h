@@ -115,7 +115,7 @@ class FakePort final : public device::Port {
         return ns == 0 ? std::nullopt : std::optional(device::DeviceTime{0, ns});
     }
 
-    // The app's side.
+    // The program's side.
 
     CUstream create_stream();
     // What was submitted runs to its end; the handle is the next that create_stream() gives.

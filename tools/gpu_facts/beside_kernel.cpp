@@ -16,7 +16,7 @@ void zero(Address address, std::uint64_t bytes) {
     CU(cuCtxSynchronize);
 }
 
-// How the stream's work ended, as the app would see it.
+// How the stream's work ended, as the program would see it.
 std::string outcome(const Stream& stream) {
     return name_of(driver().cuStreamSynchronize(stream));
 }

@@ -1,4 +1,4 @@
-// A library between the app and the driver: calls back.
+// A library between the program and the driver: calls back.
 extern "C" int call_back(int (*function)(void*), void* argument) {
     const volatile int result = function(argument);  // not a tail call: the frame stays
     return result;
