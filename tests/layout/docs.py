@@ -40,6 +40,25 @@ def wrong_tests(path):
             yield f"tests/{name}: no such test"
 
 
+def wrong_rows(path):
+    """Rows of its tables whose last cell names no test, and does not say "not tried"."""
+    rows = [line.strip() for line in path.read_text().splitlines() if line.startswith("|")]
+    for above, row in zip(rows, rows[1:] + [""]):
+        cell = above.strip("|").rsplit("|", 1)[-1].strip()
+        if not (row.startswith("|--") or above.startswith("|--") or TEST.search(cell) or cell.startswith("not tried")):
+            yield f"{above[:60]}: no test, and not \"not tried\""
+
+
+def wrong_answers(path):
+    """Questions of a new user whose noun, in bold, their page does not have."""
+    for row in path.read_text().splitlines():
+        noun = re.search(r"\*\*(.+?)\*\*", row)
+        for target in LINK.findall(row)[:1] if noun and row.startswith("|") else []:
+            page = (path.parent / target.partition("#")[0]).read_text()
+            if noun.group(1).lower() not in page.lower():
+                yield f"{target} has nothing about \"{noun.group(1)}\""
+
+
 def wrong_pages(path):
     for name in PAGE.findall(path.read_text(errors="replace")):
         if not (ROOT / name).exists():
@@ -66,6 +85,9 @@ def main():
             problems += wrong_pages(path)
         if path == ROOT / "docs" / "compatibility.md":
             problems += wrong_tests(path)
+            problems += wrong_rows(path)
+        if path == ROOT / "docs" / "README.md":
+            problems += wrong_answers(path)
         wrong += [f"{path.relative_to(ROOT)}: {problem}" for problem in problems]
     print("\n".join(wrong))
     if not seen or wrong:
