@@ -13,6 +13,7 @@ import sys
 
 import matplotlib
 import matplotlib.pyplot as plt
+from schemes import follow_reader
 
 MIB = 1 << 20
 COLUMNS = 400  # points in time
@@ -73,6 +74,8 @@ def main():
                  extent=(0, seconds[-1], len(rows) + 0.5, 0.5))
     below.set(xlabel="seconds", ylabel="each buffer that moves")
     figure.savefig(picture, metadata={"Date": None} if picture.endswith("svg") else None)
+    if picture.endswith("svg"):
+        follow_reader(picture)
 
 
 if __name__ == "__main__":
