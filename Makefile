@@ -279,8 +279,9 @@ format: ## develop: clang-format all sources
 LINT_QUICK := -clang-analyzer-*,-bugprone-assert-side-effect,-bugprone-misplaced-widening-cast,\
 -bugprone-multiple-statement-macro,-bugprone-not-null-terminated-result,-bugprone-stringview-nullptr,\
 -bugprone-suspicious-semicolon,-bugprone-suspicious-string-compare,-bugprone-unused-raii
-lint: compile_commands.json ## develop: check formatting and run clang-tidy (part of CI; FOLDERS='shim/core ...', or FILES='...' with all checks)
+lint: compile_commands.json ## develop: check formatting and prose, and run clang-tidy (part of CI; FOLDERS='shim/core ...', or FILES='...' with all checks)
 	@clang-format --dry-run -Werror $(FORMATTED)
+	@python3 -B tests/layout/prose.py
 ifdef FILES
 	@printf '%s\n' $(FILES) | xargs -P$(shell nproc) -n1 clang-tidy -quiet -p .
 else
