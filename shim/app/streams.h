@@ -2,9 +2,9 @@
 // stream that may still hold some is asked.
 #pragma once
 
-#include <memory>
 #include <vector>
 
+#include "shim/app/handles.h"
 #include "shim/device/cuda_api.h"
 
 namespace lms::engine {
@@ -23,40 +23,18 @@ std::vector<KnownStream> known_streams();
 // The context of one of them; null if it is none.
 CUcontext context_of_known(CUstream stream);
 
-struct StreamEntry;
+using Streams = Handles<CUstream, CUcontext>;
+Streams& streams();
 
-// While it lives, the handle of a stream that another thread may destroy can be given to the driver; false if
-// the stream is gone, or about to go.
-class StreamUse {
-  public:
-    explicit StreamUse(CUstream stream);
-    ~StreamUse();
-    StreamUse(const StreamUse&) = delete;
-    StreamUse& operator=(const StreamUse&) = delete;
-    explicit operator bool() const { return entry_ != nullptr; }
-
-  private:
-    std::shared_ptr<StreamEntry> entry_;
+// While it lives, the handle of a stream that another thread may destroy can be given to the driver.
+struct StreamUse : Streams::Use {
+    explicit StreamUse(CUstream stream) : Use(streams(), stream) {}
 };
 
-// A stream about to be destroyed: nobody uses it any more. (Waits for that, at most a second: the driver call
-// of a user might wait for work of this thread's.) False if it was not known.
-class StreamEnd {
-  public:
-    explicit StreamEnd(CUstream stream);
-    ~StreamEnd() { unlist(); }
-    StreamEnd(const StreamEnd&) = delete;
-    StreamEnd& operator=(const StreamEnd&) = delete;
-    // What it was given has been fenced: known_streams() has it no more. Until then it does, or a session
-    // that asked for them meanwhile would take its work for over.
-    void unlist();
-    // The driver did not destroy it.
-    void refused();
-    explicit operator bool() const { return entry_ != nullptr; }
-
-  private:
-    CUstream stream_;
-    std::shared_ptr<StreamEntry> entry_;
+// Around the call that destroys a stream. What the stream was given is fenced before forget(): a session that
+// asked for known_streams() in between would otherwise take that work for over.
+struct StreamEnd : Streams::Retire {
+    explicit StreamEnd(CUstream stream) : Retire(streams(), stream) {}
 };
 
 }  // namespace lms::engine

@@ -32,14 +32,14 @@ CUresult destroy(CUstream stream, Destroy&& call) {
         if (end && !engine::sessions().empty()) {
             const bool captured = engine::capturing(stream);
             for (engine::Session* session : engine::sessions()) session->stream_ends(stream, captured);
-            end.unlist();
+            end.forget();
             for (engine::Session* session : engine::sessions()) session->stream_ended(stream);
         }
         engine::CaptureEnd capture_end(stream);
         const CUresult status = call();
         if (status != CUDA_SUCCESS) {
             capture_end.refused();
-            end.refused();
+            end.keep();
         }
         return status;
     });

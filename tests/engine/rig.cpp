@@ -46,7 +46,7 @@ CUstream Rig::stream() {
 void Rig::destroy(CUstream stream) {
     engine::StreamEnd end(stream);
     session_->stream_ends(stream, false);
-    end.unlist();
+    end.forget();
     session_->stream_ended(stream);
     std::erase(streams_, stream);
     gpu_->destroy_stream(stream);

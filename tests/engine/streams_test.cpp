@@ -48,8 +48,8 @@ TEST_CASE("streams: one that the driver does not destroy is known again") {
     {
         StreamEnd end(stream);
         CHECK(!is_known(stream));
-        end.unlist();
-        end.refused();
+        end.forget();
+        end.keep();
     }
     CHECK(is_known(stream));
     const StreamEnd end(stream);
