@@ -2,8 +2,12 @@
 // the shim can work on a GPU when another goes.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
+#include "shim/app/handles.h"
 #include "shim/device/cuda_api.h"
 
 namespace lms::engine {
@@ -30,6 +34,20 @@ std::vector<CUdevice> peers_of(CUdevice owner);
 // is none.
 CUcontext another_context(CUdevice device, CUcontext other);
 
+struct Context {
+    std::optional<CUdevice> device;  // none: in use, and never seen
+    std::uint64_t seen = 0;          // its place in the order in which they were seen
+    bool is_primary = false;
+    bool leads_elsewhere = false;
+};
+using Contexts = Handles<CUcontext, Context>;
+
+// While it lives, a context that another thread may destroy, and what is in it, can be asked about; false
+// while that thread is about it, which has waited for its work before.
+struct ContextUse : Contexts::Use {
+    explicit ContextUse(CUcontext context);
+};
+
 // While one lives, a call of this thread may destroy `context`, of `device`, or has, and what it had is being
 // forgotten. Those of one GPU come one at a time, each knowing what the one before it left: it waits for
 // other threads' (at most a second: the call of one may wait for this thread).
@@ -47,23 +65,11 @@ class ContextEnd {
     // After the call, which has destroyed it: nobody has to wait for the driver any more.
     void is_gone();
 
-  private:
-    CUcontext context_;
-    CUdevice device_;
-};
-// While it lives, a context that another thread may destroy, and what is in it, can be asked about; false
-// while that thread is about it, which has waited for its work before.
-class ContextUse {
-  public:
-    explicit ContextUse(CUcontext context);
-    ~ContextUse();
-    ContextUse(const ContextUse&) = delete;
-    ContextUse& operator=(const ContextUse&) = delete;
-    explicit operator bool() const { return used_; }
+    struct State;
 
   private:
-    CUcontext context_;
-    bool used_;
+    std::unique_ptr<State> state_;
+    std::optional<Contexts::Retire> retire_;
 };
 // Whether a call may be destroying it that found no successor.
 bool is_left_to_end(CUcontext context);
