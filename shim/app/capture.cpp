@@ -1,34 +1,40 @@
 #include "shim/app/capture.h"
-#include "shim/util/bounds.h"
-#include "shim/util/clock.h"
-#include "shim/util/mutex.h"
 
 #include <atomic>
-#include <map>
-#include <set>
 #include <utility>
+
+#include "shim/util/mutex.h"
 
 namespace lms::engine {
 
 namespace {
 
 std::atomic<int> captures{0};
-std::atomic<int> beginning{0};  // of them, those that the driver has not been asked to begin
-std::atomic<int> held_off{0};   // CapturesHeldOff
 std::atomic<std::uint64_t> since_none{0};
 
-// Never destroyed: exit handlers end streams too.
-struct CaptureRegistry {
-    util::Mutex mutex{util::LockOrder::Table};
-    // Where captures were begun; more than one only for the per-thread stream's handle.
-    std::map<CUstream, int> begun LMS_GUARDED_BY(mutex);
-    // Fenced before a capture last began on them or may have reached them.
-    std::set<CUstream> fenced LMS_GUARDED_BY(mutex);
+Handles<CUstream, Captured>& captured_streams() {
+    return only<Handles<CUstream, Captured>>();
+}
+
+// As one handle.
+struct AllBeginnings : Beginnings {
+    static constexpr int kHandle = 0;
+
+    AllBeginnings() {
+        const util::Lock lock(mutex);
+        enter(kHandle, {});
+    }
 };
 
-CaptureRegistry& capture_registry() {
-    static CaptureRegistry& instance = *new CaptureRegistry;
-    return instance;
+AllBeginnings& beginnings() {
+    return only<AllBeginnings>();
+}
+
+// Counted first, so that it ends if its stream does.
+Beginnings& beginnings_with(CUstream stream) {
+    const util::Lock lock(captured_streams().mutex);
+    ++captured_streams().find_or_enter(stream).begun;
+    return beginnings();
 }
 
 }  // namespace
@@ -37,54 +43,34 @@ void capture_nears() {
     if (captures++ == 0) ++since_none;
 }
 
-void capture_begins(CUstream stream) {
-    {
-        const util::Lock lock(capture_registry().mutex);
-        ++capture_registry().begun[stream];
-    }
-    // Said before it is asked, as CapturesHeldOff does, so that one of two sees the other.
-    ++beginning;
-    const auto deadline = util::Clock::now() + bounds::kOtherThread;
-    while (held_off.load() > 0 && util::Clock::now() < deadline) util::pause(bounds::kCapture);
-}
-
-void capture_began() {
-    --beginning;
-}
-
 void capture_may_reach(CUstream stream, bool fenced) {
-    const util::Lock lock(capture_registry().mutex);
-    if (fenced) {
-        capture_registry().fenced.insert(stream);
-    } else {
-        capture_registry().fenced.erase(stream);
-    }
+    const util::Lock lock(captured_streams().mutex);
+    captured_streams().find_or_enter(stream).fenced = fenced;
 }
 
 void capture_ended(CUstream stream) {
-    const util::Lock lock(capture_registry().mutex);
-    const auto it = capture_registry().begun.find(stream);
-    if (it == capture_registry().begun.end()) return;
-    if (--it->second == 0) capture_registry().begun.erase(it);
+    const util::Lock lock(captured_streams().mutex);
+    Captured* const captured = captured_streams().find(stream);
+    if (!captured || captured->begun == 0) return;
+    --captured->begun;
     --captures;
 }
 
 CaptureEnd::CaptureEnd(CUstream stream) : stream_(stream) {
-    const util::Lock lock(capture_registry().mutex);
-    fenced_ = capture_registry().fenced.erase(stream) > 0;
-    const auto begun = capture_registry().begun.extract(stream);
-    if (begun) begun_ = begun.mapped();
+    const util::Lock lock(captured_streams().mutex);
+    captured_ = captured_streams().take(stream).value_or(Captured{});
 }
 
 // Until then they count: streams that a capture has spread to are captured while its first one is there.
 CaptureEnd::~CaptureEnd() {
-    captures -= begun_;
+    captures -= captured_.begun;
 }
 
 void CaptureEnd::refused() {
-    const util::Lock lock(capture_registry().mutex);
-    if (fenced_) capture_registry().fenced.insert(stream_);
-    if (begun_ > 0) capture_registry().begun[stream_] += std::exchange(begun_, 0);
+    const util::Lock lock(captured_streams().mutex);
+    Captured& stays = captured_streams().find_or_enter(stream_);
+    stays.begun += std::exchange(captured_.begun, 0);
+    stays.fenced |= captured_.fenced;
 }
 
 bool capturing_anywhere() {
@@ -92,22 +78,17 @@ bool capturing_anywhere() {
 }
 
 bool fenced_before_capture(CUstream stream) {
-    const util::Lock lock(capture_registry().mutex);
-    return capture_registry().fenced.contains(stream);
+    const util::Lock lock(captured_streams().mutex);
+    const Captured* const captured = captured_streams().find(stream);
+    return captured && captured->fenced;
 }
 
 std::uint64_t captures_since_none() {
     return since_none.load();
 }
 
-CapturesHeldOff::CapturesHeldOff() {
-    ++held_off;
-    held_off_ = beginning.load() == 0;
-    if (!held_off_) --held_off;
-}
+CapturesHeldOff::CapturesHeldOff() : Use(beginnings(), AllBeginnings::kHandle) {}
 
-CapturesHeldOff::~CapturesHeldOff() {
-    if (held_off_) --held_off;
-}
+CaptureBegin::CaptureBegin(CUstream stream) : Retire(beginnings_with(stream), AllBeginnings::kHandle) {}
 
 }  // namespace lms::engine

@@ -7,22 +7,23 @@
 
 #include <cstdint>
 
+#include "shim/app/handles.h"
 #include "shim/device/driver_table.h"
 
 namespace lms::engine {
 
 // A capture is about to begin, and what cannot be asked for then is about to be fenced: whoever submits work
-// behind those fences sees capturing_anywhere(). capture_begins() follows.
+// behind those fences sees capturing_anywhere(). A CaptureBegin follows.
 void capture_nears();
-// Before the driver is asked to begin a capture; capture_began() follows, and capture_ended() if it refused.
-// Waits for those who hold beginnings off, at most a second: their driver call might wait for work of this
-// thread's.
-void capture_begins(CUstream stream);
-void capture_began();
 // Before a capture begins on `stream` or may reach it: whether all that it was given has been fenced.
 void capture_may_reach(CUstream stream, bool fenced);
 // When the capture that was begun on `stream` has ended, or gone with the stream.
 void capture_ended(CUstream stream);
+
+struct Captured {
+    int begun = 0;        // captures there; more than one only for the per-thread stream's handle
+    bool fenced = false;  // before one last began there or may have reached it
+};
 
 // A stream is about to go, and a capture that was begun on it with it. Its handle may be another's before the
 // driver's call is over, and what begins there then is not forgotten.
@@ -37,8 +38,7 @@ class CaptureEnd {
 
   private:
     CUstream stream_;
-    int begun_ = 0;
-    bool fenced_ = false;
+    Captured captured_;
 };
 
 // Whether any stream is capturing, or about to.
@@ -68,17 +68,20 @@ inline bool capture_forbids(CUstream stream) {
            device::about_capture(device::driver().cuStreamIsCapturing(stream, &status));
 }
 
-// While it lives no capture begins; false if one is about to.
-class CapturesHeldOff {
-  public:
-    CapturesHeldOff();
-    ~CapturesHeldOff();
-    CapturesHeldOff(const CapturesHeldOff&) = delete;
-    CapturesHeldOff& operator=(const CapturesHeldOff&) = delete;
-    explicit operator bool() const { return held_off_; }
+// All beginnings of captures are as one handle: they are held off by its use, and one that is about to be
+// retires it meanwhile.
+using Beginnings = Handles<int, bool>;
 
-  private:
-    bool held_off_;
+// While it lives no capture begins; false if one is about to.
+struct CapturesHeldOff : Beginnings::Use {
+    CapturesHeldOff();
+};
+
+// Around the call that has the driver begin a capture; capture_ended() follows if it refused. Waits for those
+// who hold beginnings off (Beginnings::Retire).
+struct CaptureBegin : Beginnings::Retire {
+    explicit CaptureBegin(CUstream stream);
+    ~CaptureBegin() { keep(); }
 };
 
 }  // namespace lms::engine

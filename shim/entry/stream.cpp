@@ -64,9 +64,8 @@ CUresult begin_capture(CUstream handle, bool per_thread, Begin&& call) {
         // Counted before, so that no launch into the capturing stream is missed.
         engine::capture_nears();
         fence_before_capture(stream);
-        engine::capture_begins(stream);
+        const engine::CaptureBegin begin(stream);
         const CUresult status = call();
-        engine::capture_began();
         if (status != CUDA_SUCCESS) engine::capture_ended(stream);
         return status;
     });

@@ -105,8 +105,7 @@ TEST_CASE("failures: work in the legacy stream behind which a capture forbids a 
     scene.rig.session().see_work_over();  // or the next work would wait for its coming in
     const Gate gate = closed();
     engine::capture_nears();
-    engine::capture_begins(scene.stream);
-    engine::capture_began();
+    { const engine::CaptureBegin begin(scene.stream); }
     gpu.fail(Call::Query, 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 1'000);
     REQUIRE(scene.rig.submit(scene.late_write(CU_STREAM_LEGACY, cold, gate, true)) == CUDA_SUCCESS);
     gpu.fail(Call::Query, 0, CUDA_SUCCESS);
