@@ -3,11 +3,10 @@
 #include <pthread.h>
 
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "shim/util/mutex.h"
+#include "shim/app/handles.h"
 
 namespace lms::engine {
 
@@ -15,18 +14,14 @@ namespace {
 
 constexpr PerThreadStream kMark = PerThreadStream{1} << 63;
 
-// Never destroyed: exit handlers use streams too.
-struct PerThreadRegistry {
-    util::Mutex mutex{util::LockOrder::Table};
-    std::unordered_map<PerThreadStream, CUcontext> living LMS_GUARDED_BY(mutex);
+struct PerThreadStreams : Handles<PerThreadStream, CUcontext> {
     PerThreadStream given LMS_GUARDED_BY(mutex) = 0;
     std::atomic<std::uint64_t> contexts_gone{0};
     std::atomic<std::uint64_t> gone{0};
 };
 
-PerThreadRegistry& per_thread_registry() {
-    static PerThreadRegistry& instance = *new PerThreadRegistry;
-    return instance;
+PerThreadStreams& per_thread_streams() {
+    return only<PerThreadStreams>();
 }
 
 // One thread's.
@@ -39,10 +34,10 @@ struct Own {
         for (const auto& [known, stream] : streams) {
             if (known == context) return stream;
         }
-        PerThreadRegistry& all = per_thread_registry();
+        PerThreadStreams& all = per_thread_streams();
         const util::Lock lock(all.mutex);
         const PerThreadStream stream = kMark | ++all.given;
-        all.living.emplace(stream, context);
+        all.enter(stream, context);
         streams.emplace_back(context, stream);
         return stream;
     }
@@ -50,7 +45,7 @@ struct Own {
   private:
     // A new context may have the handle of one that is gone.
     void forget_gone() {
-        const std::uint64_t now = per_thread_registry().contexts_gone.load();
+        const std::uint64_t now = per_thread_streams().contexts_gone.load();
         if (contexts_gone == now) return;
         contexts_gone = now;
         std::erase_if(streams, [](const auto& each) { return !per_thread_stream_lives(each.second); });
@@ -58,10 +53,10 @@ struct Own {
 };
 
 void thread_ends(void* own) {
-    PerThreadRegistry& all = per_thread_registry();
+    PerThreadStreams& all = per_thread_streams();
     {
         const util::Lock lock(all.mutex);
-        for (const auto& [context, stream] : static_cast<Own*>(own)->streams) all.living.erase(stream);
+        for (const auto& [context, stream] : static_cast<Own*>(own)->streams) all.forget(stream);
     }
     ++all.gone;
     delete static_cast<Own*>(own);
@@ -92,23 +87,23 @@ PerThreadStream per_thread_stream(CUcontext context) {
 
 bool per_thread_stream_lives(PerThreadStream stream) {
     if (!(stream & kMark)) return true;
-    PerThreadRegistry& all = per_thread_registry();
+    PerThreadStreams& all = per_thread_streams();
     const util::Lock lock(all.mutex);
-    return all.living.contains(stream);
+    return all.find(stream) != nullptr;
 }
 
 void per_thread_streams_gone_with(CUcontext context) {
-    PerThreadRegistry& all = per_thread_registry();
+    PerThreadStreams& all = per_thread_streams();
     {
         const util::Lock lock(all.mutex);
-        std::erase_if(all.living, [&](const auto& each) { return each.second == context; });
+        all.forget_if([&](PerThreadStream, CUcontext in) { return in == context; });
     }
     ++all.contexts_gone;
     ++all.gone;
 }
 
 std::uint64_t per_thread_streams_gone() {
-    return per_thread_registry().gone.load();
+    return per_thread_streams().gone.load();
 }
 
 }  // namespace lms::engine

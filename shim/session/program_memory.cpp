@@ -1,12 +1,14 @@
 #include "shim/session/program_memory.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <unordered_map>
+#include <set>
 
 #include "shim/app/capture.h"
 #include "shim/app/contexts.h"
 #include "shim/app/green_contexts.h"
+#include "shim/app/handles.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/patience.h"
 #include "shim/device/scope.h"
@@ -35,7 +37,6 @@ struct Handle {
     // gone.
     Address known_at = 0;
     HandleValue real = 0;  // the driver's, whose the memory is; 0: it is managed
-    bool busy = false;     // some thread changes it
 
     bool is_managed() const { return real == 0; }
     bool lives() const { return references > 0 || views > 0; }
@@ -44,69 +45,41 @@ struct Handle {
 // No handle of the driver's is like these, as far as anybody knows: they are small numbers or pointers.
 constexpr HandleValue kFirst = HandleValue{0x6c6d73} << 40;
 
-// Never destroyed: handles are released by other libraries' exit handlers too.
-struct HandleRegistry {
-    util::Mutex mutex{util::LockOrder::Table};  // a leaf
-    util::Condition idle;
-    std::unordered_map<HandleValue, Handle> handles LMS_GUARDED_BY(mutex);
+struct HandleTable : Handles<HandleValue, Handle> {
     HandleValue next LMS_GUARDED_BY(mutex) = kFirst;
     std::uint64_t views LMS_GUARDED_BY(mutex) = 0;  // ever
     std::vector<CUmemAllocationProp> tried LMS_GUARDED_BY(mutex);
 };
 
-HandleRegistry& handle_registry() {
-    static HandleRegistry& instance = *new HandleRegistry;
-    return instance;
+HandleTable& handles() {
+    return only<HandleTable>();
 }
 
-// While it lives, nobody else changes these handles.
-class Busy {
-  public:
-    explicit Busy(std::vector<HandleValue> values) : values_(std::move(values)) {
-        std::sort(values_.begin(), values_.end());
-        values_.erase(std::unique(values_.begin(), values_.end()), values_.end());
-        HandleRegistry& all = handle_registry();
-        util::Lock lock(all.mutex);
-        std::erase_if(
-            values_, [&](HandleValue value) LMS_REQUIRES(all.mutex) { return !all.handles.contains(value); });
-        const auto is_busy = [&](HandleValue value) LMS_REQUIRES(all.mutex) {
-            const auto it = all.handles.find(value);
-            return it != all.handles.end() && it->second.busy;
-        };
-        all.idle.wait(lock, [&] { return std::ranges::none_of(values_, is_busy); });
-        for (const HandleValue value : values_) {
-            if (all.handles.contains(value)) all.handles[value].busy = true;
-        }
-    }
+// While it lives, nobody else changes the handle.
+struct Busy : HandleTable::Alone {
+    explicit Busy(HandleValue value) : Alone(handles(), value) {}
     ~Busy() {
-        HandleRegistry& all = handle_registry();
-        const util::Lock lock(all.mutex);
-        for (const HandleValue value : values_) end(all, value);
-        all.idle.notify_all();
+        if (*this && !get()->lives()) forget();
     }
-    Busy(const Busy&) = delete;
-    Busy& operator=(const Busy&) = delete;
+};
 
+// The same of all handles of some mappings.
+class AllBusy {
+  public:
+    explicit AllBusy(const std::vector<View>& views) {
+        std::set<HandleValue> values;
+        for (const View& view : views) values.insert(view.handle);
+        // In one order, or two threads would wait for each other.
+        for (const HandleValue value : values) all_.try_emplace(value, value);
+    }
     // Null if there is none.
     Handle* find(HandleValue value) const {
-        HandleRegistry& all = handle_registry();
-        const util::Lock lock(all.mutex);
-        const auto it = all.handles.find(value);
-        return it == all.handles.end() ? nullptr : &it->second;
+        const auto it = all_.find(value);
+        return it == all_.end() ? nullptr : it->second.get();
     }
 
   private:
-    static void end(HandleRegistry& all, HandleValue value) LMS_REQUIRES(all.mutex) {
-        const auto it = all.handles.find(value);
-        if (it == all.handles.end()) return;
-        if (!it->second.lives()) {
-            all.handles.erase(it);
-        } else {
-            it->second.busy = false;
-        }
-    }
-
-    std::vector<HandleValue> values_;
+    std::map<HandleValue, Busy> all_;
 };
 
 // Its last reference or mapping may be gone, and its memory with it.
@@ -147,12 +120,6 @@ Session* awake_session(CUdevice device) {
     return in_context.status() == CUDA_SUCCESS ? current_session() : nullptr;
 }
 
-std::vector<HandleValue> handles_of(const std::vector<View>& views) {
-    std::vector<HandleValue> handles;
-    for (const View& view : views) handles.push_back(view.handle);
-    return handles;
-}
-
 std::vector<View> views_in(Address address, std::uint64_t bytes) {
     const util::SharedLock lock(program_addresses().mutex);
     return program_addresses().book.in(address, bytes);
@@ -187,7 +154,7 @@ Session* session_for(const CUmemAllocationProp& properties, std::uint64_t bytes)
 }
 
 CUresult try_properties(const Session& session, const CUmemAllocationProp& properties) {
-    HandleRegistry& all = handle_registry();
+    HandleTable& all = handles();
     const auto known = [&](const CUmemAllocationProp& each) { return alike(each, properties); };
     {
         const util::Lock lock(all.mutex);
@@ -208,9 +175,9 @@ CUresult create_handle(Session& session, std::uint64_t bytes, const CUmemAllocat
     Address home = 0;
     const CUresult status = session.create(bytes, home, !capturing_anywhere());
     if (status != CUDA_SUCCESS) return status;
-    const util::Lock lock(handle_registry().mutex);
-    handle = handle_registry().next++;
-    handle_registry().handles[handle] = {&session, home, bytes, properties};
+    const util::Lock lock(handles().mutex);
+    handle = handles().next++;
+    handles().enter(handle, {&session, home, bytes, properties});
     return CUDA_SUCCESS;
 }
 
@@ -219,8 +186,7 @@ bool is_program_handle(HandleValue handle) {
 }
 
 CUresult release_handle(HandleValue value, bool& gone) {
-    const Busy busy({value});
-    Handle* const handle = busy.find(value);
+    const Busy handle(value);
     if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
     if (--handle->references > 0) return CUDA_SUCCESS;
     gone = !handle->lives();
@@ -230,8 +196,7 @@ CUresult release_handle(HandleValue value, bool& gone) {
 }
 
 CUresult properties_of(HandleValue value, CUmemAllocationProp& properties) {
-    const Busy busy({value});
-    const Handle* const handle = busy.find(value);
+    const Busy handle(value);
     if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
     properties = handle->properties;
     return CUDA_SUCCESS;
@@ -309,8 +274,8 @@ std::optional<CUresult> map_part(const View& view, Handle& handle, Used& used, u
 CUresult map_managed(View view, const Handle& handle) {
     view.home = handle.home;
     {
-        const util::Lock lock(handle_registry().mutex);
-        view.id = ++handle_registry().views;
+        const util::Lock lock(handles().mutex);
+        view.id = ++handles().views;
     }
     if (!enter(view)) return CUDA_ERROR_INVALID_VALUE;
     managed_views = true;
@@ -321,8 +286,7 @@ CUresult map_managed(View view, const Handle& handle) {
 
 std::optional<CUresult> try_to_map(Address address, std::uint64_t bytes, std::uint64_t offset,
                                    HandleValue value, unsigned long long flags, Address& before, Used& used) {
-    const Busy busy({value});
-    Handle* const handle = busy.find(value);
+    const Busy handle(value);
     if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
     // Evicted, what is there may have no mapping that the driver would see.
     if (has_program_memory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -352,8 +316,7 @@ CUresult with_drivers_handle(HandleValue value, const WithHandle& call,
                              const std::function<void(HandleValue)>& undo) {
     const auto retried = [&](HandleValue real) { return call_with_oom_retry([&] { return call(real); }); };
     return once_unused([&](Used& used) -> std::optional<CUresult> {
-        const Busy busy({value});
-        Handle* const handle = busy.find(value);
+        const Busy handle(value);
         if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
         return handle->is_managed() ? hand_over(value, *handle, used, retried, undo) : retried(handle->real);
     });
@@ -362,10 +325,10 @@ CUresult with_drivers_handle(HandleValue value, const WithHandle& call,
 CUresult give_to_driver(Address address, std::uint64_t bytes) {
     // A capture forbids what it takes, and not what the program asks for.
     const device::RelaxedCapture relaxed;
-    for (const HandleValue value : handles_of(views_in(address, bytes))) {
+    for (const View& view : views_in(address, bytes)) {
+        const HandleValue value = view.handle;
         const CUresult status = once_unused([&](Used& used) -> std::optional<CUresult> {
-            const Busy busy({value});
-            Handle* const handle = busy.find(value);
+            const Busy handle(value);
             if (!handle || !handle->is_managed()) return CUDA_SUCCESS;
             return hand_over(
                 value, *handle, used, [](HandleValue) { return CUDA_SUCCESS; }, [](HandleValue) {});
@@ -390,7 +353,7 @@ bool has_program_memory(Address address, std::uint64_t bytes) {
 }
 
 CUresult unmap_range(Address address, std::uint64_t bytes, const ViewGone& gone) {
-    const Busy busy(handles_of(whole_views(address, bytes)));
+    const AllBusy busy(whole_views(address, bytes));
     const std::vector<View> views = whole_views(address, bytes);
     if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
     bool begun = false;
@@ -468,7 +431,7 @@ void note_access(const View& of, std::span<const CUmemAccessDesc> access) {
 }  // namespace
 
 CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc> access) {
-    const Busy busy(handles_of(whole_views(address, bytes)));
+    const AllBusy busy(whole_views(address, bytes));
     const std::vector<View> views = whole_views(address, bytes);
     if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
     for (const View& view : views) {
@@ -502,8 +465,7 @@ std::optional<HandleValue> retain_handle(Address address) {
         if (!view || view->handle == 0) return std::nullopt;
         value = view->handle;
     }
-    const Busy busy({value});
-    Handle* const handle = busy.find(value);
+    const Busy handle(value);
     if (!handle) return std::nullopt;
     // Of the driver's own the program holds one, however many references it has here.
     if (!handle->is_managed() && handle->references == 0) {
@@ -525,9 +487,8 @@ std::optional<ViewAt> managed_view_at(Address address) {
         found.view = *view;
         found.reservation = *program_addresses().book.reservation_of(address);
     }
-    const util::Lock lock(handle_registry().mutex);
-    const auto it = handle_registry().handles.find(found.view.handle);
-    if (it != handle_registry().handles.end()) found.properties = it->second.properties;
+    const util::Lock lock(handles().mutex);
+    if (const Handle* const handle = handles().find(found.view.handle)) found.properties = handle->properties;
     return found;
 }
 
