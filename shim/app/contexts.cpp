@@ -101,7 +101,8 @@ CUcontext primary_of(CUdevice device) {
 
 void forget_context(CUcontext context) {
     const util::Lock lock(contexts().mutex);
-    contexts().forget(context);
+    // While it ends the entry stays, or others would be granted its use.
+    if (Context* const known = contexts().find(context)) *known = {};
 }
 
 bool is_known(CUcontext context) {

@@ -93,6 +93,34 @@ TEST_CASE("contexts: one ends after another of its GPU, and knows what that left
     forget_context(one);
 }
 
+TEST_CASE("contexts: one that is about to go is not used, nor while what it had is forgotten") {
+    constexpr CUdevice kGpu = 95;
+    const CUcontext goes = context(9), unseen = context(10);
+    context_seen(goes, kGpu);
+    for (const CUcontext each : {goes, unseen}) {
+        CAPTURE(each);
+        CHECK(static_cast<bool>(ContextUse(each)));
+        {
+            ContextEnd end(each, kGpu);
+            CHECK(static_cast<bool>(ContextUse(each)));
+            end.close();
+            CHECK_FALSE(static_cast<bool>(ContextUse(each)));
+        }
+        // The driver has refused.
+        CHECK(static_cast<bool>(ContextUse(each)));
+        ContextEnd end(each, kGpu);
+        end.close();
+        end.is_gone();
+        forget_context(each);
+        CHECK_FALSE(is_known(each));
+        CHECK_FALSE(static_cast<bool>(ContextUse(each)));
+    }
+    // Another may have the handle now.
+    context_seen(goes, kGpu);
+    CHECK(static_cast<bool>(ContextUse(goes)));
+    forget_context(goes);
+}
+
 // However long that takes.
 TEST_CASE("contexts: a new one waits while the last of its GPU is forgotten") {
     constexpr CUdevice kGpu = 94;
