@@ -1,11 +1,11 @@
 #include "shim/reach/graphs.h"
-#include "shim/reach/used_addresses.h"
-#include "shim/util/mutex.h"
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 #include <utility>
+
+#include "shim/app/handles.h"
+#include "shim/reach/used_addresses.h"
 
 namespace lms::engine {
 
@@ -22,16 +22,22 @@ struct Executable {
     std::optional<GraphContents> sum;  // of all parts that are on, once somebody asks
 };
 
-// Never destroyed: other libraries' exit handlers launch graphs too.
-struct GraphRegistry {
-    util::Mutex mutex{util::LockOrder::Table};
-    std::unordered_map<CUgraphExec, Executable> executables LMS_GUARDED_BY(mutex);
+struct Executables : Handles<CUgraphExec, Executable> {
     std::size_t from_device LMS_GUARDED_BY(mutex) = 0;  // how many of them are
+
+    void note(CUgraphExec exec, Executable executable) LMS_REQUIRES(mutex) {
+        from_device += executable.from_device;
+        enter(exec, std::move(executable));
+    }
+    std::optional<Executable> lose(CUgraphExec exec) LMS_REQUIRES(mutex) {
+        std::optional<Executable> known = take(exec);
+        if (known) from_device -= known->from_device;
+        return known;
+    }
 };
 
-GraphRegistry& graph_registry() {
-    static GraphRegistry& instance = *new GraphRegistry;
-    return instance;
+Executables& executables() {
+    return only<Executables>();
 }
 
 void let_go(GraphPart& part) {
@@ -125,11 +131,11 @@ const GraphContents& sum_of(Executable& executable) {
 // Calls `visit(executable)`, which changes it, if it is known.
 template <typename Visit>
 void alter(CUgraphExec exec, Visit&& visit) {
-    const util::Lock lock(graph_registry().mutex);
-    const auto it = graph_registry().executables.find(exec);
-    if (it == graph_registry().executables.end()) return;
-    it->second.sum.reset();
-    visit(it->second);
+    const util::Lock lock(executables().mutex);
+    Executable* const executable = executables().find(exec);
+    if (!executable) return;
+    executable->sum.reset();
+    visit(*executable);
 }
 
 }  // namespace
@@ -147,13 +153,13 @@ void GraphHold::give_to(CUgraphExec exec, bool from_device) {
     Executable made;
     made.whole = std::exchange(part_, {});
     made.from_device = from_device;
+    std::optional<Executable> before;
     {
-        const util::Lock lock(graph_registry().mutex);
-        std::swap(graph_registry().executables[exec], made);
-        graph_registry().from_device += from_device;
-        graph_registry().from_device -= made.from_device;
+        const util::Lock lock(executables().mutex);
+        before = executables().lose(exec);
+        executables().note(exec, std::move(made));
     }
-    let_go(made.whole);
+    if (before) let_go(before->whole);
 }
 
 void GraphHold::update(CUgraphExec exec) {
@@ -179,12 +185,8 @@ struct GraphEnd::Known {
 };
 
 GraphEnd::GraphEnd(CUgraphExec exec) : exec_(exec) {
-    const util::Lock lock(graph_registry().mutex);
-    const auto it = graph_registry().executables.find(exec);
-    if (it == graph_registry().executables.end()) return;
-    known_ = std::make_unique<Known>(Known{std::move(it->second)});
-    graph_registry().from_device -= known_->executable.from_device;
-    graph_registry().executables.erase(it);
+    const util::Lock lock(executables().mutex);
+    if (auto known = executables().lose(exec)) known_ = std::make_unique<Known>(Known{std::move(*known)});
 }
 
 GraphEnd::~GraphEnd() {
@@ -193,9 +195,8 @@ GraphEnd::~GraphEnd() {
 
 void GraphEnd::refused() {
     if (!known_) return;
-    const util::Lock lock(graph_registry().mutex);
-    graph_registry().from_device += known_->executable.from_device;
-    graph_registry().executables[exec_] = std::move(known_->executable);
+    const util::Lock lock(executables().mutex);
+    executables().note(exec_, std::move(known_->executable));
     known_.reset();
 }
 
@@ -210,21 +211,21 @@ void node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled) {
 }
 
 void note_unseen_call() {
-    const util::Lock lock(graph_registry().mutex);
-    for (auto& [exec, executable] : graph_registry().executables) {
+    const util::Lock lock(executables().mutex);
+    executables().each([](CUgraphExec, Executable& executable) {
         executable.changed_unseen = true;
         executable.sum.reset();
-    }
+    });
 }
 
 void note_graph_copies(CUgraphExec exec) {
     std::vector<GraphCopy> copies;
     std::vector<WrittenWord> words;
     {
-        const util::Lock lock(graph_registry().mutex);
-        const auto it = graph_registry().executables.find(exec);
-        if (it == graph_registry().executables.end()) return;
-        const GraphContents& sum = sum_of(it->second);
+        const util::Lock lock(executables().mutex);
+        Executable* const executable = executables().find(exec);
+        if (!executable) return;
+        const GraphContents& sum = sum_of(*executable);
         copies = sum.copies;
         words = sum.words;
     }
@@ -235,18 +236,17 @@ void note_graph_copies(CUgraphExec exec) {
 WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
     WorkingSet reach;
     {
-        const util::Lock lock(graph_registry().mutex);
-        const auto it = graph_registry().executables.find(exec);
-        if (it == graph_registry().executables.end()) {
-            // Not instantiated through the shim.
-            reach.opaque = true;
-        } else {
-            const GraphContents& sum = sum_of(it->second);
+        const util::Lock lock(executables().mutex);
+        if (Executable* const executable = executables().find(exec)) {
+            const GraphContents& sum = sum_of(*executable);
             reach = sum.kernels;
             // They are kept on the device anyway, but the graph may be destroyed while it runs.
             reach.ranges = sum.operands;
+        } else {
+            // Not instantiated through the shim.
+            reach.opaque = true;
         }
-        reach.opaque |= graph_registry().from_device > 0;
+        reach.opaque |= executables().from_device > 0;
     }
     reach.stream = stream;
     follow_used(reach);

@@ -1,22 +1,17 @@
 #include "shim/reach/object_pins.h"
-#include "shim/util/mutex.h"
 
-#include <unordered_map>
 #include <utility>
+
+#include "shim/app/handles.h"
 
 namespace lms::engine {
 
 namespace {
 
-// Never destroyed: objects are destroyed by other libraries' exit handlers too.
-struct ObjectRegistry {
-    util::Mutex mutex{util::LockOrder::Table};
-    std::unordered_map<const void*, std::vector<PinnedIn>> objects LMS_GUARDED_BY(mutex);
-};
+using Objects = Handles<const void*, std::vector<PinnedIn>>;
 
-ObjectRegistry& object_registry() {
-    static ObjectRegistry& instance = *new ObjectRegistry;
-    return instance;
+Objects& objects() {
+    return only<Objects>();
 }
 
 void let_go_reached(const std::vector<PinnedIn>& kept) {
@@ -25,16 +20,10 @@ void let_go_reached(const std::vector<PinnedIn>& kept) {
 
 // What it names from now on; returns what it named.
 std::vector<PinnedIn> exchange(const void* object, std::vector<PinnedIn> kept) {
-    const util::Lock lock(object_registry().mutex);
-    if (!kept.empty()) {
-        kept.swap(object_registry().objects[object]);
-        return kept;
-    }
-    const auto it = object_registry().objects.find(object);
-    if (it == object_registry().objects.end()) return {};
-    kept = std::move(it->second);
-    object_registry().objects.erase(it);
-    return kept;
+    const util::Lock lock(objects().mutex);
+    std::vector<PinnedIn> before = objects().take(object).value_or(std::vector<PinnedIn>{});
+    if (!kept.empty()) objects().enter(object, std::move(kept));
+    return before;
 }
 
 }  // namespace
