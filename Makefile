@@ -263,7 +263,7 @@ install: $(INSTALLED) install-extras ## install: put all of it under PREFIX (the
 	install -m 755 $(KERNELS)/*.so $(DESTDIR)$(PREFIX)/lib/lmsshim/sim/kernels/
 	install -m 755 $(DEMO) $(BUILD)/demo.sh $(DESTDIR)$(PREFIX)/lib/lmsshim/
 	install -m 644 $(BUILD)/demo.txt $(DESTDIR)$(PREFIX)/lib/lmsshim/
-	install -m 644 include/lms/*.h $(DESTDIR)$(PREFIX)/include/lms/
+	install -m 644 include/lms/* $(DESTDIR)$(PREFIX)/include/lms/
 	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/lms \
 	  $(addprefix $(DESTDIR)$(PREFIX)/lib/lmsshim/,$(notdir $(SHIM) $(DEMO)) $(patsubst $(BUILD)/%,%,$(POLICIES) $(SIM)))
 

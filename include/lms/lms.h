@@ -41,25 +41,8 @@ extern "C" {
 typedef struct lms_counters {
     uint32_t size; /* sizeof(lms_counters), set by the caller */
     uint32_t reserved;
-    uint64_t allocations;
-    uint64_t frees;
-    uint64_t refusals;
-    uint64_t launches;
-    uint64_t in_place_launches;
-    uint64_t fills;
-    uint64_t fills_ahead;
-    uint64_t bytes_in;
-    uint64_t evictions;
-    uint64_t bytes_out;
-    uint64_t peak_resident_bytes;
-    uint64_t peak_host_bytes;
-    uint64_t stalls;
-    uint64_t stall_ns;
-    uint64_t self_checks;
-    uint64_t self_checks_failed;
-    uint64_t self_check_ns;
-    uint64_t self_checks_remaps_wait;
-    uint64_t victims_overruled;
+#define LMS_COUNTER(name, meaning) uint64_t name;
+#include "counters.def"
 } lms_counters;
 
 /* The levels of one GPU. */

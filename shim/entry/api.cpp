@@ -117,10 +117,8 @@ int give(Struct* to, Struct filled) {
 
 int counters(lms_counters* counters) {
     lms_counters now{};
-    std::uint64_t* to = &now.allocations;
-    static_assert(sizeof(trace::Counters) == sizeof now - offsetof(lms_counters, allocations));
-    for (const trace::CounterField& field : trace::counter_fields())
-        *to++ = (trace::counters().*field.member).load(std::memory_order_relaxed);
+#define LMS_COUNTER(name, meaning) now.name = trace::counters().name.load(std::memory_order_relaxed);
+#include <lms/counters.def>
     return give(counters, now);
 }
 

@@ -19,29 +19,8 @@ namespace lms::trace {
 namespace {
 
 constexpr CounterField kFields[] = {
-    {"allocations", &Counters::allocations, "Managed buffers allocated"},
-    {"frees", &Counters::frees, "Managed buffers freed"},
-    {"refusals", &Counters::refusals, "Allocations that failed once for LMS_SOFT_LIMIT"},
-    {"launches", &Counters::launches, "Launches of kernels and graphs"},
-    {"in_place_launches", &Counters::in_place_launches, "Launches that used some of them in host memory"},
-    {"fills", &Counters::fills, "Chunks copied to the GPU"},
-    {"fills_ahead", &Counters::fills_ahead, "Of those, as foretold, before they were needed"},
-    {"bytes_in", &Counters::bytes_in, "Bytes of all copies to the GPU"},
-    {"evictions", &Counters::evictions,
-     "Chunks that went to the host, copied or, where nothing had written them, as they were there"},
-    {"bytes_out", &Counters::bytes_out, "Bytes of those copies"},
-    {"peak_resident_bytes", &Counters::peak_resident_bytes, "Most managed bytes on the GPU at once"},
-    {"peak_host_bytes", &Counters::peak_host_bytes, "Most bytes of host memory pinned at once"},
-    {"stalls", &Counters::stalls, "Times a thread of the program waited for the shim"},
-    {"stall_ns", &Counters::stall_ns, "Nanoseconds of those waits"},
-    {"self_checks", &Counters::self_checks,
-     "Trials of moves, one on each GPU that filled up, more where one did not finish"},
-    {"self_checks_failed", &Counters::self_checks_failed, "Of those, that turned something off"},
-    {"self_check_ns", &Counters::self_check_ns, "Nanoseconds that they took"},
-    {"self_checks_remaps_wait", &Counters::self_checks_remaps_wait,
-     "Of those trials, that found remaps to wait for all work"},
-    {"victims_overruled", &Counters::victims_overruled,
-     "Times that the policy named no chunk to go, or one that may not, and lru's choice was taken"},
+#define LMS_COUNTER(name, meaning) {#name, &Counters::name, meaning},
+#include <lms/counters.def>
 };
 
 // The process whose counters are written; a child of fork has another number.

@@ -14,25 +14,8 @@ namespace lms::trace {
 struct Counters {
     using Counter = std::atomic<std::uint64_t>;
 
-    Counter allocations = 0;
-    Counter frees = 0;
-    Counter refusals = 0;
-    Counter launches = 0;
-    Counter in_place_launches = 0;
-    Counter fills = 0;
-    Counter fills_ahead = 0;
-    Counter bytes_in = 0;
-    Counter evictions = 0;
-    Counter bytes_out = 0;
-    Counter peak_resident_bytes = 0;
-    Counter peak_host_bytes = 0;
-    Counter stalls = 0;
-    Counter stall_ns = 0;
-    Counter self_checks = 0;
-    Counter self_checks_failed = 0;
-    Counter self_check_ns = 0;
-    Counter self_checks_remaps_wait = 0;
-    Counter victims_overruled = 0;
+#define LMS_COUNTER(name, meaning) Counter name = 0;
+#include <lms/counters.def>
 };
 
 struct CounterField {

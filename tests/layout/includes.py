@@ -12,7 +12,7 @@ MAY = {
     "app": {"device", "core", "util"},
     "code": {"core", "util"},
     "device": {"core", "util"},
-    "trace": {"core", "util"},
+    "trace": {"include", "core", "util"},
     "policy": {"core", "util", "include"},
     "core": {"include"},
     "util": set(),

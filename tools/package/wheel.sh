@@ -7,7 +7,7 @@ tree=$build/wheel
 
 rm -rf "$tree" "$build"/lmsshim-*.whl
 mkdir -p "$tree"
-cp -R tools/package/python/lms "$tree/lms"
+cp -RL tools/package/python/lms "$tree/lms"
 make --no-print-directory install DESTDIR="$PWD/$tree/installed" PREFIX=/ BUILD="$build" CUDA_HOME="$CUDA_HOME" >/dev/null
 mkdir "$tree/lms/tree"
 mv "$tree/installed/bin" "$tree/installed/lib" "$tree/installed/include" "$tree/lms/tree/"

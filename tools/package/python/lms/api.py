@@ -9,6 +9,7 @@ import csv
 import ctypes
 import io
 import os
+import re
 import shutil
 import subprocess
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
@@ -16,11 +17,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 _ABSENT, _INVALID, _NOT_MANAGED, _NO_ROOM, _BUSY, _NOT_NOW, _FAILED = range(1, 8)
 _VERSION = 1
 
-_COUNTERS = (
-    "allocations", "frees", "refusals", "launches", "in_place_launches", "fills", "fills_ahead", "bytes_in", "evictions", "bytes_out",
-    "peak_resident_bytes", "peak_host_bytes", "stalls", "stall_ns", "self_checks", "self_checks_failed", "self_check_ns",
-    "self_checks_remaps_wait", "victims_overruled",
-)
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "counters.def"), encoding="ascii") as _table:
+    _COUNTERS = tuple(re.findall(r"^LMS_COUNTER\((\w+)", _table.read(), re.M))
 _LEVELS = ("budget_bytes", "allocated_bytes", "peak_allocated_bytes", "most_beyond_bytes", "resident_bytes", "host_bytes")
 _SPEEDS = ("in_bytes_per_s", "out_bytes_per_s")  # 0: not known
 _MOST_GPUS = 64
