@@ -51,7 +51,7 @@ class Handles {
 
     // Null if it is not known.
     Value* find(Handle handle) LMS_REQUIRES(mutex) {
-        const EntryPtr entry = entry_of(handle);
+        const EntryPtr& entry = entry_of(handle);
         return entry ? &entry->value : nullptr;
     }
     Value& enter(Handle handle, Value value) LMS_REQUIRES(mutex) {
@@ -93,13 +93,15 @@ class Handles {
     class Alone;
 
   private:
-    EntryPtr entry_of(Handle handle) const LMS_REQUIRES(mutex) {
+    const EntryPtr& entry_of(Handle handle) const LMS_REQUIRES(mutex) {
         const auto it = entries_.find(handle);
-        return it == entries_.end() ? nullptr : it->second;
+        return it == entries_.end() ? kNone : it->second;
     }
     void forget(Handle handle, const EntryPtr& entry) LMS_REQUIRES(mutex) {
         if (entry_of(handle) == entry) forget(handle);
     }
+
+    static inline const EntryPtr kNone;
 
     std::unordered_map<Handle, EntryPtr> entries_ LMS_GUARDED_BY(mutex);
 };
@@ -110,15 +112,17 @@ class Handles<Handle, Value>::Use {
   public:
     Use(Handles& all, Handle handle) : all_(all) {
         const util::Lock lock(all.mutex);
-        entry_ = all.entry_of(handle);
-        granted_ = entry_ && entry_->retirements == 0;
-        if (granted_) ++entry_->uses;
+        const EntryPtr& entry = all.entry_of(handle);
+        granted_ = entry && entry->retirements == 0;
+        if (!granted_) return;
+        entry_ = entry;
+        ++entry_->uses;
     }
     ~Use() {
         if (!granted_) return;
         const util::Lock lock(all_.mutex);
         --entry_->uses;
-        all_.changed.notify_all();
+        if (entry_->retirements > 0) all_.changed.notify_all();
     }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
