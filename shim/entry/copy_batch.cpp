@@ -5,7 +5,7 @@
 
 #include "shim/device/driver_table.h"
 #include "shim/entry/batch.h"
-#include "shim/entry/transfer.h"
+#include "shim/entry/ranges.h"
 #include "shim/reach/array_formats.h"
 
 namespace lms::entry {

@@ -1,8 +1,13 @@
 #include "shim/entry/cross_device_copy.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "shim/app/contexts.h"
+#include "shim/device/driver_table.h"
+#include "shim/device/scope.h"
+#include "shim/entry/wait.h"
+#include "shim/session/submit.h"
 
 namespace lms::entry {
 
@@ -34,6 +39,42 @@ const engine::Session* elsewhere(core::Address address) {
     return session->device() == current ? nullptr : session;
 }
 
+// The contexts of a copy's two ends; null for host memory.
+struct Ends {
+    CUcontext to;
+    CUcontext from;
+};
+
+// Nothing where no end is managed memory of another GPU than the current one.
+std::optional<Ends> ends_apart(core::Address to, core::Address from) {
+    if (engine::managed_bounds().end == 0) return std::nullopt;
+    if (!elsewhere(to) && !elsewhere(from)) return std::nullopt;
+    return Ends{context_at(to), context_at(from)};
+}
+
+// The context in which work in `stream` is to be submitted whose managed memory, `ranges`, is all of one GPU,
+// which is not the current one: the stream's if it is of that GPU, or any of that GPU's if the host waits for
+// the work. Null: the current one.
+CUcontext context_elsewhere(std::span<const engine::Range> ranges, CUstream stream, bool waits) {
+    if (engine::managed_bounds().end == 0) return nullptr;
+    const engine::Session* only = nullptr;
+    for (const engine::Range& range : ranges) {
+        if (!engine::allocator_of(range.address)) continue;
+        const engine::Session* const session = elsewhere(range.address);
+        if (!session || (only && only != session)) return nullptr;
+        only = session;
+    }
+    if (!only || waits) return only ? only->context() : nullptr;
+    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return nullptr;
+    CUcontext own = nullptr;
+    if (device::driver().cuStreamGetCtx(stream, &own) != CUDA_SUCCESS) return nullptr;
+    const device::InContext in_context(own);
+    CUdevice device = CU_DEVICE_INVALID;
+    const bool is_there =
+        device::driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && device == only->device();
+    return is_there ? own : nullptr;
+}
+
 }  // namespace
 
 int detail::ask_for_devices() {
@@ -56,30 +97,29 @@ void note_graph_use(CUstream stream) {
     if (several_devices()) engine::leads_elsewhere(engine::context_of(stream));
 }
 
-std::optional<Ends> ends_apart(core::Address to, core::Address from) {
-    if (engine::managed_bounds().end == 0) return std::nullopt;
-    if (!elsewhere(to) && !elsewhere(from)) return std::nullopt;
-    return Ends{context_at(to), context_at(from)};
+CUresult where_it_is(std::span<const engine::Range> ranges, CUstream stream, bool waits, engine::Call call) {
+    const CUcontext there = several_devices() ? context_elsewhere(ranges, stream, waits) : nullptr;
+    if (!there) return call();
+    // That GPU's default streams are others than the current one's.
+    CUresult status = waits ? wait_for_earlier(stream) : CUDA_SUCCESS;
+    if (status != CUDA_SUCCESS) return status;
+    const device::InContext in_context(there);
+    status = call();
+    return waits && status == CUDA_SUCCESS ? device::driver().cuStreamSynchronize(stream) : status;
 }
 
-CUcontext context_elsewhere(std::span<const engine::Range> ranges, CUstream stream, bool waits) {
-    if (engine::managed_bounds().end == 0) return nullptr;
-    const engine::Session* only = nullptr;
-    for (const engine::Range& range : ranges) {
-        if (!engine::allocator_of(range.address)) continue;
-        const engine::Session* const session = elsewhere(range.address);
-        if (!session || (only && only != session)) return nullptr;
-        only = session;
+CUresult copy_across(core::Address to, core::Address from, std::size_t bytes, CUstream stream, bool waits,
+                     engine::Call call) {
+    const auto ends = several_devices() ? ends_apart(to, from) : std::nullopt;
+    if (!ends) return call();
+    const device::Driver& driver = device::driver();
+    if (ends->to && ends->from) {
+        if (!waits) return driver.cuMemcpyPeerAsync(to, ends->to, from, ends->from, bytes, stream);
+        const auto peer = stream == CU_STREAM_PER_THREAD ? driver.cuMemcpyPeer_ptds : driver.cuMemcpyPeer;
+        return peer(to, ends->to, from, ends->from, bytes);
     }
-    if (!only || waits) return only ? only->context() : nullptr;
-    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return nullptr;
-    CUcontext own = nullptr;
-    if (device::driver().cuStreamGetCtx(stream, &own) != CUDA_SUCCESS) return nullptr;
-    const device::InContext in_context(own);
-    CUdevice device = CU_DEVICE_INVALID;
-    const bool is_there =
-        device::driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && device == only->device();
-    return is_there ? own : nullptr;
+    const engine::Range ranges[] = {{to, bytes}, {from, bytes}};
+    return where_it_is(ranges, stream, waits, call);
 }
 
 }  // namespace lms::entry

@@ -3,13 +3,10 @@
 #pragma once
 
 #include <atomic>
-#include <optional>
+#include <cstddef>
 #include <span>
 
-#include "shim/device/driver_table.h"
-#include "shim/device/scope.h"
-#include "shim/entry/wait.h"
-#include "shim/session/submit.h"
+#include "shim/session/fast_submit.h"
 
 namespace lms::entry {
 
@@ -34,56 +31,11 @@ inline void note_use(std::span<const engine::Range> ranges, CUstream stream) {
 // The same of a graph, whose nodes run where they were made, whosever stream it is launched into.
 void note_graph_use(CUstream stream);
 
-// The contexts of a copy's two ends; null for host memory.
-struct Ends {
-    CUcontext to;
-    CUcontext from;
-};
+// Submits such work, or any other, by `call`. `waits`: the host does, for it.
+CUresult where_it_is(std::span<const engine::Range> ranges, CUstream stream, bool waits, engine::Call call);
 
-// Nothing where no end is managed memory of another GPU than the current one.
-std::optional<Ends> ends_apart(core::Address to, core::Address from);
-
-// The context in which work in `stream` is to be submitted whose managed memory, `ranges`, is all of one GPU,
-// which is not the current one: the stream's if it is of that GPU, or any of that GPU's if the host waits for
-// the work. Null: the current one.
-CUcontext context_elsewhere(std::span<const engine::Range> ranges, CUstream stream, bool waits);
-
-// Submits such work, or any other, by `call`.
-template <typename Call>
-CUresult where_it_is(std::span<const engine::Range> ranges, CUstream stream, bool waits, Call&& call) {
-    const CUcontext there = several_devices() ? context_elsewhere(ranges, stream, waits) : nullptr;
-    if (!there) [[likely]]
-        return call();
-    const device::Driver& driver = device::driver();
-    // That GPU's default streams are others than the current one's.
-    CUresult status = waits ? wait_for_earlier(stream) : CUDA_SUCCESS;
-    if (status != CUDA_SUCCESS) return status;
-    const device::InContext in_context(there);
-    status = call();
-    return waits && status == CUDA_SUCCESS ? driver.cuStreamSynchronize(stream) : status;
-}
-
-// Copies on the device, or between it and the host, by `real` where the driver can tell by the addresses.
-// With no stream in `rest` the host waits for it.
-template <typename Real, typename... Rest>
-CUresult copy_across(core::Address to, core::Address from, std::size_t bytes, CUstream stream, Real&& real,
-                     Rest... rest) {
-    if (!several_devices()) [[likely]]
-        return real();
-    const auto ends = ends_apart(to, from);
-    if (!ends) return real();
-    const device::Driver& driver = device::driver();
-    constexpr bool kSynchronous = sizeof...(rest) == 0;
-    if (ends->to && ends->from) {
-        if constexpr (kSynchronous) {
-            const auto peer = stream == CU_STREAM_PER_THREAD ? driver.cuMemcpyPeer_ptds : driver.cuMemcpyPeer;
-            return peer(to, ends->to, from, ends->from, bytes);
-        } else {
-            return driver.cuMemcpyPeerAsync(to, ends->to, from, ends->from, bytes, stream);
-        }
-    }
-    const engine::Range ranges[] = {{to, bytes}, {from, bytes}};
-    return where_it_is(ranges, stream, kSynchronous, real);
-}
+// A copy on the device, or between it and the host, by `call` where the driver can tell by the addresses.
+CUresult copy_across(core::Address to, core::Address from, std::size_t bytes, CUstream stream, bool waits,
+                     engine::Call call);
 
 }  // namespace lms::entry

@@ -1,7 +1,7 @@
 // Decompression by the copy engine, which reaches memory on the GPU only.
 #include "shim/device/driver_table.h"
 #include "shim/entry/context_check.h"
-#include "shim/entry/transfer.h"
+#include "shim/entry/ranges.h"
 
 namespace lms::entry {
 namespace {

@@ -2,7 +2,7 @@
 // what the operands of copies and sets are mapped to, so they are on the GPU meanwhile.
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
-#include "shim/entry/transfer.h"
+#include "shim/entry/ranges.h"
 #include "shim/reach/graphs.h"
 
 namespace lms::entry {

@@ -1,16 +1,17 @@
-// What stands around every hook's body.
+// Around every hook's body.
 #pragma once
 
 #include <exception>
-#include <new>
 #include <utility>
 
 #include "shim/device/cuda_api.h"
-#include "shim/session/sessions.h"
-#include "shim/util/log.h"
+#include "shim/session/managed.h"
 #include "shim/util/reserve.h"
 
 namespace lms::entry {
+
+// What the program is answered where a hook's body threw that.
+CUresult answer_to(const std::exception& error) noexcept;
 
 // Runs a hook's body; nothing it throws reaches the app. In a child of fork it is refused as CUDA does there.
 template <typename Body>
@@ -18,12 +19,8 @@ CUresult guarded(Body&& body) noexcept {
     if (engine::in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
     try {
         return body();
-    } catch (const std::bad_alloc&) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
     } catch (const std::exception& error) {
-        log::error("internal error: {}; the call fails with CUDA_ERROR_UNKNOWN, please report it",
-                   error.what());
-        return CUDA_ERROR_UNKNOWN;
+        return answer_to(error);
     }
 }
 

@@ -1,6 +1,7 @@
 // Launches of CUDA's first years, whose parameters were set beforehand, and launches on several devices at
 // once.
 #include <deque>
+#include <vector>
 
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
@@ -49,7 +50,8 @@ CUresult set(CUfunction function, int offset, const void* data, std::size_t byte
 // Each launch's buffers are held in their own stream; the driver takes all of them in one call.
 CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags) {
     std::deque<WorkingSet> reaches;
-    std::deque<engine::ResidencyGuard> held;
+    std::deque<engine::ResidencyGuard> guards;
+    std::vector<engine::ResidencyGuard*> held;
     for (const CUDA_LAUNCH_PARAMS& each : launches) {
         trace::add(trace::counters().launches);
         WorkingSet& reach = reaches.emplace_back();
@@ -58,8 +60,8 @@ CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags)
         engine::add_arguments(reach, each.function, each.kernelParams, nullptr);
         engine::follow_used(reach);
         engine::follow_tables(reach);
-        const engine::ResidencyGuard& admission = held.emplace_back(reach);
-        if (admission.status() != CUDA_SUCCESS) return admission.status();
+        held.push_back(&guards.emplace_back(reach));
+        if (held.back()->status() != CUDA_SUCCESS) return held.back()->status();
     }
     return engine::call_with_oom_retry(
         [&] {

@@ -2,7 +2,7 @@
 // must hold up no move: the words it looks at stay on the GPU from then on, until their buffer is freed. Of
 // one that is captured they are kept by the graph.
 #include "shim/device/driver_table.h"
-#include "shim/entry/transfer.h"
+#include "shim/entry/ranges.h"
 #include "shim/reach/memory_operations.h"
 
 namespace lms::entry {

@@ -1,7 +1,7 @@
 // Textures over linear memory. The driver notes where that is when it is told, and kernels that use a texture
 // name none of it: it stays on the device until the texture goes. (Surfaces are over arrays only.)
 #include "shim/device/driver_table.h"
-#include "shim/entry/transfer.h"
+#include "shim/entry/ranges.h"
 #include "shim/reach/array_formats.h"
 #include "shim/reach/object_pins.h"
 

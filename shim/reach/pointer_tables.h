@@ -17,6 +17,8 @@
 
 namespace lms::engine {
 
+struct WorkingSet;
+
 // Thread-safe, for the process. Sessions' locks are taken inside.
 
 // What holds for the words at the destination of a copy that was there before.

@@ -2,9 +2,11 @@
 // 3D copies.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-#include "shim/session/submit.h"
+#include "shim/device/cuda_api.h"
+#include "shim/session/managed.h"
 
 namespace lms::engine {
 

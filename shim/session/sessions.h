@@ -1,27 +1,18 @@
 // The sessions of this process, one per GPU that has managed memory.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "shim/app/contexts.h"
 #include "shim/device/cuda_api.h"
+#include "shim/session/managed.h"
 #include "shim/session/session.h"
 #include "shim/session/working_set.h"
 
 namespace lms::engine {
-
-namespace detail {
-// Of all managed memory. Here, because every copy compares with them.
-inline constinit std::atomic<core::Address> span_begin{~core::Address{0}};
-inline constinit std::atomic<core::Address> span_end{0};
-inline constinit std::atomic<bool> span_is_mixed{false};
-inline constinit std::atomic<bool> forked{false};
-}  // namespace detail
 
 // Thread-safe. Sessions are opened at the first managed allocation on their GPU and live as long as the
 // process: the order in which libraries exit is not ours. While their GPU has no context they rest.
@@ -41,23 +32,8 @@ Session* current_session();
 // works may be going just now, and is another.
 bool may_be_about_to_rest(const Session& session, CUcontext context);
 
-// Whether this is a child of fork whose parent had a context: CUDA does not work here, and what the shim has
-// may be half changed or locked, by threads that are not here.
-inline bool in_forked_child() {
-    return detail::forked.load(std::memory_order_relaxed);
-}
-
 // The session of `device`, or null.
 Session* session_of(CUdevice device);
-
-// The session whose memory is at `address`, or null: from its span, or mapped by the program itself. For what
-// is not managed but was mapped beside what is (one array may lie on both), that of the latter.
-Session* session_at(core::Address address);
-// The session from whose span `address` is, or null.
-Session* allocator_of(core::Address address);
-
-// All of them, in order of opening. One load where there is none.
-std::span<Session* const> sessions();
 
 // Work on `device` may reach the buffers of `owner`, another GPU, from now on.
 CUresult admit_peer(CUdevice owner, CUdevice device);
@@ -90,17 +66,5 @@ int end_trace();
 
 // From now on managed memory is in that range too, or may come to be.
 void widen_bounds(core::Address begin, core::Address end);
-
-// A range of addresses that holds all managed memory, and those that the program has reserved for its own,
-// which graphs and tables may name before anything is mapped there; empty where there is none.
-inline Bounds managed_bounds() {
-    const core::Address end = detail::span_end.load(std::memory_order_relaxed);
-    return end == 0 ? Bounds{} : Bounds{detail::span_begin.load(std::memory_order_relaxed), end};
-}
-
-// Whether other memory may be in those bounds: they are not one session's alone.
-inline bool bounds_are_mixed() {
-    return detail::span_is_mixed.load(std::memory_order_relaxed);
-}
 
 }  // namespace lms::engine

@@ -1,11 +1,14 @@
 #include "shim/session/submit.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "shim/app/contexts.h"
 #include "shim/app/streams.h"
 #include "shim/device/scope.h"
 #include "shim/session/tool_requests.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::engine {
 
@@ -119,6 +122,92 @@ void fence_unseen_work() {
     bool all = true;
     for (Session* session : sessions()) all &= session->fence_all_streams();
     if (!all) fence_own_stream();
+}
+
+CUresult call_again(CUresult status, Call call, GuardsOfCall guards) {
+    if (status != CUDA_ERROR_OUT_OF_MEMORY) {
+        for (ResidencyGuard* const guard : guards) guard->refused();
+        return status;
+    }
+    // The driver does not say how much it wants: twice as much each time, until there is no more to be had.
+    std::uint64_t wanted = least_reclaim();
+    // At last what the work itself names makes room, and is used where it goes.
+    bool own = false, last = false;
+    while (status == CUDA_ERROR_OUT_OF_MEMORY && !last) {
+        for (ResidencyGuard* const guard : guards) guard->suspend();
+        if (own) {
+            for (ResidencyGuard* const guard : guards) guard->give_up();
+        }
+        const std::uint64_t given = reclaim(wanted);
+        for (ResidencyGuard* const guard : guards) guard->resume();
+        for (const ResidencyGuard* const guard : guards) {
+            if (guard->status() != CUDA_SUCCESS) return guard->status();
+        }
+        if (given > 0) {
+            status = call();
+            if (status == CUDA_SUCCESS) refresh_budgets();
+        }
+        if (given >= wanted) {
+            wanted *= 2;
+        } else {
+            last = own || guards.empty();
+            own = true;
+        }
+    }
+    return status;
+}
+
+namespace {
+
+// Of which `take` makes the call that is submitted.
+template <typename Take>
+CUresult submit_guarded(Look look, Take take) {
+    const WorkingSet reach = look();
+    ResidencyGuard guard(reach);
+    if (guard.status() != CUDA_SUCCESS) return guard.status();
+    ResidencyGuard* const only = &guard;
+    return call_with_oom_retry([&] { return take(guard); }, {&only, 1});
+}
+
+}  // namespace
+
+CUresult submit_after_look(CUstream stream, Look look, Call call) {
+    // Captured work does not run now; its graph is looked at when it is launched.
+    if (capturing(stream)) return call();
+    return submit_guarded(look, [&](const ResidencyGuard&) { return call(); });
+}
+
+CUresult submit(CUstream stream, Look look, Call call) {
+    CUresult status = CUDA_SUCCESS;
+    return try_fast_path(stream, call, status) ? status : submit_after_look(stream, look, call);
+}
+
+CUresult submit_in_place(CUstream stream, Look look, util::FunctionRef<CUresult(HostCopies)> call) {
+    const auto as_it_is = [&] { return call({}); };
+    CUresult status = CUDA_SUCCESS;
+    if (try_fast_path(stream, as_it_is, status)) return status;
+    if (capturing(stream)) return as_it_is();
+    return submit_guarded(look, [&](const ResidencyGuard& guard) { return call(guard.host_copies()); });
+}
+
+CUresult submit_unseen(Call call) {
+    CUresult status = CUDA_SUCCESS;
+    const auto call_and_fence = [&] {
+        const CUresult result = call();
+        fence_unseen_work();
+        return result;
+    };
+    if (try_fast_path(CU_STREAM_LEGACY, call_and_fence, status)) return status;
+    WorkingSet reach;
+    reach.opaque = reach.unseen = reach.anywhere = reach.in_any_stream = true;
+    // Which streams it was given could not be asked beside a capture that began meanwhile.
+    std::optional<CapturesHeldOff> held_off;
+    while (!held_off.emplace()) util::pause(bounds::kCapture);
+    ResidencyGuard guard(reach);
+    ResidencyGuard* const only = &guard;
+    status = call_with_oom_retry(call, {&only, 1});
+    reach.own_stream_captured = capturing(CU_STREAM_PER_THREAD);
+    return status;
 }
 
 }  // namespace lms::engine

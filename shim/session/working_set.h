@@ -10,28 +10,10 @@
 
 #include "shim/core/chunk.h"
 #include "shim/device/cuda_api.h"
+#include "shim/session/managed.h"
 #include "shim/trace/events.h"
 
 namespace lms::engine {
-
-// Where addresses of managed memory lie: [begin, end).
-struct Bounds {
-    core::Address begin = 0;
-    core::Address end = 0;
-};
-
-inline bool in(Bounds bounds, core::Address address) {
-    return address - bounds.begin < bounds.end - bounds.begin;
-}
-
-// A range of device addresses, or of anything else, that work reads or writes.
-struct Range {
-    core::Address address;
-    std::uint64_t bytes;
-    bool overwritten = false;  // every byte is written and none is read
-    bool may_stay = false;     // what of it is in host memory may be used there
-    bool only_read = false;    // nothing of it is written
-};
 
 // What a kernel uses as an address, before it is known whether it leads anywhere (reach/used_addresses.h).
 struct UsedAddress {
