@@ -7,6 +7,7 @@
 
 #include "shim/app/capture.h"
 #include "shim/device/driver_table.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
 #include "shim/reach/exempt.h"
 #include "shim/reach/pointer_tables.h"
@@ -101,16 +102,16 @@ CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGe
     return status;
 }
 
-template <typename Real>
-CUresult map_array(Real real, CUarrayMapInfo* list, unsigned int count, CUstream stream) {
+CUresult map_array(CUarrayMapInfo* list, unsigned int count,
+                   util::FunctionRef<CUresult(CUarrayMapInfo*)> call) {
     return guarded([&] {
-        if (engine::sessions().empty()) return real(list, count, stream);
+        if (engine::sessions().empty()) return call(list);
         // Tile pools are the driver's, so none of ours is one; the driver knows no handle 0 either.
         std::vector<CUarrayMapInfo> infos(list, list + (list ? count : 0));
         for (CUarrayMapInfo& info : infos) {
             if (engine::is_program_handle(info.memHandle.memHandle)) info.memHandle.memHandle = 0;
         }
-        return engine::call_with_oom_retry([&] { return real(list ? infos.data() : list, count, stream); });
+        return engine::call_with_oom_retry([&] { return call(list ? infos.data() : list); });
     });
 }
 
@@ -323,10 +324,6 @@ CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId leId, CUdevice dev, cuuint
         });
 }
 
-CUresult cuMemMapArrayAsync(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream hStream) {
-    return map_array(driver().cuMemMapArrayAsync, mapInfoList, count, hStream);
-}
-
-CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream hStream) {
-    return map_array(driver().cuMemMapArrayAsync_ptsz, mapInfoList, count, hStream);
-}
+LMS_FORMS(cuMemMapArrayAsync, _ptsz, (CUarrayMapInfo * mapInfoList, unsigned int count, CUstream hStream),
+          return map_array(mapInfoList, count,
+                           [&](CUarrayMapInfo* list) { return Form::real(list, count, hStream); });)

@@ -3,8 +3,8 @@
 #include <array>
 #include <optional>
 
-#include "shim/device/driver_table.h"
 #include "shim/entry/batch.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/ranges.h"
 #include "shim/reach/array_formats.h"
 
@@ -13,7 +13,6 @@ namespace {
 
 using device::driver;
 using engine::Range;
-using engine::resolve_stream;
 using engine::StridedRegion;
 
 // Whether sources are read in stream order only.
@@ -22,8 +21,7 @@ bool reads_in_order(const Copy& copy) {
     return copy.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
 }
 
-template <typename Call>
-CUresult copy_over(const std::vector<Range>& ranges, bool in_order, CUstream stream, Call&& call) {
+CUresult copy_over(Ranges ranges, bool in_order, CUstream stream, engine::Call call) {
     return in_order ? over(ranges, stream, call) : over_resident(ranges, stream, call);
 }
 
@@ -38,6 +36,16 @@ CUresult each_within_buffers(std::span<const Range> sides, std::size_t* failed) 
     }
     return CUDA_SUCCESS;
 }
+
+// A batch as the program hands it in, or a part of it.
+struct Batch {
+    CUdeviceptr* to;
+    CUdeviceptr* from;
+    std::size_t* bytes;
+    std::size_t count;
+    Runs<CUmemcpyAttributes> runs;
+};
+using BatchCall = util::FunctionRef<CUresult(const Batch&)>;
 
 // A linear copy of a batch, or a piece of one.
 struct Copy {
@@ -69,18 +77,19 @@ class Part {
 };
 
 // The copies cut to pieces that can each be on the GPU; a captured one stays whole.
-std::vector<Copy> cut(const CUdeviceptr* to, const CUdeviceptr* from, const std::size_t* bytes,
-                      std::size_t count, CUstream stream) {
+std::vector<Copy> cut(const Batch& batch, CUstream stream) {
     std::vector<Copy> copies;
     const bool whole = engine::capturing(stream);
-    for (std::size_t i = 0; i < count; ++i) {
-        const std::uint64_t piece = whole ? UINT64_MAX : piece_bytes(to[i], from[i]);
+    for (std::size_t i = 0; i < batch.count; ++i) {
+        const CUdeviceptr to = batch.to[i], from = batch.from[i];
+        const std::size_t bytes = batch.bytes[i];
+        const std::uint64_t piece = whole ? UINT64_MAX : piece_bytes(to, from);
         std::size_t at = 0;
         do {
-            const std::size_t n = part_bytes(to[i] + at, from[i] + at, bytes[i] - at, piece);
-            copies.push_back({to[i] + at, from[i] + at, n, i});
+            const std::size_t n = part_bytes(to + at, from + at, bytes - at, piece);
+            copies.push_back({to + at, from + at, n, i});
             at += n;
-        } while (at < bytes[i]);
+        } while (at < bytes);
     }
     return copies;
 }
@@ -97,25 +106,25 @@ std::size_t together(std::span<const Copy> copies) {
     return copies.size();
 }
 
-// Submits a batch by `real(to, from, bytes, count, runs, failed)`, in parts if need be. `failed`, which may
-// be null, is told the operation at fault.
-template <typename Real>
-CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
-                    Runs<CUmemcpyAttributes> runs, std::size_t* failed, CUstream stream, Real&& real) {
-    const auto pass = [&] { return real(to, from, bytes, count, runs, failed); };
+// Submits a batch by `real`, in parts if need be. `failed`, which may be null, is told the operation at
+// fault.
+CUresult copy_batch(const Batch& batch, std::size_t* failed, CUstream stream, BatchCall real) {
+    const auto pass = [&] { return real(batch); };
     return guarded([&]() -> CUresult {
-        if (engine::sessions().empty() || !to || !from || !bytes || !runs.valid_for(count)) return pass();
+        if (engine::sessions().empty() || !batch.to || !batch.from || !batch.bytes ||
+            !batch.runs.valid_for(batch.count))
+            return pass();
         std::vector<Range> sides;
-        for (std::size_t i = 0; i < count; ++i) {
-            sides.push_back({from[i], bytes[i]});
-            sides.push_back({to[i], bytes[i]});
+        for (std::size_t i = 0; i < batch.count; ++i) {
+            sides.push_back({batch.from[i], batch.bytes[i]});
+            sides.push_back({batch.to[i], batch.bytes[i]});
         }
         CUresult status = each_within_buffers(sides, failed);
         note_use(sides, stream);
         if (status != CUDA_SUCCESS || engine::try_fast_path(stream, pass, status)) return status;
-        const bool in_order =
-            std::all_of(runs.attributes, runs.attributes + runs.count, reads_in_order<CUmemcpyAttributes>);
-        const std::vector<Copy> copies = cut(to, from, bytes, count, stream);
+        const bool in_order = std::all_of(batch.runs.attributes, batch.runs.attributes + batch.runs.count,
+                                          reads_in_order<CUmemcpyAttributes>);
+        const std::vector<Copy> copies = cut(batch, stream);
         for (std::span<const Copy> left = copies; !left.empty();) {
             const std::span<const Copy> some = left.first(together(left));
             left = left.subspan(some.size());
@@ -124,11 +133,9 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std:
                 ranges.push_back({.address = copy.from, .bytes = copy.bytes, .only_read = true});
                 ranges.push_back({copy.to, copy.bytes, true});
             }
-            Part part(some, runs);
-            status = copy_over(ranges, in_order, stream, [&] {
-                return real(part.to.data(), part.from.data(), part.bytes.data(), some.size(), part.runs(),
-                            failed);
-            });
+            Part part(some, batch.runs);
+            const Batch now{part.to.data(), part.from.data(), part.bytes.data(), some.size(), part.runs()};
+            status = copy_over(ranges, in_order, stream, [&] { return real(now); });
             if (status == CUDA_SUCCESS) continue;
             if (failed && *failed < some.size()) *failed = some[*failed].index;
             return status;
@@ -137,12 +144,10 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std:
     });
 }
 
-template <typename Real>
-CUresult copy_batch_noted(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
-                          Runs<CUmemcpyAttributes> runs, std::size_t* failed, CUstream stream, Real&& real) {
-    return noted(copy_batch(to, from, bytes, count, runs, failed, stream, real), stream, [&] {
-        for (std::size_t i = 0; i < count; ++i) {
-            engine::note_transfer({to[i], bytes[i]}, {from[i], bytes[i]});
+CUresult copy_batch_noted(const Batch& batch, std::size_t* failed, CUstream stream, BatchCall real) {
+    return noted(copy_batch(batch, failed, stream, real), stream, [&] {
+        for (std::size_t i = 0; i < batch.count; ++i) {
+            engine::note_transfer({batch.to[i], batch.bytes[i]}, {batch.from[i], batch.bytes[i]});
         }
     });
 }
@@ -215,28 +220,29 @@ std::array<CUDA_MEMCPY3D_BATCH_OP, 2> halves(CUDA_MEMCPY3D_BATCH_OP copy, std::s
     return two;
 }
 
+// Gives the driver so many copies.
+using BoxesCall = util::FunctionRef<CUresult(CUDA_MEMCPY3D_BATCH_OP* first, std::size_t count)>;
+
 // One of a batch, in parts where it is too large.
-template <typename Real>
-CUresult copy_3d(CUDA_MEMCPY3D_BATCH_OP copy, std::size_t* failed, CUstream stream, Real&& real) {
+CUresult copy_3d(CUDA_MEMCPY3D_BATCH_OP copy, CUstream stream, BoxesCall real) {
     const Sides sides = sides_of(copy);
     std::vector<Range> ranges{span_of(sides.from), span_of(sides.to)};
     const std::size_t element = too_large(ranges) ? element_of(copy) : 0;
     if (element == 0) {
         ranges[0].only_read = true;
-        return copy_over(ranges, reads_in_order(copy), stream, [&] { return real(&copy, 1, failed); });
+        return copy_over(ranges, reads_in_order(copy), stream, [&] { return real(&copy, 1); });
     }
     for (const CUDA_MEMCPY3D_BATCH_OP& half : halves(copy, element)) {
-        const CUresult status = copy_3d(half, failed, stream, real);
+        const CUresult status = copy_3d(half, stream, real);
         if (status != CUDA_SUCCESS) return status;
     }
     return CUDA_SUCCESS;
 }
 
-// Submits a batch of 3D copies by `real(first, count, failed)`, one by one if they are too large together.
-template <typename Real>
+// Submits a batch of 3D copies by `real`, one by one if they are too large together.
 CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t* failed,
-                       CUstream stream, Real&& real) {
-    const auto pass = [&] { return real(copies, count, failed); };
+                       CUstream stream, BoxesCall real) {
+    const auto pass = [&] { return real(copies, count); };
     std::vector<Sides> sides;
     const CUresult result = guarded([&]() -> CUresult {
         if (engine::sessions().empty() || !copies) return pass();
@@ -256,7 +262,7 @@ CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::s
         if (error != CUDA_SUCCESS) return error;
         if (sum <= piece || engine::capturing(stream)) return copy_over(ranges, in_order, stream, pass);
         for (std::size_t i = 0; i < count; ++i) {
-            const CUresult status = copy_3d(copies[i], failed, stream, real);
+            const CUresult status = copy_3d(copies[i], stream, real);
             if (status == CUDA_SUCCESS) continue;
             if (failed && *failed == 0) *failed = i;
             return status;
@@ -274,82 +280,59 @@ CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::s
 }  // namespace lms::entry
 
 using namespace lms::entry;
-using lms::device::driver;
 
-// The first version of each tells which operation failed. The four differ in that and in their stream only.
-#define LMS_COPY_BATCH(symbol, per_thread)                                                                   \
-    CUresult symbol(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,                       \
-                    CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,          \
-                    CUstream hStream) {                                                                      \
-        return copy_batch_noted(                                                                             \
-            dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, failIdx,                                 \
-            resolve_stream(hStream, per_thread),                                                             \
-            [&](auto* to, auto* from, auto* bytes, std::size_t n, auto runs, std::size_t* failed) {          \
-                return driver().symbol(to, from, bytes, n, runs.attributes, runs.starts, runs.count, failed, \
-                                       hStream);                                                             \
-            });                                                                                              \
-    }
-LMS_COPY_BATCH(cuMemcpyBatchAsync, false)
-LMS_COPY_BATCH(cuMemcpyBatchAsync_ptsz, true)
+// The first version of each tells which operation failed.
+LMS_FORMS(cuMemcpyBatchAsync, _ptsz,
+          (CUdeviceptr * dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
+           size_t* attrsIdxs, size_t numAttrs, size_t* failIdx, CUstream hStream),
+          return copy_batch_noted({dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}}, failIdx,
+                                  Form::stream(hStream), [&](const Batch& part) {
+                                      return Form::real(part.to, part.from, part.bytes, part.count,
+                                                        part.runs.attributes, part.runs.starts,
+                                                        part.runs.count, failIdx, hStream);
+                                  });)
 
-#define LMS_COPY_BATCH_V2(symbol, per_thread)                                                          \
-    CUresult symbol(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,                 \
-                    CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) { \
-        return copy_batch_noted(                                                                       \
-            dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}, nullptr,                           \
-            resolve_stream(hStream, per_thread),                                                       \
-            [&](auto* to, auto* from, auto* bytes, std::size_t n, auto runs, std::size_t*) {           \
-                return driver().symbol(to, from, bytes, n, runs.attributes, runs.starts, runs.count,   \
-                                       hStream);                                                       \
-            });                                                                                        \
-    }
-LMS_COPY_BATCH_V2(cuMemcpyBatchAsync_v2, false)
-LMS_COPY_BATCH_V2(cuMemcpyBatchAsync_v2_ptsz, true)
+LMS_FORMS(cuMemcpyBatchAsync_v2, _ptsz,
+          (CUdeviceptr * dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
+           size_t* attrsIdxs, size_t numAttrs, CUstream hStream),
+          return copy_batch_noted({dsts, srcs, sizes, count, {attrs, attrsIdxs, numAttrs}}, nullptr,
+                                  Form::stream(hStream), [&](const Batch& part) {
+                                      return Form::real(part.to, part.from, part.bytes, part.count,
+                                                        part.runs.attributes, part.runs.starts,
+                                                        part.runs.count, hStream);
+                                  });)
 
-#define LMS_COPY_BATCH_3D(symbol, per_thread)                                              \
-    CUresult symbol(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,        \
-                    unsigned long long flags, CUstream hStream) {                          \
-        return copy_batch_3d(numOps, opList, failIdx, resolve_stream(hStream, per_thread), \
-                             [&](auto* first, std::size_t n, std::size_t* failed) {        \
-                                 return driver().symbol(n, first, failed, flags, hStream); \
-                             });                                                           \
-    }
-LMS_COPY_BATCH_3D(cuMemcpy3DBatchAsync, false)
-LMS_COPY_BATCH_3D(cuMemcpy3DBatchAsync_ptsz, true)
+LMS_FORMS(cuMemcpy3DBatchAsync, _ptsz,
+          (size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags,
+           CUstream hStream),
+          return copy_batch_3d(numOps, opList, failIdx, Form::stream(hStream),
+                               [&](CUDA_MEMCPY3D_BATCH_OP* first, std::size_t count) {
+                                   return Form::real(count, first, failIdx, flags, hStream);
+                               });)
 
-#define LMS_COPY_BATCH_3D_V2(symbol, per_thread)                                             \
-    CUresult symbol(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags, \
-                    CUstream hStream) {                                                      \
-        return copy_batch_3d(numOps, opList, nullptr, resolve_stream(hStream, per_thread),   \
-                             [&](auto* first, std::size_t n, std::size_t*) {                 \
-                                 return driver().symbol(n, first, flags, hStream);           \
-                             });                                                             \
-    }
-LMS_COPY_BATCH_3D_V2(cuMemcpy3DBatchAsync_v2, false)
-LMS_COPY_BATCH_3D_V2(cuMemcpy3DBatchAsync_v2_ptsz, true)
+LMS_FORMS(cuMemcpy3DBatchAsync_v2, _ptsz,
+          (size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags, CUstream hStream),
+          return copy_batch_3d(numOps, opList, nullptr, Form::stream(hStream),
+                               [&](CUDA_MEMCPY3D_BATCH_OP* first, std::size_t count) {
+                                   return Form::real(count, first, flags, hStream);
+                               });)
 
 // The forms of one copy with attributes: a batch of one, which the driver also takes in captured streams.
-#define LMS_COPY_WITH_ATTRIBUTES(symbol, per_thread)                                                        \
-    CUresult symbol(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes* attr,                \
-                    CUstream hStream) {                                                                     \
-        std::size_t first = 0;                                                                              \
-        return copy_batch_noted(&dst, &src, &size, 1, {attr, &first, 1}, nullptr,                           \
-                                resolve_stream(hStream, per_thread),                                        \
-                                [&](auto* to, auto* from, auto* bytes, std::size_t n, auto, std::size_t*) { \
-                                    CUresult status = CUDA_SUCCESS;                                         \
-                                    for (std::size_t i = 0; i < n && status == CUDA_SUCCESS; ++i)           \
-                                        status = driver().symbol(to[i], from[i], bytes[i], attr, hStream);  \
-                                    return status;                                                          \
-                                });                                                                         \
-    }
-LMS_COPY_WITH_ATTRIBUTES(cuMemcpyWithAttributesAsync, false)
-LMS_COPY_WITH_ATTRIBUTES(cuMemcpyWithAttributesAsync_ptsz, true)
+LMS_FORMS(cuMemcpyWithAttributesAsync, _ptsz,
+          (CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes* attr, CUstream hStream),
+          std::size_t first = 0;
+          return copy_batch_noted({&dst, &src, &size, 1, {attr, &first, 1}}, nullptr, Form::stream(hStream),
+                                  [&](const Batch& part) {
+                                      CUresult status = CUDA_SUCCESS;
+                                      for (std::size_t i = 0; i < part.count && status == CUDA_SUCCESS; ++i)
+                                          status = Form::real(part.to[i], part.from[i], part.bytes[i], attr,
+                                                              hStream);
+                                      return status;
+                                  });)
 
-#define LMS_COPY_3D_WITH_ATTRIBUTES(symbol, per_thread)                                                    \
-    CUresult symbol(CUDA_MEMCPY3D_BATCH_OP* op, unsigned long long flags, CUstream hStream) {              \
-        return copy_batch_3d(                                                                              \
-            1, op, nullptr, resolve_stream(hStream, per_thread),                                           \
-            [&](auto* copy, std::size_t, std::size_t*) { return driver().symbol(copy, flags, hStream); }); \
-    }
-LMS_COPY_3D_WITH_ATTRIBUTES(cuMemcpy3DWithAttributesAsync, false)
-LMS_COPY_3D_WITH_ATTRIBUTES(cuMemcpy3DWithAttributesAsync_ptsz, true)
+LMS_FORMS(cuMemcpy3DWithAttributesAsync, _ptsz,
+          (CUDA_MEMCPY3D_BATCH_OP * op, unsigned long long flags, CUstream hStream),
+          return copy_batch_3d(1, op, nullptr, Form::stream(hStream),
+                               [&](CUDA_MEMCPY3D_BATCH_OP* copy, std::size_t) {
+                                   return Form::real(copy, flags, hStream);
+                               });)

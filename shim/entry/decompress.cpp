@@ -1,6 +1,6 @@
 // Decompression by the copy engine, which reaches memory on the GPU only.
-#include "shim/device/driver_table.h"
 #include "shim/entry/context_check.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/ranges.h"
 
 namespace lms::entry {
@@ -11,11 +11,10 @@ engine::Range target(core::Address address, std::uint64_t bytes) {
     return {address, bytes == 0 ? rest_of_buffer(address) : bytes};
 }
 
-template <typename Real>
-CUresult decompress(Real real, CUmemDecompressParams* batch, std::size_t count, unsigned int flags,
-                    std::size_t* failed, CUstream stream, bool per_thread) {
+CUresult decompress(const CUmemDecompressParams* batch, std::size_t count, CUstream stream,
+                    engine::Call call) {
     // What is refused without a look at the batch need not be one.
-    if (refusal() != CUDA_SUCCESS) return real(batch, count, flags, failed, stream);
+    if (refusal() != CUDA_SUCCESS) return call();
     const auto address_of = [](const void* pointer) { return reinterpret_cast<core::Address>(pointer); };
     std::vector<engine::Range> ranges;
     for (const CUmemDecompressParams& each : std::span(batch, batch ? count : 0)) {
@@ -23,21 +22,15 @@ CUresult decompress(Real real, CUmemDecompressParams* batch, std::size_t count, 
         ranges.push_back(target(address_of(each.dst), each.dstNumBytes));
         ranges.push_back({address_of(each.dstActBytes), sizeof *each.dstActBytes});
     }
-    return over_resident(ranges, engine::resolve_stream(stream, per_thread),
-                         [&] { return real(batch, count, flags, failed, stream); });
+    return over_resident(ranges, stream, call);
 }
 
 }  // namespace
 }  // namespace lms::entry
 
-CUresult cuMemBatchDecompressAsync(CUmemDecompressParams* paramsArray, size_t count, unsigned int flags,
-                                   size_t* errorIndex, CUstream stream) {
-    return lms::entry::decompress(lms::device::driver().cuMemBatchDecompressAsync, paramsArray, count, flags,
-                                  errorIndex, stream, false);
-}
-
-CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams* paramsArray, size_t count, unsigned int flags,
-                                        size_t* errorIndex, CUstream stream) {
-    return lms::entry::decompress(lms::device::driver().cuMemBatchDecompressAsync_ptsz, paramsArray, count,
-                                  flags, errorIndex, stream, true);
-}
+LMS_FORMS(cuMemBatchDecompressAsync, _ptsz,
+          (CUmemDecompressParams * paramsArray, size_t count, unsigned int flags, size_t* errorIndex,
+           CUstream stream),
+          return lms::entry::decompress(paramsArray, count, Form::stream(stream), [&] {
+              return Form::real(paramsArray, count, flags, errorIndex, stream);
+          });)

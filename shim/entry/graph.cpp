@@ -1,6 +1,7 @@
 // Executable graphs: made, updated as a whole, launched, destroyed; graphs destroyed.
 #include "shim/device/driver_table.h"
 #include "shim/entry/cross_device_copy.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
 #include "shim/reach/graphs.h"
 #include "shim/trace/live_page.h"
@@ -66,11 +67,9 @@ CUresult update(CUgraphExec exec, CUgraph graph, Told&& told, Update&& call) {
     });
 }
 
-template <typename Launch>
-CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread, Launch&& call) {
+CUresult launch(CUgraphExec exec, CUstream where, engine::Call call) {
     return guarded([&] {
         trace::add(trace::counters().launches);
-        const CUstream where = engine::resolve_stream(stream, per_thread);
         // Captured, it is read again with the graph it becomes part of.
         if (!engine::capturing(where)) engine::note_graph_copies(exec);
         note_graph_use(where);
@@ -112,19 +111,10 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, u
         [&] { return driver().cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags); });
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
-                                      CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
-    return entry::instantiate(phGraphExec, hGraph, instantiateParams, [&] {
-        return driver().cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
-    });
-}
-
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* phGraphExec, CUgraph hGraph,
-                                           CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
-    return entry::instantiate(phGraphExec, hGraph, instantiateParams, [&] {
-        return driver().cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams);
-    });
-}
+LMS_FORMS(cuGraphInstantiateWithParams, _ptsz,
+          (CUgraphExec * phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS* params),
+          return entry::instantiate(phGraphExec, hGraph, params,
+                                    [&] { return Form::real(phGraphExec, hGraph, params); });)
 
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
                            CUgraphExecUpdateResult* updateResult_out) {
@@ -146,15 +136,9 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                          [&] { return driver().cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo); });
 }
 
-CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
-    return entry::launch(hGraphExec, hStream, false,
-                         [&] { return driver().cuGraphLaunch(hGraphExec, hStream); });
-}
-
-CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-    return entry::launch(hGraphExec, hStream, true,
-                         [&] { return driver().cuGraphLaunch_ptsz(hGraphExec, hStream); });
-}
+LMS_FORMS(cuGraphLaunch, _ptsz, (CUgraphExec hGraphExec, CUstream hStream),
+          return entry::launch(hGraphExec, Form::stream(hStream),
+                               [&] { return Form::real(hGraphExec, hStream); });)
 
 CUresult cuGraphDestroy(CUgraph hGraph) {
     return entry::guarded([&] {

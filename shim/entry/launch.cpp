@@ -1,16 +1,16 @@
 // Kernel launches.
 #include <algorithm>
 #include <span>
-#include <type_traits>
 #include <vector>
 
-#include "shim/device/driver_table.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
 #include "shim/reach/arguments.h"
 #include "shim/reach/code_registry.h"
 #include "shim/reach/exempt.h"
 #include "shim/reach/pointer_tables.h"
 #include "shim/reach/used_addresses.h"
+#include "shim/session/submit.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 #include "shim/util/settings.h"
@@ -18,79 +18,76 @@
 namespace lms::entry {
 namespace {
 
-using device::driver;
 using engine::WorkingSet;
 
-WorkingSet look_at(engine::Scratch& scratch, CUfunction function, CUstream stream, void** parameters,
-                   void** extra) {
+struct Launch {
+    CUfunction function;
+    CUstream stream;  // as the program gave it, and then resolved
+    void** parameters;
+    void** extra;
+    const CUlaunchConfig* config = nullptr;  // of the forms that have one
+};
+
+// Gives it to the driver, with that configuration if it has one.
+using LaunchCall = util::FunctionRef<CUresult(const CUlaunchConfig*)>;
+
+WorkingSet look_at(engine::Scratch& scratch, const Launch& launch) {
     WorkingSet reach(&scratch);
-    reach.stream = stream;
-    reach.code = function;
+    reach.stream = launch.stream;
+    reach.code = launch.function;
     if (trace::writer() || settings().check) {
-        reach.label = engine::name_of(function);
+        reach.label = engine::name_of(launch.function);
         if (reach.label.empty()) reach.label = "kernel";
     }
-    engine::add_arguments(reach, function, parameters, extra);
+    engine::add_arguments(reach, launch.function, launch.parameters, launch.extra);
     engine::follow_used(reach);
     engine::follow_tables(reach);
     reach.opaque |= engine::called_by_exempt();
     return reach;
 }
 
-template <typename... Arguments>
-CUresult call_in_order(CUstream, CUresult (*real)(Arguments...),
-                       std::type_identity_t<Arguments>... arguments) {
-    return real(arguments...);
-}
-
 // Without leave to begin before the kernel before has ended (programmatic dependent launch): what such a
 // kernel makes of the waits and fences that come between the two is not known, and to give none is always
 // right.
-using LaunchEx = CUresult (*)(const CUlaunchConfig*, CUfunction, void**, void**);
-CUresult call_in_order(CUstream stream, LaunchEx real, const CUlaunchConfig* config, CUfunction function,
-                       void** parameters, void** extra) {
+CUresult call_in_order(const Launch& launch, LaunchCall call) {
     const auto gives_leave = [](const CUlaunchAttribute& attribute) {
         return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     };
-    if (!config || !config->attrs) return real(config, function, parameters, extra);
-    const std::span given(config->attrs, config->numAttrs);
-    if (std::ranges::none_of(given, gives_leave) || engine::capturing(stream))
-        return real(config, function, parameters, extra);
+    if (!launch.config || !launch.config->attrs) return call(launch.config);
+    const std::span given(launch.config->attrs, launch.config->numAttrs);
+    if (std::ranges::none_of(given, gives_leave) || engine::capturing(launch.stream))
+        return call(launch.config);
     std::vector<CUlaunchAttribute> attributes(given.begin(), given.end());
     std::erase_if(attributes, gives_leave);
-    CUlaunchConfig in_order = *config;
+    CUlaunchConfig in_order = *launch.config;
     in_order.attrs = attributes.data();
     in_order.numAttrs = static_cast<unsigned>(attributes.size());
-    return real(&in_order, function, parameters, extra);
+    return call(&in_order);
 }
 
-template <typename... Arguments>
-[[gnu::noinline]] CUresult launch_after_look(CUresult (*real)(Arguments...), CUfunction function,
-                                             CUstream stream, void** parameters, void** extra,
-                                             Arguments... arguments) {
+[[gnu::noinline, gnu::cold]] CUresult launch_after_look(const Launch& launch, LaunchCall call) {
     return guarded([&] {
         engine::Scratch scratch;
         return engine::submit_after_look(
-            stream, [&] { return look_at(scratch, function, stream, parameters, extra); },
-            [&] { return call_in_order(stream, real, arguments...); });
+            launch.stream, [&] { return look_at(scratch, launch); },
+            [&] { return call_in_order(launch, call); });
     });
 }
 
-// Calls `real(arguments...)`, which launches `function`. While everything fits a launch costs a few dozen
-// instructions (tests/bench.sh counts them), which is why the rest is a function of its own.
-template <typename... Arguments>
-[[gnu::always_inline]] inline CUresult launch(CUresult (*real)(Arguments...), CUfunction function,
-                                              CUstream stream, bool per_thread, void** parameters,
-                                              void** extra, std::type_identity_t<Arguments>... arguments) {
+// Makes a launch by `call`. While everything fits that costs a few dozen instructions (tests/bench.sh counts
+// them), which is why the rest is a function of its own, which gets copies.
+template <typename Form, typename Call>
+[[gnu::always_inline]] inline CUresult launch(const Launch& what, Call call) {
     trace::add(trace::counters().launches);
     CUresult status = CUDA_SUCCESS;
     // Of the stream nothing but whether it is the per-thread one is asked.
-    const CUstream asked = per_thread ? engine::resolve_stream(stream, true) : stream;
+    const CUstream asked = Form::kPerThread ? Form::stream(what.stream) : what.stream;
     if (engine::try_fast_path(
-            asked, [&] { return real(arguments...); }, status)) [[likely]]
+            asked, [&] { return call(what.config); }, status)) [[likely]]
         return status;
-    return launch_after_look(real, function, engine::resolve_stream(stream, per_thread), parameters, extra,
-                             arguments...);
+    const Call moved = call;
+    return launch_after_look(
+        {what.function, Form::stream(what.stream), what.parameters, what.extra, what.config}, moved);
 }
 
 CUstream stream_of(const CUlaunchConfig* config) {
@@ -100,51 +97,29 @@ CUstream stream_of(const CUlaunchConfig* config) {
 }  // namespace
 }  // namespace lms::entry
 
-using namespace lms;
-using device::driver;
+using namespace lms::entry;
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                        unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
-    return entry::launch(driver().cuLaunchKernel, f, hStream, false, kernelParams, extra, f, gridDimX,
-                         gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
-                         kernelParams, extra);
-}
+LMS_FORMS(cuLaunchKernel, _ptsz,
+          (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+           unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+           unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra),
+          return launch<Form>({f, hStream, kernelParams, extra}, [=](const CUlaunchConfig*) {
+              return Form::real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                                sharedMemBytes, hStream, kernelParams, extra);
+          });)
 
-CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                             unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                             unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                             void** kernelParams, void** extra) {
-    return entry::launch(driver().cuLaunchKernel_ptsz, f, hStream, true, kernelParams, extra, f, gridDimX,
-                         gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
-                         kernelParams, extra);
-}
+LMS_FORMS(cuLaunchCooperativeKernel, _ptsz,
+          (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+           unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+           unsigned int sharedMemBytes, CUstream hStream, void** kernelParams),
+          return launch<Form>({f, hStream, kernelParams, nullptr}, [=](const CUlaunchConfig*) {
+              return Form::real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                                sharedMemBytes, hStream, kernelParams);
+          });)
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
-    return entry::launch(driver().cuLaunchKernelEx, f, entry::stream_of(config), false, kernelParams, extra,
-                         config, f, kernelParams, extra);
-}
-
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
-                               void** extra) {
-    return entry::launch(driver().cuLaunchKernelEx_ptsz, f, entry::stream_of(config), true, kernelParams,
-                         extra, config, f, kernelParams, extra);
-}
-
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                   unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                                   unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                                   void** kernelParams) {
-    return entry::launch(driver().cuLaunchCooperativeKernel, f, hStream, false, kernelParams, nullptr, f,
-                         gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
-                         hStream, kernelParams);
-}
-
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                                        void** kernelParams) {
-    return entry::launch(driver().cuLaunchCooperativeKernel_ptsz, f, hStream, true, kernelParams, nullptr, f,
-                         gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
-                         hStream, kernelParams);
-}
+LMS_FORMS(cuLaunchKernelEx, _ptsz,
+          (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
+          return launch<Form>({f, stream_of(config), kernelParams, extra, config},
+                              [=](const CUlaunchConfig* in_order) {
+                                  return Form::real(in_order, f, kernelParams, extra);
+                              });)

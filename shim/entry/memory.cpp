@@ -8,6 +8,7 @@
 #include "shim/app/streams.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
 #include "shim/reach/elsewhere.h"
 #include "shim/reach/exempt.h"
@@ -25,9 +26,9 @@ using device::driver;
 using engine::Session;
 
 // Allocates through the session if the policy wants the allocation, else through `real`.
-template <typename Managed, typename Real, typename FindSession = Session* (*)()>
-CUresult allocate(CUdeviceptr* pointer, std::size_t bytes, Managed&& managed, Real&& real,
-                  FindSession&& session_for = engine::current_session) {
+CUresult allocate(
+    CUdeviceptr* pointer, std::size_t bytes, util::FunctionRef<CUresult(Session&, core::Address&)> managed,
+    engine::Call real, util::FunctionRef<Session*()> session_for = [] { return engine::current_session(); }) {
     return guarded_taking([&]() -> CUresult {
         engine::program_allocates();
         engine::take_up_requests();
@@ -117,9 +118,8 @@ auto in_context_of(CUstream stream, Call&& call) {
 }
 
 // Memory of `pool` in the order of a stream.
-template <typename Real>
 CUresult allocate_on(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, bool managed, CUstream where,
-                     Real&& real) {
+                     engine::Call real) {
     return allocate(
         pointer, managed ? bytes : 0,  // of no bytes nothing is managed
         [&](Session& session, core::Address& address) {
@@ -136,12 +136,9 @@ bool taken_by_capture(CUstream stream) {
     return engine::capturing(stream) || engine::capture_forbids(stream);
 }
 
-CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdeviceptr* pointer,
-                        std::size_t bytes, CUstream stream, bool per_thread) {
+CUresult allocate_async(CUdeviceptr* pointer, std::size_t bytes, CUstream where, engine::Call pass) {
     return guarded([&]() -> CUresult {
         const device::SameContext same;
-        const CUstream where = engine::resolve_stream(stream, per_thread);
-        const auto pass = [&] { return real(pointer, bytes, stream); };
         if (taken_by_capture(where)) return pass();
         CUmemoryPool pool = nullptr;
         const bool managed = in_context_of(where, [&] {
@@ -154,12 +151,10 @@ CUresult allocate_async(decltype(device::Driver::cuMemAllocAsync) real, CUdevice
     });
 }
 
-CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) real, CUdeviceptr* pointer,
-                            std::size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread) {
+CUresult allocate_from_pool(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream where,
+                            engine::Call pass) {
     return guarded([&]() -> CUresult {
         const device::SameContext same;
-        const CUstream where = engine::resolve_stream(stream, per_thread);
-        const auto pass = [&] { return real(pointer, bytes, pool, stream); };
         if (taken_by_capture(where)) return pass();
         const bool managed = in_context_of(where, [&] {
             CUdevice device = 0;
@@ -169,8 +164,7 @@ CUresult allocate_from_pool(decltype(device::Driver::cuMemAllocFromPoolAsync) re
     });
 }
 
-template <typename Free>
-CUresult free_unmanaged(CUdeviceptr pointer, Free&& free) {
+CUresult free_unmanaged(CUdeviceptr pointer, engine::Call free) {
     // What the app maps itself is not freed so.
     const auto known = engine::session_at(pointer) ? std::nullopt : engine::forget_memory(pointer);
     const CUresult status = free();
@@ -180,19 +174,16 @@ CUresult free_unmanaged(CUdeviceptr pointer, Free&& free) {
 }
 
 // Others' memory may be there from now on.
-template <typename Free>
-CUresult free_host(Free&& free) {
+CUresult free_host(engine::Call free) {
     const CUresult status = free();
     if (status == CUDA_SUCCESS) engine::elsewhere_freed();
     return status;
 }
 
-CUresult free_async(decltype(device::Driver::cuMemFreeAsync) real, CUdeviceptr pointer, CUstream stream,
-                    bool per_thread) {
+CUresult free_async(CUdeviceptr pointer, CUstream where, engine::Call pass) {
     return guarded([&]() -> CUresult {
         Session* session = engine::allocator_of(pointer);
-        if (!session) return free_unmanaged(pointer, [&] { return real(pointer, stream); });
-        const CUstream where = engine::resolve_stream(stream, per_thread);
+        if (!session) return free_unmanaged(pointer, pass);
         // A graph can free what it allocated itself only.
         if (engine::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
         const device::Together together;
@@ -263,28 +254,14 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     });
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-    return entry::allocate_async(driver().cuMemAllocAsync, dptr, bytesize, hStream, false);
-}
+LMS_FORMS(cuMemAllocAsync, _ptsz, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
+          return entry::allocate_async(dptr, bytesize, Form::stream(hStream),
+                                       [&] { return Form::real(dptr, bytesize, hStream); });)
 
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-    return entry::allocate_async(driver().cuMemAllocAsync_ptsz, dptr, bytesize, hStream, true);
-}
+LMS_FORMS(cuMemAllocFromPoolAsync, _ptsz,
+          (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+          return entry::allocate_from_pool(dptr, bytesize, pool, Form::stream(hStream),
+                                           [&] { return Form::real(dptr, bytesize, pool, hStream); });)
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
-    return entry::allocate_from_pool(driver().cuMemAllocFromPoolAsync, dptr, bytesize, pool, hStream, false);
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
-                                      CUstream hStream) {
-    return entry::allocate_from_pool(driver().cuMemAllocFromPoolAsync_ptsz, dptr, bytesize, pool, hStream,
-                                     true);
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
-    return entry::free_async(driver().cuMemFreeAsync, dptr, hStream, false);
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
-    return entry::free_async(driver().cuMemFreeAsync_ptsz, dptr, hStream, true);
-}
+LMS_FORMS(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream hStream),
+          return entry::free_async(dptr, Form::stream(hStream), [&] { return Form::real(dptr, hStream); });)

@@ -1,7 +1,7 @@
 // Stream memory operations. A wait may last for ever, and what ends it may have to be brought in first; so it
 // must hold up no move: the words it looks at stay on the GPU from then on, until their buffer is freed. Of
 // one that is captured they are kept by the graph.
-#include "shim/device/driver_table.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/ranges.h"
 #include "shim/reach/memory_operations.h"
 
@@ -10,9 +10,8 @@ namespace {
 
 using engine::Range;
 
-template <typename Call>
-CUresult operate(const std::vector<Range>& words, std::span<const engine::WrittenWord> written, bool waits,
-                 CUstream stream, Call&& call) {
+CUresult operate(Ranges words, std::span<const engine::WrittenWord> written, bool waits, CUstream stream,
+                 engine::Call call) {
     const CUresult status = guarded([&]() -> CUresult {
         if (const CUresult error = within_buffers(words); error != CUDA_SUCCESS) return error;
         std::vector<engine::PinnedIn> kept;
@@ -33,48 +32,43 @@ CUresult operate(const std::vector<Range>& words, std::span<const engine::Writte
     });
 }
 
-// What such a write leaves there; nothing of a smaller one, which is no address.
-std::vector<engine::WrittenWord> written_by(bool waits, core::Address at, cuuint64_t value) {
-    if (waits) return {};
-    return {{at, value}};
+// One on `value` at an address. Of what a write leaves there, a smaller value is no address.
+template <typename Form, bool kWaits, typename Value>
+CUresult operate_on(CUstream stream, CUdeviceptr at, Value value, unsigned flags) {
+    const Range word{at, sizeof value};
+    const engine::WrittenWord written{at, value};
+    const bool address = !kWaits && sizeof value == sizeof(core::Address);
+    return operate({&word, 1}, {&written, address ? 1u : 0u}, kWaits, Form::stream(stream),
+                   [&] { return Form::real(stream, at, value, flags); });
 }
-std::vector<engine::WrittenWord> written_by(bool, core::Address, cuuint32_t) {
-    return {};
+
+template <typename Form>
+CUresult operate_on_all(CUstream stream, unsigned count, CUstreamBatchMemOpParams* list, unsigned flags) {
+    const auto operations = engine::operations_of(list, count);
+    return operate(engine::words_of(operations), engine::written_by(operations),
+                   engine::any_waits(operations), Form::stream(stream),
+                   [&] { return Form::real(stream, count, list, flags); });
 }
 
 }  // namespace
 }  // namespace lms::entry
 
 using namespace lms::entry;
-using lms::device::driver;
 
-#define LMS_VALUE(symbol, word, waits, per_thread)                                       \
-    CUresult symbol(CUstream stream, CUdeviceptr addr, word value, unsigned int flags) { \
-        return operate({{addr, sizeof value}}, written_by(waits, addr, value), waits,    \
-                       lms::engine::resolve_stream(stream, per_thread),                  \
-                       [&] { return driver().symbol(stream, addr, value, flags); });     \
-    }
-#define LMS_VALUE_FORMS(symbol, word, waits) \
-    LMS_VALUE(symbol, word, waits, false)    \
-    LMS_VALUE(symbol##_ptsz, word, waits, true)
-#define LMS_VALUE_VERSIONS(symbol, word, waits) \
-    LMS_VALUE_FORMS(symbol, word, waits)        \
-    LMS_VALUE_FORMS(symbol##_v2, word, waits)
+#define LMS_VALUE(symbol, type, waits)                                                               \
+    LMS_FORMS(symbol, _ptsz, (CUstream stream, CUdeviceptr at, type value, unsigned int flags),      \
+              return operate_on<Form, waits>(stream, at, value, flags);)                             \
+    LMS_FORMS(symbol##_v2, _ptsz, (CUstream stream, CUdeviceptr at, type value, unsigned int flags), \
+              return operate_on<Form, waits>(stream, at, value, flags);)
 
-LMS_VALUE_VERSIONS(cuStreamWaitValue32, cuuint32_t, true)
-LMS_VALUE_VERSIONS(cuStreamWaitValue64, cuuint64_t, true)
-LMS_VALUE_VERSIONS(cuStreamWriteValue32, cuuint32_t, false)
-LMS_VALUE_VERSIONS(cuStreamWriteValue64, cuuint64_t, false)
+LMS_VALUE(cuStreamWaitValue32, cuuint32_t, true)
+LMS_VALUE(cuStreamWaitValue64, cuuint64_t, true)
+LMS_VALUE(cuStreamWriteValue32, cuuint32_t, false)
+LMS_VALUE(cuStreamWriteValue64, cuuint64_t, false)
 
-#define LMS_VALUE_BATCH(symbol, per_thread)                                                                 \
-    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,              \
-                    unsigned int flags) {                                                                   \
-        const auto operations = lms::engine::operations_of(paramArray, count);                              \
-        return operate(lms::engine::words_of(operations), lms::engine::written_by(operations),              \
-                       lms::engine::any_waits(operations), lms::engine::resolve_stream(stream, per_thread), \
-                       [&] { return driver().symbol(stream, count, paramArray, flags); });                  \
-    }
-LMS_VALUE_BATCH(cuStreamBatchMemOp, false)
-LMS_VALUE_BATCH(cuStreamBatchMemOp_ptsz, true)
-LMS_VALUE_BATCH(cuStreamBatchMemOp_v2, false)
-LMS_VALUE_BATCH(cuStreamBatchMemOp_v2_ptsz, true)
+LMS_FORMS(cuStreamBatchMemOp, _ptsz,
+          (CUstream stream, unsigned int count, CUstreamBatchMemOpParams* list, unsigned int flags),
+          return operate_on_all<Form>(stream, count, list, flags);)
+LMS_FORMS(cuStreamBatchMemOp_v2, _ptsz,
+          (CUstream stream, unsigned int count, CUstreamBatchMemOpParams* list, unsigned int flags),
+          return operate_on_all<Form>(stream, count, list, flags);)

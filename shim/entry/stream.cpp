@@ -2,6 +2,7 @@
 #include "shim/app/capture.h"
 #include "shim/app/streams.h"
 #include "shim/device/driver_table.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
@@ -11,8 +12,7 @@ namespace {
 
 using device::driver;
 
-template <typename Create>
-CUresult create(CUstream* stream, Create&& call) {
+CUresult create(CUstream* stream, engine::Call call) {
     return guarded_taking([&] {
         const CUresult status = engine::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
@@ -24,8 +24,7 @@ CUresult create(CUstream* stream, Create&& call) {
     });
 }
 
-template <typename Destroy>
-CUresult destroy(CUstream stream, Destroy&& call) {
+CUresult destroy(CUstream stream, engine::Call call) {
     return guarded([&] {
         // Its handle is gone after the call, its work need not be.
         engine::StreamEnd end(stream);
@@ -57,10 +56,8 @@ void fence_before_capture(CUstream stream) {
     engine::capture_may_reach(stream, fenced);
 }
 
-template <typename Begin>
-CUresult begin_capture(CUstream handle, bool per_thread, Begin&& call) {
+CUresult begin_capture(CUstream stream, engine::Call call) {
     return guarded([&] {
-        const CUstream stream = engine::resolve_stream(handle, per_thread);
         // Counted before, so that no launch into the capturing stream is missed.
         engine::capture_nears();
         fence_before_capture(stream);
@@ -71,10 +68,8 @@ CUresult begin_capture(CUstream handle, bool per_thread, Begin&& call) {
     });
 }
 
-template <typename End>
-CUresult end_capture(CUstream handle, bool per_thread, End&& call) {
+CUresult end_capture(CUstream stream, engine::Call call) {
     const CUresult status = call();
-    const CUstream stream = engine::resolve_stream(handle, per_thread);
     // These mean that nothing was capturing, or that nobody may ask.
     const bool none = status == CUDA_ERROR_ILLEGAL_STATE || status == CUDA_ERROR_INVALID_VALUE ||
                       status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_NOT_PERMITTED;
@@ -84,11 +79,10 @@ CUresult end_capture(CUstream handle, bool per_thread, End&& call) {
 }
 
 // The event may be of a capture, which then reaches the stream. To ask the event would end the capture.
-template <typename Wait>
-CUresult wait_for_event(CUstream handle, bool per_thread, Wait&& call) {
+CUresult wait_for_event(CUstream stream, engine::Call call) {
     if (!engine::capturing_anywhere()) return call();
     return guarded([&] {
-        fence_before_capture(engine::resolve_stream(handle, per_thread));
+        fence_before_capture(stream);
         return call();
     });
 }
@@ -120,67 +114,27 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
     return destroy(hStream, [&] { return driver().cuStreamDestroy_v2(hStream); });
 }
 
-CUresult cuStreamBeginCapture(CUstream hStream) {
-    return begin_capture(hStream, false, [&] { return driver().cuStreamBeginCapture(hStream); });
-}
+LMS_FORMS(cuStreamBeginCapture, _ptsz, (CUstream hStream),
+          return begin_capture(Form::stream(hStream), [&] { return Form::real(hStream); });)
 
-CUresult cuStreamBeginCapture_ptsz(CUstream hStream) {
-    return begin_capture(hStream, true, [&] { return driver().cuStreamBeginCapture_ptsz(hStream); });
-}
+LMS_FORMS(cuStreamBeginCapture_v2, _ptsz, (CUstream hStream, CUstreamCaptureMode mode),
+          return begin_capture(Form::stream(hStream), [&] { return Form::real(hStream, mode); });)
 
-CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
-    return begin_capture(hStream, false, [&] { return driver().cuStreamBeginCapture_v2(hStream, mode); });
-}
+LMS_FORMS(cuStreamBeginCaptureToGraph, _ptsz,
+          (CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
+           const CUgraphEdgeData* dependencyData, size_t numDependencies, CUstreamCaptureMode mode),
+          return begin_capture(Form::stream(hStream), [&] {
+              return Form::real(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
+          });)
 
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
-    return begin_capture(hStream, true, [&] { return driver().cuStreamBeginCapture_v2_ptsz(hStream, mode); });
-}
+LMS_FORMS(cuStreamBeginRecaptureToGraph, _ptsz,
+          (CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph, CUgraphRecaptureCallback callback,
+           void* userData),
+          return begin_capture(Form::stream(hStream),
+                               [&] { return Form::real(hStream, mode, hGraph, callback, userData); });)
 
-CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
-                                     const CUgraphEdgeData* dependencyData, size_t numDependencies,
-                                     CUstreamCaptureMode mode) {
-    return begin_capture(hStream, false, [&] {
-        return driver().cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData,
-                                                    numDependencies, mode);
-    });
-}
+LMS_FORMS(cuStreamEndCapture, _ptsz, (CUstream hStream, CUgraph* phGraph),
+          return end_capture(Form::stream(hStream), [&] { return Form::real(hStream, phGraph); });)
 
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
-                                          const CUgraphEdgeData* dependencyData, size_t numDependencies,
-                                          CUstreamCaptureMode mode) {
-    return begin_capture(hStream, true, [&] {
-        return driver().cuStreamBeginCaptureToGraph_ptsz(hStream, hGraph, dependencies, dependencyData,
-                                                         numDependencies, mode);
-    });
-}
-
-CUresult cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,
-                                       CUgraphRecaptureCallback callbackFunc, void* userData) {
-    return begin_capture(hStream, false, [&] {
-        return driver().cuStreamBeginRecaptureToGraph(hStream, mode, hGraph, callbackFunc, userData);
-    });
-}
-
-CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,
-                                            CUgraphRecaptureCallback callbackFunc, void* userData) {
-    return begin_capture(hStream, true, [&] {
-        return driver().cuStreamBeginRecaptureToGraph_ptsz(hStream, mode, hGraph, callbackFunc, userData);
-    });
-}
-
-CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
-    return end_capture(hStream, false, [&] { return driver().cuStreamEndCapture(hStream, phGraph); });
-}
-
-CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph* phGraph) {
-    return end_capture(hStream, true, [&] { return driver().cuStreamEndCapture_ptsz(hStream, phGraph); });
-}
-
-CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-    return wait_for_event(hStream, false, [&] { return driver().cuStreamWaitEvent(hStream, hEvent, Flags); });
-}
-
-CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-    return wait_for_event(hStream, true,
-                          [&] { return driver().cuStreamWaitEvent_ptsz(hStream, hEvent, Flags); });
-}
+LMS_FORMS(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags),
+          return wait_for_event(Form::stream(hStream), [&] { return Form::real(hStream, hEvent, Flags); });)

@@ -10,6 +10,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/entry/context_check.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
@@ -127,19 +128,17 @@ Given given_to(CUcontext context) {
     return {{session, session->given()}};
 }
 
-template <typename Wait>
-CUresult wait_for_stream(CUstream handle, bool per_thread, Wait wait) {
+CUresult wait_for_stream(CUstream stream, engine::Call wait) {
     const WaitTold told;
     // Whatever comes of it, the wait is made.
     guarded([&] {
-        meanwhile(given_to(engine::resolve_stream(handle, per_thread)));
+        meanwhile(given_to(stream));
         return CUDA_SUCCESS;
     });
-    return waited(wait(handle));
+    return waited(wait());
 }
 
-template <typename Wait>
-CUresult wait_for_context(CUcontext context, Wait&& wait) {
+CUresult wait_for_context(CUcontext context, engine::Call wait) {
     const WaitTold told;
     // Whatever comes of it, the wait is made.
     guarded([&] {
@@ -190,20 +189,15 @@ using lms::device::driver;
 CUresult cuCtxSynchronize() {
     CUcontext context = nullptr;
     driver().cuCtxGetCurrent(&context);
-    return wait_for_context(context, driver().cuCtxSynchronize);
+    return wait_for_context(context, [] { return driver().cuCtxSynchronize(); });
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
     return wait_for_context(ctx, [&] { return driver().cuCtxSynchronize_v2(ctx); });
 }
 
-CUresult cuStreamSynchronize(CUstream hStream) {
-    return wait_for_stream(hStream, false, driver().cuStreamSynchronize);
-}
-
-CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
-    return wait_for_stream(hStream, true, driver().cuStreamSynchronize_ptsz);
-}
+LMS_FORMS(cuStreamSynchronize, _ptsz, (CUstream hStream),
+          return wait_for_stream(Form::stream(hStream), [&] { return Form::real(hStream); });)
 
 CUresult cuEventSynchronize(CUevent hEvent) {
     return wait_for_event(hEvent);
