@@ -1,4 +1,4 @@
-// What the things of a trace are called, in every format.
+// What the things of a trace are called, wherever they are shown.
 #pragma once
 
 #include <string_view>

@@ -8,7 +8,6 @@
 #include <new>
 
 #include "shim/trace/block_writer.h"
-#include "shim/trace/chrome_writer.h"
 #include "shim/util/clock.h"
 #include "shim/util/log.h"
 #include "shim/util/output_file.h"
@@ -51,19 +50,18 @@ void begin(Writer* writer) {
     if (!ends) log::warn("LMS_TRACE: no exit handler is left; the end of the trace will be missing");
 }
 
-template <typename Kind, typename... Options>
-void open(Kind* made, const std::string& path, Options... options) {
-    const int problem = made ? made->open(path, options...) : ENOMEM;
-    if (problem == 0) return begin(made);
-    log::warn("LMS_TRACE={}: cannot write: {}; no trace", path, util::OutputFile::reason(problem));
-}
-
 void open_as_set() noexcept {
     const std::string& path = settings().trace_path;
     if (path.empty()) return;
-    if (!path.ends_with(".json")) return open(block_writer(), path, settings().trace_file_bytes);
-    if (settings().trace_file_bytes) log::warn("LMS_TRACE_SIZE: a trace as *.json is one file, of any size");
-    open(new (std::nothrow) ChromeWriter, path);
+    BlockWriter* const made = block_writer();
+    const int problem = made ? made->open(path, settings().trace_file_bytes) : ENOMEM;
+    if (problem != 0) {
+        log::warn("LMS_TRACE={}: cannot write: {}; no trace", path, util::OutputFile::reason(problem));
+        return;
+    }
+    if (path.ends_with(".json"))
+        log::warn("LMS_TRACE={}: this is no JSON yet; `lms export {} -o FILE` makes that of it", path, path);
+    begin(made);
 }
 
 }  // namespace

@@ -64,5 +64,5 @@ TEST_CASE("patterns: the driver is slow to grant access") {
     check_patterns(kOneThread, {{"SIMCUDA_NOT_READY", "5"}});
 }
 TEST_CASE("patterns: a traced program") {
-    check_patterns(kThreads, {{"LMS_TRACE", support::scratch_file("trace.json")}});
+    check_patterns(kThreads, {{"LMS_TRACE", support::scratch_file("trace")}});
 }

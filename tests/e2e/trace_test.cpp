@@ -36,15 +36,36 @@ std::uint64_t bytes_moved(const nlohmann::json& events, const std::string& direc
     return sum;
 }
 
+std::unique_ptr<lms::tool::Trace> read(const std::string& path) {
+    auto trace = std::make_unique<lms::tool::Trace>();
+    std::string problem;
+    lms::tool::read_trace_file(path, *trace, problem);
+    REQUIRE_MESSAGE(problem.empty(), problem);
+    return trace;
+}
+
+support::Result lms_of(std::vector<std::string> words) {
+    words.insert(words.begin(), support::build_dir() + "/lms");
+    return support::run(words);
+}
+
+// As `lms export` makes JSON of it.
+nlohmann::json exported(const std::string& path) {
+    const support::Result made = lms_of({"export", path});
+    REQUIRE_MESSAGE(made.status == 0, made.err);
+    return nlohmann::json::parse(made.out).at("traceEvents");
+}
+
 }  // namespace
 
-TEST_CASE("trace: tells every allocation, launch and move") {
+TEST_CASE("trace: one that is called JSON says in one line how to make that of it, which tells everything") {
     const std::string path = support::scratch_file("trace.json");
     const Run run = run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}});
     REQUIRE_MESSAGE(run.status == 0, run.err);
-    const auto all = nlohmann::json::parse(support::read_file(path), nullptr, false);
-    REQUIRE(all.is_object());
-    const nlohmann::json& events = all.at("traceEvents");
+    CHECK_MESSAGE(run.err.starts_with("lms: LMS_TRACE=" + path + ": this is no JSON yet; `lms export " +
+                                      path + " -o FILE` makes that of it\n"),
+                  run.err);
+    const nlohmann::json events = exported(path);
     CHECK(count(events, "launch") == run.stats.at("launches"));
     CHECK(count(events, "move", "in") == run.stats.at("fills"));
     CHECK(count(events, "move", "out") == run.stats.at("evictions"));
@@ -60,13 +81,12 @@ TEST_CASE("trace: tells every allocation, launch and move") {
 }
 
 TEST_CASE("trace: residency tells where the bytes are that are allocated") {
-    const std::string path = support::scratch_file("trace.json");
+    const std::string path = support::scratch_file("trace");
     const Run run = run_shimmed({"vector_add", "16"}, "4M", {{"LMS_TRACE", path}});
     REQUIRE_MESSAGE(run.status == 0, run.err);
     std::uint64_t allocated = 0;
     std::uint64_t most_on_host = 0;
-    const auto all = nlohmann::json::parse(support::read_file(path));
-    for (const auto& event : all.at("traceEvents")) {
+    for (const auto& event : exported(path)) {
         const auto& args = event.value("args", nlohmann::json::object());
         if (event["name"] == "allocate") allocated += args["bytes"].get<std::uint64_t>();
         if (event.value("cat", "") != "residency") continue;
@@ -88,42 +108,6 @@ TEST_CASE("trace: what cannot be written is told in one line, and the program ru
         CHECK(run.err == "lms: LMS_TRACE=" + path + ": cannot write: " + reason + "; no trace\n");
     }
 }
-
-TEST_CASE("trace: whole after the program was killed") {
-    const std::string path = support::scratch_file("trace.json");
-    const std::vector<std::string> forever = {"patterns", "--bytes", "600000", "--steps", "100000000"};
-    const Environment environment = {{"SIMCUDA_GRANULARITY", "64K"},
-                                     {"LD_LIBRARY_PATH", support::build_dir() + "/sim"},
-                                     {"LD_PRELOAD", support::preloaded_shim()},
-                                     {"SIMCUDA_MEMORY", "6M"},
-                                     {"LMS_THRESHOLD", "16K"},
-                                     {"LMS_TRACE", path}};
-    std::vector<std::string> command = forever;
-    command[0] = support::build_dir() + "/apps/patterns";
-    const support::Result result = support::run(command, environment, 2);
-    CHECK(result.status == 137);
-    const auto all = nlohmann::json::parse(support::read_file(path), nullptr, false);
-    REQUIRE(all.is_object());
-    const nlohmann::json& events = all.at("traceEvents");
-    CHECK(count(events, "move", "out") > 0);
-}
-
-namespace {
-
-std::unique_ptr<lms::tool::Trace> read(const std::string& path) {
-    auto trace = std::make_unique<lms::tool::Trace>();
-    std::string problem;
-    lms::tool::read_trace_file(path, *trace, problem);
-    REQUIRE_MESSAGE(problem.empty(), problem);
-    return trace;
-}
-
-support::Result lms_of(std::vector<std::string> words) {
-    words.insert(words.begin(), support::build_dir() + "/lms");
-    return support::run(words);
-}
-
-}  // namespace
 
 TEST_CASE("trace file: tells every allocation, launch and move, and when the device made these") {
     const std::string path = support::scratch_file("trace");
@@ -335,7 +319,7 @@ TEST_CASE("trace commands: a report, a page, what changed, and other formats") {
     const auto changed = nlohmann::json::parse(lms_of({"diff", path, fits, "--json"}).out);
     CHECK(changed["figures"]["to the GPU"] == nlohmann::json({run.stats.at("bytes_in"), 0}));
 
-    const auto perfetto = nlohmann::json::parse(lms_of({"export", path, "--perfetto"}).out)["traceEvents"];
+    const nlohmann::json perfetto = exported(path);
     CHECK(count(perfetto, "move", "in") == run.stats.at("fills"));
     double last = 0;
     for (const auto& event : perfetto) {

@@ -13,6 +13,7 @@
 #include "tests/entry/overlay/record.h"
 #include "tests/support/child.h"
 #include "tests/support/process.h"
+#include "tools/lms/trace_file.h"
 
 using namespace rig;
 
@@ -47,18 +48,21 @@ TEST_CASE("process: children that use no CUDA leave statistics and trace to the 
     for (const char* host_mapping : {"1", "0"}) {
         CAPTURE(host_mapping);
         const std::string stats = support::scratch_file("stats.json");
-        const std::string trace = support::scratch_file("trace.json");
+        const std::string path = support::scratch_file("trace");
         const Outcome outcome =
             run("process_fork", Driver::Simulated,
-                {{"SIMCUDA_HOST_VMM", host_mapping}, {"LMS_STATS", stats}, {"LMS_TRACE", trace}});
+                {{"SIMCUDA_HOST_VMM", host_mapping}, {"LMS_STATS", stats}, {"LMS_TRACE", path}});
         CHECK(outcome.failures == "");
         const auto counters = nlohmann::json::parse(support::read_file(stats), nullptr, false);
         REQUIRE(counters.is_object());
         CHECK(counters["allocations"] == 13);
         CHECK(counters["frees"] == 13);
-        const auto all = nlohmann::json::parse(support::read_file(trace), nullptr, false);
-        REQUIRE(all.is_object());
-        CHECK(all["traceEvents"].size() > 26);
+        lms::tool::Trace trace;
+        std::string problem;
+        lms::tool::read_trace_file(path, trace, problem);
+        REQUIRE(problem == "");
+        CHECK(trace.ended);
+        CHECK(trace.events.size() > 26);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -435,4 +436,23 @@ TEST_CASE("trace file: events of several threads are all there, a child of fork 
     for (const std::uint32_t number : frees_in(*trace))
         REQUIRE(number % 10'000 == next.at(number / 10'000)++);
     CHECK(next == std::vector<std::uint32_t>{5000, 5000, 5000, 5000});
+}
+
+TEST_CASE("trace file: a child forked while another thread writes does not wait for that thread") {
+    const Scratch scratch;
+    BlockWriter writer;
+    REQUIRE(writer.open(scratch.path("trace")) == 0);
+    std::atomic<bool> stop = false;
+    std::thread busy([&] {
+        for (std::uint32_t i = 0; !stop; ++i) writer.write(free_of(i));
+    });
+    // Long enough that some child is forked while the lock is held; one that waited would be ended by its
+    // alarm.
+    int status = 0;
+    for (int child = 0; child < 100 && status == 0; ++child) {
+        status = support::in_child([&] { writer.write(free_of(1)); });
+    }
+    stop = true;
+    busy.join();
+    CHECK(status == 0);
 }

@@ -1,26 +1,19 @@
 #include <doctest/doctest.h>
-#include <errno.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "shim/trace/callstack.h"
-#include "shim/trace/chrome.h"
-#include "shim/trace/chrome_writer.h"
 #include "shim/trace/demangle.h"
-#include "shim/util/log.h"
-#include "tests/support/child.h"
-#include "tests/support/scratch.h"
+#include "tools/lms/chrome.h"
 
 using nlohmann::json;
 using namespace lms::trace;
+using lms::tool::Tracks;
 
 namespace {
 
@@ -44,20 +37,6 @@ Move move_of(std::uint64_t begin_ns, std::uint64_t end_ns, Direction direction =
             .reason = direction == Direction::In ? MoveReason::Needed : MoveReason::MakeRoom,
             .begin_ns = begin_ns,
             .end_ns = end_ns};
-}
-
-Free free_event(std::uint32_t allocation) {
-    return {.device = 0, .allocation = allocation, .at_ns = allocation};
-}
-
-// The events of a trace, without the names of rows.
-std::vector<json> events_in(const std::string& text) {
-    std::vector<json> events;
-    const json all = json::parse(text);
-    for (const json& event : all.at("traceEvents")) {
-        if (event.at("ph") != "M") events.push_back(event);
-    }
-    return events;
 }
 
 }  // namespace
@@ -247,165 +226,6 @@ TEST_CASE("trace codec: slices that overlap get rows of their own, others share;
     CHECK(names[second] == "moves in");
     CHECK(names[out] == "moves out");
     CHECK(names[other_device] == "moves in");
-}
-
-TEST_CASE("trace writer: the file is whole after the opening and after every event") {
-    const Scratch scratch;
-    scratch.put("trace", std::string(10000, 'x'));
-    ChromeWriter writer;
-    REQUIRE(writer.open(scratch.path("trace")) == 0);
-    CHECK(events_in(scratch.get("trace")).empty());
-    constexpr auto kHeld = static_cast<std::uint32_t>(ChromeWriter::kHeld);
-    for (std::uint32_t i = 0; i < kHeld + 50; ++i) {
-        writer.write(free_event(i));
-        REQUIRE(events_in(scratch.get("trace")).size() == i + 1 - std::min(i + 1, kHeld));
-    }
-    writer.end();
-    const std::vector<json> events = events_in(scratch.get("trace"));
-    REQUIRE(events.size() == kHeld + 50);
-    for (std::uint32_t i = 0; i < events.size(); ++i) CHECK(events[i]["args"]["allocation"] == i);
-}
-
-TEST_CASE("trace writer: events are in the order in which they began, rows in that of their kinds") {
-    const Scratch scratch;
-    ChromeWriter writer;
-    REQUIRE(writer.open(scratch.path("trace")) == 0);
-    writer.write(Stall{0, StallCause::Turn, "", 0, {}, 50, 400});
-    writer.write(move_of(100, 300));
-    writer.write(free_event(20));
-    writer.end();
-    const json all = json::parse(scratch.get("trace"));
-    CHECK(all.at("displayTimeUnit") == "ms");
-    std::vector<std::string> categories;
-    std::map<int, std::string> rows;  // by their place
-    std::map<int, std::string> names;
-    for (const json& event : all.at("traceEvents")) {
-        if (event.at("ph") != "M") categories.push_back(event.at("cat"));
-        if (event.at("name") == "thread_name") names[event.at("tid")] = event.at("args").at("name");
-        if (event.at("name") == "thread_sort_index")
-            rows[event.at("args").at("sort_index")] = names.at(event.at("tid"));
-    }
-    CHECK(categories == std::vector<std::string>{"allocation", "stall", "move"});
-    std::vector<std::string> order;
-    for (const auto& [at, name] : rows) order.push_back(name);
-    CHECK(order == std::vector<std::string>{"allocations", "moves in", "stalls"});
-}
-
-TEST_CASE(
-    "trace writer: a program that is killed leaves all but the last events it reported, in a whole file") {
-    const Scratch scratch;
-    int pipe_ends[2];
-    REQUIRE(pipe(pipe_ends) == 0);
-    const pid_t child = support::start_child([&] {
-        ChromeWriter writer;
-        if (writer.open(scratch.path("trace")) != 0) return;
-        for (std::uint32_t i = 0;; ++i) {
-            writer.write(free_event(i));
-            if (write(pipe_ends[1], &i, sizeof i) != sizeof i) return;
-        }
-    });
-    close(pipe_ends[1]);
-    std::uint32_t reported = 0;
-    while (reported < 1500) REQUIRE(read(pipe_ends[0], &reported, sizeof reported) == sizeof reported);
-    kill(child, SIGKILL);
-    CHECK(support::end_of_child(child) == 128 + SIGKILL);
-    while (read(pipe_ends[0], &reported, sizeof reported) == sizeof reported) {
-    }
-    close(pipe_ends[0]);
-    const std::vector<json> events = events_in(scratch.get("trace"));
-    REQUIRE(events.size() + ChromeWriter::kHeld > reported);
-    for (std::uint32_t i = 0; i < events.size(); ++i) CHECK(events[i]["args"]["allocation"] == i);
-}
-
-TEST_CASE("trace writer: events of several threads are all there") {
-    const Scratch scratch;
-    ChromeWriter writer;
-    REQUIRE(writer.open(scratch.path("trace-%p")) == 0);
-    std::vector<std::thread> threads;
-    for (std::uint32_t thread = 0; thread < 4; ++thread) {
-        threads.emplace_back([&writer, thread] {
-            for (std::uint32_t i = 0; i < 250; ++i) writer.write(free_event(thread * 1000 + i));
-        });
-    }
-    for (std::thread& thread : threads) thread.join();
-    writer.end();
-    std::map<std::uint32_t, std::uint32_t> next;  // thread -> the event it must be at
-    for (const json& event : events_in(scratch.get("trace-" + std::to_string(getpid())))) {
-        const std::uint32_t number = event["args"]["allocation"];
-        CHECK(number % 1000 == next[number / 1000]++);
-    }
-    CHECK(next == std::map<std::uint32_t, std::uint32_t>{{0, 250}, {1, 250}, {2, 250}, {3, 250}});
-}
-
-TEST_CASE("trace writer: a child of fork writes nothing") {
-    const Scratch scratch;
-    ChromeWriter writer;
-    REQUIRE(writer.open(scratch.path("trace")) == 0);
-    writer.write(free_event(0));
-    const std::string before = scratch.get("trace");
-    CHECK(support::in_child([&] {
-              writer.write(free_event(1));
-              writer.end();
-          }) == 0);
-    CHECK(scratch.get("trace") == before);
-    writer.write(free_event(2));
-    writer.end();
-    const std::vector<json> events = events_in(scratch.get("trace"));
-    REQUIRE(events.size() == 2);
-    CHECK(events[1]["args"]["allocation"] == 2);
-}
-
-TEST_CASE("trace writer: a child forked while another thread writes does not wait for that thread") {
-    const Scratch scratch;
-    ChromeWriter writer;
-    REQUIRE(writer.open(scratch.path("trace")) == 0);
-    std::atomic<bool> stop = false;
-    std::thread busy([&] {
-        for (std::uint32_t i = 0; !stop; ++i) writer.write(free_event(i));
-    });
-    // Long enough that some child is forked while the lock is held; one that waited would be ended by its
-    // alarm.
-    int status = 0;
-    for (int child = 0; child < 100 && status == 0; ++child) {
-        status = support::in_child([&] { writer.write(free_event(1)); });
-    }
-    stop = true;
-    busy.join();
-    writer.end();
-    CHECK(status == 0);
-    CHECK_FALSE(events_in(scratch.get("trace")).empty());
-}
-
-TEST_CASE("trace writer: a second process does not take over a trace that is being written") {
-    const Scratch scratch;
-    ChromeWriter writer;
-    REQUIRE(writer.open(scratch.path("trace")) == 0);
-    writer.write(free_event(0));
-    ChromeWriter second;
-    CHECK(second.open(scratch.path("trace")) == EWOULDBLOCK);
-    second.write(free_event(1));
-    second.end();
-    writer.end();
-    CHECK(events_in(scratch.get("trace")).size() == 1);
-    CHECK(ChromeWriter().open(scratch.path("missing/trace")) == ENOENT);
-}
-
-TEST_CASE("trace writer: when the disk is full the trace ends, whole, with one line in the log") {
-    const Scratch scratch;
-    CHECK(support::in_child([&] {
-              const rlimit limit = {5000, 5000};
-              setrlimit(RLIMIT_FSIZE, &limit);
-              lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
-              ChromeWriter writer;
-              if (writer.open(scratch.path("trace")) != 0) _exit(1);
-              for (std::uint32_t i = 0; i < 1000; ++i) writer.write(free_event(i));
-          }) == 0);
-    const std::string text = scratch.get("trace");
-    const std::vector<json> events = events_in(text);
-    CHECK(events.size() > 10);
-    CHECK(text.size() <= 5000);
-    for (std::uint32_t i = 0; i < events.size(); ++i) CHECK(events[i]["args"]["allocation"] == i);
-    CHECK(scratch.get("log") == "lms: LMS_TRACE: cannot write: File too large; the trace ends here\n");
 }
 
 namespace call_site_test {

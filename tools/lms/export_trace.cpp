@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <memory>
 
-#include "shim/trace/chrome.h"
 #include "shim/trace/demangle.h"
 #include "shim/trace/names.h"
 #include "shim/trace/python_frames.h"
 #include "tools/lms/child.h"
+#include "tools/lms/chrome.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/progress.h"
@@ -24,8 +24,8 @@ namespace {
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
 void perfetto(const std::vector<trace::Event>& events, std::FILE* out) {
-    trace::Tracks tracks;
-    fmt::print(out, "{}", trace::kChromeStart);
+    Tracks tracks;
+    fmt::print(out, "{}", kChromeStart);
     const char* before = "\n";
     Progress progress("writing", events.size());
     std::uint64_t done = 0;
@@ -35,7 +35,7 @@ void perfetto(const std::vector<trace::Event>& events, std::FILE* out) {
         if (objects.empty()) continue;
         fmt::print(out, "{}{}", std::exchange(before, ",\n"), objects);
     }
-    fmt::print(out, "{}", trace::kChromeEnd);
+    fmt::print(out, "{}", kChromeEnd);
 }
 
 std::string quoted(std::string_view text) {

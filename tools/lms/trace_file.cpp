@@ -32,7 +32,7 @@ bool take_head(std::string_view& rest, Head& head) {
 bool take_description(std::string_view& rest, std::string& about, std::string& problem) {
     FileHead head;
     if (!take_head(rest, head) || head.magic != FileHead::kMagic) {
-        problem = "no trace of lmsshim (one that LMS_TRACE wrote as *.json opens in ui.perfetto.dev)";
+        problem = "no trace of lmsshim";
     } else if (head.version == 0 || head.version > FileHead::kVersion) {
         problem = fmt::format("has version {} of the format; this lms reads 1 to {}", head.version,
                               FileHead::kVersion);

@@ -1,6 +1,6 @@
-#include "shim/trace/tracks.h"
+#include "tools/lms/tracks.h"
 
-namespace lms::trace {
+namespace lms::tool {
 
 Tracks::Place Tracks::place(int device, const std::string& group, std::uint64_t begin_ns,
                             std::uint64_t end_ns) {
@@ -14,4 +14,4 @@ Tracks::Place Tracks::place(int device, const std::string& group, std::uint64_t 
     return {rows.back().number, true};
 }
 
-}  // namespace lms::trace
+}  // namespace lms::tool

@@ -1,4 +1,4 @@
-#include "shim/trace/chrome.h"
+#include "tools/lms/chrome.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,10 @@
 #include "shim/trace/demangle.h"
 #include "shim/trace/names.h"
 
-namespace lms::trace {
+namespace lms::tool {
 namespace {
 
+using namespace trace;
 using Json = nlohmann::ordered_json;
 
 // The format counts microseconds; a double holds nanoseconds of a machine up for a hundred days exactly.
@@ -204,4 +205,4 @@ std::string encode(const Event& event, Tracks& tracks) {
     return std::visit(Encoder(tracks), event);
 }
 
-}  // namespace lms::trace
+}  // namespace lms::tool

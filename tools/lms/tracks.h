@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace lms::trace {
+namespace lms::tool {
 
 // A viewer wants the slices of one row to nest or follow one another, but moves, launches and stalls of
 // several threads overlap. So what belongs together gets as many rows as overlap at once. Not thread-safe.
@@ -31,4 +31,4 @@ class Tracks {
     std::uint32_t rows_ = 0;
 };
 
-}  // namespace lms::trace
+}  // namespace lms::tool
