@@ -1,6 +1,8 @@
 // A kernel and the functions that it calls, parsed, for analyses that follow values through them.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -33,7 +35,8 @@ PtxCall call_of(const PtxModuleText& module, const PtxFunction& caller, const Pt
 
 // Functions of the CUDA runtime's device side that touch no memory of the program's.
 inline bool is_harmless(const PtxModuleText& module, std::string_view function) {
-    if (!one_of(function, {"vprintf", "__assertfail", "malloc", "free"})) return false;
+    constexpr std::array<std::string_view, 4> kOfTheRuntime{"vprintf", "__assertfail", "malloc", "free"};
+    if (std::ranges::find(kOfTheRuntime, function) == kOfTheRuntime.end()) return false;
     // The program may have its own of that name.
     const auto declared = module.functions.find(function);
     return declared == module.functions.end() || declared->second.body.data() == nullptr;
@@ -42,19 +45,19 @@ inline bool is_harmless(const PtxModuleText& module, std::string_view function) 
 // Whether its addresses may be of global memory.
 inline bool reaches_global(const Opcode& opcode) {
     if (opcode.in_space("global")) return true;
-    if (one_of(opcode.root(), {"prefetch", "prefetchu", "call", "tcgen05"})) return false;
+    if (opcode.also(kNotGlobal)) return false;
     return !opcode.in_space("shared") && !opcode.in_space("local") && !opcode.in_space("param") &&
            !opcode.in_space("const");
 }
 
 // Copies of what a tensor map names.
 inline bool goes_by_tensor_map(const Opcode& opcode) {
-    return opcode.is("cp") && opcode.has("tensor");
+    return opcode.is(Operation::Copy) && opcode.has("tensor");
 }
 
 // Puts an address into a tensor map.
 inline bool makes_tensor_map(const Opcode& opcode) {
-    return opcode.is("tensormap") && opcode.has("global_address");
+    return opcode.is(Operation::TensorMap) && opcode.has("global_address");
 }
 
 }  // namespace lms::engine

@@ -52,7 +52,7 @@ std::optional<Linear> widened(std::optional<Linear> value, bool is_signed) {
 
 bool has_destination(const Opcode& opcode, const PtxInstruction& instruction) {
     return !instruction.operands.empty() && !instruction.operands[0].is_address &&
-           !one_of(opcode.root(), {"bra", "brx", "ret", "exit", "bar", "call"});
+           !opcode.is(Operation::Jump) && !opcode.is(Operation::CallFunction);
 }
 
 }  // namespace
@@ -148,12 +148,13 @@ Linear PtxLinears::of_address(std::size_t body, const PtxOperand& operand) const
 }
 
 void PtxLinears::pass(std::size_t body, const Opcode& opcode, const PtxInstruction& instruction) {
-    if (opcode.is("call")) return call(body, instruction);
-    if (opcode.in_space("param") && opcode.is("st")) return store_parameter(body, instruction);
-    if (opcode.in_space("param") && opcode.is("ld")) return load_parameter(body, opcode, instruction);
+    if (opcode.is(Operation::CallFunction)) return call(body, instruction);
+    if (opcode.in_space("param") && opcode.is(Operation::Store)) return store_parameter(body, instruction);
+    if (opcode.in_space("param") && opcode.is(Operation::Load))
+        return load_parameter(body, opcode, instruction);
     if (!has_destination(opcode, instruction)) return;
     const std::vector<PtxName>& names = instruction.operands[0].names;
-    if (names.size() == 1 && opcode.is("selp") && instruction.operands.size() > 2) {
+    if (names.size() == 1 && opcode.is(Operation::Select) && instruction.operands.size() > 2) {
         learn(body, names[0], value(body, instruction.operands[1]));
         learn(body, names[0], value(body, instruction.operands[2]));
     } else if (names.size() == 1) {
@@ -211,17 +212,29 @@ PtxLinears::Value PtxLinears::computed(std::size_t body, const Opcode& opcode,
         return i < instruction.operands.size() ? value(body, instruction.operands[i]) : Value(Linear{});
     };
     if (!is_integer(opcode)) return Linear{};
-    if (opcode.is("mov") || (opcode.is("cvta") && !opcode.in_space("param"))) return source(1);
-    if (opcode.is("cvt")) {
-        if (opcode.widens()) return widened(source(1), opcode.last().front() == 's');
-        return opcode.is_wide() ? source(1) : Value(Linear{});
+    switch (opcode.operation()) {
+        case Operation::Move:
+            return source(1);
+        case Operation::ToSpace:
+            return opcode.in_space("param") ? Value(Linear{}) : source(1);
+        case Operation::Convert:
+            if (opcode.widens()) return widened(source(1), opcode.last().front() == 's');
+            return opcode.is_wide() ? source(1) : Value(Linear{});
+        case Operation::Add:
+        case Operation::Subtract:
+        case Operation::Multiply:
+        case Operation::MultiplyAdd:
+        case Operation::ShiftLeft:
+            break;
+        default:
+            return Linear{};
     }
-    if (!one_of(opcode.root(), {"add", "sub", "mul", "mad", "shl"}) || opcode.has("hi")) return Linear{};
+    if (opcode.has("hi")) return Linear{};
     Value a = source(1);
     Value b = source(2);
     if (!a || !b) return std::nullopt;
-    if (opcode.is("add")) return added(*a, *b);
-    if (opcode.is("sub")) return added(*a, scaled(*b, -1));
+    if (opcode.is(Operation::Add)) return added(*a, *b);
+    if (opcode.is(Operation::Subtract)) return added(*a, scaled(*b, -1));
     if (opcode.has("wide")) {
         a = widened(a, opcode.last().front() == 's');
         b = widened(b, opcode.last().front() == 's');
@@ -233,7 +246,7 @@ PtxLinears::Value PtxLinears::computed(std::size_t body, const Opcode& opcode,
                    : std::nullopt;
     };
     Linear product;
-    if (opcode.is("shl")) {
+    if (opcode.is(Operation::ShiftLeft)) {
         const auto by = number(2);
         if (by && *by >= 0 && *by < 63) product = scaled(*a, std::int64_t{1} << *by);
     } else if (number(2)) {
@@ -241,7 +254,7 @@ PtxLinears::Value PtxLinears::computed(std::size_t body, const Opcode& opcode,
     } else if (number(1)) {
         product = scaled(*b, a->constant);
     }
-    if (!opcode.is("mad")) return product;
+    if (!opcode.is(Operation::MultiplyAdd)) return product;
     const Value c = source(3);
     return c ? Value(added(product, *c)) : c;
 }

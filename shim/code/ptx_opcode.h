@@ -5,8 +5,9 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
-#include <initializer_list>
 #include <string_view>
+
+#include "shim/code/ptx_opcodes.h"
 
 namespace lms::engine {
 
@@ -19,9 +20,11 @@ class Opcode {
             words_[count_++] = text.substr(0, dot);
             text.remove_prefix(std::min(dot + 1, text.size()));
         }
+        facts_ = &facts_of(words_[0]);
     }
-    std::string_view root() const { return words_[0]; }
-    bool is(std::string_view root) const { return words_[0] == root; }
+    Operation operation() const { return facts_->operation; }
+    bool is(Operation operation) const { return facts_->operation == operation; }
+    bool also(std::uint8_t what) const { return (facts_->also & what) != 0; }
     bool has(std::string_view word) const {
         return std::find(words_.begin(), words_.begin() + count_, word) != words_.begin() + count_;
     }
@@ -50,11 +53,7 @@ class Opcode {
 
     std::array<std::string_view, 16> words_;
     std::size_t count_ = 0;
+    const OpcodeFacts* facts_;
 };
-
-// Whether `word` is among `words`.
-inline bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-}
 
 }  // namespace lms::engine

@@ -103,9 +103,9 @@ class Follower {
         for (std::size_t i = 0; i < bodies_[index].function.body.size() && !hidden_; ++i) {
             const PtxInstruction& instruction = bodies_[index].function.body[i];
             const Opcode opcode = bodies_[index].opcodes[i];
-            if (opcode.is("call")) {
+            if (opcode.is(Operation::CallFunction)) {
                 call(index, instruction);
-            } else if (opcode.is("st") || opcode.is("red")) {
+            } else if (opcode.is(Operation::Store) || opcode.is(Operation::Reduce)) {
                 store(bodies_[index], opcode, instruction);
             } else if (!instruction.operands.empty()) {
                 compute(bodies_[index], opcode, instruction);
@@ -135,15 +135,15 @@ class Follower {
         if (instruction.operands[0].is_address) {
             // Copies and reductions within memory ("cp.async", "cp.reduce"): shared memory may hold anything
             // afterwards. Others put there what they are given ("stmatrix").
-            if (opcode.is("cp")) learn(scratch_, kLoaded);
+            if (opcode.is(Operation::Copy)) learn(scratch_, kLoaded);
             if (to_scratch(body, opcode, instruction.operands[0])) learn(scratch_, result);
             makes_tensor_maps_ |= makes_tensor_map(opcode);
             return;
         }
         for (const PtxName name : instruction.operands[0].names) learn(body.kinds[name], result);
         // The arguments where they lie, read like local memory.
-        if (opcode.is("cvta") && opcode.in_space("param")) learn(scratch_, kArgument);
-        if (opcode.is("atom") && instruction.operands.size() > 2 &&
+        if (opcode.is(Operation::ToSpace) && opcode.in_space("param")) learn(scratch_, kArgument);
+        if (opcode.is(Operation::Atomic) && instruction.operands.size() > 2 &&
             to_scratch(body, opcode, instruction.operands[1])) {
             for (std::size_t i = 2; i < instruction.operands.size(); ++i)
                 learn(scratch_, of(body, instruction.operands[i]));
@@ -179,35 +179,42 @@ class Follower {
         const auto source = [&](std::size_t i) {
             return i < operands.size() ? value(body, operands[i]) : Kinds{0};
         };
-        if (opcode.is("ld") || opcode.is("ldu") || opcode.is("atom")) {
-            return operands.size() < 2 ? kLoaded : loaded(body, opcode, operands[1]);
+        switch (opcode.operation()) {
+            case Operation::Load:
+            case Operation::Atomic:
+                return operands.size() < 2 ? kLoaded : loaded(body, opcode, operands[1]);
+            case Operation::ToSpace:
+                if (opcode.in_space("param")) return kScratch;
+                // Only a pointer is given an address space.
+                return source(1) & kPointer ? source(1) & ~kNumber : source(1);
+            case Operation::Add:
+            case Operation::Bitwise:
+                return pairwise(source(1), source(2), sum);
+            case Operation::Subtract:
+                return pairwise(source(1), source(2), difference);
+            case Operation::MultiplyAdd:
+            case Operation::FusedAdd:
+                return pairwise(computed(opcode, source(1) | source(2)), source(3), sum);
+            case Operation::Multiply:
+            case Operation::Scale:
+                return computed(opcode, source(1) | source(2));
+            case Operation::Number:
+                return kNumber;
+            case Operation::ShiftLeft:
+                return shifted(opcode, source(1), body.function, operands);
+            case Operation::Insert:
+                return (source(1) & kWidened ? kLoaded : source(1)) | source(2);
+            case Operation::Convert: {
+                if (opcode.last().starts_with('f')) return kNumber;
+                const Kinds kinds = source(1);
+                if (!opcode.widens()) return kinds;
+                return (kinds & kScratch) | (kinds & (kLoaded | kWidened) ? kWidened : kNumber);
+            }
+            case Operation::Select:
+                return source(1) | source(2);
+            default:
+                break;
         }
-        if (opcode.is("cvta")) {
-            if (opcode.in_space("param")) return kScratch;
-            const Kinds kinds = source(1);
-            // Only a pointer is given an address space.
-            return kinds & kPointer ? kinds & ~kNumber : kinds;
-        }
-        if (opcode.is("add")) return pairwise(source(1), source(2), sum);
-        if (one_of(opcode.root(), {"and", "or", "xor"})) return pairwise(source(1), source(2), sum);
-        if (opcode.is("sub")) return pairwise(source(1), source(2), difference);
-        if (one_of(opcode.root(), {"mad", "fma"}))
-            return pairwise(computed(opcode, source(1) | source(2)), source(3), sum);
-        if (one_of(opcode.root(), {"mul", "mul24", "div", "rem"}))
-            return computed(opcode, source(1) | source(2));
-        if (one_of(opcode.root(), {"popc", "clz", "setp", "set", "isspacep", "testp", "activemask", "vote",
-                                   "fns", "bfind"})) {
-            return kNumber;
-        }
-        if (opcode.is("shl")) return shifted(opcode, source(1), body.function, operands);
-        if (opcode.is("bfi")) return (source(1) & kWidened ? kLoaded : source(1)) | source(2);
-        if (opcode.is("cvt")) {
-            if (opcode.last().starts_with('f')) return kNumber;
-            if (!opcode.widens()) return source(1);
-            const Kinds kinds = source(1);
-            return (kinds & kScratch) | (kinds & (kLoaded | kWidened) ? kWidened : kNumber);
-        }
-        if (opcode.is("selp")) return source(1) | source(2);
         Kinds all = 0;
         for (std::size_t i = 1; i < operands.size(); ++i) all |= operands[i].is_address ? kLoaded : source(i);
         return all ? all : kNumber;
@@ -276,6 +283,12 @@ class Follower {
             learn(from.kinds[call.returned[i]], to.kinds[to.function.returns[i].name]);
     }
 
+    // Whether it uses its address as it is.
+    static bool is_plain(const Opcode& opcode) {
+        return opcode.is(Operation::Load) || opcode.is(Operation::Store) || opcode.is(Operation::Reduce) ||
+               opcode.is(Operation::Atomic);
+    }
+
     // Whether an address of global memory may be a loaded one.
     void check(std::size_t index) {
         const Body& body = bodies_[index];
@@ -284,7 +297,7 @@ class Follower {
             if (makes_tensor_map(opcode) && body.function.body[i].operands.size() > 1)
                 hidden_ |= (of(body, body.function.body[i].operands[1]) & kLoaded) != 0;
             if (!reaches_global(opcode)) continue;
-            const bool plain = one_of(opcode.root(), {"ld", "ldu", "st", "atom", "red"});
+            const bool plain = is_plain(opcode);
             for (const PtxOperand& operand : body.function.body[i].operands) {
                 if (!operand.is_address) continue;
                 const Kinds kinds = of(body, operand);

@@ -32,14 +32,14 @@ bool is_global(const Opcode& opcode) {
 }
 
 bool only_reads(const Opcode& opcode) {
-    return one_of(opcode.root(), {"ld", "ldu", "ldmatrix", "prefetch", "prefetchu", "tex", "tld4"}) ||
-           (opcode.is("wmma") && opcode.has("load")) || (opcode.is("cp") && opcode.has("prefetch"));
+    return opcode.also(kOnlyReads) || (opcode.is(Operation::Matrix) && opcode.has("load")) ||
+           (opcode.is(Operation::Copy) && opcode.has("prefetch"));
 }
 
 // "cp.async.ca.shared.global": the space of the destination comes first.
 bool copies_to_shared(const Opcode& opcode, std::string_view text) {
     const std::size_t shared = text.find(".shared");
-    return opcode.is("cp") && !opcode.has("reduce") && shared != std::string_view::npos &&
+    return opcode.is(Operation::Copy) && !opcode.has("reduce") && shared != std::string_view::npos &&
            shared < text.find(".global");
 }
 
@@ -122,13 +122,13 @@ class AccessFollower {
     void pass(std::size_t index, std::size_t at) {
         const PtxInstruction& instruction = kernel_.bodies[index].function.body[at];
         const Opcode& opcode = kernel_.bodies[index].opcodes[at];
-        if (opcode.is("call")) return call(index, instruction);
+        if (opcode.is(Operation::CallFunction)) return call(index, instruction);
         if (instruction.operands.empty()) return;
-        if (opcode.in_space("param") && opcode.is("st")) {
+        if (opcode.in_space("param") && opcode.is(Operation::Store)) {
             // An argument of the next call, or what this function returns.
             for (std::size_t i = 1; i < instruction.operands.size(); ++i)
                 give(index, instruction.operands[0], of(index, instruction.operands[i].names));
-        } else if (opcode.in_space("param") && opcode.is("ld")) {
+        } else if (opcode.in_space("param") && opcode.is(Operation::Load)) {
             load_parameter(index, opcode, instruction);
         } else {
             compute(index, opcode, instruction);
@@ -171,7 +171,9 @@ class AccessFollower {
                 note_address_taken(index, operands[i]);
             }
         }
-        if (addresses == 0 && one_of(opcode.root(), {"st", "red", "atom"})) written_ = ParameterWords::all();
+        if (addresses == 0 &&
+            (opcode.is(Operation::Store) || opcode.is(Operation::Reduce) || opcode.is(Operation::Atomic)))
+            written_ = ParameterWords::all();
         if (addresses == 0) return give(index, operands[0], values);
         if (reaches_global(opcode)) note_accesses(index, opcode, instruction);
         if (!only_reads(opcode)) write(index, opcode, instruction, values, addresses);
@@ -207,10 +209,7 @@ class AccessFollower {
     void note_accesses(std::size_t index, const Opcode& opcode, const PtxInstruction& instruction) {
         // Handles of textures and surfaces are no addresses, what a tensor map names is found by the map, and
         // a prefetch of nothing does nothing.
-        if (one_of(opcode.root(),
-                   {"tex", "tld4", "txq", "suld", "sust", "sured", "suq", "prefetch", "prefetchu"}) ||
-            goes_by_tensor_map(opcode) || opcode.is("tensormap"))
-            return;
+        if (opcode.also(kNoAccess) || goes_by_tensor_map(opcode)) return;
         const bool written = !only_reads(opcode) && !copies_to_shared(opcode, instruction.opcode);
         for (const PtxOperand& operand : instruction.operands) {
             if (!operand.is_address) continue;
