@@ -1,6 +1,7 @@
 #include "shim/entry/box_copy.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "shim/entry/in_place.h"
@@ -24,6 +25,11 @@ Range from_of(const Box& box) {
 }
 Range to_of(const Box& box) {
     return engine::span_of(destination_of(box));
+}
+
+using BoxSides = std::array<Range, 2>;  // source and destination
+BoxSides box_sides(const Box& box) {
+    return {from_of(box), to_of(box)};
 }
 
 struct Halves {
@@ -98,11 +104,10 @@ CUresult give_in_place(const BoxCopy& copy, engine::HostCopies copies) {
 }
 
 // Halves it until the parts are small enough to be there at once.
-CUresult submit_parts(const BoxCopy& copy) {
+CUresult submit_parts(const BoxCopy& copy, const BoxSides& sides) {
     const Box& box = copy.box;
-    Range source = from_of(box);
-    Range destination = to_of(box);
-    const Range sides[] = {source, destination};
+    Range source = sides[0];
+    Range destination = sides[1];
     const auto give = [&](engine::HostCopies copies) {
         const CUresult status = await_earlier(copies, copy.stream);
         if (status != CUDA_SUCCESS) return status;
@@ -110,9 +115,8 @@ CUresult submit_parts(const BoxCopy& copy) {
     };
     CUresult status = CUDA_SUCCESS;
     note_use(sides, copy.stream);
-    if (engine::try_fast_path(
-            copy.stream, [&] { return give({}); }, status))
-        return status;
+    const auto at_once = [&] { return several_devices() ? give({}) : copy.call(copy); };
+    if (engine::try_fast_path(copy.stream, at_once, status)) return status;
     source.only_read = true;
     if (copy.waits && (box.srcMemoryType == CU_MEMORYTYPE_HOST || box.dstMemoryType == CU_MEMORYTYPE_HOST)) {
         source.may_stay = destination.may_stay = engine::within_reach(source.address, source.bytes) &&
@@ -130,8 +134,8 @@ CUresult submit_parts(const BoxCopy& copy) {
     }
     constexpr std::size_t kLargestElement = 16;  // an element of any array begins at a multiple
     const auto [first, second] = cut(box, box.WidthInBytes / 2 / kLargestElement * kLargestElement);
-    status = submit_parts(part_of(copy, first));
-    return status == CUDA_SUCCESS ? submit_parts(part_of(copy, second)) : status;
+    status = submit_parts(part_of(copy, first), box_sides(first));
+    return status == CUDA_SUCCESS ? submit_parts(part_of(copy, second), box_sides(second)) : status;
 }
 
 }  // namespace
@@ -184,9 +188,9 @@ void take(CUDA_MEMCPY2D& copy, const Box& box) {
 }
 
 CUresult submit(const BoxCopy& copy) {
-    const Range sides[] = {from_of(copy.box), to_of(copy.box)};
+    const BoxSides sides = box_sides(copy.box);
     if (const CUresult error = within_buffers(sides); error != CUDA_SUCCESS) return error;
-    return noted(submit_parts(copy), copy.stream, [&] {
+    return noted(submit_parts(copy, sides), copy.stream, [&] {
         const Box& box = copy.box;
         if (box.dstMemoryType != CU_MEMORYTYPE_HOST)
             engine::note_typed(destination_of(box), source_of(box), box.srcMemoryType);

@@ -38,7 +38,8 @@ CUresult submit_parts(const RowSet& set) {
     const auto give = [&] { return where_it_is(rows, set.stream, set.waits, [&] { return set.call(set); }); };
     CUresult status = CUDA_SUCCESS;
     note_use(rows, set.stream);
-    if (engine::try_fast_path(set.stream, give, status)) return status;
+    const auto at_once = [&] { return several_devices() ? give() : set.call(set); };
+    if (engine::try_fast_path(set.stream, at_once, status)) return status;
     if (engine::capturing(set.stream) || !too_large(rows)) return over(rows, set.stream, give);
     const bool by_rows = set.height > 1;
     const std::size_t half = (by_rows ? set.height : set.width) / 2;

@@ -79,8 +79,7 @@ CUresult end_capture(CUstream stream, engine::Call call) {
 }
 
 // The event may be of a capture, which then reaches the stream. To ask the event would end the capture.
-CUresult wait_for_event(CUstream stream, engine::Call call) {
-    if (!engine::capturing_anywhere()) return call();
+[[gnu::noinline, gnu::cold]] CUresult wait_beside_capture(CUstream stream, engine::Call call) {
     return guarded([&] {
         fence_before_capture(stream);
         return call();
@@ -137,4 +136,6 @@ LMS_FORMS(cuStreamEndCapture, _ptsz, (CUstream hStream, CUgraph* phGraph),
           return end_capture(Form::stream(hStream), [&] { return Form::real(hStream, phGraph); });)
 
 LMS_FORMS(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags),
-          return wait_for_event(Form::stream(hStream), [&] { return Form::real(hStream, hEvent, Flags); });)
+          if (!lms::engine::capturing_anywhere()) [[likely]] return Form::real(hStream, hEvent, Flags);
+          return wait_beside_capture(Form::stream(hStream),
+                                     [=] { return Form::real(hStream, hEvent, Flags); });)
