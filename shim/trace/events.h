@@ -92,7 +92,7 @@ struct Launch {
 
 enum class Direction : std::uint8_t { In, Out };
 
-// Why a chunk was moved, and why a thread waited. What these are called stands in names.h.
+// Why a chunk was moved, and why a thread waited. What these are called stands in tools/lms/trace_names.h.
 enum class MoveReason : std::uint8_t {
     Needed,    // by work that names it, or will
     MakeRoom,  // for what is

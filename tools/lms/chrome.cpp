@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shim/trace/demangle.h"
-#include "shim/trace/names.h"
+#include "tools/lms/trace_names.h"
 
 namespace lms::tool {
 namespace {

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "shim/trace/demangle.h"
-#include "shim/trace/names.h"
 #include "shim/trace/python_frames.h"
 #include "tools/lms/child.h"
 #include "tools/lms/chrome.h"
@@ -17,6 +16,7 @@
 #include "tools/lms/open_trace.h"
 #include "tools/lms/progress.h"
 #include "tools/lms/trace_commands.h"
+#include "tools/lms/trace_names.h"
 
 namespace lms::tool {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "shim/trace/names.h"
 #include "shim/util/units.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/pages.h"
+#include "tools/lms/trace_names.h"
 
 namespace lms::tool {
 namespace {

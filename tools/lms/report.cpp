@@ -7,7 +7,6 @@
 #include <ranges>
 #include <utility>
 
-#include "shim/trace/names.h"
 #include "shim/util/units.h"
 #include "tools/lms/analysis.h"
 #include "tools/lms/exit_codes.h"
@@ -17,6 +16,7 @@
 #include "tools/lms/progress.h"
 #include "tools/lms/report_html.h"
 #include "tools/lms/trace_commands.h"
+#include "tools/lms/trace_names.h"
 
 namespace lms::tool {
 namespace {

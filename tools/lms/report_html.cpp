@@ -6,10 +6,10 @@
 #include <array>
 
 #include "shim/trace/demangle.h"
-#include "shim/trace/names.h"
 #include "shim/util/units.h"
 #include "tools/lms/chart.h"
 #include "tools/lms/open_trace.h"
+#include "tools/lms/trace_names.h"
 
 namespace lms::tool {
 namespace {
