@@ -14,7 +14,7 @@ using device::driver;
 
 // What the driver has done stands, whether there is memory for the note or not.
 template <typename Note>
-void noted(Note&& note) {
+void note_if_known(Note&& note) {
     guarded([&] {
         note();
         return CUDA_SUCCESS;
@@ -26,7 +26,7 @@ template <typename Handle, typename Call, typename Note>
 CUresult get(Handle* handle, Call&& call, Note&& note) {
     return guarded_taking([&] {
         const CUresult status = engine::call_with_oom_retry(call);
-        if (status == CUDA_SUCCESS && handle) noted([&] { note(*handle); });
+        if (status == CUDA_SUCCESS && handle) note_if_known([&] { note(*handle); });
         return status;
     });
 }
@@ -54,7 +54,7 @@ CUresult get_variable(CUdeviceptr* address, std::size_t* bytes, Call&& call, Not
         if (status != CUDA_SUCCESS) return status;
         if (address) *address = where;
         if (bytes) *bytes = size;
-        noted([&] { note(where, size); });
+        note_if_known([&] { note(where, size); });
         return status;
     });
 }
