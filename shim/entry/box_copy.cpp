@@ -20,6 +20,27 @@ static_assert(offsetof(CUDA_MEMCPY3D, reserved0) == offsetof(Box, srcContext) &&
               offsetof(CUDA_MEMCPY3D, reserved1) == offsetof(Box, dstContext) &&
               offsetof(CUDA_MEMCPY3D, Depth) == offsetof(Box, Depth));
 
+// What a 2D copy has, of either descriptor.
+template <typename To, typename From>
+void take_flat(To& to, const From& from) {
+    to.srcXInBytes = from.srcXInBytes;
+    to.srcY = from.srcY;
+    to.srcMemoryType = from.srcMemoryType;
+    to.srcHost = from.srcHost;
+    to.srcDevice = from.srcDevice;
+    to.srcArray = from.srcArray;
+    to.srcPitch = from.srcPitch;
+    to.dstXInBytes = from.dstXInBytes;
+    to.dstY = from.dstY;
+    to.dstMemoryType = from.dstMemoryType;
+    to.dstHost = from.dstHost;
+    to.dstDevice = from.dstDevice;
+    to.dstArray = from.dstArray;
+    to.dstPitch = from.dstPitch;
+    to.WidthInBytes = from.WidthInBytes;
+    to.Height = from.Height;
+}
+
 Range from_of(const Box& box) {
     return engine::span_of(source_of(box));
 }
@@ -142,22 +163,7 @@ CUresult submit_parts(const BoxCopy& copy, const BoxSides& sides) {
 
 Box box_from(const CUDA_MEMCPY2D& copy) {
     Box box{};
-    box.srcXInBytes = copy.srcXInBytes;
-    box.srcY = copy.srcY;
-    box.srcMemoryType = copy.srcMemoryType;
-    box.srcHost = copy.srcHost;
-    box.srcDevice = copy.srcDevice;
-    box.srcArray = copy.srcArray;
-    box.srcPitch = copy.srcPitch;
-    box.dstXInBytes = copy.dstXInBytes;
-    box.dstY = copy.dstY;
-    box.dstMemoryType = copy.dstMemoryType;
-    box.dstHost = copy.dstHost;
-    box.dstDevice = copy.dstDevice;
-    box.dstArray = copy.dstArray;
-    box.dstPitch = copy.dstPitch;
-    box.WidthInBytes = copy.WidthInBytes;
-    box.Height = copy.Height;
+    take_flat(box, copy);
     box.Depth = 1;
     return box;
 }
@@ -169,22 +175,7 @@ void take(CUDA_MEMCPY3D& copy, const Box& box) {
     copy = std::bit_cast<CUDA_MEMCPY3D>(box);
 }
 void take(CUDA_MEMCPY2D& copy, const Box& box) {
-    copy = {.srcXInBytes = box.srcXInBytes,
-            .srcY = box.srcY,
-            .srcMemoryType = box.srcMemoryType,
-            .srcHost = box.srcHost,
-            .srcDevice = box.srcDevice,
-            .srcArray = box.srcArray,
-            .srcPitch = box.srcPitch,
-            .dstXInBytes = box.dstXInBytes,
-            .dstY = box.dstY,
-            .dstMemoryType = box.dstMemoryType,
-            .dstHost = box.dstHost,
-            .dstDevice = box.dstDevice,
-            .dstArray = box.dstArray,
-            .dstPitch = box.dstPitch,
-            .WidthInBytes = box.WidthInBytes,
-            .Height = box.Height};
+    take_flat(copy, box);
 }
 
 CUresult submit(const BoxCopy& copy) {
