@@ -71,6 +71,10 @@ inline constexpr Row kRows[] = {
 inline constexpr std::size_t kRowCount = std::size(kRows);
 static_assert(sizeof(Driver) == kRowCount * sizeof(void*));
 
+constexpr bool is_per_thread(const Row& row) {
+    return row.stream == StreamMode::PTDS || row.stream == StreamMode::PTSZ;
+}
+
 constexpr const Row& row(Entry entry) {
     return kRows[static_cast<std::size_t>(entry)];
 }

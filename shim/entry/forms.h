@@ -13,15 +13,10 @@
 
 namespace lms::entry {
 
-constexpr bool is_per_thread(device::Entry entry) {
-    const device::StreamMode mode = device::row(entry).stream;
-    return mode == device::StreamMode::PTDS || mode == device::StreamMode::PTSZ;
-}
-
 // Whether the second is the first one's form for threads' own default streams.
 constexpr bool are_forms(device::Entry legacy, device::Entry per_thread) {
     return device::row(legacy).base == device::row(per_thread).base &&
-           device::row(legacy).stream == device::StreamMode::LEGACY && is_per_thread(per_thread);
+           device::row(legacy).stream == device::StreamMode::LEGACY && is_per_thread(device::row(per_thread));
 }
 
 template <device::Entry kEntry, auto Slot>
@@ -29,7 +24,7 @@ struct Form;
 
 template <device::Entry kEntry, typename... Arguments, CUresult (*device::Driver::*Slot)(Arguments...)>
 struct Form<kEntry, Slot> {
-    static constexpr bool kPerThread = is_per_thread(kEntry);
+    static constexpr bool kPerThread = is_per_thread(device::row(kEntry));
     // It takes no stream, and the host waits for its work.
     static constexpr bool kWaits = !(std::is_same_v<Arguments, CUstream> || ...);
 

@@ -25,7 +25,6 @@ using device::Entry;
 using device::kRowCount;
 using device::kRows;
 using device::Row;
-using device::StreamMode;
 
 struct Query {
     const char* symbol;
@@ -45,10 +44,6 @@ std::span<const std::uint16_t> rows_by_base() {
         return order;
     }();
     return sorted;
-}
-
-constexpr bool is_per_thread(const Row& row) {
-    return row.stream == StreamMode::PTDS || row.stream == StreamMode::PTSZ;
 }
 
 // The row whose ABI the query names: the newest not newer than its version, per-thread where asked for and
