@@ -3,7 +3,8 @@
 # otherwise the line to run is printed), and where there is no CUDA toolkit the parts needed are fetched into the build
 # folder. `make` runs this before everything else; when nothing is missing it only looks at some files.
 #
-# BUILD is the build folder, CUDA_HOME where the Makefile looks for the toolkit; with LINT=1 what `make lint` needs too.
+# BUILD is the build folder, CUDA_HOME where the Makefile looks for the toolkit; with LINT=1 what `make lint` needs too, with
+# MPI=1 what `make experiments` does.
 set -eu
 
 build=${BUILD:-build}
@@ -50,6 +51,10 @@ if [ -n "${LINT:-}" ]; then
     needs_command clang-format clang-format
     needs_command clang-tidy clang-tidy
 fi
+if [ -n "${MPI:-}" ]; then
+    needs_command openmpi-bin mpirun
+    needs_command libopenmpi-dev mpicxx
+fi
 
 has_pip() { $python -m pip --version >/dev/null 2>&1; }
 if [ ! -x "$cuda_home/bin/nvcc" ]; then
@@ -68,7 +73,7 @@ if [ -n "$missing" ]; then
     line="apt-get install --no-install-recommends$missing"
     command -v apt-get >/dev/null 2>&1 || die "install what Debian calls:$missing"
     if [ "${1:-}" != install ]; then
-        die "missing:$missing; make setup installs them, or run (as root): $line"
+        die "missing:$missing; make setup${LINT:+ LINT=1}${MPI:+ MPI=1} installs them, or run (as root): $line"
     elif [ "$(id -u)" = 0 ]; then
         install || die "that failed; needed is: $line"
     elif sudo -n true 2>/dev/null; then

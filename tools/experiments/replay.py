@@ -11,7 +11,9 @@ from machines import CONTEXT, kernel_ns
 SCALE = 64
 MIB = 1 << 20
 BUILD = pathlib.Path(os.environ.get("BUILD", "build")).absolute()
+SHIM = {"LD_PRELOAD": f"{BUILD}/liblmsshim.so", "LMS_THRESHOLD": f"{2 * MIB // SCALE // 1024}"}
 PINNING = 2.76  # 1e9 bytes a second that the host page-locks
+OUT_OF_MEMORY = 3  # what replay then ends with
 
 
 def scaled(number):
@@ -52,16 +54,25 @@ class Caching:
         self.free.append((segment, offset, length))
 
 
-def program(step, machine, factor, allocator):
-    """The lines of replay.cu's file."""
+def gradients(step):
+    """What updates read and do not write."""
+    return [each for kernel in step.kernels() if kernel.name == "update" for each in kernel.reads if each not in kernel.writes]
+
+
+def program(step, machine, factor, allocator, summed=False):
+    """The lines of replay.cuh's file; `summed`: with the place where gradients are complete."""
 
     def kernel(event):
         ids = (",".join(map(str, each)) or "-" for each in (event.reads, event.writes))
         return f"K {kernel_ns(event, step, machine, factor):.0f} {' '.join(ids)}"
 
     if allocator in ("async", "malloc"):
-        return [f"{each.what} {each.id} {scaled(each.bytes)}" if hasattr(each, "what") else kernel(each)
-                for each in step.events]
+        lines = [f"{each.what} {each.id} {scaled(each.bytes)}" if hasattr(each, "what") else kernel(each)
+                 for each in step.events]
+        if summed:
+            at = next(k for k, each in enumerate(step.events) if getattr(each, "name", "") == "update")
+            lines.insert(at, f"G {','.join(map(str, gradients(step)))}")
+        return lines
     pool = Caching()
     first = 1 + max(each.id for each in step.changes())  # of the segments
 
@@ -84,26 +95,30 @@ def program(step, machine, factor, allocator):
     return [f"P {first + k} {scaled(size) + 64}" for k, size in enumerate(pool.segments)] + lines
 
 
+def simulated(machine, memory=None):
+    """The settings of the simulated GPU."""
+    return {
+        "SIMCUDA_CLOCK": "simulated", "SIMCUDA_GPU": machine.gpu,
+        "SIMCUDA_MEMORY": str((memory or machine.memory) // SCALE), "SIMCUDA_CONTEXT_BYTES": str(CONTEXT // SCALE),
+        "SIMCUDA_GRANULARITY": str(2 * MIB // SCALE),
+        "SIMCUDA_H2D_GBPS": f"{machine.into / SCALE:.6f}", "SIMCUDA_D2H_GBPS": f"{machine.out / SCALE:.6f}",
+        "SIMCUDA_PIN_GBPS": f"{PINNING / SCALE:.6f}", "LD_LIBRARY_PATH": f"{BUILD}/sim",
+    }
+
+
 def replay(step, machine, factor=1.0, allocator="async", touch=False, shim=True, memory=None, steps=6, environment=None):
     """Of the last two steps the mean: ms, bytes each way; and the peaks, all at full size. None: out of memory."""
     with tempfile.TemporaryDirectory() as folder:
         file, stats, report = (os.path.join(folder, name) for name in ("program", "stats", "report"))
         pathlib.Path(file).write_text("\n".join(program(step, machine, factor, allocator)) + "\n")
-        settings = {
-            "SIMCUDA_CLOCK": "simulated", "SIMCUDA_GPU": machine.gpu, "SIMCUDA_REPORT": report,
-            "SIMCUDA_MEMORY": str((memory or machine.memory) // SCALE), "SIMCUDA_CONTEXT_BYTES": str(CONTEXT // SCALE),
-            "SIMCUDA_GRANULARITY": str(2 * MIB // SCALE),
-            "SIMCUDA_H2D_GBPS": f"{machine.into / SCALE:.6f}", "SIMCUDA_D2H_GBPS": f"{machine.out / SCALE:.6f}",
-            "SIMCUDA_PIN_GBPS": f"{PINNING / SCALE:.6f}", "LD_LIBRARY_PATH": f"{BUILD}/sim",
-        }
+        settings = simulated(machine, memory) | {"SIMCUDA_REPORT": report}
         if shim:
-            settings |= {"LD_PRELOAD": f"{BUILD}/liblmsshim.so", "LMS_THRESHOLD": f"{2 * MIB // SCALE // 1024}",
-                         "LMS_STATS": stats}
+            settings |= SHIM | {"LMS_STATS": stats}
         command = [BUILD / "experiments/replay", file, str(steps), "malloc" if allocator == "malloc" else "async"]
         command += ["touch"] if touch else []
         settings = {**os.environ, **settings, **(environment or {})}
         run = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
-        if "cudaErrorMemoryAllocation" in run.stderr:
+        if run.returncode == OUT_OF_MEMORY or "cudaErrorMemoryAllocation" in run.stderr:
             return None
         if run.returncode:
             raise RuntimeError(f"{step.name}: {run.stderr}")
