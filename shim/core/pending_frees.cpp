@@ -30,7 +30,7 @@ void PendingFrees::erase(Number number) {
 std::optional<AllocationId> PendingFrees::take(StreamKey stream, std::uint64_t bytes, bool exactly) {
     const auto it = exactly ? by_size_.find({stream, bytes}) : by_size_.lower_bound({stream, bytes});
     if (it == by_size_.end() || it->first.first != stream) return std::nullopt;
-    const Number number = *it->second.begin();
+    const Number number = *it->second.rbegin();
     const AllocationId id = all_.at(number).id;
     erase(number);
     return id;

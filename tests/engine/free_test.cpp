@@ -199,6 +199,32 @@ TEST_CASE("free: what was freed in stream order counts as free once the stream i
     }
 }
 
+// The stream comes to the earliest free first, and then that memory is anybody's.
+TEST_CASE("free: an allocation in stream order takes what was freed last, and leaves what is free first") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Rig rig(small(maps_host));
+        const CUstream stream = rig.stream();
+        const Region first = allocate(rig, 16), second = allocate(rig, 16), rest = allocate(rig, 30);
+        for (const Region& each : {first, second, rest}) rig.write(stream, each, noise(1, each.bytes));
+        REQUIRE(rig.session().free_on(stream, first.address) == CUDA_SUCCESS);
+        rig.drain();
+        const auto open = std::make_shared<std::atomic<bool>>(false);
+        REQUIRE(rig.submit({stream, {second.address}, {}, false, gate(open)}) == CUDA_SUCCESS);
+        REQUIRE(rig.session().free_on(stream, second.address) == CUDA_SUCCESS);
+        Address again = 0;
+        REQUIRE(rig.session().allocate_on(stream, second.bytes, again) == CUDA_SUCCESS);
+        CHECK(again == second.address);
+        // Another stream gets the other's memory while the kernel runs.
+        const Region third = allocate(rig, 16);
+        rig.write(rig.stream(), third, noise(3, third.bytes));
+        *open = true;
+        for (const Address each : {again, rest.address, third.address})
+            REQUIRE(rig.session().free(each) == CUDA_SUCCESS);
+        check_gone(rig);
+    }
+}
+
 TEST_CASE("free: stale addresses among a launch's arguments") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
