@@ -10,8 +10,6 @@ import json
 import os
 import sys
 
-from bound import bound_ms
-from ibm import eager_ms
 from machines import GB, MACHINES, step_ms
 from replay import BUILD, replay
 from steps import Step
@@ -74,7 +72,12 @@ SERIES = {
 }
 # The step that IBM could not do over PCIe without losing two thirds of the GPU, by other allocators.
 ALLOCATORS = {"async": "`cudaMallocAsync` a tensor", "caching": "PyTorch's caching allocator",
-              "malloc": "`cudaMalloc` a tensor"}
+              "malloc": "`cudaMalloc` a tensor", "region": "one region, best fit (TensorFlow, JAX)"}
+
+
+# A launch that waits for a second of the machine's own time goes on with what is in host memory. Beside much other work that
+# is no property of the program.
+TRIES = 4
 
 
 def point(key, size, allocator=None):
@@ -85,17 +88,18 @@ def point(key, size, allocator=None):
     memory = replay(step, machine, shim=False, memory=4 * machine.memory + 2 * needs, **common)
     runs = {}
     for policy in ("next-use", "lru"):
-        runs[policy] = replay(step, machine, environment={"LMS_POLICY": policy}, **common)
-        if runs[policy]["digest"] != memory["digest"]:
-            raise RuntimeError(f"{series.title}, {size}: other bytes than in memory")
+        for _ in range(TRIES):
+            runs[policy] = replay(step, machine, environment={"LMS_POLICY": policy}, **common)
+            if runs[policy]["digest"] != memory["digest"]:
+                raise RuntimeError(f"{series.title}, {size}: other bytes than in memory")
+            if not runs[policy]["in_place"] or allocator == "region":
+                break
         if runs[policy]["in_place"]:  # some tensors were used in host memory, so what kernels touch of them counts
             runs[policy] = replay(step, machine, environment={"LMS_POLICY": policy}, touch=True, **common)
     bare = replay(step, machine, shim=False, steps=4, **common)
     return {
         "series": key, "size": size, "allocator": allocator, "needs": needs, "memory": machine.memory, "ms": memory["ms"],
         "bare": bare and bare["ms"], "shim": runs["next-use"], "lru": runs["lru"],
-        "bound": max(bound_ms(step, machine, series.factor), memory["ms"]),
-        "eager": eager_ms(step, machine, series.factor) if series.eager else None,
     }
 
 
@@ -117,7 +121,7 @@ def main():
             ms, shim, lru = result["ms"], result["shim"]["ms"], result["lru"]["ms"]
             title = SERIES[result["series"]].title
             print(f"{title}, {result['size']}, {result['allocator']}: {result['needs'] / GB:.1f} GB, "
-                  f"{ms:.1f} ms in memory, shim {shim / ms:.3f}, lru {lru / ms:.3f}, bound {result['bound'] / ms:.3f}",
+                  f"{ms:.1f} ms in memory, shim {shim / ms:.3f}, lru {lru / ms:.3f}",
                   flush=True)
 
 

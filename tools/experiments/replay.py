@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 
 from machines import CONTEXT, kernel_ns
+from pools import POOLS
 
 SCALE = 64
 MIB = 1 << 20
@@ -18,40 +19,6 @@ OUT_OF_MEMORY = 3  # what replay then ends with
 
 def scaled(number):
     return max(64, number // SCALE // 64 * 64)
-
-
-class Caching:
-    """PyTorch's caching allocator: segments that are kept and split, the smallest piece that fits."""
-
-    def __init__(self):
-        self.segments, self.free, self.taken = [], [], {}
-
-    def allocate(self, key, size):
-        size = -(-size // 512) * 512
-        fitting = [piece for piece in self.free if piece[2] >= size]
-        if fitting:
-            segment, offset, length = min(fitting, key=lambda piece: (piece[2], piece))
-            self.free.remove((segment, offset, length))
-        else:
-            segment, offset, length = len(self.segments), 0, self._segment(size)
-            self.segments.append(length)
-        if length - size > MIB:
-            self.free.append((segment, offset + size, length - size))
-            length = size
-        self.taken[key] = (segment, offset, length)
-
-    @staticmethod
-    def _segment(size):
-        return 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
-
-    def release(self, key):
-        """Joins the piece with its free neighbours."""
-        segment, offset, length = self.taken.pop(key)
-        for other in [piece for piece in self.free if piece[0] == segment]:
-            if offset in (other[1] + other[2], other[1] - length):
-                self.free.remove(other)
-                offset, length = min(offset, other[1]), length + other[2]
-        self.free.append((segment, offset, length))
 
 
 def gradients(step):
@@ -73,14 +40,14 @@ def program(step, machine, factor, allocator, summed=False):
             at = next(k for k, each in enumerate(step.events) if getattr(each, "name", "") == "update")
             lines.insert(at, f"G {','.join(map(str, gradients(step)))}")
         return lines
-    pool = Caching()
+    pool = POOLS[allocator]()
     first = 1 + max(each.id for each in step.changes())  # of the segments
 
     def placed(change):
         segment, offset, _ = pool.taken[change.id]
         return f"T {change.id} {first + segment} {offset // SCALE // 64 * 64} {scaled(change.bytes)}"
 
-    # The second time the segments are all there.
+    # The second time the pool is as large as it gets.
     for _ in range(2):
         lines = []
         for each in step.events:
