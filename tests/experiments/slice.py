@@ -1,4 +1,5 @@
-"""Replays a few recorded steps under the shim, in simulated time: bytes each way are exact, the GPU's time within 1 %.
+"""Replays a few recorded steps under the shim, in simulated time: bytes each way are exact, the GPU's time within 1 % and not
+below the bound.
 
 A change that moves other bytes is to be looked at; `slice.py --print` then gives the new figures.
 """
@@ -8,6 +9,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools/experiments"))
 
+from bound import bound_ms
 from machines import MACHINES
 from replay import replay
 from steps import Step
@@ -35,6 +37,9 @@ def main():
             print(f"    {case}: {found},".replace("'", '"'))
         elif found[:2] != expected[:2] or abs(found[2] - expected[2]) > 0.01 * expected[2]:
             print(f"{case}: in, out and milliseconds are {found}, not {expected}")
+            wrong = True
+        if run["ms"] < bound_ms(step, machine):
+            print(f"{case}: {run['ms']} ms are less than the bound, {bound_ms(step, machine)}")
             wrong = True
         if run["digest"] != in_memory["digest"]:
             print(f"{case}: other bytes than in memory")

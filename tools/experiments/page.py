@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Writes what make experiments found (BUILD/experiments/results.json) as docs/experiments.svg and into docs/experiments.md,
-between its marks `<!-- generated: NAME -->` and `<!-- end -->`. Series that are not in the results keep their text."""
+"""Writes what make experiments found (BUILD/experiments/results.json, ddl.json) as docs/experiments.svg and into
+docs/experiments.md, between its marks `<!-- generated: NAME -->` and `<!-- end -->`, with the models beside it. Series that
+are not in the results keep their text."""
 
 import json
 import pathlib
 import re
 
+from bound import bound_ms
 from experiments import ALLOCATORS, SERIES
-from ibm import eager_ms
+from ibm import eager_ms, swapped
 from machines import GB, MACHINES, step_ms
 from plot import Panel, drawing
-from replay import BUILD
+from replay import BUILD, PINNING
 from steps import Step
+from uvm import uvm_ms
 
+IBM_DDL = {4: "98.3 %"}
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
 
@@ -32,6 +36,14 @@ def table(head, rows):
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
+def with_models(point):
+    """The point with what no run is needed for."""
+    series = SERIES[point["series"]]
+    step, machine = Step(series.step, series.n(point["size"])), MACHINES[series.machine]
+    models = {"bound": max(bound_ms(step, machine, series.factor), point["ms"]), "uvm": uvm_ms(step, machine, series.factor)}
+    return point | models | ({"eager": eager_ms(step, machine, series.factor)} if series.eager else {})
+
+
 def series_table(key, points):
     series, machine = SERIES[key], MACHINES[SERIES[key].machine]
     rows = []
@@ -42,21 +54,34 @@ def series_table(key, points):
                "runs" if point["bare"] else "out of memory", f"**{times(shim['ms'], ms)}**", times(point["lru"]["ms"], ms)]
         if series.eager:
             row.append(times(point["eager"], ms))
+        row.append(times(point["uvm"], ms))
         if series.ibm:
             row.append(f"{series.ibm[size]:.2f}x" if size in series.ibm else "")
         rows.append([*row, times(point["bound"], ms), f"{shim['ms'] / point['bound']:.3f}", *rates(point),
                      *(f"{shim[peak] / GB:.1f}" for peak in ("peak_gpu", "peak_host"))])
     head = [series.x, "GB needed", "ms in memory", "no shim", "shim", "`lru`",
-            *(["IBM's way, modelled"] if series.eager else []), *(["IBM"] if series.ibm else []),
+            *(["IBM's way, modelled"] if series.eager else []), "Unified Memory, modelled", *(["IBM"] if series.ibm else []),
             "bound", "shim / bound", "GPU busy", "GB/s in", "out", "GB on the GPU", "on the host"]
     about = f"{machine.memory >> 30} GiB, {machine.into:g} GB/s in and {machine.out:g} out."
     return f"### {series.title}\n\n{about}\n\n{table(head, rows)}"
 
 
 def allocators_table(points):
-    rows = [[ALLOCATORS[point["allocator"]], *(times(point[how]["ms"], point["ms"]) for how in ("shim", "lru")), *rates(point)]
-            for point in points]
-    return table(["allocator", "shim", "`lru`", "GPU busy", "GB/s in", "out"], rows)
+    rows = [[ALLOCATORS[point["allocator"]], *(times(point[how]["ms"], point["ms"]) for how in ("shim", "lru")),
+             f"{point['shim']['ms'] / point['bound']:.3f}", *rates(point)]
+            for point in sorted(points, key=lambda point: list(ALLOCATORS).index(point["allocator"]))]
+    return table(["allocator", "shim", "`lru`", "shim / bound", "GPU busy", "GB/s in", "out"], rows)
+
+
+def ddl_table():
+    """Of several GPUs; IBM's efficiency at as many."""
+    rows = []
+    for row in json.loads((BUILD / "experiments/ddl.json").read_text()):
+        ibm = IBM_DDL.get(row["ranks"], "") if row["series"] == "unet3d-nvlink2" else ""
+        rows.append([MACHINES[SERIES[row["series"]].machine].title, row["ranks"], f"{row['ms']:.0f}",
+                     f"{100 * row['efficiency']:.1f} %", ibm, f"{row['gpu'] / GB:.1f}",
+                     f"{row['host'] / GB:.1f} of {row['host_limit'] / GB:.0f}"])
+    return table(["machine", "GPUs", "ms a step", "efficiency", "IBM", "GB on each GPU", "on the host, for each"], rows)
 
 
 def model_table():
@@ -68,14 +93,36 @@ def model_table():
         series, machine = SERIES[key], MACHINES[SERIES[key].machine]
         step = Step(series.step, series.n(size))
         compute, eager = step_ms(step, machine, series.factor), eager_ms(step, machine, series.factor)
+        moved = swapped(step)
         rows.append([what, f"{own:.2f}x", times(eager, compute), f"{busy} %" if busy else "-",
-                     f"{100 * compute / eager:.1f} %"])
-    return table(["", "IBM, time", "modelled", "IBM, GPU busy", "modelled"], rows)
+                     f"{100 * compute / eager:.1f} %", f"{moved / GB:.1f}", f"{compute:.0f}",
+                     f"{2 * moved / 1e6 / (own - 1) / compute:.1f}"])
+    return table(["", "IBM, time", "modelled", "IBM, GPU busy", "modelled", "GB moved each way", "ms of kernels",
+                  "GB/s that would give IBM's time"], rows)
+
+
+def vdsr_text():
+    """What the model leaves of IBM's time, and what page-locking would do in it."""
+    series = SERIES["vdsr-nvlink2"]
+    step, machine = Step(series.step, series.n(8)), MACHINES[series.machine]
+    rest = series.ibm[8] * step_ms(step, machine) - eager_ms(step, machine)
+    return (f"What the model leaves of a step of batch 8 is {rest:.0f} ms. Page-locking takes as long for {rest * PINNING / 1e3:.1f} of "
+            f"the {swapped(step) / GB:.1f} GB.")
+
+
+def uvm_text():
+    """What more faults a block cost."""
+    series = SERIES["unet3d-pcie3"]
+    step, machine = Step(series.step, series.n(192)), MACHINES[series.machine]
+    compute = step_ms(step, machine, series.factor)
+    one, six = (times(uvm_ms(step, machine, series.factor, faults), compute) for faults in (1, 6))
+    return f"takes {six} instead of {one}"
 
 
 def panel(key, points):
     series = SERIES[key]
-    lines = {how: [(point["size"], point[how]["ms"] / point["ms"]) for point in points] for how in ("lru", "shim")}
+    lines = {"uvm": [(point["size"], point["uvm"] / point["ms"]) for point in points]}  # below the others
+    lines |= {how: [(point["size"], point[how]["ms"] / point["ms"]) for point in points] for how in ("lru", "shim")}
     lines["bound"] = [(point["size"], point["bound"] / point["ms"]) for point in points]
     if series.eager:
         lines["eager"] = [(point["size"], point["eager"] / point["ms"]) for point in points]
@@ -84,8 +131,10 @@ def panel(key, points):
 
 
 def main():
-    results = json.loads((BUILD / "experiments/results.json").read_text())
-    blocks, panels = {"model": model_table()}, []
+    results = [with_models(point) for point in json.loads((BUILD / "experiments/results.json").read_text())]
+    blocks, panels = {"model": model_table(), "uvm": uvm_text(), "vdsr-rest": vdsr_text()}, []
+    if (BUILD / "experiments/ddl.json").exists():
+        blocks["ddl"] = ddl_table()
     for key in SERIES:
         points = [each for each in results if each["series"] == key and each["allocator"] == SERIES[key].allocator]
         if points:
@@ -96,8 +145,8 @@ def main():
         blocks["allocators"] = allocators_table(by_allocator)
     text = (DOCS / "experiments.md").read_text()
     for name, block in blocks.items():
-        place = re.compile(f"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.S)
-        text, found = place.subn(rf"\1{block}\n\2", text)
+        place = re.compile(f"(<!-- generated: {name} -->)(\n?).*?(<!-- end -->)", re.S)
+        text, found = place.subn(rf"\1\2{block}\2\3", text)
         if found != 1:
             raise RuntimeError(f"docs/experiments.md has no place for {name}")
     (DOCS / "experiments.md").write_text(text)

@@ -6,12 +6,14 @@ import math
 WIDTH, HEIGHT, COLUMNS = 300, 200, 3
 LEFT, TOP, RIGHT, BOTTOM = 38, 30, 12, 36  # of a panel, around its lines
 MOST = 6  # times as long, the top of a panel
-LEGEND = {"shim": "the shim", "lru": "with lru", "eager": "IBM's way, modelled", "bound": "bound", "ibm": "IBM's own"}
+LEGEND = {"shim": "the shim", "lru": "with lru", "eager": "IBM's way, modelled", "uvm": "Unified Memory, modelled",
+          "bound": "bound", "ibm": "IBM's own", "room": "runs without it"}
 COLOURS = (  # light, dark
     ("svg", "background", "#fff", "#14171a"), ("text", "fill", "#222", "#ddd"), (".grid", "stroke", "#ddd", "#3a3f44"),
     (".room", "fill", "#e4efe4", "#1e2c22"), (".shim", "stroke", "#0a6fc2", "#5db2ff"),
     (".lru", "stroke", "#c26a0a", "#f0a050"),
-    (".eager", "stroke", "#b3261e", "#ff8077"), (".bound", "stroke", "#777", "#999"), (".ibm", "fill", "#b3261e", "#ff8077"),
+    (".eager", "stroke", "#b3261e", "#ff8077"), (".uvm", "stroke", "#5b7f2b", "#a5c96b"),
+    (".bound", "stroke", "#777", "#999"), (".ibm", "fill", "#b3261e", "#ff8077"),
 )
 LIGHT, DARK = (" ".join(f"{what} {{ {how}: {shades[k]} }}" for what, how, *shades in COLOURS) for k in range(2))
 STYLE = f"""svg {{ font: 11px sans-serif }} .title {{ font-weight: bold }} polyline {{ fill: none; stroke-width: 2 }}
@@ -60,14 +62,17 @@ def drawn(panel):
 
 
 def legend(y):
-    parts = []
-    for k, (name, text) in enumerate(LEGEND.items()):
-        x = 12 + 155 * k
-        point = f'<circle class="ibm" cx="{x + 12}" cy="{y - 4}" r="4"/>'
-        parts.append(point if name == "ibm" else polyline(name, [(x, y - 4), (x + 24, y - 4)]))
+    parts, x = [], 12
+    for name, text in LEGEND.items():
+        if name == "ibm":
+            parts.append(f'<circle class="ibm" cx="{x + 12}" cy="{y - 4}" r="4"/>')
+        elif name == "room":
+            parts.append(f'<rect class="room" x="{x}" y="{y - 12}" width="24" height="14"/>')
+        else:
+            parts.append(polyline(name, [(x, y - 4), (x + 24, y - 4)]))
         parts.append(label(x + 30, y, text, "start"))
-    room = f'<rect class="room" x="788" y="{y - 12}" width="24" height="14"/>'
-    return [*parts, room, label(818, y, "runs without it", "start")]
+        x += 48 + 6 * len(text)
+    return parts
 
 
 def drawing(panels):

@@ -67,16 +67,22 @@ __global__ void work(Touched touched, unsigned rounds, Word number, Word* digest
     *digest = *digest * 33 + seen;
 }
 
-// Reads and writes whole tensors; writes what is there.
+// Reads and writes whole tensors, 16 bytes at a time; writes what is there.
 __global__ void touch(Touched touched) {
     const unsigned first = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
     Word seen = 0;
 #pragma unroll
-    for (const Tensor& t : touched.reads)
-        for (unsigned k = first; k < t.count; k += threads) seen ^= t.words[k];
+    for (const Tensor& t : touched.reads) {
+        const auto* parts = reinterpret_cast<const uint4*>(t.words);
+        for (unsigned k = first; k < t.count / 4; k += threads)
+            seen ^= parts[k].x ^ parts[k].y ^ parts[k].z ^ parts[k].w;
+    }
 #pragma unroll
-    for (const Tensor& t : touched.writes)
-        for (unsigned k = first; k < t.count; k += threads) t.words[k] = k ^ (seen == 1);
+    for (const Tensor& t : touched.writes) {
+        auto* parts = reinterpret_cast<uint4*>(t.words);
+        for (unsigned k = first; k < t.count / 4; k += threads)
+            parts[k] = make_uint4(k, k, k, k ^ (seen == 1));
+    }
 }
 
 class Replay {
