@@ -8,6 +8,7 @@
 
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/random.h"
+#include "tools/simcuda/driver/work_log.h"
 
 namespace simcuda::driver {
 namespace {
@@ -64,7 +65,9 @@ void begin_call() {
 }
 
 void wait_until_ns(std::uint64_t ns) {
-    if (simulated_time() && clock().ns < ns) move_to(ns);
+    if (!simulated_time() || clock().ns >= ns) return;
+    log_wait(clock().ns, ns);
+    move_to(ns);
 }
 
 void asked_too_early(const void* what, std::uint64_t next_ns) {

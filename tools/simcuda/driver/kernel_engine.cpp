@@ -119,9 +119,12 @@ void KernelEngine::run(const WorkPtr& work, Random& random) {
     }
     settle(*work->context, grid, name);
     count_launch();
-    if (simulated_time())
-        return cost_of_kernel(work->timing, exec::tally_of(grid), threads,
-                              work->context->device().scheduler.resources());
+    if (simulated_time()) {
+        const exec::sc_tally tally = exec::tally_of(grid);
+        if (logs_work())
+            work->timing.did = {name, work->timing.did.at_ns, tally.operations, tally.bytes, threads};
+        return cost_of_kernel(work->timing, tally, threads, work->context->device().scheduler.resources());
+    }
     const std::uint64_t end = begin + 1000 * knobs().kernel_us, now = now_ns();
     if (end > now) sleep_ns(end - now);
 }

@@ -243,6 +243,7 @@ Knobs read_knobs() {
     if (perverse(Perverse::AccessNotReady)) k.not_ready = 3;
     read.text("SIMCUDA_LOG", k.log);
     read.text("SIMCUDA_REPORT", k.report);
+    read.text("SIMCUDA_WORK", k.work);
     return k;
 }
 

@@ -85,6 +85,7 @@ struct Knobs {
     unsigned perverse = 0;  // a bit for each
     std::string log;        // file, or "stderr"; empty: none
     std::string report;     // file; empty: none
+    std::string work;       // file, before the process number (work_log.h); empty: none
 };
 
 // Read from the environment at first use. A bad value is named on stderr and its default used.

@@ -41,6 +41,7 @@ void work_out(Work& work) {
     for (const auto& [resource, ns] : timing.takes) end = std::max(end, resource->book(from, ns));
     work.done_ns = end;
     timing.known = true;
+    log_kernel(timing.did, timing.from_ns, end);
     ends().insert(end);
     if (ends().size() > kKept) ends().erase(ends().begin());
 }
@@ -103,6 +104,7 @@ void await_timing(const WorkPtr& work, const std::vector<WorkPtr>& after, const 
     Timing& timing = work->timing;
     timing.from_ns = within != nullptr ? within->from_ns : now_ns();
     if (within == nullptr) submitted();
+    if (logs_work()) timing.did.at_ns = machine_ns();
     if (within != nullptr) timing.after = within->after;
     std::copy_if(after.begin(), after.end(), std::back_inserter(timing.after),
                  [](const WorkPtr& earlier) { return earlier != nullptr; });

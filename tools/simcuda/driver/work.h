@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tools/simcuda/driver/cuda_api.h"
+#include "tools/simcuda/driver/work_log.h"
 #include "tools/simcuda/exec/grid.h"
 
 namespace simcuda::driver {
@@ -106,6 +107,7 @@ struct Timing {
     std::vector<std::shared_ptr<Work>> after;                // until the time is known
     bool may_wait = false;                                   // for what the program does
     bool known = false;                                      // Work::done_ns is
+    KernelWork did;                                          // where that is logged
 };
 
 // One submitted operation. Guarded by the scheduler's mutex, but for `op` and `context` while an engine has
