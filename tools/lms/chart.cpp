@@ -11,6 +11,15 @@
 namespace lms::tool {
 namespace {
 
+constexpr std::string_view kStyle = R"(<style>
+:root{color-scheme:light dark;--0:#2a78b8;--1:#e08a2c;--2:#3a9a5c;--3:#b8407a;--4:#7b62b8;--5:#2aa0a8;--6:#999;--line:currentColor}
+body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:0 1em}
+.s{overflow-x:auto}svg{display:block;width:100%;min-width:600px;height:auto;font-size:11px}svg text{fill:currentColor}svg .g{stroke:currentColor;opacity:.2}
+table{border-collapse:collapse;width:100%;font-size:13px}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #8885}
+td:last-child,th:last-child{text-align:left;word-break:break-word}.f td,.f th{text-align:left;vertical-align:top;width:50%;word-break:break-word}
+.l{font-size:13px;word-break:break-word}.i{display:inline-block;margin-right:1em}.k{display:inline-block;width:.8em;height:.8em;margin:0 .4em 0 0}
+.f0{fill:#e08a2c66}.f1{fill:#d9743066}.f2{fill:#e8a23a66}.f3{fill:#cf5f3a66}.f4{fill:#e0b04466}
+</style>)";
 constexpr int kHeight = 220, kLeft = 70, kRight = 16, kTop = 10, kBottom = 24;
 constexpr double kWide = kPageWidth - kLeft - kRight, kHigh = kHeight - kTop - kBottom;
 constexpr double kLetter = 6.2;  // how wide one is, about
@@ -146,6 +155,18 @@ class Flames {
 };
 
 }  // namespace
+
+std::string page_head(std::string_view title) {
+    return fmt::format(
+        R"(<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width"><title>{0}</title>{1}</head><body><h1>{0}</h1>
+)",
+        escaped(title), kStyle);
+}
+
+std::string colour(std::size_t number) {
+    return fmt::format("--{}", number);
+}
 
 std::string label_of(Unit unit, double value) {
     switch (unit) {

@@ -1,4 +1,4 @@
-// Pictures of `lms report --html`: SVG, with nothing to fetch and no script.
+// Pages of `lms report --html` and `lms plan --html`: SVG, with nothing to fetch and no script.
 #pragma once
 
 #include <span>
@@ -59,5 +59,9 @@ std::string escaped(std::string_view text);
 std::string legend_of(std::string_view name, std::string_view colour);
 
 inline constexpr int kPageWidth = 860;
+
+// A page's beginning, which "</body></html>" ends; and the variable of its colour of that number, below 7.
+std::string page_head(std::string_view title);
+std::string colour(std::size_t number);
 
 }  // namespace lms::tool

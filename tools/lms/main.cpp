@@ -18,6 +18,7 @@
 #include "tools/lms/doctor.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/frameworks.h"
+#include "tools/lms/plan_command.h"
 #include "tools/lms/run.h"
 #include "tools/lms/self_check.h"
 #include "tools/lms/set.h"
@@ -68,6 +69,47 @@ void add_run_options(CLI::App& command, RunOptions& options) {
             "--" + name, [&options, name] { options.frameworks.insert(name); },
             fmt::format("{}: {}={}", option.meaning, option.variables.front(), option.setting));
     }
+}
+
+struct PlanHelp : CLI::Formatter {
+    std::string make_usage(const CLI::App*, std::string name) const override {
+        return "Usage: " + name + " [OPTIONS] TRACE | STEP.txt | -- PROGRAM [ARGUMENTS]\n";
+    }
+};
+
+void add_plan_options(CLI::App& command, PlanOptions& options) {
+    command.formatter(std::make_shared<PlanHelp>());
+    command.add_option("INPUT", options.path,
+                       "What LMS_TRACE wrote, or a recorded step (tools/experiments/steps); else the program "
+                       "behind -- runs on the simulated GPU");
+    command
+        .add_option(
+            "--gpu", options.gpus,
+            "NAME, or NAME,MEMORY,LINK[,LINK]: a size, and 1e9 bytes a second to the GPU and from it; "
+            "may be given again; default: all that are known")
+        ->type_name("GPU")
+        ->allow_extra_args(false);
+    command.add_option("--size", options.size, "Of a recorded step, its n")
+        ->type_name("N")
+        ->check(CLI::PositiveNumber);
+    command
+        .add_option("--kernel-ms", options.kernel_ms, "Time of each kernel; default: modelled, or measured")
+        ->type_name("MS")
+        ->check(CLI::NonNegativeNumber);
+    command
+        .add_option("--context", options.context,
+                    "What CUDA takes of the GPU; default: 448M, of small GPUs a thirty-second")
+        ->type_name("SIZE");
+    command
+        .add_option("--sim-memory", options.memory,
+                    "Memory of the simulated GPU that the program runs on; default: half of this machine's")
+        ->type_name("SIZE");
+    command
+        .add_option("--seconds", options.seconds, "End the program after so many; default: it ends by itself")
+        ->type_name("N")
+        ->check(CLI::PositiveNumber);
+    command.add_flag("--json", options.as_json, "Print JSON");
+    command.add_option("--html", options.html, "Write a page with curves, too")->type_name("FILE");
 }
 
 // The commands about traces; `options` of those that were given.
@@ -211,9 +253,12 @@ int main(std::vector<std::string> words) {
     std::vector<std::string> changes;
     std::string bus_id;
     DemoOptions demo_options;
+    PlanOptions plan_options;
     CLI::App& run_command = *app.add_subcommand("run", "Run a program with a larger GPU");
     CLI::App& demo_command =
         *app.add_subcommand("demo", "Train a model on a big GPU, a small one, and that with the shim");
+    CLI::App& plan_command =
+        *app.add_subcommand("plan", "Say whether a program fits other GPUs, and how slow it is there");
     CLI::App& settings_command = *app.add_subcommand("settings", "List every setting and its value now");
     CLI::App& doctor_command = *app.add_subcommand("doctor", "Check whether the shim can work here");
     CLI::App& top_command = *app.add_subcommand("top", "Show what processes under the shim are doing");
@@ -224,6 +269,7 @@ int main(std::vector<std::string> words) {
     check_command.group("");  // not in the help
     check_command.add_option("GPU", bus_id)->required();
     add_run_options(run_command, run_options);
+    add_plan_options(plan_command, plan_options);
     demo_command
         .add_option("TEXT", demo_options.texts, "Files to train on; default: lmsshim's own documents")
         ->check(CLI::ExistingFile);
@@ -248,6 +294,9 @@ int main(std::vector<std::string> words) {
         if (run_command.parsed()) {
             run_options.command = program_of(run_command, after);
             if (const std::string problem = refuse(run_options); !problem.empty()) throw UsageError(problem);
+        } else if (plan_command.parsed()) {
+            if (after.size() > 1) plan_options.command.assign(after.begin() + 1, after.end());
+            if (const std::string problem = refuse(plan_options); !problem.empty()) throw UsageError(problem);
         } else if (!after.empty()) {
             throw UsageError("no program is run here");
         }
@@ -261,10 +310,11 @@ int main(std::vector<std::string> words) {
             return kUsage;
         }
         const std::vector<std::string> given = app.remaining();
-        fmt::print(stderr,
-                   "lms: {}; expected run, demo, top, set, trace, report, replay, diff, export, settings or "
-                   "doctor (lms --help)\n",
-                   given.empty() ? "no command" : "no command " + given[0]);
+        fmt::print(
+            stderr,
+            "lms: {}; expected run, demo, plan, top, set, trace, report, replay, diff, export, settings or "
+            "doctor (lms --help)\n",
+            given.empty() ? "no command" : "no command " + given[0]);
         return kUsage;
     } catch (const std::runtime_error& problem) {
         fmt::print(stderr, "lms: {} (lms --help, lms run --help)\n", problem.what());
@@ -276,6 +326,8 @@ int main(std::vector<std::string> words) {
     int status = 0;
     if (const auto done = traces.run()) {
         status = *done;
+    } else if (plan_command.parsed()) {
+        status = plan(plan_options);
     } else if (doctor_command.parsed()) {
         status = doctor({simulated, as_json, tries});
     } else if (set_command.parsed()) {

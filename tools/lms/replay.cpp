@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -34,7 +35,8 @@ class Replay final : core::Asker {
           ids_(script.chunks, core::kNoChunk),
           buffers_(script.buffers.size()),
           pace_(script.streams),
-          fitting_(script.streams) {}
+          fitting_(script.streams),
+          unfinished_(script.streams) {}
 
     Replayed run() {
         first_use();
@@ -42,12 +44,15 @@ class Replay final : core::Asker {
         std::uint64_t done = 0;
         for (const Step& step : script_.steps) {
             progress.at(done++);
+            note_peaks();
             if (step.kind == Step::Kind::Allocate) allocate(step.buffer);
             if (step.kind == Step::Kind::Free) free(step.buffer);
             if (step.kind == Step::Kind::StreamFree) stream_free(step);
             if (step.kind == Step::Kind::Revive) revive(step);
             if (step.kind == Step::Kind::Work) work(step);
             if (step.kind == Step::Kind::Budget) change_budget(step.budget_bytes);
+            if (result_.reached.size() < with_.marks.size() && with_.marks[result_.reached.size()] < done)
+                note_reached();
         }
         result_.seconds = pace_.now;
         result_.fitting_seconds = fitting_.now;
@@ -60,6 +65,7 @@ class Replay final : core::Asker {
     static constexpr std::uint64_t kChunksAhead = 2;
     // Of one look, as the shim takes: a policy may ask for what it has just let go.
     static constexpr int kMostStepsAhead = 64;
+    static constexpr std::size_t kDeep = 16;
 
     struct Place {
         bool fresh = false;  // its contents are undefined
@@ -77,7 +83,8 @@ class Replay final : core::Asker {
 
     struct Dead {
         std::uint32_t buffer;  // of the script
-        double reached_at;     // by its stream
+        std::uint32_t stream;
+        double reached_at;  // by its stream
     };
 
     std::unique_ptr<core::Ranking> make_ranking(const ReplayWith& with) {
@@ -95,6 +102,18 @@ class Replay final : core::Asker {
             for (const Touch& touch : script_.touched_by(script_.steps[i]))
                 first_use_[touch.chunk] = static_cast<std::uint32_t>(i);
         }
+    }
+
+    void note_peaks() {
+        result_.peak_bytes = std::max(result_.peak_bytes, residency_.allocated_bytes());
+        result_.peak_host_bytes =
+            std::max(result_.peak_host_bytes, residency_.host_bytes() + leaving_bytes());
+    }
+
+    void note_reached() {
+        result_.reached.push_back({std::max(pace_.now, *std::ranges::max_element(pace_.free)),
+                                   std::max(fitting_.now, *std::ranges::max_element(fitting_.free)),
+                                   result_.bytes_in, result_.bytes_out});
     }
 
     std::uint64_t start() { return std::min(residency_.eviction_start(budget_bytes_), budget_bytes_); }
@@ -145,22 +164,26 @@ class Replay final : core::Asker {
         if (!is_live(step.buffer)) return;
         for (const ChunkId chunk : residency_.allocation(*buffers_[step.buffer]).chunks) keep(chunk);
         residency_.kill(*buffers_[step.buffer]);
-        dead_.push_back({step.buffer, pace_.free[step.stream]});
+        dead_.push_back({step.buffer, step.stream, pace_.free[step.stream]});
     }
 
-    // It has the chunks of the one before as they are, if these are there still.
+    // It has the chunks of the first dead buffer of its stream and size as they are, if there is one still.
     void revive(const Step& step) {
-        const auto before = std::ranges::find(dead_, step.before, &Dead::buffer);
-        if (before == dead_.end()) return allocate(step.buffer);
-        dead_.erase(before);
-        give_back_dead();
         const ReplayScript::Buffer& buffer = script_.buffers[step.buffer];
-        const core::AllocationId id = *std::exchange(buffers_[step.before], {});
+        const auto found = std::ranges::find_if(dead_, [&](const Dead& dead) {
+            return dead.stream == step.stream &&
+                   script_.buffers[dead.buffer].chunk_bytes == buffer.chunk_bytes;
+        });
+        if (found == dead_.end()) return allocate(step.buffer);
+        const std::uint32_t before = found->buffer;
+        dead_.erase(found);
+        give_back_dead();
+        const core::AllocationId id = *std::exchange(buffers_[before], {});
         buffers_[step.buffer] = id;
         residency_.revive(id, buffer.asked_bytes);
         for (std::uint32_t i = 0; i < buffer.chunk_bytes.size(); ++i) {
             const ChunkId chunk =
-                std::exchange(ids_[script_.buffers[step.before].first_chunk + i], core::kNoChunk);
+                std::exchange(ids_[script_.buffers[before].first_chunk + i], core::kNoChunk);
             ids_[buffer.first_chunk + i] = chunk;
             if (foreseen_) foreseen_->will_be_used(chunk, first_use_[buffer.first_chunk + i]);
         }
@@ -200,6 +223,7 @@ class Replay final : core::Asker {
             if (ids_[touch.chunk] != core::kNoChunk) chunks.push_back(ids_[touch.chunk]);
         }
         tell(step, chunks);
+        const bool deep = is_deep(step.stream);
         if (step.writes_unseen) ++soilings_;
         // What is there is kept, and then what has come in.
         for (const ChunkId chunk : chunks) keep(chunk);
@@ -225,7 +249,9 @@ class Replay final : core::Asker {
             came_in_at_ = pace_.now;
         }
         for (const ChunkId chunk : chunks) residency_.unpin(chunk);
+        if (deep) pace_.now = std::max(pace_.now, ready);
         const double end = pace_.submit(step, ready);
+        unfinished_[step.stream].push_back(end);
         fitting_.submit(step, 0);
         fitting_.now = fitting_.next(step);
         for (const Touch& touch : script_.touched_by(step)) {
@@ -238,6 +264,14 @@ class Replay final : core::Asker {
         look_ahead();
         if (step.waits) bring_ahead(from, until);
         pace_.now = std::max(pace_.now, next);
+    }
+
+    // A stream with so much before it is not made to wait for what comes in: the program is
+    // (Fences::is_deep).
+    bool is_deep(std::uint32_t stream) {
+        std::deque<double>& ends = unfinished_[stream];
+        while (!ends.empty() && ends.front() <= pace_.now) ends.pop_front();
+        return ends.size() >= kDeep;
     }
 
     void tell(const Step& step, std::span<const ChunkId> chunks) {
@@ -359,12 +393,13 @@ class Replay final : core::Asker {
         return true;
     }
 
-    // For what the policy says, else for what is dead. False: nothing comes to be.
+    // For what the policy says, or for what is dead if that can be given back sooner. False: nothing comes to
+    // be.
     bool wait_for_idle(core::VictimRequest wanted) {
         wanted.purpose = core::Purpose::Wait;
         const ChunkId busy = residency_.next_victim(wanted, core::Residency::InFlight::Accept);
-        const bool waits = busy != core::kNoChunk && idle_at(busy) > pace_.now;
-        const double until = waits ? idle_at(busy) : dead_reached_at();
+        double until = dead_reached_at();
+        if (busy != core::kNoChunk && idle_at(busy) > pace_.now) until = std::min(until, idle_at(busy));
         if (until == std::numeric_limits<double>::infinity()) return false;
         pace_.now = until;
         return true;
@@ -388,8 +423,9 @@ class Replay final : core::Asker {
                 ? kChunksAhead * core::largest_chunk(budget_bytes_, script_.granularity)
                 : 0;
         for (std::uint64_t leaves = leaving_bytes(); leaves < out + ahead; leaves = leaving_bytes()) {
+            const core::VictimRequest rest{out + ahead - leaves, wanted.purpose, wanted.sooner, this};
             const ChunkId victim = residency_.next_victim(
-                wanted, [&](ChunkId id) { return fewest_bytes_ || idle_at(id) <= pace_.now; });
+                rest, [&](ChunkId id) { return fewest_bytes_ || idle_at(id) <= pace_.now; });
             if (victim == core::kNoChunk || (leaves >= out && needs_no_copy(victim))) return;
             leave(victim);
         }
@@ -467,8 +503,9 @@ class Replay final : core::Asker {
     std::uint64_t budget_bytes_ = 0;
     std::uint64_t soilings_ = 1;  // works that may have written anything, and one
     Pace pace_;
-    Pace fitting_;                   // if nothing had to move
-    std::array<double, 2> fills_{};  // the last so many: when they are there
+    Pace fitting_;                                // if nothing had to move
+    std::vector<std::deque<double>> unfinished_;  // by stream, when its works end
+    std::array<double, 2> fills_{};               // the last so many: when they are there
     double in_free_ = 0;
     double out_free_ = 0;
     double came_in_at_ = 0;  // what a work lacked

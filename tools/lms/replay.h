@@ -23,9 +23,18 @@ struct ReplayWith {
     double out_bytes_per_s = 25e9;
     std::optional<double> frac = {};
     std::uint64_t threshold_bytes = 0;
-    double remap_seconds = 0;  // of the thread that moves a chunk, before and after its copy
-    bool retains = false;      // what nothing has written goes out without a copy
-    bool clears = false;       // new memory that found no room comes in without one
+    double remap_seconds = 0;             // of the thread that moves a chunk, before and after its copy
+    bool retains = false;                 // what nothing has written goes out without a copy
+    bool clears = false;                  // new memory that found no room comes in without one
+    std::vector<std::size_t> marks = {};  // steps, in order, after which Replayed::reached is noted
+};
+
+// How far a replay has come, once the GPU has done what it was given.
+struct Reached {
+    double seconds = 0;
+    double fitting_seconds = 0;
+    std::uint64_t bytes_in = 0;
+    std::uint64_t bytes_out = 0;
 };
 
 struct Replayed {
@@ -34,9 +43,12 @@ struct Replayed {
     std::uint64_t fills = 0;
     std::uint64_t fills_ahead = 0;  // of those, as foretold, before they were needed
     std::uint64_t evictions = 0;
-    std::uint64_t in_place = 0;  // works that found no room for all they named
-    double seconds = 0;          // as modelled
-    double fitting_seconds = 0;  // if nothing had to move
+    std::uint64_t in_place = 0;         // works that found no room for all they named
+    double seconds = 0;                 // as modelled
+    double fitting_seconds = 0;         // if nothing had to move
+    std::uint64_t peak_bytes = 0;       // of all buffers at once
+    std::uint64_t peak_host_bytes = 0;  // of evicted chunks, and of host copies that are kept
+    std::vector<Reached> reached = {};  // by mark
 
     std::uint64_t bytes() const { return bytes_in + bytes_out; }
 };

@@ -7,7 +7,6 @@
 #include <set>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "shim/core/chunking.h"
@@ -59,10 +58,12 @@ class Builder {
         script_.chunks = static_cast<std::uint32_t>(ends_.size());
         const Step* const last = script_.steps.empty() ? nullptr : &script_.steps.back();
         if (last && last->kind == Step::Kind::Free && taken_over(last->buffer, event, number)) {
-            script_.steps.back() = {.kind = Step::Kind::Revive, .buffer = number, .before = last->buffer};
+            script_.steps.back() = {
+                .kind = Step::Kind::Revive, .buffer = number, .stream = dead_.at(last->buffer)};
         } else {
             script_.steps.push_back({.kind = Step::Kind::Allocate, .buffer = number});
         }
+        allocated_at_.push_back(script_.steps.size() - 1);
         addresses_.push_back(event.address);
     }
 
@@ -76,9 +77,12 @@ class Builder {
     void operator()(const trace::StreamFree& event) {
         const auto found = live_.find(event.allocation);
         if (found == live_.end()) return;
-        dead_.insert(found->second);
-        script_.steps.push_back(
-            {.kind = Step::Kind::StreamFree, .buffer = found->second, .stream = stream_of(event.stream)});
+        const std::uint32_t stream = dead_[found->second] = stream_of(event.stream);
+        // What is freed in stream order was allocated so, and may be given what is dead then.
+        Step& allocated = script_.steps[allocated_at_[found->second]];
+        allocated.kind = Step::Kind::Revive;
+        allocated.stream = stream;
+        script_.steps.push_back({.kind = Step::Kind::StreamFree, .buffer = found->second, .stream = stream});
     }
 
     void operator()(const trace::Launch& event) {
@@ -300,8 +304,9 @@ class Builder {
     std::vector<std::uint64_t> ends_;        // by chunk, in its buffer
     std::vector<std::uint32_t> touched_by_;  // by chunk, one more than its last place in the script's touches
     std::unordered_map<std::uint32_t, std::uint32_t> live_;
-    std::vector<std::uint64_t> addresses_;    // by buffer
-    std::unordered_set<std::uint32_t> dead_;  // buffers freed in stream order
+    std::vector<std::uint64_t> addresses_;                   // by buffer
+    std::vector<std::size_t> allocated_at_;                  // by buffer, the step
+    std::unordered_map<std::uint32_t, std::uint32_t> dead_;  // buffers freed in stream order: the stream
     std::vector<Work> works_;
     std::vector<trace::ProgramWait> waits_;                     // by when they began
     std::vector<Span> watched_;                                 // the same of these and of stalls
@@ -328,7 +333,7 @@ void look_ahead(ReplayScript& script) {
 }
 
 bool is_granularity(std::uint64_t bytes) {
-    return std::has_single_bit(bytes) && bytes >= 64 << 10 && bytes <= 1 << 30;
+    return std::has_single_bit(bytes) && bytes >= 4 << 10 && bytes <= 1 << 30;
 }
 
 std::optional<double> median(std::vector<double>& values) {

@@ -26,10 +26,10 @@ struct ReplayScript {
         std::uint32_t next_work;  // that touches it; kNever
     };
     struct Step {
-        // StreamFree: it goes when its stream has come there, or when another is given its memory: Revive.
+        // StreamFree: it goes when its stream has come there, or when another of its size is given its
+        // memory: Revive.
         enum class Kind : std::uint8_t { Allocate, Free, StreamFree, Revive, Work, Budget } kind;
         std::uint32_t buffer = 0;          // that comes or goes
-        std::uint32_t before = 0;          // of Revive: whose memory it is given
         std::uint32_t first = 0, end = 0;  // of work, in `touches`
         std::uint64_t budget_bytes = 0;    // from here on
         // Of work: how long the program was on its own then, without what it waited for the shim; whether it
@@ -38,7 +38,7 @@ struct ReplayScript {
         bool waits = false;
         std::uint64_t after_ns = 0;
         std::uint64_t ran_ns = 0;    // on the GPU
-        std::uint32_t stream = 0;    // of work, or of a StreamFree
+        std::uint32_t stream = 0;    // of work, of a StreamFree, or of a Revive
         std::uint32_t over = 0;      // so many works were over when it had waited
         std::uint64_t code = 0;      // of work: the same for the same kernel; 0: a copy or set
         bool writes_unseen = false;  // work may write what it does not name

@@ -27,22 +27,6 @@ constexpr std::size_t kKernels = 30;       // in their table
 constexpr std::size_t kSlices = 60;        // launches that are drawn one by one
 constexpr std::size_t kMostSlices = 2000;  // of a row, however much moved meanwhile
 
-constexpr std::string_view kHead = R"(<!doctype html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width"><title>lms report</title><style>
-:root{color-scheme:light dark;--0:#2a78b8;--1:#e08a2c;--2:#3a9a5c;--3:#b8407a;--4:#7b62b8;--5:#2aa0a8;--6:#999;--line:currentColor}
-body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:0 1em}
-.s{overflow-x:auto}svg{display:block;width:100%;min-width:600px;height:auto;font-size:11px}svg text{fill:currentColor}svg .g{stroke:currentColor;opacity:.2}
-table{border-collapse:collapse;width:100%;font-size:13px}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #8885}
-td:last-child,th:last-child{text-align:left;word-break:break-word}.f td,.f th{text-align:left;vertical-align:top;width:50%;word-break:break-word}
-.l{font-size:13px;word-break:break-word}.i{display:inline-block;margin-right:1em}.k{display:inline-block;width:.8em;height:.8em;margin:0 .4em 0 0}
-.f0{fill:#e08a2c66}.f1{fill:#d9743066}.f2{fill:#e8a23a66}.f3{fill:#cf5f3a66}.f4{fill:#e0b04466}
-</style></head><body><h1>lms report</h1>
-)";
-
-std::string colour(std::size_t number) {
-    return fmt::format("--{}", number);
-}
-
 double span_of(const Analysis& all) {
     return static_cast<double>(std::max<std::uint64_t>(all.end_ns - all.begin_ns, 1));
 }
@@ -377,7 +361,7 @@ std::string buffers(const Analysis& all) {
 
 std::string html_report(const Trace& trace, const Analysis& all, const std::vector<std::string>& sentences,
                         const std::vector<Finding>& findings) {
-    std::string text(kHead);
+    std::string text = page_head("lms report");
     for (const std::string& sentence : sentences) text += fmt::format("<p>{}</p>\n", escaped(sentence));
     if (trace.dropped > 0) text += fmt::format("<p>{} events are missing.</p>\n", trace.dropped);
     if (!trace.stopped.empty()) text += fmt::format("<p>Not all was read: {}.</p>\n", escaped(trace.stopped));

@@ -68,8 +68,8 @@ int cannot_start(const std::vector<std::string>& command, int problem) {
                 fmt::format("{}: {}", command[0], std::strerror(problem)));
 }
 
-// Who made a script to be run by Python need not have made it executable. (tools/package: the Python that
-// runs lms.)
+}  // namespace
+
 std::vector<std::string> with_interpreter(std::vector<std::string> command) {
     const std::string& program = command[0];
     const bool script =
@@ -80,7 +80,19 @@ std::vector<std::string> with_interpreter(std::vector<std::string> command) {
     return command;
 }
 
-}  // namespace
+std::string put_in_front(bool simulated) {
+    const std::string shim = find_shim();
+    if (shim.empty()) return "liblmsshim.so is neither beside this program nor in ../lib/lmsshim";
+    if (shim.find_first_of(" :") != shim.npos)
+        return fmt::format("the dynamic loader cannot preload {}: its path has a space or colon", shim);
+    if (simulated) {
+        const std::string folder = find_simulated_gpu();
+        if (folder.empty()) return kNoSimulatedGpu;
+        search_first(folder);
+    }
+    preload(shim);
+    return {};
+}
 
 std::string refuse(const RunOptions& options) {
     Settings parsed;
@@ -102,19 +114,10 @@ std::string refuse(const RunOptions& options) {
 }
 
 int run(const RunOptions& options) {
-    const std::string shim = find_shim();
-    if (shim.empty())
-        return fail(kCannotSetUp, "liblmsshim.so is neither beside this program nor in ../lib/lmsshim");
-    if (shim.find_first_of(" :") != shim.npos) {
-        return fail(kCannotSetUp,
-                    fmt::format("the dynamic loader cannot preload {}: its path has a space or colon", shim));
-    }
-    if (options.simulated) {
-        const std::string simulated = find_simulated_gpu();
-        if (simulated.empty()) return fail(kCannotSetUp, kNoSimulatedGpu);
-        search_first(simulated);
-        if (!options.simulated_memory.empty()) setenv(kSimulatedMemory, options.simulated_memory.c_str(), 1);
-    }
+    if (const std::string problem = put_in_front(options.simulated); !problem.empty())
+        return fail(kCannotSetUp, problem);
+    if (options.simulated && !options.simulated_memory.empty())
+        setenv(kSimulatedMemory, options.simulated_memory.c_str(), 1);
     for (const Setting& setting : settings_table()) {
         const auto given = options.settings.find(std::string(setting.option));
         if (given != options.settings.end()) setenv(setting.variable.data(), given->second.c_str(), 1);
@@ -124,10 +127,8 @@ int run(const RunOptions& options) {
             return kUsage;
     }
     // So that ranges which the program names are in the trace; a tool that the user has named stays.
-    if (!value_of("LMS_TRACE").empty()) setenv("NVTX_INJECTION64_PATH", shim.c_str(), 0);
+    if (!value_of("LMS_TRACE").empty()) setenv("NVTX_INJECTION64_PATH", find_shim().c_str(), 0);
     const std::vector<std::string> command = with_interpreter(options.command);
-    preload(shim);
-
     if (options.summary == "off") return cannot_start(command, become(command));
     const trace::ProcessName self = trace::this_process();
     setenv(kRun, trace::text_of(self).c_str(), 1);

@@ -1,0 +1,170 @@
+#include "tools/lms/workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include "shim/util/units.h"
+#include "tools/lms/open_trace.h"
+
+namespace lms::tool {
+namespace {
+
+class GivenTimes final : public KernelTimes {
+  public:
+    explicit GivenTimes(double milliseconds) : ms_(milliseconds) {}
+    double kernel_ns(std::size_t, const TargetGpu&) const override { return ms_ * 1e6; }
+    std::string source() const override { return fmt::format("given: {} ms each", ms_); }
+
+  private:
+    double ms_;
+};
+
+class MeasuredTimes final : public KernelTimes {
+  public:
+    MeasuredTimes(const Trace& trace, int device) {
+        struct Sum {
+            double ns = 0;
+            std::uint64_t samples = 0;
+        };
+        std::unordered_map<std::string_view, Sum> sums;
+        for (const trace::Event& event : trace.events) {
+            if (const auto* const gpu = std::get_if<trace::Gpu>(&event); gpu && gpu->device == device) {
+                name_ = gpu->name;
+                on_ = find_gpu(gpu->name);
+            }
+            const auto* const time = std::get_if<trace::KernelTime>(&event);
+            if (!time || time->device != device || time->end_ns < time->begin_ns) continue;
+            sums[time->kernel].ns += static_cast<double>(time->end_ns - time->begin_ns);
+            ++sums[time->kernel].samples;
+            ++samples_;
+        }
+        for (const trace::Event& event : trace.events) {
+            const auto* const launch = std::get_if<trace::Launch>(&event);
+            if (!launch || launch->device != device) continue;
+            const auto sum = launch->kernel.empty() ? sums.end() : sums.find(launch->kernel);
+            ns_.push_back(sum == sums.end() ? -1 : sum->second.ns / static_cast<double>(sum->second.samples));
+        }
+    }
+
+    double kernel_ns(std::size_t launch, const TargetGpu& gpu) const override {
+        if (launch >= ns_.size() || ns_[launch] < 0) return -1;
+        const bool scales = on_ && gpu.speed;
+        return ns_[launch] * (scales ? on_->speed->bytes_per_s / gpu.speed->bytes_per_s : 1);
+    }
+    std::string source() const override {
+        if (samples_ == 0) return "none measured: as far as the trace shows when work ended";
+        return fmt::format(
+            "measured on {} ({} samples), {}", name_.empty() ? "a GPU without name" : name_, samples_,
+            on_ ? "scaled by the speed of the GPU's memory" : "taken to be the same on others");
+    }
+
+  private:
+    std::vector<double> ns_;  // by launch; less than 0: no sample
+    std::uint64_t samples_ = 0;
+    std::string name_;
+    const TargetGpu* on_ = nullptr;
+};
+
+// What of the GPU was neither the shim's to fill nor kept free.
+std::uint64_t held_beside(const Trace& trace, int device) {
+    std::uint64_t total = 0;
+    for (const trace::Event& event : trace.events) {
+        if (const auto* const gpu = std::get_if<trace::Gpu>(&event); gpu && gpu->device == device)
+            total = gpu->total_bytes;
+    }
+    const std::uint64_t limit = util::parse_bytes(setting_of(trace, "LMS_LIMIT")).value_or(total);
+    total = std::min(total, limit);
+    const auto reserve = util::parse_bytes(setting_of(trace, "LMS_RESERVE")).value_or(default_reserve(total));
+    const std::uint64_t filled = budget_of(trace, device).value_or(total) + reserve;
+    return total - std::min(total, filled);
+}
+
+// Of the GPU with most work in the trace; less than 0: none has any.
+int busiest(const Trace& trace) {
+    std::unordered_map<int, std::size_t> launches;
+    int best = -1;
+    for (const trace::Event& event : trace.events) {
+        const auto* const launch = std::get_if<trace::Launch>(&event);
+        if (launch && ++launches[launch->device] > launches[best]) best = launch->device;
+    }
+    return best;
+}
+
+// What tells one launch from another: its kernel, and the sizes of what it touches.
+std::vector<std::size_t> signatures_of(const Trace& trace, int device) {
+    std::unordered_map<std::uint32_t, std::uint64_t> sizes;
+    std::vector<std::size_t> signatures;
+    for (const trace::Event& event : trace.events) {
+        if (const auto* const made = std::get_if<trace::Allocation>(&event); made && made->device == device)
+            sizes[made->allocation] = made->bytes;
+        const auto* const launch = std::get_if<trace::Launch>(&event);
+        if (!launch || launch->device != device) continue;
+        std::size_t signature = std::hash<std::string_view>{}(launch->kernel);
+        std::uint32_t last = ~0u;
+        for (const trace::Touched& each : launch->touched) {
+            if (each.allocation != last) signature = signature * 1'000'003 + sizes[each.allocation];
+            last = each.allocation;
+        }
+        signatures.push_back(signature);
+    }
+    return signatures;
+}
+
+// The program repeats itself at its end: the least period with which it does so for 40 % of its launches, or
+// more. 0: it does not.
+std::size_t period_of(const std::vector<std::size_t>& signatures) {
+    const std::size_t count = signatures.size();
+    for (std::size_t period = 1; period <= count / 4; ++period) {
+        std::size_t same = 0;
+        while (same + period < count && signatures[count - 1 - same] == signatures[count - 1 - same - period])
+            ++same;
+        if (same >= std::max(3 * period, count * 2 / 5)) return period;
+    }
+    return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<const KernelTimes> given_times(double milliseconds) {
+    return std::make_unique<GivenTimes>(milliseconds);
+}
+
+std::unique_ptr<const KernelTimes> measured_times(const Trace& trace, int device) {
+    return std::make_unique<MeasuredTimes>(trace, device);
+}
+
+std::uint64_t default_reserve(std::uint64_t total_bytes) {
+    return std::min<std::uint64_t>(total_bytes / 64, 512ull << 20);
+}
+
+std::vector<std::size_t> steps_of(const Trace& trace, int device) {
+    const std::vector<std::size_t> signatures = signatures_of(trace, device);
+    const std::size_t period = period_of(signatures);
+    std::vector<std::size_t> ends;
+    if (period == 0) return ends;
+    std::size_t first = signatures.size();
+    while (first > period && signatures[first - 1] == signatures[first - 1 - period]) --first;
+    for (std::size_t end = signatures.size(); end >= first + period; end -= period) ends.push_back(end - 1);
+    std::ranges::reverse(ends);
+    return ends;
+}
+
+Workload workload_of(std::unique_ptr<Trace> trace, std::string& problem) {
+    Workload load;
+    load.trace = std::move(trace);
+    load.device = busiest(*load.trace);
+    if (load.device < 0) {
+        problem = "no work with managed buffers is in it";
+        return load;
+    }
+    load.times = measured_times(*load.trace, load.device);
+    load.unmanaged_bytes = held_beside(*load.trace, load.device);
+    load.remap_seconds = remap_of(*load.trace).value_or(0);
+    load.step_ends = steps_of(*load.trace, load.device);
+    return load;
+}
+
+}  // namespace lms::tool
