@@ -17,6 +17,7 @@
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/frameworks.h"
 #include "tools/lms/places.h"
+#include "tools/lms/run_share.h"
 #include "tools/lms/summary.h"
 
 namespace lms::tool {
@@ -63,11 +64,6 @@ bool set_for_framework(const FrameworkOption& option) {
     return true;
 }
 
-int cannot_start(const std::vector<std::string>& command, int problem) {
-    return fail(problem == ENOENT ? kNotFound : kCannotExecute,
-                fmt::format("{}: {}", command[0], std::strerror(problem)));
-}
-
 }  // namespace
 
 std::vector<std::string> with_interpreter(std::vector<std::string> command) {
@@ -98,7 +94,16 @@ std::string refuse(const RunOptions& options) {
     Settings parsed;
     for (const Setting& setting : settings_table()) {
         const auto given = options.settings.find(std::string(setting.option));
-        if (given == options.settings.end() || setting.parse(given->second, parsed)) continue;
+        if (given == options.settings.end()) continue;
+        if (setting.option == "limit" && given->second.ends_with('%')) {
+            if (options.simulated && share_of(given->second) > 0) continue;
+            return fmt::format("--limit={}: expected {}", given->second,
+                               options.simulated ? "a share from 1% to 100%, or a size in bytes, or with "
+                                                   "suffix K, M, G or T"
+                                                 : "a size in bytes, or with suffix K, M, G or T; a share of "
+                                                   "what the program takes needs --sim");
+        }
+        if (setting.parse(given->second, parsed)) continue;
         return refusal(setting, "--" + given->first, given->second);
     }
     std::string problem;
@@ -113,6 +118,26 @@ std::string refuse(const RunOptions& options) {
     return {};
 }
 
+FinishedRun run_and_tell(const std::vector<std::string>& command) {
+    const trace::ProcessName self = trace::this_process();
+    setenv(kRun, trace::text_of(self).c_str(), 1);
+    FinishedRun told{.ended = run_and_wait(command)};
+    if (told.ended.problem == 0) told.pages = take_pages(self);
+    return told;
+}
+
+void say(const FinishedRun& told, const std::vector<std::string>& command, const std::string& how) {
+    const std::uint64_t now = trace::now_ns();
+    if (how == "off") return;
+    fmt::print(stderr, "{}",
+               how == "json" ? summary_json(told.pages, now) : summary(told.pages, command[0], now));
+}
+
+int cannot_start(const std::vector<std::string>& command, int problem) {
+    return fail(problem == ENOENT ? kNotFound : kCannotExecute,
+                fmt::format("{}: {}", command[0], std::strerror(problem)));
+}
+
 int run(const RunOptions& options) {
     if (const std::string problem = put_in_front(options.simulated); !problem.empty())
         return fail(kCannotSetUp, problem);
@@ -120,7 +145,8 @@ int run(const RunOptions& options) {
         setenv(kSimulatedMemory, options.simulated_memory.c_str(), 1);
     for (const Setting& setting : settings_table()) {
         const auto given = options.settings.find(std::string(setting.option));
-        if (given != options.settings.end()) setenv(setting.variable.data(), given->second.c_str(), 1);
+        if (given != options.settings.end() && share_of(given->second) == 0)
+            setenv(setting.variable.data(), given->second.c_str(), 1);
     }
     for (const FrameworkOption& option : framework_options()) {
         if (options.frameworks.contains(std::string(option.option)) && !set_for_framework(option))
@@ -129,16 +155,14 @@ int run(const RunOptions& options) {
     // So that ranges which the program names are in the trace; a tool that the user has named stays.
     if (!value_of("LMS_TRACE").empty()) setenv("NVTX_INJECTION64_PATH", find_shim().c_str(), 0);
     const std::vector<std::string> command = with_interpreter(options.command);
+    const auto limit = options.settings.find("limit");
+    const double share = limit == options.settings.end() ? 0 : share_of(limit->second);
+    if (share > 0) return run_at_share(command, share, options.summary);
     if (options.summary == "off") return cannot_start(command, become(command));
-    const trace::ProcessName self = trace::this_process();
-    setenv(kRun, trace::text_of(self).c_str(), 1);
-    const Ended ended = run_and_wait(command);
-    if (ended.problem != 0) return cannot_start(command, ended.problem);
-    const Pages pages = take_pages(self);
-    const std::uint64_t now = trace::now_ns();
-    fmt::print(stderr, "{}",
-               options.summary == "json" ? summary_json(pages, now) : summary(pages, command[0], now));
-    end_as(ended.status);
+    const FinishedRun told = run_and_tell(command);
+    if (told.ended.problem != 0) return cannot_start(command, told.ended.problem);
+    say(told, command, options.summary);
+    end_as(told.ended.status);
 }
 
 }  // namespace lms::tool
