@@ -83,7 +83,8 @@ Planned plan_on(const Workload& load, const TargetGpu& given, const PlanWith& wi
     const std::size_t ends = load.step_ends.size();
     const std::size_t measured = ends < 2 ? 0 : ends / 3 + (ends < 3);
     const std::size_t from = measured > 0 ? load.step_ends[ends - 1 - measured] : steps.size() / 2;
-    how.marks = {steps[std::min(from, steps.size() - 1)], steps.back()};
+    how.marks = {steps[std::min(from, steps.size() - 1)],
+                 measured > 0 ? steps[std::min(load.step_ends.back(), steps.size() - 1)] : steps.back()};
     const Replayed replayed = replay(script, how);
     const Reached &begin = replayed.reached[0], &end = replayed.reached[1];
     const std::size_t times = std::max<std::size_t>(1, measured);

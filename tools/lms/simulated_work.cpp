@@ -146,6 +146,7 @@ void use_simulated_work(Workload& load, const std::string& path) {
         std::make_unique<CountedTimes>(std::move(launches), least ? 1000 * std::strtod(least, nullptr) : 0);
     load.pace = pace_of(submitted, log.waits);
     load.remap_seconds = kRemapSeconds;
+    load.step_ends = steps_of(*load.trace, load.device, *load.times);
 }
 
 }  // namespace lms::tool

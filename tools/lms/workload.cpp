@@ -113,17 +113,36 @@ std::vector<std::size_t> signatures_of(const Trace& trace, int device) {
     return signatures;
 }
 
-// The program repeats itself at its end: the least period with which it does so for 40 % of its launches, or
-// more. 0: it does not.
-std::size_t period_of(const std::vector<std::size_t>& signatures) {
+// Launches in which the program repeats itself.
+struct Repeated {
+    std::size_t period = 0;  // 0: it does not
+    std::size_t begin = 0, end = 0;
+};
+
+// The stretch that takes longest, and of several periods the least. Three times is often enough.
+Repeated repeated_in(const std::vector<std::size_t>& signatures, const std::vector<std::size_t>& took) {
+    constexpr std::size_t kMostCompared = 400'000'000;
     const std::size_t count = signatures.size();
-    for (std::size_t period = 1; period <= count / 4; ++period) {
-        std::size_t same = 0;
-        while (same + period < count && signatures[count - 1 - same] == signatures[count - 1 - same - period])
-            ++same;
-        if (same >= std::max(3 * period, count * 2 / 5)) return period;
+    std::vector<std::size_t> before(count + 1);  // that launches before it took
+    for (std::size_t i = 0; i < count; ++i) before[i + 1] = before[i] + took[i] + 1;
+    Repeated best;
+    std::size_t most = 0;
+    const std::size_t longest = std::min(count / 4, kMostCompared / std::max<std::size_t>(1, count));
+    for (std::size_t period = 1; period <= longest; ++period) {
+        std::size_t begin = 0;
+        for (std::size_t i = period; i <= count; ++i) {
+            if (i < count && signatures[i] == signatures[i - period]) continue;
+            const std::size_t sum = before[i] - before[begin];
+            // A multiple of a period repeats itself as long, or a little longer.
+            if (i - begin >= 3 * period && sum > most + most / 20) {
+                best = {period, begin, i};
+                most = sum;
+            }
+            begin = i + 1 - period;
+        }
     }
-    return 0;
+    // Less is one part of the program among others.
+    return most * 5 < before[count] * 2 ? Repeated{} : best;
 }
 
 }  // namespace
@@ -140,14 +159,16 @@ std::uint64_t default_reserve(std::uint64_t total_bytes) {
     return std::min<std::uint64_t>(total_bytes / 64, 512ull << 20);
 }
 
-std::vector<std::size_t> steps_of(const Trace& trace, int device) {
+std::vector<std::size_t> steps_of(const Trace& trace, int device, const KernelTimes& times) {
+    std::vector<std::size_t> took;
     const std::vector<std::size_t> signatures = signatures_of(trace, device);
-    const std::size_t period = period_of(signatures);
+    for (std::size_t i = 0; i < signatures.size(); ++i)
+        took.push_back(static_cast<std::size_t>(std::max(0.0, times.kernel_ns(i, *find_gpu("a100")))));
+    const Repeated found = repeated_in(signatures, took);
     std::vector<std::size_t> ends;
-    if (period == 0) return ends;
-    std::size_t first = signatures.size();
-    while (first > period && signatures[first - 1] == signatures[first - 1 - period]) --first;
-    for (std::size_t end = signatures.size(); end >= first + period; end -= period) ends.push_back(end - 1);
+    if (found.period == 0) return ends;
+    for (std::size_t end = found.end; end >= found.begin + found.period; end -= found.period)
+        ends.push_back(end - 1);
     std::ranges::reverse(ends);
     return ends;
 }
@@ -163,7 +184,7 @@ Workload workload_of(std::unique_ptr<Trace> trace, std::string& problem) {
     load.times = measured_times(*load.trace, load.device);
     load.unmanaged_bytes = held_beside(*load.trace, load.device);
     load.remap_seconds = remap_of(*load.trace).value_or(0);
-    load.step_ends = steps_of(*load.trace, load.device);
+    load.step_ends = steps_of(*load.trace, load.device, *load.times);
     return load;
 }
 

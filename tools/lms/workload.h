@@ -50,7 +50,7 @@ std::unique_ptr<const KernelTimes> measured_times(const Trace& trace, int device
 std::uint64_t default_reserve(std::uint64_t total_bytes);
 
 // The launches of the GPU with which a step of the program ends, where it repeats itself; else none.
-std::vector<std::size_t> steps_of(const Trace& trace, int device);
+std::vector<std::size_t> steps_of(const Trace& trace, int device, const KernelTimes& times);
 
 // What the trace tells; `problem` is one line where it tells of no GPU's memory or work.
 Workload workload_of(std::unique_ptr<Trace> trace, std::string& problem);
