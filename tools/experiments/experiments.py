@@ -45,6 +45,7 @@ class Series:
     factor: float = 1.0
     allocator: str = "async"
     eager: bool = True  # IBM's way is modelled beside
+    steps: int = 6  # after so many the same moves come again
     ibm: dict = dataclasses.field(default_factory=dict)  # what IBM published: slowdown by size
 
 
@@ -63,9 +64,9 @@ SERIES = {
     "googlenet-nvlink1": Series("GoogLeNet, P100, NVLink 1", "googlenet", "p100-nvlink1", "batch", IMAGES, factor=GOOGLENET,
                                 allocator="malloc", eager=False, ibm={10: 1.0}),
     "resnet50": Series("ResNet-50, RTX 4090", "resnet50", "rtx4090-pcie4", "batch", (256, 512, 640, 768, 1024),
-                       eager=False),
+                       eager=False, steps=16),
     "diffusion": Series("Stable Diffusion's U-Net, RTX 4090", "diffusion", "rtx4090-pcie4", "batch", (8, 12, 16, 24, 32),
-                        eager=False),
+                        eager=False, steps=16),
     "decode": Series("7e9 weights, decoding, RTX 4090", "decode", "rtx4090-pcie4", "batch", (8, 16, 20, 24, 32), eager=False),
     "gpt2xl-h100": Series("GPT-2 XL, H100", "gpt2xl", "h100-pcie5", "batch", (4, 12, 20, 24, 28, 32, 40), eager=False),
     "gpt2xl-gh200": Series("GPT-2 XL, Grace-Hopper", "gpt2xl", "gh200-c2c", "batch", (4, 12, 20, 24, 28, 32, 40), eager=False),
@@ -84,7 +85,7 @@ def point(key, size, allocator=None):
     series, allocator = SERIES[key], allocator or SERIES[key].allocator
     step, machine = Step(series.step, series.n(size)), MACHINES[series.machine]
     needs = step.peak()
-    common = {"factor": series.factor, "allocator": allocator}
+    common = {"factor": series.factor, "allocator": allocator, "steps": series.steps}
     memory = replay(step, machine, shim=False, memory=4 * machine.memory + 2 * needs, **common)
     runs = {}
     for policy in ("next-use", "lru"):
@@ -96,7 +97,7 @@ def point(key, size, allocator=None):
                 break
         if runs[policy]["in_place"]:  # some tensors were used in host memory, so what kernels touch of them counts
             runs[policy] = replay(step, machine, environment={"LMS_POLICY": policy}, touch=True, **common)
-    bare = replay(step, machine, shim=False, steps=4, **common)
+    bare = replay(step, machine, shim=False, **common | {"steps": 4})
     return {
         "series": key, "size": size, "allocator": allocator, "needs": needs, "memory": machine.memory, "ms": memory["ms"],
         "bare": bare and bare["ms"], "shim": runs["next-use"], "lru": runs["lru"],
