@@ -167,16 +167,16 @@ class Replay final : core::Asker {
         dead_.push_back({step.buffer, step.stream, pace_.free[step.stream]});
     }
 
-    // It has the chunks of the first dead buffer of its stream and size as they are, if there is one still.
+    // It has the chunks of the newest dead buffer of its stream and size as they are, if there is one still.
     void revive(const Step& step) {
         const ReplayScript::Buffer& buffer = script_.buffers[step.buffer];
-        const auto found = std::ranges::find_if(dead_, [&](const Dead& dead) {
+        const auto found = std::find_if(dead_.rbegin(), dead_.rend(), [&](const Dead& dead) {
             return dead.stream == step.stream &&
                    script_.buffers[dead.buffer].chunk_bytes == buffer.chunk_bytes;
         });
-        if (found == dead_.end()) return allocate(step.buffer);
+        if (found == dead_.rend()) return allocate(step.buffer);
         const std::uint32_t before = found->buffer;
-        dead_.erase(found);
+        dead_.erase(std::next(found).base());
         give_back_dead();
         const core::AllocationId id = *std::exchange(buffers_[before], {});
         buffers_[step.buffer] = id;
