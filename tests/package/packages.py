@@ -11,7 +11,7 @@ import tempfile
 ROOT = os.getcwd()
 BUILD = os.environ.get("BUILD", "build")
 PROGRAM = os.path.join(ROOT, BUILD, "apps", "vector_add")
-COMMANDS = ("run", "demo", "settings", "doctor", "top", "set", "report", "replay", "diff", "export", "trace")
+COMMANDS = ("run", "demo", "plan", "settings", "doctor", "top", "set", "report", "replay", "diff", "export", "trace")
 LIBRARIES = {"libcudart.so.13", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"}
 BINARIES = {"demo", "lms", "liblmsshim.so", "libcuda.so.1", "libcudart.so.13", "libnvidia-ml.so.1", "lru.so"}
 problems = []
