@@ -96,15 +96,15 @@ APPS := $(patsubst tests/apps/%.cu,$(BUILD)/apps/%,$(sort $(wildcard tests/apps/
 TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp))))
 TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
-CORE_SRC := $(filter shim/core/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
-LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/app/address_book.cpp shim/reach/placed_access.cpp \
-             shim/reach/pointer_words.cpp tests/support/fat_binary.cpp $(LMS_LIB)
+CORE_SRC := $(filter shim/engine/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
+LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/program/address_book.cpp shim/access/placed_access.cpp \
+             shim/access/pointer_words.cpp tests/support/fat_binary.cpp $(LMS_LIB)
 LIBS_unit := -llz4 $(LIBS_lms)
 LINK_locks := shim/util/clock.cpp
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
-LINK_explore := $(filter shim/core/%,$(SHIM_SRC))
+LINK_explore := $(filter shim/engine/%,$(SHIM_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
-LINK_engine := $(CORE_SRC) $(filter shim/app/% shim/migration/%,$(SHIM_SRC)) $(ENGINE_SESSION) \
+LINK_engine := $(CORE_SRC) $(filter shim/program/% shim/executor/%,$(SHIM_SRC)) $(ENGINE_SESSION) \
                tests/support/fake_port.cpp tests/support/fake_memory.cpp $(LMS_LIB)
 LIBS_engine := $(LIBS_lms)
 LINK_cli := tests/support/process.cpp
@@ -279,7 +279,7 @@ format: ## develop: clang-format all sources
 LINT_QUICK := -clang-analyzer-*,-bugprone-assert-side-effect,-bugprone-misplaced-widening-cast,\
 -bugprone-multiple-statement-macro,-bugprone-not-null-terminated-result,-bugprone-stringview-nullptr,\
 -bugprone-suspicious-semicolon,-bugprone-suspicious-string-compare,-bugprone-unused-raii
-lint: compile_commands.json ## develop: check formatting and prose, and run clang-tidy (part of CI; FOLDERS='shim/core ...', or FILES='...' with all checks)
+lint: compile_commands.json ## develop: check formatting and prose, and run clang-tidy (part of CI; FOLDERS='shim/engine ...', or FILES='...' with all checks)
 	@clang-format --dry-run -Werror $(FORMATTED)
 	@python3 -B tests/layout/prose.py
 ifdef FILES

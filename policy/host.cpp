@@ -22,13 +22,13 @@
 namespace lms::policy {
 namespace {
 
-static_assert(LMS_NO_CHUNK == core::kNoChunk);
-static_assert(LMS_PURPOSE_ROOM == static_cast<std::uint32_t>(core::Purpose::Room));
-static_assert(LMS_PURPOSE_WAIT == static_cast<std::uint32_t>(core::Purpose::Wait));
-static_assert(LMS_PURPOSE_AHEAD == static_cast<std::uint32_t>(core::Purpose::Ahead));
-static_assert(LMS_ACCESS_UNKNOWN == core::kAccessUnknown && LMS_ACCESS_READ == core::kAccessRead);
-static_assert(LMS_ACCESS_WRITTEN == core::kAccessWritten && LMS_ACCESS_WHOLE == core::kAccessWhole);
-static_assert(LMS_NOT_KNOWN == core::Candidate::kUnknown);
+static_assert(LMS_NO_CHUNK == engine::kNoChunk);
+static_assert(LMS_PURPOSE_ROOM == static_cast<std::uint32_t>(engine::Purpose::Room));
+static_assert(LMS_PURPOSE_WAIT == static_cast<std::uint32_t>(engine::Purpose::Wait));
+static_assert(LMS_PURPOSE_AHEAD == static_cast<std::uint32_t>(engine::Purpose::Ahead));
+static_assert(LMS_ACCESS_UNKNOWN == engine::kAccessUnknown && LMS_ACCESS_READ == engine::kAccessRead);
+static_assert(LMS_ACCESS_WRITTEN == engine::kAccessWritten && LMS_ACCESS_WHOLE == engine::kAccessWhole);
+static_assert(LMS_NOT_KNOWN == engine::Candidate::kUnknown);
 
 constexpr const lms_policy* kBuiltin[] = {&kNextUse, &kLru, &kLms};
 
@@ -134,11 +134,11 @@ const lms_policy* load(const std::string& name, std::string& problem) {
 // What a policy may ask back. It may ask about, and answer with, anything; others must only hear of chunks
 // that exist.
 struct Request {
-    bool is_eligible(core::ChunkId chunk) const { return chunk < chunk_end && eligible(chunk); }
+    bool is_eligible(engine::ChunkId chunk) const { return chunk < chunk_end && eligible(chunk); }
 
-    const std::function<bool(core::ChunkId)>& eligible;
-    core::Asker* asker;
-    core::ChunkId chunk_end;
+    const std::function<bool(engine::ChunkId)>& eligible;
+    engine::Asker* asker;
+    engine::ChunkId chunk_end;
 };
 
 int call_eligible(void* context, std::uint32_t chunk) {
@@ -156,7 +156,7 @@ int give(Answer* out, Answer answer) {
 int call_candidate(void* context, std::uint32_t chunk, lms_policy_candidate* out) {
     const auto& request = *static_cast<const Request*>(context);
     if (request.asker == nullptr || chunk >= request.chunk_end) return 0;
-    const core::Candidate one = request.asker->candidate(chunk);
+    const engine::Candidate one = request.asker->candidate(chunk);
     if (one.bytes == 0) return 0;
     return give(out, {0, one.clean ? 1u : 0u, one.bytes, one.idle_in_ns});
 }
@@ -164,7 +164,7 @@ int call_candidate(void* context, std::uint32_t chunk, lms_policy_candidate* out
 int call_links(void* context, lms_policy_links* out) {
     const auto& request = *static_cast<const Request*>(context);
     if (request.asker == nullptr) return 0;
-    const core::Links links = request.asker->links();
+    const engine::Links links = request.asker->links();
     return give(out, {0, 0, links.queued_in_bytes, links.queued_out_bytes, links.in_bytes_per_s,
                       links.out_bytes_per_s});
 }
@@ -238,7 +238,7 @@ Host::~Host() {
     table_->destroy(state_);
 }
 
-void Host::added(const core::Added& chunk) {
+void Host::added(const engine::Added& chunk) {
     chunk_end_ = std::max(chunk_end_, chunk.chunk + 1);
     const lms_policy_chunk event = {.size = sizeof event,
                                     .chunk = chunk.chunk,
@@ -250,29 +250,29 @@ void Host::added(const core::Added& chunk) {
     if (table_->added != nullptr) table_->added(state_, &event);
 }
 
-void Host::freed(core::ChunkId chunk) {
+void Host::freed(engine::ChunkId chunk) {
     const auto freed = entry_of(*table_, &lms_policy::freed, offsetof(lms_policy, freed));
     if (freed != nullptr) freed(state_, chunk);
 }
 
-void Host::removed(core::ChunkId chunk) {
+void Host::removed(engine::ChunkId chunk) {
     if (table_->removed != nullptr) table_->removed(state_, chunk);
 }
 
-void Host::used(core::ChunkId chunk) {
+void Host::used(engine::ChunkId chunk) {
     const lms_policy_use event = {.size = sizeof event, .chunk = chunk, .sequence = ++sequence_};
     if (table_->used != nullptr) table_->used(state_, &event);
 }
 
-void Host::resident(core::ChunkId chunk) {
+void Host::resident(engine::ChunkId chunk) {
     if (table_->resident != nullptr) table_->resident(state_, chunk);
 }
 
-void Host::evicted(core::ChunkId chunk) {
+void Host::evicted(engine::ChunkId chunk) {
     if (table_->evicted != nullptr) table_->evicted(state_, chunk);
 }
 
-void Host::work(std::span<const core::ChunkId> chunks, const core::WorkFacts* facts) {
+void Host::work(std::span<const engine::ChunkId> chunks, const engine::WorkFacts* facts) {
     if (chunks.empty()) return;
     if (work_ != nullptr) {
         const lms_policy_work event = {.size = sizeof event,
@@ -288,24 +288,24 @@ void Host::work(std::span<const core::ChunkId> chunks, const core::WorkFacts* fa
     lms_policy_use event = {.size = sizeof event, .chunk = 0, .sequence = 0};
     std::uint64_t sequence = sequence_;
     sequence_ += chunks.size();
-    for (const core::ChunkId chunk : chunks) {
+    for (const engine::ChunkId chunk : chunks) {
         event.chunk = chunk;
         event.sequence = ++sequence;
         used(state_, &event);
     }
 }
 
-std::size_t Host::upcoming(std::span<core::ChunkId> out) {
+std::size_t Host::upcoming(std::span<engine::ChunkId> out) {
     if (upcoming_ == nullptr) return 0;
     const auto most = static_cast<std::uint32_t>(out.size());
     const std::uint32_t count = std::min(upcoming_(state_, out.data(), most), most);
     const auto real = std::remove_if(out.begin(), out.begin() + count,
-                                     [&](core::ChunkId chunk) { return chunk >= chunk_end_; });
+                                     [&](engine::ChunkId chunk) { return chunk >= chunk_end_; });
     return static_cast<std::size_t>(real - out.begin());
 }
 
-core::ChunkId Host::next_victim(const core::VictimRequest& wanted,
-                                const std::function<bool(core::ChunkId)>& eligible) {
+engine::ChunkId Host::next_victim(const engine::VictimRequest& wanted,
+                                  const std::function<bool(engine::ChunkId)>& eligible) {
     Request context{eligible, wanted.asker, chunk_end_};
     const lms_policy_request request = {.size = sizeof request,
                                         .purpose = static_cast<std::uint32_t>(wanted.purpose),
@@ -316,14 +316,14 @@ core::ChunkId Host::next_victim(const core::VictimRequest& wanted,
                                         .reserved = 0,
                                         .candidate = call_candidate,
                                         .links = call_links};
-    const core::ChunkId victim = table_->next_victim(state_, &request);
-    if (victim == core::kNoChunk || context.is_eligible(victim)) return victim;
+    const engine::ChunkId victim = table_->next_victim(state_, &request);
+    if (victim == engine::kNoChunk || context.is_eligible(victim)) return victim;
     static std::atomic<bool> said;
     if (log::once(said)) {
         log::warn("policy {} chose chunk {}, which may not be evicted; the shim evicts another", name(),
                   victim);
     }
-    return core::kNoChunk;
+    return engine::kNoChunk;
 }
 
 std::uint64_t Host::eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) {

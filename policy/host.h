@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "shim/core/ranking.h"
+#include "shim/engine/ranking.h"
 
 namespace lms::policy {
 
@@ -20,7 +20,7 @@ namespace lms::policy {
 const lms_policy* find(const std::string& setting, std::string& problem);
 
 // One device's policy. Unless said otherwise, called with the session's lock held.
-class Host : public core::Ranking {
+class Host : public engine::Ranking {
   public:
     // The policy that `setting` means, or lru with a line at warn if it cannot be used. May throw
     // std::bad_alloc. `frac` as LMS_FRAC, `threshold_bytes` as LMS_THRESHOLD.
@@ -34,16 +34,16 @@ class Host : public core::Ranking {
     // Whether the shim serves an allocation of `bytes`. Any thread, no lock needed.
     bool is_managed(std::uint64_t bytes) const { return table_->is_managed(state_, bytes) != 0; }
 
-    void added(const core::Added& chunk) override;
-    void freed(core::ChunkId chunk) override;
-    void removed(core::ChunkId chunk) override;
-    void used(core::ChunkId chunk) override;
-    void resident(core::ChunkId chunk) override;
-    void evicted(core::ChunkId chunk) override;
-    void work(std::span<const core::ChunkId> chunks, const core::WorkFacts* facts) override;
-    std::size_t upcoming(std::span<core::ChunkId> out) override;
-    core::ChunkId next_victim(const core::VictimRequest& wanted,
-                              const std::function<bool(core::ChunkId)>& eligible) override;
+    void added(const engine::Added& chunk) override;
+    void freed(engine::ChunkId chunk) override;
+    void removed(engine::ChunkId chunk) override;
+    void used(engine::ChunkId chunk) override;
+    void resident(engine::ChunkId chunk) override;
+    void evicted(engine::ChunkId chunk) override;
+    void work(std::span<const engine::ChunkId> chunks, const engine::WorkFacts* facts) override;
+    std::size_t upcoming(std::span<engine::ChunkId> out) override;
+    engine::ChunkId next_victim(const engine::VictimRequest& wanted,
+                                const std::function<bool(engine::ChunkId)>& eligible) override;
     std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) override;
 
   protected:
@@ -57,7 +57,7 @@ class Host : public core::Ranking {
     const decltype(lms_policy::work) work_;
     const decltype(lms_policy::upcoming) upcoming_;
     std::uint64_t sequence_ = 0;
-    core::ChunkId chunk_end_ = 0;  // above every chunk ever added
+    engine::ChunkId chunk_end_ = 0;  // above every chunk ever added
 };
 
 }  // namespace lms::policy

@@ -45,57 +45,57 @@ auto Watched::timed(const char* function, Call&& call) {
     return answer;
 }
 
-void Watched::added(const core::Added& chunk) {
+void Watched::added(const engine::Added& chunk) {
     if (decides()) Host::added(chunk);
     lru_->added(chunk);
 }
 
-void Watched::freed(core::ChunkId chunk) {
+void Watched::freed(engine::ChunkId chunk) {
     if (decides()) Host::freed(chunk);
     lru_->freed(chunk);
 }
 
-void Watched::removed(core::ChunkId chunk) {
+void Watched::removed(engine::ChunkId chunk) {
     if (decides()) Host::removed(chunk);
     lru_->removed(chunk);
 }
 
-void Watched::used(core::ChunkId chunk) {
+void Watched::used(engine::ChunkId chunk) {
     if (decides()) Host::used(chunk);
     lru_->used(chunk);
 }
 
-void Watched::resident(core::ChunkId chunk) {
+void Watched::resident(engine::ChunkId chunk) {
     if (decides()) Host::resident(chunk);
     lru_->resident(chunk);
 }
 
-void Watched::evicted(core::ChunkId chunk) {
+void Watched::evicted(engine::ChunkId chunk) {
     if (decides()) Host::evicted(chunk);
     lru_->evicted(chunk);
 }
 
-void Watched::work(std::span<const core::ChunkId> chunks, const core::WorkFacts* facts) {
+void Watched::work(std::span<const engine::ChunkId> chunks, const engine::WorkFacts* facts) {
     if (decides()) timed("work", [&] { return Host::work(chunks, facts), 0; });
     lru_->work(chunks, nullptr);
 }
 
-std::size_t Watched::upcoming(std::span<core::ChunkId> out) {
+std::size_t Watched::upcoming(std::span<engine::ChunkId> out) {
     return decides() ? timed("upcoming", [&] { return Host::upcoming(out); }) : 0;
 }
 
-core::ChunkId Watched::next_victim(const core::VictimRequest& wanted,
-                                   const std::function<bool(core::ChunkId)>& eligible) {
+engine::ChunkId Watched::next_victim(const engine::VictimRequest& wanted,
+                                     const std::function<bool(engine::ChunkId)>& eligible) {
     const bool decides = this->decides();
     if (decides) {
-        const core::ChunkId victim =
+        const engine::ChunkId victim =
             timed("next_victim", [&] { return Host::next_victim(wanted, eligible); });
-        if (victim != core::kNoChunk) return victim;
+        if (victim != engine::kNoChunk) return victim;
     }
     // Nothing has to go for what is only foretold.
-    if (wanted.purpose == core::Purpose::Ahead) return core::kNoChunk;
-    const core::ChunkId victim = lru_->next_victim(wanted, eligible);
-    if (decides && victim != core::kNoChunk && wanted.asker != nullptr) wanted.asker->overruled();
+    if (wanted.purpose == engine::Purpose::Ahead) return engine::kNoChunk;
+    const engine::ChunkId victim = lru_->next_victim(wanted, eligible);
+    if (decides && victim != engine::kNoChunk && wanted.asker != nullptr) wanted.asker->overruled();
     return victim;
 }
 

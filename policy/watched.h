@@ -21,16 +21,16 @@ class Watched final : public Host {
     // Whether it has taken too long, on any device. Any thread.
     static bool given_up(const lms_policy* table);
 
-    void added(const core::Added& chunk) override;
-    void freed(core::ChunkId chunk) override;
-    void removed(core::ChunkId chunk) override;
-    void used(core::ChunkId chunk) override;
-    void resident(core::ChunkId chunk) override;
-    void evicted(core::ChunkId chunk) override;
-    void work(std::span<const core::ChunkId> chunks, const core::WorkFacts* facts) override;
-    std::size_t upcoming(std::span<core::ChunkId> out) override;
-    core::ChunkId next_victim(const core::VictimRequest& wanted,
-                              const std::function<bool(core::ChunkId)>& eligible) override;
+    void added(const engine::Added& chunk) override;
+    void freed(engine::ChunkId chunk) override;
+    void removed(engine::ChunkId chunk) override;
+    void used(engine::ChunkId chunk) override;
+    void resident(engine::ChunkId chunk) override;
+    void evicted(engine::ChunkId chunk) override;
+    void work(std::span<const engine::ChunkId> chunks, const engine::WorkFacts* facts) override;
+    std::size_t upcoming(std::span<engine::ChunkId> out) override;
+    engine::ChunkId next_victim(const engine::VictimRequest& wanted,
+                                const std::function<bool(engine::ChunkId)>& eligible) override;
     std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t allocated_bytes) override;
 
   private:

@@ -7,7 +7,7 @@
 
 #include "shim/code/ptx_layouts.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 CodeImage::CodeImage(const void* image, std::optional<std::uint64_t> bytes, const Keep& keep)
     : tells_addresses_(keep.addresses) {
@@ -84,4 +84,4 @@ std::vector<KernelAccess> CodeImage::accesses_of(const std::string& kernel) {
     return accesses;
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

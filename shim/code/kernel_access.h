@@ -6,7 +6,7 @@
 #include "shim/code/parameter_words.h"
 #include "shim/code/ptx_linear.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // An address that some of its instructions use, other than of variables, shared and local memory.
 struct KernelAccess {
@@ -22,4 +22,4 @@ struct KernelAccesses {
     std::vector<KernelAccess> all;
 };
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lms::engine {
+namespace lms::shim {
 
 namespace {
 
@@ -136,4 +136,4 @@ std::vector<KernelAccess> LoadedCode::accesses_of(std::span<const Handle> owners
     return accesses;
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

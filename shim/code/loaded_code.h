@@ -12,7 +12,7 @@
 #include "shim/code/code_image.h"
 #include "shim/util/mutex.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // Thread-safe.
 class LoadedCode {
@@ -84,4 +84,4 @@ class LoadedCode::Gone {
     std::unordered_map<Handle, NamedKernel> kernels_;
 };
 
-}  // namespace lms::engine
+}  // namespace lms::shim

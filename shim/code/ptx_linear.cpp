@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string_view>
 
-namespace lms::engine {
+namespace lms::shim {
 
 namespace {
 
@@ -259,4 +259,4 @@ PtxLinears::Value PtxLinears::computed(std::size_t body, const Opcode& opcode,
     return c ? Value(added(product, *c)) : c;
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -9,7 +9,7 @@
 
 #include "shim/code/ptx_opcodes.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // The words of an opcode between its dots.
 class Opcode {
@@ -56,4 +56,4 @@ class Opcode {
     const OpcodeFacts* facts_;
 };
 
-}  // namespace lms::engine
+}  // namespace lms::shim

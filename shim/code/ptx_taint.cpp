@@ -11,7 +11,7 @@
 #include "shim/code/ptx_body.h"
 #include "shim/code/ptx_writes.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 namespace {
 
@@ -356,7 +356,7 @@ struct PtxModule::Parts {
         const auto [it, is_new] = answers.try_emplace(std::string(kernel));
         Follower follower(*module);
         if (is_new && !follower.hides(kernel))
-            it->second = {Answer::Complete, lms::engine::accesses_of(*module, follower.kernel())};
+            it->second = {Answer::Complete, lms::shim::accesses_of(*module, follower.kernel())};
         return &it->second;
     }
 };
@@ -383,4 +383,4 @@ std::span<const KernelAccess> PtxModule::accesses_of(std::string_view kernel) {
     return answers ? std::span(answers->accesses.all) : std::span<const KernelAccess>();
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -13,7 +13,7 @@
 
 #include "shim/code/kernel_access.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // The PTX of one module. Not thread-safe. A kernel is looked at when it is first asked about.
 class PtxModule {
@@ -40,4 +40,4 @@ class PtxModule {
     std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace lms::engine
+}  // namespace lms::shim

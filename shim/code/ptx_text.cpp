@@ -5,7 +5,7 @@
 
 #include "shim/code/ptx_tokens.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 namespace {
 
@@ -349,4 +349,4 @@ std::optional<PtxFunction> parse_ptx_function(const PtxModuleText::Function& fun
     return FunctionParser(function).parse();
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace lms::engine {
+namespace lms::shim {
 
 // Index of a name in its function: a register, a variable, a number, another function. The elements of a
 // vector ("v.x") are the vector.
@@ -68,4 +68,4 @@ std::optional<PtxFunction> parse_ptx_function(const PtxModuleText::Function& fun
 // The same of what stands before its body.
 std::optional<PtxFunction> parse_ptx_header(const PtxModuleText::Function& function);
 
-}  // namespace lms::engine
+}  // namespace lms::shim

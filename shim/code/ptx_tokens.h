@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace lms::engine {
+namespace lms::shim {
 
 inline constexpr std::array<bool, 256> kInName = [] {
     std::array<bool, 256> in{};
@@ -107,4 +107,4 @@ class Tokens {
     std::string_view token_;
 };
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -6,7 +6,7 @@
 
 #include "shim/code/ptx_layouts.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 namespace {
 
@@ -287,4 +287,4 @@ KernelAccesses accesses_of(const PtxModuleText& module, const PtxBodies& kernel)
     return AccessFollower(module, kernel).follow();
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -20,13 +20,13 @@
 #include <span>
 #include <string>
 
-#include "shim/core/block.h"
 #include "shim/device/cuda_api.h"
 #include "shim/device/missing.h"
+#include "shim/engine/block.h"
 
 namespace lms::device {
 
-using core::Place;
+using engine::Place;
 
 // Which of the shim's own streams a copy runs on. Both run at the same time, beside the program's.
 enum class Direction { In, Out };

@@ -18,7 +18,7 @@
 namespace lms::entry {
 namespace {
 
-using engine::Session;
+using shim::Session;
 
 // Runs the body of one of them; nothing it throws reaches the program.
 template <typename Body>
@@ -47,21 +47,21 @@ int status_of(Session::Asked asked) {
 // The driver may be asked nothing there; where nothing is managed it is not asked whether.
 bool in_host_function() {
     CUcontext context = nullptr;
-    return !engine::sessions().empty() &&
+    return !shim::sessions().empty() &&
            device::driver().cuCtxGetCurrent(&context) == CUDA_ERROR_NOT_PERMITTED;
 }
 
 struct Named {
     Session* session;
-    core::Address address;
+    engine::Address address;
     std::uint64_t bytes;
 };
 
 // What an address and a size mean; or why they mean nothing.
 int named(const void* pointer, std::uint64_t bytes, Named& what) {
-    const auto address = reinterpret_cast<core::Address>(pointer);
+    const auto address = reinterpret_cast<engine::Address>(pointer);
     if (!pointer || address + bytes < address) return LMS_INVALID;
-    Session* const session = engine::session_at(address);
+    Session* const session = shim::session_at(address);
     const auto buffer = session ? session->buffer_at(address) : std::nullopt;
     if (!buffer) return LMS_NOT_MANAGED;
     if (!session->awake()) return LMS_NOT_NOW;
@@ -76,7 +76,7 @@ int named(const void* pointer, std::uint64_t bytes, Named& what) {
 
 // What moves memory of one buffer.
 int move(const void* pointer, std::uint64_t bytes,
-         Session::Asked (Session::*how)(core::Address, std::uint64_t)) {
+         Session::Asked (Session::*how)(engine::Address, std::uint64_t)) {
     return answered([&] {
         Named what{};
         if (const int wrong = named(pointer, bytes, what); wrong != LMS_OK) return wrong;
@@ -143,8 +143,8 @@ int snapshot(lms_buffer* buffers, std::size_t buffer_size, std::size_t* count) {
         if (!count || (!buffers && *count > 0) || buffer_size == 0) return LMS_INVALID;
         const std::size_t room = *count;
         std::size_t all = 0;
-        for (Session* session : engine::sessions()) {
-            for (const engine::WhereBuffer& each : session->snapshot()) {
+        for (Session* session : shim::sessions()) {
+            for (const shim::WhereBuffer& each : session->snapshot()) {
                 const lms_buffer one{each.address,      each.bytes,        each.resident_bytes,
                                      each.pinned_bytes, session->device(), 0};
                 if (all < room) {
@@ -162,7 +162,7 @@ int snapshot(lms_buffer* buffers, std::size_t buffer_size, std::size_t* count) {
 int limit(std::uint64_t bytes) {
     return answered([&] {
         if (in_host_function()) return LMS_NOT_NOW;
-        engine::set_limit(bytes);
+        shim::set_limit(bytes);
         return LMS_OK;
     });
 }
@@ -171,7 +171,7 @@ int pause() {
     return answered([] {
         if (in_host_function()) return LMS_NOT_NOW;
         int status = LMS_OK;
-        for (Session* session : engine::sessions()) {
+        for (Session* session : shim::sessions()) {
             if (const int one = session->awake() ? status_of(session->pause()) : LMS_OK; one != LMS_OK)
                 status = one;
         }
@@ -182,7 +182,7 @@ int pause() {
 int resume() {
     return answered([] {
         if (in_host_function()) return LMS_NOT_NOW;
-        for (Session* session : engine::sessions()) {
+        for (Session* session : shim::sessions()) {
             if (session->awake()) session->resume_paused();
         }
         return LMS_OK;

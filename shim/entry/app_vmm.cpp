@@ -5,12 +5,12 @@
 
 #include <vector>
 
-#include "shim/app/capture.h"
+#include "shim/access/exempt.h"
+#include "shim/access/pointer_tables.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
-#include "shim/reach/exempt.h"
-#include "shim/reach/pointer_tables.h"
+#include "shim/program/capture.h"
 #include "shim/session/program_memory.h"
 #include "shim/session/submit.h"
 #include "shim/util/mutex.h"
@@ -19,7 +19,7 @@ namespace lms::entry {
 namespace {
 
 using device::driver;
-using engine::program_addresses;
+using shim::program_addresses;
 
 // What the driver says of any such call here and now: while work is captured it forbids them some threads
 // (and ends a capture that forbade it), and after a fault all. Of a reservation that there is not it knows
@@ -45,7 +45,7 @@ CUresult if_asking_is_allowed(Call&& call) {
 
 template <typename Call>
 CUresult unless_allocated(CUdeviceptr address, Call&& call) {
-    return engine::allocator_of(address) ? CUDA_ERROR_INVALID_VALUE : engine::call_with_oom_retry(call);
+    return shim::allocator_of(address) ? CUDA_ERROR_INVALID_VALUE : shim::call_with_oom_retry(call);
 }
 
 // What the driver says of a location.
@@ -57,47 +57,47 @@ CUresult check(const CUmemLocation& location) {
     return driver().cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 }
 
-CUmemAccess_flags access_from(const CUmemLocation& location, const engine::View& view) {
+CUmemAccess_flags access_from(const CUmemLocation& location, const shim::View& view) {
     const bool is_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     return is_device ? view.access_of(location.id) : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
 // Memory of the driver's, mapped beside the app's. Addresses of managed memory that lie in it go with it.
-void note_mapped(const engine::View& view) {
+void note_mapped(const shim::View& view) {
     {
         const util::Lock lock(program_addresses().mutex);
         program_addresses().book.add(view);
     }
-    engine::note_handle_mapped(view.drivers, view.offset, view.address, view.bytes);
+    shim::note_handle_mapped(view.drivers, view.offset, view.address, view.bytes);
 }
 
 // What the host wrote by that mapping is known by the handle from now on, while it lives.
-void note_gone(const engine::View& view, bool lives) {
+void note_gone(const shim::View& view, bool lives) {
     const CUmemGenericAllocationHandle handle = view.handle != 0 ? view.handle : view.drivers;
-    engine::note_handle_unmapped(handle, view.offset, view.address, view.bytes);
-    if (!lives) engine::note_handle_given(handle);
+    shim::note_handle_unmapped(handle, view.offset, view.address, view.bytes);
+    if (!lives) shim::note_handle_given(handle);
 }
 
 void note_unmapped(CUdeviceptr address, std::size_t bytes) {
-    std::vector<engine::View> views;
+    std::vector<shim::View> views;
     {
         const util::Lock lock(program_addresses().mutex);
         views = program_addresses().book.in(address, bytes);
-        for (const engine::View& view : views) program_addresses().book.remove(view.address);
+        for (const shim::View& view : views) program_addresses().book.remove(view.address);
     }
-    for (const engine::View& view : views) note_gone(view, true);
+    for (const shim::View& view : views) note_gone(view, true);
 }
 
 // Maps a handle of the app's. Where addresses of managed memory lie in it goes with it.
 CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle,
              unsigned long long flags) {
-    core::Address before = 0;
-    const CUresult status = engine::map_handle(address, bytes, offset, handle, flags, before);
+    engine::Address before = 0;
+    const CUresult status = shim::map_handle(address, bytes, offset, handle, flags, before);
     if (status != CUDA_SUCCESS) return status;
     if (before != 0) {
-        engine::note_copy({address, bytes}, {before, bytes});
+        shim::note_copy({address, bytes}, {before, bytes});
     } else {
-        engine::note_handle_mapped(handle, offset, address, bytes);
+        shim::note_handle_mapped(handle, offset, address, bytes);
     }
     return status;
 }
@@ -105,13 +105,13 @@ CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGe
 CUresult map_array(CUarrayMapInfo* list, unsigned int count,
                    util::FunctionRef<CUresult(CUarrayMapInfo*)> call) {
     return guarded([&] {
-        if (engine::sessions().empty()) return call(list);
+        if (shim::sessions().empty()) return call(list);
         // Tile pools are the driver's, so none of ours is one; the driver knows no handle 0 either.
         std::vector<CUarrayMapInfo> infos(list, list + (list ? count : 0));
         for (CUarrayMapInfo& info : infos) {
-            if (engine::is_program_handle(info.memHandle.memHandle)) info.memHandle.memHandle = 0;
+            if (shim::is_program_handle(info.memHandle.memHandle)) info.memHandle.memHandle = 0;
         }
-        return engine::call_with_oom_retry([&] { return call(list ? infos.data() : list); });
+        return shim::call_with_oom_retry([&] { return call(list ? infos.data() : list); });
     });
 }
 
@@ -120,12 +120,11 @@ CUresult map_array(CUarrayMapInfo* list, unsigned int count,
 template <typename Call, typename Undo>
 CUresult bind(CUmemGenericAllocationHandle handle, Call&& call, Undo&& undo) {
     return guarded([&] {
-        if (!engine::is_program_handle(handle))
-            return engine::call_with_oom_retry([&] { return call(handle); });
+        if (!shim::is_program_handle(handle)) return shim::call_with_oom_retry([&] { return call(handle); });
         CUmemAllocationProp properties{};
-        engine::properties_of(handle, properties);
-        return engine::with_drivers_handle(
-            handle, call, [&](CUmemGenericAllocationHandle) { undo(properties.location.id); });
+        shim::properties_of(handle, properties);
+        return shim::with_drivers_handle(handle, call,
+                                         [&](CUmemGenericAllocationHandle) { undo(properties.location.id); });
     });
 }
 
@@ -141,7 +140,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
     return guarded_taking([&] {
         const CUresult status = driver().cuMemAddressReserve(ptr, size, alignment, addr, flags);
         if (status != CUDA_SUCCESS) return status;
-        engine::widen_bounds(*ptr, *ptr + size);
+        shim::widen_bounds(*ptr, *ptr + size);
         const util::Lock lock(program_addresses().mutex);
         program_addresses().book.reserve(*ptr, size, addr);
         return status;
@@ -151,7 +150,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
     return guarded([&]() -> CUresult {
         // Evicted, it may have no mapping that the driver would see.
-        if (engine::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
+        if (shim::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
         // Before others may be given them.
         const std::uint64_t reserved = [&] {
             const util::Lock lock(program_addresses().mutex);
@@ -168,30 +167,30 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
                      unsigned long long flags) {
     return guarded_taking([&]() -> CUresult {
-        engine::program_allocates();
+        shim::program_allocates();
         const auto pass = [&] { return driver().cuMemCreate(handle, size, prop, flags); };
-        engine::Session* const session = handle && prop && flags == 0 && !engine::called_by_exempt()
-                                             ? engine::session_for(*prop, size)
-                                             : nullptr;
+        shim::Session* const session = handle && prop && flags == 0 && !shim::called_by_exempt()
+                                           ? shim::session_for(*prop, size)
+                                           : nullptr;
         if (!session) {
-            const CUresult status = engine::call_with_oom_retry(pass);
-            if (status == CUDA_SUCCESS && handle) engine::note_handle_given(*handle);
+            const CUresult status = shim::call_with_oom_retry(pass);
+            if (status == CUDA_SUCCESS && handle) shim::note_handle_given(*handle);
             return status;
         }
         return if_allowed([&] {
-            const CUresult status = engine::try_properties(*session, *prop);
-            return status == CUDA_SUCCESS ? engine::create_handle(*session, size, *prop, *handle) : status;
+            const CUresult status = shim::try_properties(*session, *prop);
+            return status == CUDA_SUCCESS ? shim::create_handle(*session, size, *prop, *handle) : status;
         });
     });
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     return guarded([&] {
-        if (!engine::is_program_handle(handle)) return driver().cuMemRelease(handle);
+        if (!shim::is_program_handle(handle)) return driver().cuMemRelease(handle);
         return if_allowed([&] {
             bool gone = false;
-            const CUresult status = engine::release_handle(handle, gone);
-            if (gone) engine::note_handle_given(handle);
+            const CUresult status = shim::release_handle(handle, gone);
+            if (gone) shim::note_handle_given(handle);
             return status;
         });
     });
@@ -200,9 +199,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
     return guarded_taking([&]() -> CUresult {
-        if (engine::is_program_handle(handle))
+        if (shim::is_program_handle(handle))
             return if_allowed([&] { return map(ptr, size, offset, handle, flags); });
-        if (engine::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
+        if (shim::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
         const CUresult status =
             unless_allocated(ptr, [&] { return driver().cuMemMap(ptr, size, offset, handle, flags); });
         if (status == CUDA_SUCCESS)
@@ -213,13 +212,12 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     return guarded([&] {
-        if (engine::has_program_memory(ptr, size)) {
+        if (shim::has_program_memory(ptr, size)) {
             return if_allowed([&] {
-                return engine::unmap_range(ptr, size,
-                                           [](const engine::View& view, bool known_by, bool lives) {
-                                               if (!known_by) engine::note_freed(view.address, view.bytes);
-                                               note_gone(view, lives);
-                                           });
+                return shim::unmap_range(ptr, size, [](const shim::View& view, bool known_by, bool lives) {
+                    if (!known_by) shim::note_freed(view.address, view.bytes);
+                    note_gone(view, lives);
+                });
             });
         }
         const CUresult status = unless_allocated(ptr, [&] { return driver().cuMemUnmap(ptr, size); });
@@ -230,15 +228,15 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
     return guarded([&] {
-        if (engine::has_program_memory(ptr, size) && desc && count > 0)
-            return if_allowed([&] { return engine::set_access(ptr, size, {desc, count}); });
+        if (shim::has_program_memory(ptr, size) && desc && count > 0)
+            return if_allowed([&] { return shim::set_access(ptr, size, {desc, count}); });
         return unless_allocated(ptr, [&] { return driver().cuMemSetAccess(ptr, size, desc, count); });
     });
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
     return guarded([&] {
-        const auto found = flags && location ? engine::managed_view_at(ptr) : std::nullopt;
+        const auto found = flags && location ? shim::managed_view_at(ptr) : std::nullopt;
         if (!found)
             return unless_allocated(ptr, [&] { return driver().cuMemGetAccess(flags, location, ptr); });
         return if_asking_is_allowed([&] {
@@ -253,7 +251,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
     return guarded([&]() -> CUresult {
         const auto address = reinterpret_cast<CUdeviceptr>(addr);
         if (const CUresult error = allowed(); error != CUDA_SUCCESS) return error;
-        const auto ours = handle ? engine::retain_handle(address) : std::nullopt;
+        const auto ours = handle ? shim::retain_handle(address) : std::nullopt;
         if (!ours)
             return unless_allocated(address,
                                     [&] { return driver().cuMemRetainAllocationHandle(handle, addr); });
@@ -265,9 +263,9 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                 CUmemGenericAllocationHandle handle) {
     return guarded([&] {
-        if (!prop || !engine::is_program_handle(handle))
+        if (!prop || !shim::is_program_handle(handle))
             return driver().cuMemGetAllocationPropertiesFromHandle(prop, handle);
-        return if_asking_is_allowed([&] { return engine::properties_of(handle, *prop); });
+        return if_asking_is_allowed([&] { return shim::properties_of(handle, *prop); });
     });
 }
 
@@ -277,9 +275,9 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
         const auto call = [&](CUmemGenericAllocationHandle real) {
             return driver().cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
         };
-        if (!engine::is_program_handle(handle)) return call(handle);
+        if (!shim::is_program_handle(handle)) return call(handle);
         return if_allowed([&] {
-            return engine::with_drivers_handle(handle, call, [&](CUmemGenericAllocationHandle) {
+            return shim::with_drivers_handle(handle, call, [&](CUmemGenericAllocationHandle) {
                 if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
                     ::close(*static_cast<int*>(shareableHandle));
             });

@@ -7,12 +7,13 @@
 namespace lms::entry {
 namespace {
 
-core::Address address_of(const void* pointer) {
-    return reinterpret_cast<core::Address>(pointer);
+engine::Address address_of(const void* pointer) {
+    return reinterpret_cast<engine::Address>(pointer);
 }
 
 template <typename Form>
-Transfer made(TransferKind kind, core::Address to, core::Address from, std::size_t bytes, CUstream handle) {
+Transfer made(TransferKind kind, engine::Address to, engine::Address from, std::size_t bytes,
+              CUstream handle) {
     return {kind, Form::kWaits, to, from, bytes, Form::stream(handle), handle};
 }
 

@@ -1,9 +1,9 @@
 // Executable graphs: made, updated as a whole, launched, destroyed; graphs destroyed.
+#include "shim/access/graphs.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/cross_device_copy.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
-#include "shim/reach/graphs.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 #include "shim/util/settings.h"
@@ -18,12 +18,12 @@ template <typename Refused, typename Instantiate>
 CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags, Refused&& refused,
                      Instantiate&& call) {
     return guarded_taking([&]() -> CUresult {
-        engine::GraphHold hold(engine::part_of(graph));
+        shim::GraphHold hold(shim::part_of(graph));
         if (hold.status() != CUDA_SUCCESS) {
             refused();
             return hold.status();
         }
-        const CUresult status = engine::call_with_oom_retry(call);
+        const CUresult status = shim::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS)
             hold.give_to(*exec, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0);
         return status;
@@ -56,7 +56,7 @@ CUresult instantiate(CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PA
 template <typename Told, typename Update>
 CUresult update(CUgraphExec exec, CUgraph graph, Told&& told, Update&& call) {
     return guarded([&]() -> CUresult {
-        engine::GraphHold hold(engine::part_of(graph));
+        shim::GraphHold hold(shim::part_of(graph));
         if (hold.status() != CUDA_SUCCESS) {
             told(CU_GRAPH_EXEC_UPDATE_ERROR);
             return hold.status();
@@ -67,16 +67,16 @@ CUresult update(CUgraphExec exec, CUgraph graph, Told&& told, Update&& call) {
     });
 }
 
-CUresult launch(CUgraphExec exec, CUstream where, engine::Call call) {
+CUresult launch(CUgraphExec exec, CUstream where, shim::Call call) {
     return guarded([&] {
         trace::add(trace::counters().launches);
         // Captured, it is read again with the graph it becomes part of.
-        if (!engine::capturing(where)) engine::note_graph_copies(exec);
+        if (!shim::capturing(where)) shim::note_graph_copies(exec);
         note_graph_use(where);
-        return engine::submit(
+        return shim::submit(
             where,
             [&] {
-                engine::WorkingSet reach = engine::reach_of(exec, where);
+                shim::WorkingSet reach = shim::reach_of(exec, where);
                 reach.code = exec;
                 if (trace::writer() || settings().check) reach.label = "graph";
                 return reach;
@@ -142,10 +142,10 @@ LMS_FORMS(cuGraphLaunch, _ptsz, (CUgraphExec hGraphExec, CUstream hStream),
 
 CUresult cuGraphDestroy(CUgraph hGraph) {
     return entry::guarded([&] {
-        const engine::KnownBodies known = engine::forget_bodies(hGraph);
+        const shim::KnownBodies known = shim::forget_bodies(hGraph);
         const CUresult status = driver().cuGraphDestroy(hGraph);
         if (status != CUDA_SUCCESS) {
-            for (const auto& [node, bodies] : known) engine::note_bodies(node, bodies);
+            for (const auto& [node, bodies] : known) shim::note_bodies(node, bodies);
         }
         return status;
     });
@@ -153,7 +153,7 @@ CUresult cuGraphDestroy(CUgraph hGraph) {
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
     return entry::guarded([&] {
-        engine::GraphEnd end(hGraphExec);
+        shim::GraphEnd end(hGraphExec);
         const CUresult status = driver().cuGraphExecDestroy(hGraphExec);
         if (status != CUDA_SUCCESS) end.refused();
         return status;

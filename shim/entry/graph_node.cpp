@@ -1,19 +1,19 @@
 // Nodes of graphs: added, and given other parameters in a graph or in an executable one. The driver looks at
 // what the operands of copies and sets are mapped to, so they are on the GPU meanwhile.
+#include "shim/access/graphs.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
 #include "shim/entry/ranges.h"
-#include "shim/reach/graphs.h"
 
 namespace lms::entry {
 namespace {
 
 using device::driver;
-using engine::contents_of;
-using engine::contents_of_kernel;
-using engine::GraphContents;
-using engine::GraphPart;
-using engine::part_of;
+using shim::contents_of;
+using shim::contents_of_kernel;
+using shim::GraphContents;
+using shim::GraphPart;
+using shim::part_of;
 
 // Changes a node of an executable graph to what `read` gives.
 template <typename Read, typename Call>
@@ -21,9 +21,9 @@ CUresult change(CUgraphExec exec, CUgraphNode node, Read&& read, Call&& call) {
     return guarded([&]() -> CUresult {
         GraphPart part(read());
         if (const CUresult error = within_buffers(part.own.operands); error != CUDA_SUCCESS) return error;
-        engine::GraphHold hold(std::move(part));
+        shim::GraphHold hold(std::move(part));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
-        const CUresult status = engine::call_with_oom_retry(call);
+        const CUresult status = shim::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) hold.change(exec, node);
         return status;
     });
@@ -58,9 +58,9 @@ CUresult with_operands(const Params* params, Call&& call) {
 template <typename Call>
 CUresult add(CUgraphNode* node, const CUgraphNodeParams* params, Call&& call) {
     return guarded_taking([&] {
-        const CUresult status = with_operands(params, [&] { return engine::call_with_oom_retry(call); });
+        const CUresult status = with_operands(params, [&] { return shim::call_with_oom_retry(call); });
         if (status == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-            engine::note_bodies(*node, {params->conditional.phGraph_out, params->conditional.size});
+            shim::note_bodies(*node, {params->conditional.phGraph_out, params->conditional.size});
         return status;
     });
 }
@@ -192,7 +192,7 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
     return guarded([&] {
         const CUresult status = driver().cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
-        if (status == CUDA_SUCCESS) lms::engine::node_enabled(hGraphExec, hNode, isEnabled != 0);
+        if (status == CUDA_SUCCESS) lms::shim::node_enabled(hGraphExec, hNode, isEnabled != 0);
         return status;
     });
 }

@@ -16,7 +16,7 @@ CUresult answer_to(const std::exception& error) noexcept;
 // Runs a hook's body; nothing it throws reaches the app. In a child of fork it is refused as CUDA does there.
 template <typename Body>
 CUresult guarded(Body&& body) noexcept {
-    if (engine::in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
+    if (shim::in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
     try {
         return body();
     } catch (const std::exception& error) {

@@ -6,24 +6,24 @@
 
 namespace lms::entry {
 
-Where where_is(core::Address address, engine::HostCopies copies) {
+Where where_is(engine::Address address, shim::HostCopies copies) {
     const auto next =
         std::upper_bound(copies.begin(), copies.end(), address,
-                         [](core::Address a, const engine::HostCopy& copy) { return a < copy.address; });
+                         [](engine::Address a, const shim::HostCopy& copy) { return a < copy.address; });
     if (next != copies.begin()) {
-        const engine::HostCopy& copy = *(next - 1);
+        const shim::HostCopy& copy = *(next - 1);
         const std::uint64_t offset = address - copy.address;
         if (offset < copy.bytes) return {copy.host + offset, copy.bytes - offset, true};
     }
     return {address, next == copies.end() ? UINT64_MAX : next->address - address, false};
 }
 
-CUresult await_earlier(engine::HostCopies copies, CUstream stream) {
+CUresult await_earlier(shim::HostCopies copies, CUstream stream) {
     return copies.empty() ? CUDA_SUCCESS : device::as_told(wait_for_earlier(stream));
 }
 
-CUresult copy_in_place(core::Address to, core::Address from, std::uint64_t bytes, engine::HostCopies copies,
-                       util::FunctionRef<CUresult(core::Address, core::Address, std::uint64_t)> copy) {
+CUresult copy_in_place(engine::Address to, engine::Address from, std::uint64_t bytes, shim::HostCopies copies,
+                       util::FunctionRef<CUresult(engine::Address, engine::Address, std::uint64_t)> copy) {
     if (copies.empty()) return copy(to, from, bytes);
     CUresult status = CUDA_SUCCESS;
     for (std::uint64_t at = 0; at < bytes && status == CUDA_SUCCESS;) {

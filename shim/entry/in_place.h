@@ -11,18 +11,18 @@ namespace lms::entry {
 
 // Where the byte of an address is, and how many from there on are in one piece.
 struct Where {
-    core::Address address;
+    engine::Address address;
     std::uint64_t bytes;
     bool moved;  // not at the address asked for
 };
-Where where_is(core::Address address, engine::HostCopies copies);
+Where where_is(engine::Address address, shim::HostCopies copies);
 
 // Host copies are about to be read or written by a copy that the host waits for: what was submitted before it
 // comes first. Nobody promises that of copies from host to host.
-CUresult await_earlier(engine::HostCopies copies, CUstream stream);
+CUresult await_earlier(shim::HostCopies copies, CUstream stream);
 
 // Copies by `copy(to, from, bytes)`.
-CUresult copy_in_place(core::Address to, core::Address from, std::uint64_t bytes, engine::HostCopies copies,
-                       util::FunctionRef<CUresult(core::Address, core::Address, std::uint64_t)> copy);
+CUresult copy_in_place(engine::Address to, engine::Address from, std::uint64_t bytes, shim::HostCopies copies,
+                       util::FunctionRef<CUresult(engine::Address, engine::Address, std::uint64_t)> copy);
 
 }  // namespace lms::entry

@@ -3,13 +3,13 @@
 #include <span>
 #include <vector>
 
+#include "shim/access/arguments.h"
+#include "shim/access/code_registry.h"
+#include "shim/access/exempt.h"
+#include "shim/access/pointer_tables.h"
+#include "shim/access/used_addresses.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
-#include "shim/reach/arguments.h"
-#include "shim/reach/code_registry.h"
-#include "shim/reach/exempt.h"
-#include "shim/reach/pointer_tables.h"
-#include "shim/reach/used_addresses.h"
 #include "shim/session/submit.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
@@ -18,7 +18,7 @@
 namespace lms::entry {
 namespace {
 
-using engine::WorkingSet;
+using shim::WorkingSet;
 
 struct Launch {
     CUfunction function;
@@ -31,18 +31,18 @@ struct Launch {
 // Gives it to the driver, with that configuration if it has one.
 using LaunchCall = util::FunctionRef<CUresult(const CUlaunchConfig*)>;
 
-WorkingSet look_at(engine::Scratch& scratch, const Launch& launch) {
+WorkingSet look_at(shim::Scratch& scratch, const Launch& launch) {
     WorkingSet reach(&scratch);
     reach.stream = launch.stream;
     reach.code = launch.function;
     if (trace::writer() || settings().check) {
-        reach.label = engine::name_of(launch.function);
+        reach.label = shim::name_of(launch.function);
         if (reach.label.empty()) reach.label = "kernel";
     }
-    engine::add_arguments(reach, launch.function, launch.parameters, launch.extra);
-    engine::follow_used(reach);
-    engine::follow_tables(reach);
-    reach.opaque |= engine::called_by_exempt();
+    shim::add_arguments(reach, launch.function, launch.parameters, launch.extra);
+    shim::follow_used(reach);
+    shim::follow_tables(reach);
+    reach.opaque |= shim::called_by_exempt();
     return reach;
 }
 
@@ -55,7 +55,7 @@ CUresult call_in_order(const Launch& launch, LaunchCall call) {
     };
     if (!launch.config || !launch.config->attrs) return call(launch.config);
     const std::span given(launch.config->attrs, launch.config->numAttrs);
-    if (std::ranges::none_of(given, gives_leave) || engine::capturing(launch.stream))
+    if (std::ranges::none_of(given, gives_leave) || shim::capturing(launch.stream))
         return call(launch.config);
     std::vector<CUlaunchAttribute> attributes(given.begin(), given.end());
     std::erase_if(attributes, gives_leave);
@@ -67,8 +67,8 @@ CUresult call_in_order(const Launch& launch, LaunchCall call) {
 
 [[gnu::noinline, gnu::cold]] CUresult launch_after_look(const Launch& launch, LaunchCall call) {
     return guarded([&] {
-        engine::Scratch scratch;
-        return engine::submit_after_look(
+        shim::Scratch scratch;
+        return shim::submit_after_look(
             launch.stream, [&] { return look_at(scratch, launch); },
             [&] { return call_in_order(launch, call); });
     });
@@ -82,7 +82,7 @@ template <typename Form, typename Call>
     CUresult status = CUDA_SUCCESS;
     // Of the stream nothing but whether it is the per-thread one is asked.
     const CUstream asked = Form::kPerThread ? Form::stream(what.stream) : what.stream;
-    if (engine::try_fast_path(
+    if (shim::try_fast_path(
             asked, [&] { return call(what.config); }, status)) [[likely]]
         return status;
     const Call moved = call;

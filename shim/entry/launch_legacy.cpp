@@ -3,34 +3,34 @@
 #include <deque>
 #include <vector>
 
+#include "shim/access/arguments.h"
+#include "shim/access/legacy_parameters.h"
+#include "shim/access/pointer_tables.h"
+#include "shim/access/used_addresses.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
-#include "shim/reach/arguments.h"
-#include "shim/reach/legacy_parameters.h"
-#include "shim/reach/pointer_tables.h"
-#include "shim/reach/used_addresses.h"
 #include "shim/trace/live_page.h"
 
 namespace lms::entry {
 namespace {
 
 using device::driver;
-using engine::WorkingSet;
+using shim::WorkingSet;
 
 template <typename Call>
 CUresult launch(CUfunction function, CUstream stream, Call&& call) {
     return guarded([&] {
         trace::add(trace::counters().launches);
-        const CUstream where = engine::resolve_stream(stream, false);
-        return engine::submit(
+        const CUstream where = shim::resolve_stream(stream, false);
+        return shim::submit(
             where,
             [&] {
                 WorkingSet reach;
                 reach.stream = where;
                 reach.code = function;
-                engine::add_parameters(reach, function);
-                engine::follow_used(reach);
-                engine::follow_tables(reach);
+                shim::add_parameters(reach, function);
+                shim::follow_used(reach);
+                shim::follow_tables(reach);
                 return reach;
             },
             call);
@@ -40,9 +40,9 @@ CUresult launch(CUfunction function, CUstream stream, Call&& call) {
 template <typename Call>
 CUresult set(CUfunction function, int offset, const void* data, std::size_t bytes, Call&& call) {
     return guarded([&] {
-        const CUresult status = engine::call_with_oom_retry(call);
+        const CUresult status = shim::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS && data && offset >= 0)
-            engine::set_parameters(function, static_cast<std::size_t>(offset), data, bytes);
+            shim::set_parameters(function, static_cast<std::size_t>(offset), data, bytes);
         return status;
     });
 }
@@ -50,20 +50,20 @@ CUresult set(CUfunction function, int offset, const void* data, std::size_t byte
 // Each launch's buffers are held in their own stream; the driver takes all of them in one call.
 CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags) {
     std::deque<WorkingSet> reaches;
-    std::deque<engine::ResidencyGuard> guards;
-    std::vector<engine::ResidencyGuard*> held;
+    std::deque<shim::ResidencyGuard> guards;
+    std::vector<shim::ResidencyGuard*> held;
     for (const CUDA_LAUNCH_PARAMS& each : launches) {
         trace::add(trace::counters().launches);
         WorkingSet& reach = reaches.emplace_back();
-        reach.stream = engine::resolve_stream(each.hStream, false);
+        reach.stream = shim::resolve_stream(each.hStream, false);
         reach.code = each.function;
-        engine::add_arguments(reach, each.function, each.kernelParams, nullptr);
-        engine::follow_used(reach);
-        engine::follow_tables(reach);
+        shim::add_arguments(reach, each.function, each.kernelParams, nullptr);
+        shim::follow_used(reach);
+        shim::follow_tables(reach);
         held.push_back(&guards.emplace_back(reach));
         if (held.back()->status() != CUDA_SUCCESS) return held.back()->status();
     }
-    return engine::call_with_oom_retry(
+    return shim::call_with_oom_retry(
         [&] {
             return driver().cuLaunchCooperativeKernelMultiDevice(
                 launches.data(), static_cast<unsigned>(launches.size()), flags);
@@ -108,7 +108,7 @@ CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstre
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList, unsigned int numDevices,
                                               unsigned int flags) {
     return guarded([&]() -> CUresult {
-        if (!launchParamsList || lms::engine::sessions().empty()) {
+        if (!launchParamsList || lms::shim::sessions().empty()) {
             return driver().cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
         }
         return launch_together({launchParamsList, numDevices}, flags);

@@ -2,17 +2,17 @@
 #include <algorithm>
 #include <vector>
 
-#include "shim/app/capture.h"
-#include "shim/app/contexts.h"
-#include "shim/app/green_contexts.h"
-#include "shim/app/streams.h"
+#include "shim/access/elsewhere.h"
+#include "shim/access/exempt.h"
+#include "shim/access/pointer_tables.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
-#include "shim/reach/elsewhere.h"
-#include "shim/reach/exempt.h"
-#include "shim/reach/pointer_tables.h"
+#include "shim/program/capture.h"
+#include "shim/program/contexts.h"
+#include "shim/program/green_contexts.h"
+#include "shim/program/streams.h"
 #include "shim/session/pools.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
@@ -23,25 +23,25 @@ namespace {
 
 using device::current_context;
 using device::driver;
-using engine::Session;
+using shim::Session;
 
 // Allocates through the session if the policy wants the allocation, else through `real`.
 CUresult allocate(
-    CUdeviceptr* pointer, std::size_t bytes, util::FunctionRef<CUresult(Session&, core::Address&)> managed,
-    engine::Call real, util::FunctionRef<Session*()> session_for = [] { return engine::current_session(); }) {
+    CUdeviceptr* pointer, std::size_t bytes, util::FunctionRef<CUresult(Session&, engine::Address&)> managed,
+    shim::Call real, util::FunctionRef<Session*()> session_for = [] { return shim::current_session(); }) {
     return guarded_taking([&]() -> CUresult {
-        engine::program_allocates();
-        engine::take_up_requests();
-        if (pointer && bytes > 0 && engine::manages(bytes) && !engine::called_by_exempt()) {
+        shim::program_allocates();
+        shim::take_up_requests();
+        if (pointer && bytes > 0 && shim::manages(bytes) && !shim::called_by_exempt()) {
             if (Session* session = session_for()) {
-                core::Address address = 0;
+                engine::Address address = 0;
                 const CUresult status = managed(*session, address);
                 if (status == CUDA_SUCCESS) *pointer = address;
                 return status;
             }
         }
-        const CUresult status = engine::call_with_oom_retry(real);
-        if (status == CUDA_SUCCESS && pointer) engine::note_unmanaged(*pointer, bytes);
+        const CUresult status = shim::call_with_oom_retry(real);
+        if (status == CUDA_SUCCESS && pointer) shim::note_unmanaged(*pointer, bytes);
         return status;
     });
 }
@@ -49,7 +49,7 @@ CUresult allocate(
 // What the driver says of allocating and freeing while work is captured, which it forbids some threads, and
 // with which a capture that forbade it ends. Asked for more memory than there is, it gives none.
 CUresult allowed_while_capturing() {
-    if (!engine::capturing_anywhere()) return CUDA_SUCCESS;
+    if (!shim::capturing_anywhere()) return CUDA_SUCCESS;
     constexpr std::size_t kTooMuch = std::size_t{1} << 62;
     CUdeviceptr none = 0;
     const CUresult status = driver().cuMemAlloc_v2(&none, kTooMuch);
@@ -58,21 +58,20 @@ CUresult allowed_while_capturing() {
 
 // For the synchronous forms, whose callers may keep freed memory for themselves. While a graph is captured
 // frameworks give nothing back.
-CUresult allocate_now(Session& session, std::size_t bytes, core::Address& address) {
+CUresult allocate_now(Session& session, std::size_t bytes, engine::Address& address) {
     if (const CUresult error = allowed_while_capturing(); error != CUDA_SUCCESS) return error;
     const device::Together together;
-    return session.allocate(bytes, address, engine::owner_of(current_context()),
-                            !engine::capturing_anywhere());
+    return session.allocate(bytes, address, shim::owner_of(current_context()), !shim::capturing_anywhere());
 }
 
 // Waits for the work of a context of the session's GPU.
 CUresult wait_for_context(Session& session, CUcontext context) {
-    const engine::ContextUse use(context);
+    const shim::ContextUse use(context);
     if (!use) return CUDA_SUCCESS;
     const device::InContext in_context(context);
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();
     // To wait for the context would end what is captured on its GPU, whatever the capture's mode and thread.
-    if (engine::capturing_anywhere()) {
+    if (shim::capturing_anywhere()) {
         if (const auto status = session.wait_beside_captures(context)) return *status;
     }
     return driver().cuCtxSynchronize();
@@ -86,7 +85,7 @@ CUresult wait_for_users(Session& session, CUcontext owner) {
     CUresult status = driver().cuCtxGetDevice(&device);
     if (device::refuses_all(status)) return status;
     if (status == CUDA_SUCCESS && device == session.device()) current = current_context();
-    std::vector<CUcontext> contexts = engine::known_contexts_of(session.device());
+    std::vector<CUcontext> contexts = shim::known_contexts_of(session.device());
     if (current && std::ranges::find(contexts, current) == contexts.end()) contexts.push_back(current);
     for (const CUcontext context : contexts) {
         status = wait_for_context(session, context);
@@ -98,11 +97,11 @@ CUresult wait_for_users(Session& session, CUcontext owner) {
 
 // What is noted of a buffer that is about to be freed goes first: its addresses may be given out again at
 // once.
-void forget(Session& session, core::Address address) {
+void forget(Session& session, engine::Address address) {
     const auto buffer = session.buffer_at(address);
     if (!buffer || buffer->address != address) return;
-    engine::note_freed(buffer->address, buffer->bytes);
-    engine::note_given_back(buffer->address);
+    shim::note_freed(buffer->address, buffer->bytes);
+    shim::note_given_back(buffer->address);
 }
 
 // Calls `call()` with the stream's context current: another than the caller's, or any where that has none.
@@ -110,7 +109,7 @@ void forget(Session& session, core::Address address) {
 template <typename Call>
 auto in_context_of(CUstream stream, Call&& call) {
     if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return call();
-    CUcontext context = engine::context_of_known(stream);
+    CUcontext context = shim::context_of_known(stream);
     if (!context && driver().cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return decltype(call()){};
     if (context == current_context()) return call();
     const device::InContext in_context(context);
@@ -119,24 +118,24 @@ auto in_context_of(CUstream stream, Call&& call) {
 
 // Memory of `pool` in the order of a stream.
 CUresult allocate_on(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, bool managed, CUstream where,
-                     engine::Call real) {
+                     shim::Call real) {
     return allocate(
         pointer, managed ? bytes : 0,  // of no bytes nothing is managed
-        [&](Session& session, core::Address& address) {
+        [&](Session& session, engine::Address& address) {
             const device::Together together;
             const CUresult status = session.allocate_on(where, bytes, address);
-            if (status == CUDA_SUCCESS) engine::note_taken(pool, address, bytes);
+            if (status == CUDA_SUCCESS) shim::note_taken(pool, address, bytes);
             return status;
         },
-        real, [&] { return in_context_of(where, engine::current_session); });
+        real, [&] { return in_context_of(where, shim::current_session); });
 }
 
 // A graph's memory is the graph's, and what a capture forbids is the driver's to refuse.
 bool taken_by_capture(CUstream stream) {
-    return engine::capturing(stream) || engine::capture_forbids(stream);
+    return shim::capturing(stream) || shim::capture_forbids(stream);
 }
 
-CUresult allocate_async(CUdeviceptr* pointer, std::size_t bytes, CUstream where, engine::Call pass) {
+CUresult allocate_async(CUdeviceptr* pointer, std::size_t bytes, CUstream where, shim::Call pass) {
     return guarded([&]() -> CUresult {
         const device::SameContext same;
         if (taken_by_capture(where)) return pass();
@@ -145,47 +144,47 @@ CUresult allocate_async(CUdeviceptr* pointer, std::size_t bytes, CUstream where,
             CUdevice device = 0;
             return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
                    driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS &&
-                   engine::pool_is_managed(pool, device);
+                   shim::pool_is_managed(pool, device);
         });
         return allocate_on(pointer, bytes, pool, managed, where, pass);
     });
 }
 
 CUresult allocate_from_pool(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream where,
-                            engine::Call pass) {
+                            shim::Call pass) {
     return guarded([&]() -> CUresult {
         const device::SameContext same;
         if (taken_by_capture(where)) return pass();
         const bool managed = in_context_of(where, [&] {
             CUdevice device = 0;
-            return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && engine::pool_is_managed(pool, device);
+            return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && shim::pool_is_managed(pool, device);
         });
         return allocate_on(pointer, bytes, pool, managed, where, pass);
     });
 }
 
-CUresult free_unmanaged(CUdeviceptr pointer, engine::Call free) {
+CUresult free_unmanaged(CUdeviceptr pointer, shim::Call free) {
     // What the app maps itself is not freed so.
-    const auto known = engine::session_at(pointer) ? std::nullopt : engine::forget_memory(pointer);
+    const auto known = shim::session_at(pointer) ? std::nullopt : shim::forget_memory(pointer);
     const CUresult status = free();
-    if (status != CUDA_SUCCESS && known) engine::region_stays(*known);
-    if (status == CUDA_SUCCESS) engine::elsewhere_freed();
+    if (status != CUDA_SUCCESS && known) shim::region_stays(*known);
+    if (status == CUDA_SUCCESS) shim::elsewhere_freed();
     return status;
 }
 
 // Others' memory may be there from now on.
-CUresult free_host(engine::Call free) {
+CUresult free_host(shim::Call free) {
     const CUresult status = free();
-    if (status == CUDA_SUCCESS) engine::elsewhere_freed();
+    if (status == CUDA_SUCCESS) shim::elsewhere_freed();
     return status;
 }
 
-CUresult free_async(CUdeviceptr pointer, CUstream where, engine::Call pass) {
+CUresult free_async(CUdeviceptr pointer, CUstream where, shim::Call pass) {
     return guarded([&]() -> CUresult {
-        Session* session = engine::allocator_of(pointer);
+        Session* session = shim::allocator_of(pointer);
         if (!session) return free_unmanaged(pointer, pass);
         // A graph can free what it allocated itself only.
-        if (engine::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
+        if (shim::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
         const device::Together together;
         return session->free_on(where, pointer, [&] { forget(*session, pointer); });
     });
@@ -200,7 +199,7 @@ using device::driver;
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
     return entry::allocate(
         dptr, bytesize,
-        [&](engine::Session& session, core::Address& address) {
+        [&](shim::Session& session, engine::Address& address) {
             return entry::allocate_now(session, bytesize, address);
         },
         [&] { return driver().cuMemAlloc_v2(dptr, bytesize); });
@@ -216,7 +215,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
         pPitch && fits && (ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16);
     return entry::allocate(
         dptr, valid ? pitch * Height : 0,
-        [&](engine::Session& session, core::Address& address) {
+        [&](shim::Session& session, engine::Address& address) {
             const CUresult status = entry::allocate_now(session, pitch * Height, address);
             if (status == CUDA_SUCCESS) *pPitch = pitch;
             return status;
@@ -234,7 +233,7 @@ CUresult cuMemHostUnregister(void* pointer) {
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
     return entry::guarded([&]() -> CUresult {
-        engine::Session* session = engine::allocator_of(dptr);
+        shim::Session* session = shim::allocator_of(dptr);
         if (!session) return entry::free_unmanaged(dptr, [&] { return driver().cuMemFree_v2(dptr); });
         const auto buffer = session->buffer_at(dptr);
         const CUcontext owner = buffer && buffer->owner ? buffer->owner : session->context();

@@ -1,34 +1,34 @@
 // Stream memory operations. A wait may last for ever, and what ends it may have to be brought in first; so it
 // must hold up no move: the words it looks at stay on the GPU from then on, until their buffer is freed. Of
 // one that is captured they are kept by the graph.
+#include "shim/access/memory_operations.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/ranges.h"
-#include "shim/reach/memory_operations.h"
 
 namespace lms::entry {
 namespace {
 
-using engine::Range;
+using shim::Range;
 
-CUresult operate(Ranges words, std::span<const engine::WrittenWord> written, bool waits, CUstream stream,
-                 engine::Call call) {
+CUresult operate(Ranges words, std::span<const shim::WrittenWord> written, bool waits, CUstream stream,
+                 shim::Call call) {
     const CUresult status = guarded([&]() -> CUresult {
         if (const CUresult error = within_buffers(words); error != CUDA_SUCCESS) return error;
-        std::vector<engine::PinnedIn> kept;
-        if (!waits || !any_managed(words) || engine::capturing(stream) ||
-            engine::pin_resident(words, kept) != CUDA_SUCCESS)
+        std::vector<shim::PinnedIn> kept;
+        if (!waits || !any_managed(words) || shim::capturing(stream) ||
+            shim::pin_resident(words, kept) != CUDA_SUCCESS)
             return over(words, stream, call);
         const CUresult taken = call();
         if (taken == CUDA_SUCCESS) {
-            engine::leave_pinned(kept);
+            shim::leave_pinned(kept);
         } else {
-            engine::let_go(kept);
+            shim::let_go(kept);
         }
         return taken;
     });
     if (written.empty()) return status;
     return noted(status, stream, [&] {
-        for (const engine::WrittenWord& word : written) engine::note_word(word.at, word.value);
+        for (const shim::WrittenWord& word : written) shim::note_word(word.at, word.value);
     });
 }
 
@@ -36,18 +36,17 @@ CUresult operate(Ranges words, std::span<const engine::WrittenWord> written, boo
 template <typename Form, bool kWaits, typename Value>
 CUresult operate_on(CUstream stream, CUdeviceptr at, Value value, unsigned flags) {
     const Range word{at, sizeof value};
-    const engine::WrittenWord written{at, value};
-    const bool address = !kWaits && sizeof value == sizeof(core::Address);
+    const shim::WrittenWord written{at, value};
+    const bool address = !kWaits && sizeof value == sizeof(engine::Address);
     return operate({&word, 1}, {&written, address ? 1u : 0u}, kWaits, Form::stream(stream),
                    [&] { return Form::real(stream, at, value, flags); });
 }
 
 template <typename Form>
 CUresult operate_on_all(CUstream stream, unsigned count, CUstreamBatchMemOpParams* list, unsigned flags) {
-    const auto operations = engine::operations_of(list, count);
-    return operate(engine::words_of(operations), engine::written_by(operations),
-                   engine::any_waits(operations), Form::stream(stream),
-                   [&] { return Form::real(stream, count, list, flags); });
+    const auto operations = shim::operations_of(list, count);
+    return operate(shim::words_of(operations), shim::written_by(operations), shim::any_waits(operations),
+                   Form::stream(stream), [&] { return Form::real(stream, count, list, flags); });
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ template <typename... Arguments, CUresult (*Driver::*Slot)(Arguments...)>
 struct Retried<Slot> {
     static CUresult call(Arguments... arguments) {
         return guarded([&] {
-            return engine::call_with_oom_retry([&] { return (device::driver().*Slot)(arguments...); });
+            return shim::call_with_oom_retry([&] { return (device::driver().*Slot)(arguments...); });
         });
     }
 };

@@ -1,9 +1,9 @@
 // The life of streams and captures, which the engine must know of.
-#include "shim/app/capture.h"
-#include "shim/app/streams.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
+#include "shim/program/capture.h"
+#include "shim/program/streams.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
 
@@ -12,29 +12,29 @@ namespace {
 
 using device::driver;
 
-CUresult create(CUstream* stream, engine::Call call) {
+CUresult create(CUstream* stream, shim::Call call) {
     return guarded_taking([&] {
-        const CUresult status = engine::call_with_oom_retry(call);
+        const CUresult status = shim::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
             CUcontext context = nullptr;
             driver().cuStreamGetCtx(*stream, &context);
-            engine::stream_created(*stream, context);
+            shim::stream_created(*stream, context);
         }
         return status;
     });
 }
 
-CUresult destroy(CUstream stream, engine::Call call) {
+CUresult destroy(CUstream stream, shim::Call call) {
     return guarded([&] {
         // Its handle is gone after the call, its work need not be.
-        engine::StreamEnd end(stream);
-        if (end && !engine::sessions().empty()) {
-            const bool captured = engine::capturing(stream);
-            for (engine::Session* session : engine::sessions()) session->stream_ends(stream, captured);
+        shim::StreamEnd end(stream);
+        if (end && !shim::sessions().empty()) {
+            const bool captured = shim::capturing(stream);
+            for (shim::Session* session : shim::sessions()) session->stream_ends(stream, captured);
             end.forget();
-            for (engine::Session* session : engine::sessions()) session->stream_ended(stream);
+            for (shim::Session* session : shim::sessions()) session->stream_ended(stream);
         }
-        engine::CaptureEnd capture_end(stream);
+        shim::CaptureEnd capture_end(stream);
         const CUresult status = call();
         if (status != CUDA_SUCCESS) {
             capture_end.refused();
@@ -47,39 +47,39 @@ CUresult destroy(CUstream stream, engine::Call call) {
 // While `stream` is captured what it was given before cannot be asked for, nor, if it is a blocking one, what
 // legacy streams were given. (What the driver will refuse is left alone.)
 void fence_before_capture(CUstream stream) {
-    if (stream == CU_STREAM_LEGACY || engine::capturing(stream)) return;
+    if (stream == CU_STREAM_LEGACY || shim::capturing(stream)) return;
     unsigned flags = 0;
     const bool blocking =
         driver().cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS || !(flags & CU_STREAM_NON_BLOCKING);
     bool fenced = true;
-    for (engine::Session* session : engine::sessions()) fenced &= session->capture_nears(stream, blocking);
-    engine::capture_may_reach(stream, fenced);
+    for (shim::Session* session : shim::sessions()) fenced &= session->capture_nears(stream, blocking);
+    shim::capture_may_reach(stream, fenced);
 }
 
-CUresult begin_capture(CUstream stream, engine::Call call) {
+CUresult begin_capture(CUstream stream, shim::Call call) {
     return guarded([&] {
         // Counted before, so that no launch into the capturing stream is missed.
-        engine::capture_nears();
+        shim::capture_nears();
         fence_before_capture(stream);
-        const engine::CaptureBegin begin(stream);
+        const shim::CaptureBegin begin(stream);
         const CUresult status = call();
-        if (status != CUDA_SUCCESS) engine::capture_ended(stream);
+        if (status != CUDA_SUCCESS) shim::capture_ended(stream);
         return status;
     });
 }
 
-CUresult end_capture(CUstream stream, engine::Call call) {
+CUresult end_capture(CUstream stream, shim::Call call) {
     const CUresult status = call();
     // These mean that nothing was capturing, or that nobody may ask.
     const bool none = status == CUDA_ERROR_ILLEGAL_STATE || status == CUDA_ERROR_INVALID_VALUE ||
                       status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_NOT_PERMITTED;
     // What else fails may have ended it or not: it is another stream's or thread's, or the call did nothing.
-    if (!none && (status == CUDA_SUCCESS || !engine::capturing(stream))) engine::capture_ended(stream);
+    if (!none && (status == CUDA_SUCCESS || !shim::capturing(stream))) shim::capture_ended(stream);
     return status;
 }
 
 // The event may be of a capture, which then reaches the stream. To ask the event would end the capture.
-[[gnu::noinline, gnu::cold]] CUresult wait_beside_capture(CUstream stream, engine::Call call) {
+[[gnu::noinline, gnu::cold]] CUresult wait_beside_capture(CUstream stream, shim::Call call) {
     return guarded([&] {
         fence_before_capture(stream);
         return call();
@@ -136,6 +136,6 @@ LMS_FORMS(cuStreamEndCapture, _ptsz, (CUstream hStream, CUgraph* phGraph),
           return end_capture(Form::stream(hStream), [&] { return Form::real(hStream, phGraph); });)
 
 LMS_FORMS(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags),
-          if (!lms::engine::capturing_anywhere()) [[likely]] return Form::real(hStream, hEvent, Flags);
+          if (!lms::shim::capturing_anywhere()) [[likely]] return Form::real(hStream, hEvent, Flags);
           return wait_beside_capture(Form::stream(hStream),
                                      [=] { return Form::real(hStream, hEvent, Flags); });)

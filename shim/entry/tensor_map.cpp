@@ -1,5 +1,5 @@
 // Tensor maps: encoding one needs nothing of the memory it names, using it does.
-#include "shim/reach/tensor_maps.h"
+#include "shim/access/tensor_maps.h"
 
 #include "shim/device/driver_table.h"
 #include "shim/entry/guard.h"
@@ -13,9 +13,8 @@ template <typename Call>
 CUresult encode(const CUtensorMap* map, const void* address, Call&& call) {
     return guarded([&] {
         const CUresult status = call();
-        const auto where = reinterpret_cast<core::Address>(address);
-        if (status == CUDA_SUCCESS && in(engine::managed_bounds(), where))
-            engine::note_tensor_map(*map, where);
+        const auto where = reinterpret_cast<engine::Address>(address);
+        if (status == CUDA_SUCCESS && in(shim::managed_bounds(), where)) shim::note_tensor_map(*map, where);
         return status;
     });
 }
@@ -78,11 +77,11 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) 
 CUresult cuTensorMapSetAllocationClass(CUtensorMap* tensorMap, CUtensorMapAllocClass allocClass,
                                        CUtensorMapAllocClass* outAllocClass) {
     return guarded([&] {
-        std::pmr::vector<lms::core::Address> named;
-        if (tensorMap) lms::engine::find_tensor_maps(tensorMap, 0, sizeof *tensorMap, named);
+        std::pmr::vector<lms::engine::Address> named;
+        if (tensorMap) lms::shim::find_tensor_maps(tensorMap, 0, sizeof *tensorMap, named);
         const CUresult status = driver().cuTensorMapSetAllocationClass(tensorMap, allocClass, outAllocClass);
         if (status == CUDA_SUCCESS) {
-            for (const lms::core::Address address : named) lms::engine::note_tensor_map(*tensorMap, address);
+            for (const lms::engine::Address address : named) lms::shim::note_tensor_map(*tensorMap, address);
         }
         return status;
     });

@@ -1,21 +1,21 @@
 // Textures over linear memory. The driver notes where that is when it is told, and kernels that use a texture
 // name none of it: it stays on the device until the texture goes. (Surfaces are over arrays only.)
+#include "shim/access/array_formats.h"
+#include "shim/access/object_pins.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/ranges.h"
-#include "shim/reach/array_formats.h"
-#include "shim/reach/object_pins.h"
 
 namespace lms::entry {
 namespace {
 
 using device::driver;
-using engine::Range;
+using shim::Range;
 
 // What rows of a texture span; of elements of unknown size only the last row is not known.
 Range rows_of(CUdeviceptr address, std::size_t pitch, std::size_t height, std::size_t width,
               CUarray_format format, unsigned channels) {
     if (height == 0) return {address, 0};
-    return {address, (height - 1) * pitch + width * engine::element_bytes(format, channels).value_or(0)};
+    return {address, (height - 1) * pitch + width * shim::element_bytes(format, channels).value_or(0)};
 }
 
 Range rows_of(CUdeviceptr address, std::size_t pitch, const CUDA_ARRAY_DESCRIPTOR* texels) {
@@ -41,14 +41,14 @@ CUresult name_in(const std::vector<Range>& ranges, Call&& call, Object&& object)
     return guarded_taking([&]() -> CUresult {
         CUresult status = within_buffers(ranges);
         if (status != CUDA_SUCCESS) return status;
-        std::vector<engine::PinnedIn> kept;
-        status = engine::pin_resident(ranges, kept);
+        std::vector<shim::PinnedIn> kept;
+        status = shim::pin_resident(ranges, kept);
         if (status != CUDA_SUCCESS) return status;
-        status = engine::call_with_oom_retry(call);
+        status = shim::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
-            engine::object_names(object(), std::move(kept));
+            shim::object_names(object(), std::move(kept));
         } else {
-            engine::let_go(kept);
+            shim::let_go(kept);
         }
         return status;
     });
@@ -62,7 +62,7 @@ CUresult bind(CUtexref reference, const std::vector<Range>& ranges, Call&& call)
 template <typename Call>
 CUresult forget(const void* object, Call&& call) {
     return guarded([&] {
-        engine::ObjectEnd end(object);
+        shim::ObjectEnd end(object);
         const CUresult status = call();
         if (status != CUDA_SUCCESS) end.refused();
         return status;

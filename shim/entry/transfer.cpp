@@ -23,13 +23,13 @@ bool with_host(const Transfer& transfer) {
         case TransferKind::ToHost:
             return true;
         case TransferKind::ByAddress:
-            return engine::is_host_memory(transfer.to) || engine::is_host_memory(transfer.from);
+            return shim::is_host_memory(transfer.to) || shim::is_host_memory(transfer.from);
         default:
             return false;
     }
 }
 
-Transfer part_of(const Transfer& whole, core::Address to, core::Address from, std::uint64_t bytes) {
+Transfer part_of(const Transfer& whole, engine::Address to, engine::Address from, std::uint64_t bytes) {
     Transfer part = whole;
     part.to = to;
     part.from = from;
@@ -38,7 +38,7 @@ Transfer part_of(const Transfer& whole, core::Address to, core::Address from, st
 }
 
 Transfer part_at(const Transfer& whole, std::uint64_t offset, std::uint64_t bytes) {
-    const auto side = [&](core::Address begin) { return begin ? begin + offset : 0; };
+    const auto side = [&](engine::Address begin) { return begin ? begin + offset : 0; };
     Transfer part = part_of(whole, side(whole.to), side(whole.from), bytes);
     part.array_offset += offset;
     return part;
@@ -51,45 +51,45 @@ CUresult give(const Transfer& transfer) {
     if (is_copy(transfer.kind))
         return copy_across(transfer.to, transfer.from, transfer.bytes, transfer.stream, transfer.waits, call);
     if (transfer.kind != TransferKind::Set) return call();
-    const engine::Range range{transfer.to, transfer.bytes};
+    const shim::Range range{transfer.to, transfer.bytes};
     return where_it_is({&range, 1}, transfer.stream, transfer.waits, call);
 }
 
 // With evicted memory used in these host copies.
-CUresult give_in_place(const Transfer& transfer, engine::HostCopies copies) {
+CUresult give_in_place(const Transfer& transfer, shim::HostCopies copies) {
     const CUresult status = await_earlier(copies, transfer.stream);
     if (status != CUDA_SUCCESS) return status;
     return copy_in_place(transfer.to, transfer.from, transfer.bytes, copies,
-                         [&](core::Address to, core::Address from, std::uint64_t bytes) {
+                         [&](engine::Address to, engine::Address from, std::uint64_t bytes) {
                              return give(part_of(transfer, to, from, bytes));
                          });
 }
 
 CUresult submit_part(const Transfer& part, bool stay) {
     const auto look = [&] {
-        engine::WorkingSet reach;
+        shim::WorkingSet reach;
         reach.stream = part.stream;
         reach.ranges = {{.address = part.from, .bytes = part.bytes, .may_stay = stay, .only_read = true},
                         {.address = part.to, .bytes = part.bytes, .overwritten = true, .may_stay = stay}};
         reach.copied = told_of(part.to, part.from, part.bytes);
         return reach;
     };
-    if (!is_copy(part.kind)) return engine::submit(part.stream, look, [&] { return give(part); });
-    return engine::submit_in_place(part.stream, look, [&](engine::HostCopies copies) {
+    if (!is_copy(part.kind)) return shim::submit(part.stream, look, [&] { return give(part); });
+    return shim::submit_in_place(part.stream, look, [&](shim::HostCopies copies) {
         return copies.empty() ? give(part) : give_in_place(part, copies);
     });
 }
 
 CUresult submit_after_look(const Transfer& whole) {
-    const core::Address to = whole.to, from = whole.from;
+    const engine::Address to = whole.to, from = whole.from;
     const auto give_whole = [&] { return give(whole); };
-    if (!is_managed(to) && !is_managed(from)) return engine::call_with_oom_retry(give_whole);
-    const engine::Range sides[] = {{from, whole.bytes}, {to, whole.bytes}};
-    if (engine::capturing(whole.stream)) return recorded(sides, give_whole);
+    if (!is_managed(to) && !is_managed(from)) return shim::call_with_oom_retry(give_whole);
+    const shim::Range sides[] = {{from, whole.bytes}, {to, whole.bytes}};
+    if (shim::capturing(whole.stream)) return recorded(sides, give_whole);
     const std::uint64_t piece = piece_bytes(to, from);
     // It waits for the host anyway, so that what is in host memory need not come in.
-    const bool stay = whole.waits && with_host(whole) && engine::within_reach(to, whole.bytes) &&
-                      engine::within_reach(from, whole.bytes);
+    const bool stay = whole.waits && with_host(whole) && shim::within_reach(to, whole.bytes) &&
+                      shim::within_reach(from, whole.bytes);
     if (stay) bring_ahead_while_busy(whole.stream);
     if (stay || piece < whole.bytes) {
         if (const CUresult error = host_sides(sides); error != CUDA_SUCCESS) return error;
@@ -106,41 +106,41 @@ CUresult submit_after_look(const Transfer& whole) {
 
 }  // namespace
 
-CUresult within_buffers(core::Address to, core::Address from, std::uint64_t bytes) {
-    const engine::Range sides[] = {{to, bytes}, {from, bytes}};
+CUresult within_buffers(engine::Address to, engine::Address from, std::uint64_t bytes) {
+    const shim::Range sides[] = {{to, bytes}, {from, bytes}};
     return within_buffers(sides);
 }
 
 CUresult submit_with_care(const Transfer& whole) {
-    const engine::Bounds managed = engine::managed_bounds();
+    const shim::Bounds managed = shim::managed_bounds();
     if (several_devices() && (in(managed, whole.to) || in(managed, whole.from))) {
-        const engine::Range sides[] = {{whole.to, whole.bytes}, {whole.from, whole.bytes}};
+        const shim::Range sides[] = {{whole.to, whole.bytes}, {whole.from, whole.bytes}};
         CUresult status = within_buffers(sides);
         if (status != CUDA_SUCCESS) return status;
         note_use(sides, whole.stream);
-        if (engine::try_fast_path(
+        if (shim::try_fast_path(
                 whole.stream, [&] { return give(whole); }, status))
             return status;
     }
     return guarded([&] { return submit_after_look(whole); });
 }
 
-CUresult noted(CUresult status, TransferKind kind, core::Address to, core::Address from, std::uint64_t bytes,
-               CUstream stream) {
+CUresult noted(CUresult status, TransferKind kind, engine::Address to, engine::Address from,
+               std::uint64_t bytes, CUstream stream) {
     if (status != CUDA_SUCCESS) return status;
     switch (kind) {
         case TransferKind::ToGpu:
-            return noted(status, stream, [&] { engine::note_upload({to, bytes}, {from, bytes}); });
+            return noted(status, stream, [&] { shim::note_upload({to, bytes}, {from, bytes}); });
         case TransferKind::FromArray:
         case TransferKind::Set:
-            return noted(status, stream, [&] { engine::note_set({to, bytes}); });
+            return noted(status, stream, [&] { shim::note_set({to, bytes}); });
         default:
             break;
     }
-    if (!in(engine::managed_bounds(), from) || (engine::bounds_are_mixed() && !is_managed(from)))
-        return noted(status, stream, [&] { engine::note_transfer({to, bytes}, {from, bytes}); });
-    if (!engine::any_tables()) return status;
-    return noted(status, stream, [&] { engine::note_copy({to, bytes}, {from, bytes}); });
+    if (!in(shim::managed_bounds(), from) || (shim::bounds_are_mixed() && !is_managed(from)))
+        return noted(status, stream, [&] { shim::note_transfer({to, bytes}, {from, bytes}); });
+    if (!shim::any_tables()) return status;
+    return noted(status, stream, [&] { shim::note_copy({to, bytes}, {from, bytes}); });
 }
 
 }  // namespace lms::entry

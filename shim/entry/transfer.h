@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
+#include "shim/access/pointer_tables.h"
 #include "shim/device/cuda_api.h"
 #include "shim/entry/cross_device_copy.h"
-#include "shim/reach/pointer_tables.h"
 #include "shim/session/fast_submit.h"
 
 namespace lms::entry {
@@ -24,9 +24,9 @@ enum class TransferKind : std::uint8_t {
 
 struct Transfer {
     TransferKind kind;
-    bool waits;          // the host does, for it
-    core::Address to;    // 0: an array
-    core::Address from;  // 0: an array, or none
+    bool waits;            // the host does, for it
+    engine::Address to;    // 0: an array
+    engine::Address from;  // 0: an array, or none
     std::uint64_t bytes;
     CUstream stream;  // resolved
     CUstream handle;  // as the program gave it
@@ -43,30 +43,30 @@ struct Transfer {
 };
 
 // An error where a side goes on past the end of its buffer.
-CUresult within_buffers(core::Address to, core::Address from, std::uint64_t bytes);
+CUresult within_buffers(engine::Address to, engine::Address from, std::uint64_t bytes);
 
 // What is left of submit() where something may have to move, or nothing is managed, or there are several
 // GPUs. In one go where that is possible, else piece by piece, so that a buffer larger than the GPU can be
 // copied. The pieces run in order, and the last one's status is the transfer's.
 CUresult submit_with_care(const Transfer& whole);
 
-// What became of it, once reach/pointer_tables.h has been told if it was submitted.
-CUresult noted(CUresult status, TransferKind kind, core::Address to, core::Address from, std::uint64_t bytes,
-               CUstream stream);
+// What became of it, once access/pointer_tables.h has been told if it was submitted.
+CUresult noted(CUresult status, TransferKind kind, engine::Address to, engine::Address from,
+               std::uint64_t bytes, CUstream stream);
 
 // Whether it may change what is known of tables: mostly not, where it brings in no addresses.
-inline bool is_noted(TransferKind kind, core::Address from) {
+inline bool is_noted(TransferKind kind, engine::Address from) {
     switch (kind) {
         case TransferKind::ToHost:
         case TransferKind::ToArray:
             return false;
         case TransferKind::Set:
-            return engine::any_tables();
+            return shim::any_tables();
         case TransferKind::ToGpu:
         case TransferKind::FromArray:
             return true;
         default:
-            return engine::any_tables() || engine::bounds_are_mixed() || !in(engine::managed_bounds(), from);
+            return shim::any_tables() || shim::bounds_are_mixed() || !in(shim::managed_bounds(), from);
     }
 }
 
@@ -76,10 +76,10 @@ template <typename Call>
 [[gnu::always_inline]] inline CUresult submit(const Transfer& whole, Call call) {
     CUresult status = CUDA_SUCCESS;
     const auto fits = [&] {
-        const engine::Bounds managed = engine::managed_bounds();
+        const shim::Bounds managed = shim::managed_bounds();
         if ((!in(managed, whole.to) && !in(managed, whole.from)) || several_devices()) return false;
         status = within_buffers(whole.to, whole.from, whole.bytes);
-        return status != CUDA_SUCCESS || engine::try_fast_path(
+        return status != CUDA_SUCCESS || shim::try_fast_path(
                                              whole.stream, [&] { return call(whole); }, status);
     };
     if (!fits()) [[unlikely]] {

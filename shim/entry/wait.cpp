@@ -4,14 +4,14 @@
 #include <utility>
 #include <vector>
 
-#include "shim/app/capture.h"
-#include "shim/app/contexts.h"
-#include "shim/app/streams.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
 #include "shim/entry/context_check.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
+#include "shim/program/capture.h"
+#include "shim/program/contexts.h"
+#include "shim/program/streams.h"
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
 #include "shim/session/tool_requests.h"
@@ -46,13 +46,13 @@ class WaitTold {
 
 bool bring_ahead() {
     bool more = false;
-    for (engine::Session* session : engine::sessions()) more |= session->bring_ahead();
+    for (shim::Session* session : shim::sessions()) more |= session->bring_ahead();
     return more;
 }
 
 // What a thread waits for: of each GPU what the program has given it so far. What it is given meanwhile does
 // not hold the thread up.
-using Given = std::vector<std::pair<engine::Session*, std::vector<core::Use>>>;
+using Given = std::vector<std::pair<shim::Session*, std::vector<engine::Use>>>;
 
 bool unfinished(Given& given) {
     std::erase_if(given, [](auto& each) { return !each.first->unfinished(each.second); });
@@ -65,14 +65,14 @@ template <typename IsOver>
 void meanwhile(Given given, IsOver is_over) {
     if (trace::Writer* const trace = trace::writer()) trace->refresh();
     trace::refresh_counters();
-    engine::take_up_requests();
+    shim::take_up_requests();
     // In a host function nothing can be seen to end, and the driver refuses the wait.
     if (given.empty() || refusal() == CUDA_ERROR_NOT_PERMITTED) return;
     for (;;) {
         {
             // What nobody waits for is not to be waited for with the rest of the context.
-            const engine::CapturesHeldOff held_off;
-            if (!held_off || engine::capturing_anywhere() || !unfinished(given) || is_over()) return;
+            const shim::CapturesHeldOff held_off;
+            if (!held_off || shim::capturing_anywhere() || !unfinished(given) || is_over()) return;
         }
         if (!bring_ahead()) return;
         util::pause(bounds::kAhead);
@@ -83,9 +83,9 @@ void meanwhile(Given given, IsOver is_over) {
 CUresult waited(CUresult status) {
     if (!trace::writer()) return status;
     guarded([] {
-        const engine::CapturesHeldOff held_off;
-        if (!held_off || engine::capturing_anywhere()) return CUDA_SUCCESS;
-        for (engine::Session* session : engine::sessions()) session->waited();
+        const shim::CapturesHeldOff held_off;
+        if (!held_off || shim::capturing_anywhere()) return CUDA_SUCCESS;
+        for (shim::Session* session : shim::sessions()) session->waited();
         return CUDA_SUCCESS;
     });
     return status;
@@ -98,19 +98,19 @@ void meanwhile(Given given) {
 template <typename Of>
 Given given_to_each(Of of) {
     Given given;
-    for (engine::Session* session : engine::sessions()) {
-        std::vector<core::Use> uses = of(*session);
+    for (shim::Session* session : shim::sessions()) {
+        std::vector<engine::Use> uses = of(*session);
         if (!uses.empty()) given.emplace_back(session, std::move(uses));
     }
     return given;
 }
 
 Given given_to(CUstream stream) {
-    return given_to_each([&](engine::Session& session) { return session.given(stream); });
+    return given_to_each([&](shim::Session& session) { return session.given(stream); });
 }
 
 Given given_to_all() {
-    return given_to_each([](engine::Session& session) { return session.given(); });
+    return given_to_each([](shim::Session& session) { return session.given(); });
 }
 
 // What the context's GPU was given is known, but not by which context.
@@ -120,15 +120,15 @@ Given given_to(CUcontext context) {
         const device::InContext in_context(context);
         if (driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return {};
     }
-    engine::Session* const session = engine::session_of(device);
-    const std::vector<CUcontext> contexts = engine::known_contexts();
+    shim::Session* const session = shim::session_of(device);
+    const std::vector<CUcontext> contexts = shim::known_contexts();
     const bool alone = std::ranges::none_of(
-        contexts, [&](CUcontext other) { return other != context && engine::may_reach(other, device); });
+        contexts, [&](CUcontext other) { return other != context && shim::may_reach(other, device); });
     if (!session || !alone) return {};
     return {{session, session->given()}};
 }
 
-CUresult wait_for_stream(CUstream stream, engine::Call wait) {
+CUresult wait_for_stream(CUstream stream, shim::Call wait) {
     const WaitTold told;
     // Whatever comes of it, the wait is made.
     guarded([&] {
@@ -138,7 +138,7 @@ CUresult wait_for_stream(CUstream stream, engine::Call wait) {
     return waited(wait());
 }
 
-CUresult wait_for_context(CUcontext context, engine::Call wait) {
+CUresult wait_for_context(CUcontext context, shim::Call wait) {
     const WaitTold told;
     // Whatever comes of it, the wait is made.
     guarded([&] {

@@ -1,14 +1,14 @@
 // The short cut of everything that submits work: while everything fits it goes to the driver without a look.
 #pragma once
 
-#include "shim/app/capture.h"
-#include "shim/app/fast_path.h"
-#include "shim/app/per_thread_streams.h"
 #include "shim/device/cuda_api.h"
+#include "shim/program/capture.h"
+#include "shim/program/fast_path.h"
+#include "shim/program/per_thread_streams.h"
 #include "shim/session/managed.h"
 #include "shim/util/function_ref.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // Submits work, or makes another call of the driver's that may need memory.
 using Call = util::FunctionRef<CUresult()>;
@@ -42,4 +42,4 @@ template <typename Callable>
     return status != CUDA_ERROR_OUT_OF_MEMORY || sessions().empty();
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -6,7 +6,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/util/mutex.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 namespace {
 
@@ -20,7 +20,7 @@ struct PoolRegistry {
     util::Mutex mutex{util::LockOrder::Table};
     std::unordered_map<CUmemoryPool, CUdevice> managed LMS_GUARDED_BY(mutex);  // pools of the app's own
     std::unordered_map<CUmemoryPool, PoolUse> uses LMS_GUARDED_BY(mutex);
-    std::unordered_map<core::Address, Taken> taken LMS_GUARDED_BY(mutex);
+    std::unordered_map<engine::Address, Taken> taken LMS_GUARDED_BY(mutex);
     std::unordered_map<CUmemoryPool, std::uint64_t> numbers LMS_GUARDED_BY(mutex);  // of the app's own
     std::uint64_t last_number LMS_GUARDED_BY(mutex) = 0;
 
@@ -82,7 +82,7 @@ std::optional<CUdevice> device_of_pool(CUmemoryPool pool) {
     return std::nullopt;
 }
 
-void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes) {
+void note_taken(CUmemoryPool pool, engine::Address address, std::uint64_t bytes) {
     note_given_back(address);  // by the end of its context, which nobody told
     const util::Lock lock(pool_registry().mutex);
     pool_registry().taken[address] = {pool, bytes};
@@ -92,7 +92,7 @@ void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes) {
     use.reserved_high = std::max(use.reserved_high, use.bytes);
 }
 
-void note_given_back(core::Address address) {
+void note_given_back(engine::Address address) {
     const util::Lock lock(pool_registry().mutex);
     const auto it = pool_registry().taken.find(address);
     if (it == pool_registry().taken.end()) return;
@@ -100,7 +100,7 @@ void note_given_back(core::Address address) {
     pool_registry().taken.erase(it);
 }
 
-CUmemoryPool pool_of(core::Address address) {
+CUmemoryPool pool_of(engine::Address address) {
     const util::Lock lock(pool_registry().mutex);
     const auto it = pool_registry().taken.find(address);
     return it == pool_registry().taken.end() ? nullptr : it->second.pool;
@@ -118,4 +118,4 @@ void reset_high(CUmemoryPool pool, std::uint64_t PoolUse::*high) {
     if (it != pool_registry().uses.end()) it->second.*high = it->second.bytes;
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

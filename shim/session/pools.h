@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "shim/core/chunk.h"
 #include "shim/device/cuda_api.h"
+#include "shim/engine/chunk.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // Thread-safe, for the process.
 
@@ -27,11 +27,11 @@ bool pool_is_managed(CUmemoryPool pool, CUdevice device);
 std::optional<CUdevice> device_of_pool(CUmemoryPool pool);
 
 // `bytes` at `address` were taken from `pool`; memory is given back wherever it is from.
-void note_taken(CUmemoryPool pool, core::Address address, std::uint64_t bytes);
-void note_given_back(core::Address address);
+void note_taken(CUmemoryPool pool, engine::Address address, std::uint64_t bytes);
+void note_given_back(engine::Address address);
 
 // The pool that the managed memory at `address` was taken from, or null.
-CUmemoryPool pool_of(core::Address address);
+CUmemoryPool pool_of(engine::Address address);
 
 struct PoolUse {
     std::uint64_t bytes = 0;  // managed, taken and not given back
@@ -42,4 +42,4 @@ struct PoolUse {
 PoolUse pool_use(CUmemoryPool pool);
 void reset_high(CUmemoryPool pool, std::uint64_t PoolUse::*high);
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -5,23 +5,23 @@
 #include <optional>
 #include <set>
 
-#include "shim/app/capture.h"
-#include "shim/app/contexts.h"
-#include "shim/app/green_contexts.h"
-#include "shim/app/handles.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/patience.h"
 #include "shim/device/scope.h"
+#include "shim/program/capture.h"
+#include "shim/program/contexts.h"
+#include "shim/program/green_contexts.h"
+#include "shim/program/handles.h"
 #include "shim/session/submit.h"
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
 #include "shim/util/log.h"
 #include "shim/util/mutex.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
-using core::Address;
 using device::driver;
+using engine::Address;
 using HandleValue = CUmemGenericAllocationHandle;
 
 namespace {
@@ -492,4 +492,4 @@ std::optional<ViewAt> managed_view_at(Address address) {
     return found;
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -6,11 +6,11 @@
 #include <functional>
 #include <optional>
 
-#include "shim/app/address_book.h"
 #include "shim/device/cuda_api.h"
+#include "shim/program/address_book.h"
 #include "shim/session/sessions.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // Thread-safe, for the process. Answers are what the program is to get.
 
@@ -30,8 +30,8 @@ CUresult release_handle(CUmemGenericAllocationHandle handle, bool& gone);
 CUresult properties_of(CUmemGenericAllocationHandle handle, CUmemAllocationProp& properties);
 // `before`: the mapping that what the host wrote into this memory is known by, 0 if that is the handle
 // itself.
-CUresult map_handle(core::Address address, std::uint64_t bytes, std::uint64_t offset,
-                    CUmemGenericAllocationHandle handle, unsigned long long flags, core::Address& before);
+CUresult map_handle(engine::Address address, std::uint64_t bytes, std::uint64_t offset,
+                    CUmemGenericAllocationHandle handle, unsigned long long flags, engine::Address& before);
 // Calls `call(handle of the driver's)`, for what the driver alone can do with one. If it succeeds, the memory
 // is the driver's from then on, or `undo(the same)` is called: and all of that again, where work was found to
 // use the memory meanwhile. Waits for such work ten seconds at most, without keeping others from the handle.
@@ -39,20 +39,20 @@ using WithHandle = std::function<CUresult(CUmemGenericAllocationHandle)>;
 CUresult with_drivers_handle(CUmemGenericAllocationHandle handle, const WithHandle& call,
                              const std::function<void(CUmemGenericAllocationHandle)>& undo);
 // The same for memory that is mapped: all of a range becomes the driver's.
-CUresult give_to_driver(core::Address address, std::uint64_t bytes);
+CUresult give_to_driver(engine::Address address, std::uint64_t bytes);
 
 // Whether work of the current GPU may do anything with what the program has mapped in a range. Where the
 // host's copy of other memory were used, nobody would see what the driver refuses.
-bool within_reach(core::Address address, std::uint64_t bytes);
+bool within_reach(engine::Address address, std::uint64_t bytes);
 // Whether a range holds memory of handles given out here.
-bool has_program_memory(core::Address address, std::uint64_t bytes);
+bool has_program_memory(engine::Address address, std::uint64_t bytes);
 // The calls below take such ranges alone. `gone` is called with each mapping that is no more: whether it is
 // what the host's writes were known by, and whether its memory lives on.
 using ViewGone = std::function<void(const View&, bool known_by, bool lives)>;
-CUresult unmap_range(core::Address address, std::uint64_t bytes, const ViewGone& gone);
-CUresult set_access(core::Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc> access);
+CUresult unmap_range(engine::Address address, std::uint64_t bytes, const ViewGone& gone);
+CUresult set_access(engine::Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc> access);
 // Nothing where the memory at `address` is not of such a handle.
-std::optional<CUmemGenericAllocationHandle> retain_handle(core::Address address);
+std::optional<CUmemGenericAllocationHandle> retain_handle(engine::Address address);
 
 // Managed memory that the program has mapped at `address`, and the reservation that lies in.
 struct ViewAt {
@@ -60,6 +60,6 @@ struct ViewAt {
     AddressRange reservation;
     CUmemAllocationProp properties;
 };
-std::optional<ViewAt> managed_view_at(core::Address address);
+std::optional<ViewAt> managed_view_at(engine::Address address);
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <thread>
 
-#include "shim/app/contexts.h"
-#include "shim/app/fast_path.h"
-#include "shim/app/streams.h"
-#include "shim/core/chunking.h"
-#include "shim/migration/block_allocation.h"
-#include "shim/migration/budget.h"
-#include "shim/migration/guards.h"
-#include "shim/migration/memory_told.h"
-#include "shim/migration/page_in.h"
-#include "shim/migration/placement.h"
-#include "shim/migration/program_pins.h"
-#include "shim/migration/self_check.h"
-#include "shim/migration/telemetry.h"
-#include "shim/migration/user_warnings.h"
+#include "shim/engine/chunking.h"
+#include "shim/executor/block_allocation.h"
+#include "shim/executor/budget.h"
+#include "shim/executor/guards.h"
+#include "shim/executor/memory_told.h"
+#include "shim/executor/page_in.h"
+#include "shim/executor/placement.h"
+#include "shim/executor/program_pins.h"
+#include "shim/executor/self_check.h"
+#include "shim/executor/telemetry.h"
+#include "shim/executor/user_warnings.h"
+#include "shim/program/contexts.h"
+#include "shim/program/fast_path.h"
+#include "shim/program/streams.h"
 #include "shim/trace/callstack.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
@@ -25,9 +25,9 @@
 #include "shim/util/log.h"
 #include "shim/util/units.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
-using core::ChunkId;
+using engine::ChunkId;
 using util::Clock;
 
 namespace {
@@ -51,7 +51,7 @@ Span reserve(device::Port& port, std::uint64_t memory_bytes, CUresult& error) {
 
 }  // namespace
 
-Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking)
+Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<engine::Ranking> ranking)
     : context_(gpu.context), port_(std::move(port)), ranking_(std::move(ranking)) {}
 
 Session::~Session() {
@@ -60,7 +60,7 @@ Session::~Session() {
 }
 
 std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> port,
-                                       std::unique_ptr<core::Ranking> ranking, const Settings& settings,
+                                       std::unique_ptr<engine::Ranking> ranking, const Settings& settings,
                                        CUresult& error) {
     device::MemoryInfo info{};
     error = port->memory_info(info);
@@ -102,7 +102,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     return session;
 }
 
-CUresult Session::allocate(std::uint64_t bytes, core::Address& address, CUcontext owner, bool collects) {
+CUresult Session::allocate(std::uint64_t bytes, engine::Address& address, CUcontext owner, bool collects) {
     State& state = *state_;
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
@@ -177,7 +177,7 @@ bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) {
 }  // namespace
 
 // A buffer for which there is capacity, and no memory yet.
-std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, bool collects, SessionLock& lock) {
+std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool collects, SessionLock& lock) {
     State& state = *state_;
     const std::uint64_t rounded = round_up(bytes, state.granularity);
     const bool never = rounded < bytes || rounded > state.engine.capacity_bytes();
@@ -190,10 +190,10 @@ std::optional<core::AllocationId> Session::enter(std::uint64_t bytes, bool colle
     if (rounded != bytes) padded_ = true;
     const auto taken = state.arena.take(rounded);
     if (!taken) return std::nullopt;
-    const auto sizes = core::cut(rounded, state.granularity,
-                                 core::largest_chunk(state.engine.budget_bytes(), state.granularity));
+    const auto sizes = engine::cut(rounded, state.granularity,
+                                   engine::largest_chunk(state.engine.budget_bytes(), state.granularity));
     state.large.largest_bytes = std::max(state.large.largest_bytes, rounded);
-    const core::AllocationId id = state.engine.add(*taken, bytes, sizes);
+    const engine::AllocationId id = state.engine.add(*taken, bytes, sizes);
     state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
     state.owners[id] = nullptr;
     return id;
@@ -216,13 +216,14 @@ CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) {
 
 // Gives a new buffer its first memory: on the device as long as there is room without evicting, else on the
 // host.
-CUresult Session::place(core::AllocationId id, SessionLock& lock) {
+CUresult Session::place(engine::AllocationId id, SessionLock& lock) {
     State& state = *state_;
-    const core::Residency& residency = state.residency;
+    const engine::Residency& residency = state.residency;
     const Holder holder(state);
     const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
     for (const ChunkId chunk : chunks) {
-        if (residency.chunk(chunk).state != core::State::Empty) continue;  // a try before this one got so far
+        if (residency.chunk(chunk).state != engine::State::Empty)
+            continue;  // a try before this one got so far
         const auto deadline = Clock::now() + bounds::kGivenBack;
         CUresult status = place_chunk(chunk, lock);
         // Moves take more than they need in the end. What has come back is tried, however long that took:
@@ -238,14 +239,14 @@ CUresult Session::place(core::AllocationId id, SessionLock& lock) {
 // for that has placed it.
 CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
     State& state = *state_;
-    const core::Residency& residency = state.residency;
+    const engine::Residency& residency = state.residency;
     const auto where = [&] { return residency.chunk(id).state; };
     const std::uint64_t bytes = residency.chunk(id).bytes;
     for (;;) {
-        state.changed.wait(lock, [&] { return where() != core::State::Remapping; });
-        if (where() != core::State::Empty) return CUDA_SUCCESS;
+        state.changed.wait(lock, [&] { return where() != engine::State::Remapping; });
+        if (where() != engine::State::Empty) return CUDA_SUCCESS;
         const auto device = device_block(state, bytes, state.engine.eviction_start(), lock);
-        if (device && where() == core::State::Empty) return map_new(id, *device, lock);
+        if (device && where() == engine::State::Empty) return map_new(id, *device, lock);
         if (device) {
             state.engine.put(*device);
             continue;
@@ -260,9 +261,9 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
         // brings it in.
         if (!port_->maps_host_memory()) return pin_ahead(state, bytes, lock);
         const auto host = host_block(state, bytes, lock);
-        if (host && where() == core::State::Empty) return map_new(id, *host, lock);
+        if (host && where() == engine::State::Empty) return map_new(id, *host, lock);
         if (host) state.engine.put(*host);
-        if (!host && where() == core::State::Empty) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (!host && where() == engine::State::Empty) return CUDA_ERROR_OUT_OF_MEMORY;
     }
 }
 
@@ -277,7 +278,7 @@ CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
     return mapped == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address) {
+CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, engine::Address& address) {
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
     {
@@ -313,7 +314,7 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, core::Addres
 namespace {
 
 // The buffer that starts there and has not been freed.
-std::optional<core::AllocationId> live_at(const State& state, core::Address address) {
+std::optional<engine::AllocationId> live_at(const State& state, engine::Address address) {
     state.mutex.check_held();
     const auto id = state.residency.allocation_at(address);
     if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead)
@@ -323,12 +324,12 @@ std::optional<core::AllocationId> live_at(const State& state, core::Address addr
 
 }  // namespace
 
-bool Session::can_free(core::Address address) {
+bool Session::can_free(engine::Address address) {
     const SessionLock lock(state_->mutex);
     return live_at(*state_, address).has_value();
 }
 
-CUresult Session::free(core::Address address) {
+CUresult Session::free(engine::Address address) {
     State& state = *state_;
     SessionLock lock(state.mutex);
     const auto id = live_at(state, address);
@@ -343,7 +344,7 @@ std::optional<CUresult> Session::wait_beside_captures(CUcontext context) {
     {
         SessionLock lock(state.mutex);
         if (!fence_beside_captures(state, context, lock)) return std::nullopt;
-        for (const core::Use& use : state.fences.latest_of_program()) {
+        for (const engine::Use& use : state.fences.latest_of_program()) {
             while (const FencePtr fence = state.fences.fence_of(use)) {
                 unlocked(lock, [&] { wait_for(*fence, bounds::kStalledWork); });
                 poll_completions(state, lock);
@@ -353,7 +354,7 @@ std::optional<CUresult> Session::wait_beside_captures(CUcontext context) {
     return port_->health();
 }
 
-CUresult Session::free_on(CUstream stream, core::Address address, const std::function<void()>& going) {
+CUresult Session::free_on(CUstream stream, engine::Address address, const std::function<void()>& going) {
     State& state = *state_;
     CUresult recorded = CUDA_SUCCESS;
     FencePtr fence = state.fences.record(stream, &recorded);
@@ -388,7 +389,7 @@ void Session::look_at_budget() {
 
 std::uint64_t Session::largest_chunk() const {
     const SessionLock lock(state_->mutex);
-    return core::largest_chunk(state_->engine.budget_bytes(), state_->granularity);
+    return engine::largest_chunk(state_->engine.budget_bytes(), state_->granularity);
 }
 
 std::uint64_t Session::piece_bytes() const {
@@ -400,7 +401,7 @@ std::uint64_t Session::piece_bytes() const {
 CUresult Session::visible_memory(device::MemoryInfo& info) {
     SessionLock lock(state_->mutex);
     settle_frees(*state_, lock);
-    return engine::visible_memory(*state_, lock, info);
+    return shim::visible_memory(*state_, lock, info);
 }
 
 // Leaves a fence behind what the stream was given without a look; false if the driver refused. Not where it
@@ -424,7 +425,7 @@ bool Session::fence_earlier(CUstream stream) {
     FencePtr fence = state.fences.record(stream);
     if (!fence) return false;
     SessionLock lock(state.mutex);
-    const core::Use use = state.fences.add(std::move(fence));
+    const engine::Use use = state.fences.add(std::move(fence));
     if (earlier) state.engine.opaque_until(use);
     earlier_work_gone(state, in_it);
     if (state.fences.many()) poll_completions(state, lock);
@@ -462,4 +463,4 @@ void Session::forget_streams(std::span<const CUstream> streams) {
     for (const CUstream stream : streams) forget_stream(state_->fences.key_of(stream));
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -10,14 +10,14 @@
 #include <span>
 #include <vector>
 
-#include "shim/core/ranking.h"
 #include "shim/device/port.h"
-#include "shim/migration/migrator.h"
-#include "shim/migration/state.h"
+#include "shim/engine/ranking.h"
+#include "shim/executor/migrator.h"
+#include "shim/executor/state.h"
 #include "shim/session/working_set.h"
 #include "shim/util/settings.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // A piece of work at one session: what it reaches, what of that is here, and what it holds of it from
 // acquire() to submitted().
@@ -55,7 +55,7 @@ struct Gpu {
 // Chunks kept on the device, each with what Residency::unkeep wants. Their buffers may be freed meanwhile.
 struct ResidentPins {
     struct One {
-        core::ChunkId chunk;
+        engine::ChunkId chunk;
         std::uint64_t serial;
     };
     std::vector<One> chunks;
@@ -63,7 +63,7 @@ struct ResidentPins {
 
 // A buffer as the app knows it.
 struct Buffer {
-    core::Address address;
+    engine::Address address;
     std::uint64_t bytes;
     CUcontext owner;       // null: the GPU's
     std::uint64_t id = 0;  // of this GPU's buffers, ever; where it is asked for
@@ -71,7 +71,7 @@ struct Buffer {
 
 // Where a buffer is, as the program has it.
 struct WhereBuffer {
-    core::Address address;
+    engine::Address address;
     std::uint64_t bytes;  // of its chunks
     std::uint64_t resident_bytes;
     std::uint64_t pinned_bytes;
@@ -79,9 +79,9 @@ struct WhereBuffer {
 
 // Memory in use where it is, on the host, although its address does not lead there (Port::maps_host_memory).
 struct HostCopy {
-    core::Address address;
+    engine::Address address;
     std::uint64_t bytes;
-    core::Address host;  // pinned
+    engine::Address host;  // pinned
 };
 
 // The memory of a part of a buffer, and how far into the buffer that is.
@@ -97,7 +97,7 @@ class Session {
     // For `gpu`, behind `port`. `settings` outlives the session. Null, and why, when no addresses can be
     // reserved.
     static std::unique_ptr<Session> open(Gpu gpu, std::unique_ptr<device::Port> port,
-                                         std::unique_ptr<core::Ranking> ranking, const Settings& settings,
+                                         std::unique_ptr<engine::Ranking> ranking, const Settings& settings,
                                          CUresult& error);
 
     CUdevice device() const { return state_->device; }
@@ -107,63 +107,66 @@ class Session {
     // CUDA_ERROR_OUT_OF_MEMORY beyond the GPU and the host limit together; nothing is lost then. It goes with
     // `owner`, or, null, with the GPU's last context. A caller that `collects` may have memory to give back:
     // it may be refused for once (LMS_SOFT_LIMIT).
-    CUresult allocate(std::uint64_t bytes, core::Address& address, CUcontext owner = nullptr,
+    CUresult allocate(std::uint64_t bytes, engine::Address& address, CUcontext owner = nullptr,
                       bool collects = false);
     // The same in stream order: memory freed earlier on this stream may come back at once.
-    CUresult allocate_on(CUstream stream, std::uint64_t bytes, core::Address& address);
+    CUresult allocate_on(CUstream stream, std::uint64_t bytes, engine::Address& address);
     // Whether a buffer starts at `address` that has not been freed.
-    bool can_free(core::Address address);
+    bool can_free(engine::Address address);
     // Frees that. The caller has waited for the work that uses it.
-    CUresult free(core::Address address);
+    CUresult free(engine::Address address);
     // Waits for the work of `context`, as cuCtxSynchronize does, but for what is captured,
     // which that would end. Nothing: it cannot be known when all of it is over.
     std::optional<CUresult> wait_beside_captures(CUcontext context);
     // Frees it once `stream` has reached this point. `going` is called, without a lock, when the driver
     // cannot refuse any more, and before the address may be given out again.
     CUresult free_on(
-        CUstream stream, core::Address address, const std::function<void()>& going = [] {});
+        CUstream stream, engine::Address address, const std::function<void()>& going = [] {});
 
-    // Memory of a handle of the program's own, which is where the program maps it (app/address_book.h): of
-    // the calls below, those that name one handle come one at a time.
+    // Memory of a handle of the program's own, which is where the program maps it (program/address_book.h):
+    // of the calls below, those that name one handle come one at a time.
     //
     // A buffer of `bytes`, known by `home`, that no memory is taken for before it is mapped, and that goes
     // with forget() alone. CUDA_ERROR_OUT_OF_MEMORY as for allocate().
-    CUresult create(std::uint64_t bytes, core::Address& home, bool collects = false);
-    void forget(core::Address home);  // it is mapped nowhere
+    CUresult create(std::uint64_t bytes, engine::Address& home, bool collects = false);
+    void forget(engine::Address home);  // it is mapped nowhere
     // Whole, at `address`, where nobody may reach it yet. Answers what the driver does.
-    CUresult map(core::Address home, core::Address address);
-    CUresult unmap(core::Address home, core::Address address);
-    CUresult set_access(core::Address home, core::Address address, std::span<const CUmemAccessDesc> access);
+    CUresult map(engine::Address home, engine::Address address);
+    CUresult unmap(engine::Address home, engine::Address address);
+    CUresult set_access(engine::Address home, engine::Address address,
+                        std::span<const CUmemAccessDesc> access);
     // Makes `real`, a handle of the driver's of the same size, what the program has instead: its contents,
     // and what it is mapped at. It is forgotten then. Nothing, and nothing changed: work uses it.
-    std::optional<CUresult> hand_over(core::Address home, CUmemGenericAllocationHandle real);
+    std::optional<CUresult> hand_over(engine::Address home, CUmemGenericAllocationHandle real);
     // Whether some does; waits until none does, while other calls may name the handle: false if that takes
     // long.
-    bool is_used(core::Address home);
-    bool await_unused(core::Address home);
+    bool is_used(engine::Address home);
+    bool await_unused(engine::Address home);
 
     // Whether an address is from this session's span, in a buffer or not. No lock: the span never changes.
-    bool spans(core::Address address) const { return state_->arena.contains(address); }
-    core::Address span_begin() const { return state_->arena.begin(); }
-    core::Address span_end() const { return state_->arena.end(); }
+    bool spans(engine::Address address) const { return state_->arena.contains(address); }
+    engine::Address span_begin() const { return state_->arena.begin(); }
+    engine::Address span_end() const { return state_->arena.end(); }
     // Whether it is of the addresses that the session has taken: its span, and the aliases of its blocks.
-    bool reserved(core::Address address) const { return spans(address) || state_->aliases.contains(address); }
+    bool reserved(engine::Address address) const {
+        return spans(address) || state_->aliases.contains(address);
+    }
     // Every mapping of a buffer is a multiple of it.
     std::uint64_t granularity() const { return state_->granularity; }
     // The buffer that holds `address`; for memory that the program maps, all it mapped there without a gap.
-    std::optional<Buffer> buffer_at(core::Address address);
+    std::optional<Buffer> buffer_at(engine::Address address);
     // False where [address, address + bytes) does not lie within one buffer as the app knows it (or within
     // what it has mapped without a gap), and the driver might not see it. No lock while nothing moves and
     // every buffer is mapped to its end and no further.
-    bool holds(core::Address address, std::uint64_t bytes);
+    bool holds(engine::Address address, std::uint64_t bytes);
     // The buffer that name() takes `address` to mean: the one that holds it, and in the gap beside a
     // buffer that one, between two the nearer, for pointers past the end and to before the start. `bytes` is
     // of its chunks.
-    std::optional<Buffer> buffer_near(core::Address address);
+    std::optional<Buffer> buffer_near(engine::Address address);
 
     // Appends to `needs`, which are empty, the chunks of the buffers that the addresses lie in, whole, and
     // those that the ranges touch; each once. Takes time in proportion to what is named.
-    void name(std::span<const core::Address> addresses, std::span<const Range> ranges,
+    void name(std::span<const engine::Address> addresses, std::span<const Range> ranges,
               std::pmr::vector<ChunkRequest>& needs);
 
     // Finds what `work` reaches here, brings it in and makes its stream wait for it. After success submit the
@@ -193,16 +196,16 @@ class Session {
     // What the program asks for by <lms/lms.h>. `bytes` from `address` on lie in one buffer.
     enum class Asked { Done, NotManaged, NoRoom, Busy };
     // Until unpin() of the same, or its free.
-    Asked pin(core::Address address, std::uint64_t bytes);
-    bool unpin(core::Address address, std::uint64_t bytes);  // false: there is no such pin
-    Asked prefetch(core::Address address, std::uint64_t bytes);
-    Asked evict(core::Address address, std::uint64_t bytes);
+    Asked pin(engine::Address address, std::uint64_t bytes);
+    bool unpin(engine::Address address, std::uint64_t bytes);  // false: there is no such pin
+    Asked prefetch(engine::Address address, std::uint64_t bytes);
+    Asked evict(engine::Address address, std::uint64_t bytes);
     // All that can leave the device does, and what it took goes back to the driver.
     Asked pause();
     void resume_paused();
     std::vector<WhereBuffer> snapshot();
     // Decides what goes from now on.
-    void rank_by(std::unique_ptr<core::Ranking> ranking);
+    void rank_by(std::unique_ptr<engine::Ranking> ranking);
     // limit_now has changed.
     void limit_changed();
 
@@ -213,9 +216,9 @@ class Session {
     bool bring_ahead();
     // What the program has given the GPU so far, as far as there are fences: in one stream, as the calling
     // thread knows it, or in all. And whether any of that is unfinished.
-    std::vector<core::Use> given(CUstream stream);
-    std::vector<core::Use> given();
-    bool unfinished(std::vector<core::Use>& given);
+    std::vector<engine::Use> given(CUstream stream);
+    std::vector<engine::Use> given();
+    bool unfinished(std::vector<engine::Use>& given);
     // The program has waited for some of that: the trace is told what is over.
     void waited();
     // Finds out what others have taken of the GPU since the last look.
@@ -256,7 +259,7 @@ class Session {
     void context_gone(CUcontext context, std::span<const CUstream> streams);
 
     // A call that nobody knows has returned: leaves fences behind all that any stream has been given
-    // (migration/pressure.h). False: not all could be fenced so.
+    // (executor/pressure.h). False: not all could be fenced so.
     bool fence_all_streams();
     // Of the app's streams, by a thread that may use them, before the driver is told: what they were given
     // before the first move counts as unfinished until they have passed it.
@@ -270,17 +273,17 @@ class Session {
 
   private:
     void rest(SessionLock& lock);
-    std::vector<ChunkRequest> requests_at(core::Address address, std::uint64_t bytes);
+    std::vector<ChunkRequest> requests_at(engine::Address address, std::uint64_t bytes);
     Asked bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
-    Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<core::Ranking> ranking);
-    std::optional<core::AllocationId> enter(std::uint64_t bytes, bool collects, SessionLock& lock);
-    CUresult replace(core::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock);
-    CUresult copy_to(core::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
+    Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<engine::Ranking> ranking);
+    std::optional<engine::AllocationId> enter(std::uint64_t bytes, bool collects, SessionLock& lock);
+    CUresult replace(engine::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock);
+    CUresult copy_to(engine::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
                      std::span<const BufferPiece> pieces);
-    CUresult place(core::AllocationId id, SessionLock& lock);
-    CUresult place_chunk(core::ChunkId id, SessionLock& lock);
-    CUresult map_new(core::ChunkId id, const Block& block, SessionLock& lock);
-    void find(std::span<const core::Address> addresses, std::span<const core::Address> only_read,
+    CUresult place(engine::AllocationId id, SessionLock& lock);
+    CUresult place_chunk(engine::ChunkId id, SessionLock& lock);
+    CUresult map_new(engine::ChunkId id, const Block& block, SessionLock& lock);
+    void find(std::span<const engine::Address> addresses, std::span<const engine::Address> only_read,
               std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs);
     void forget_stream(StreamKey key);
     void forget_streams(std::span<const CUstream> streams);
@@ -295,9 +298,9 @@ class Session {
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests
     std::unique_ptr<device::Port> port_;
-    std::unique_ptr<core::Ranking> ranking_;
+    std::unique_ptr<engine::Ranking> ranking_;
     std::unique_ptr<State> state_;
     std::unique_ptr<Migrator> migrator_;
 };
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -4,14 +4,14 @@
 #include <cstring>
 #include <vector>
 
-#include "shim/migration/budget.h"
-#include "shim/migration/placement.h"
-#include "shim/migration/self_check.h"
+#include "shim/executor/budget.h"
+#include "shim/executor/placement.h"
+#include "shim/executor/self_check.h"
 #include "shim/session/session.h"
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 namespace {
 
@@ -19,13 +19,13 @@ namespace {
 // the one that is worked through now. Nothing else moves meanwhile.
 void pin_again(State& state, SessionLock& lock) {
     state.engine.drop_copies();
-    for (const core::AllocationId id : state.residency.allocations()) {
-        const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
-        for (const core::ChunkId chunk : chunks) {
+    for (const engine::AllocationId id : state.residency.allocations()) {
+        const std::vector<engine::ChunkId> chunks = state.residency.allocation(id).chunks;
+        for (const engine::ChunkId chunk : chunks) {
             const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
             const auto on_host = [&] {
                 return !gone(need, state.residency) &&
-                       state.residency.chunk(chunk).state == core::State::OnHost;
+                       state.residency.chunk(chunk).state == engine::State::OnHost;
             };
             if (!on_host()) continue;
             Block fresh;
@@ -58,10 +58,10 @@ void pin_again(State& state, SessionLock& lock) {
 void keep_unpinned(State& state) {
     state.engine.drop_copies();
     for (const auto& [id, buffer] : state.program_buffers) {
-        for (const core::ChunkId chunk : state.residency.allocation(id).chunks) {
-            const core::Chunk& each = state.residency.chunk(chunk);
+        for (const engine::ChunkId chunk : state.residency.allocation(id).chunks) {
+            const engine::Chunk& each = state.residency.chunk(chunk);
             Block host = state.backing[chunk].host;
-            if (each.state != core::State::OnHost || host.unpinned) continue;
+            if (each.state != engine::State::OnHost || host.unpinned) continue;
             void* const memory = std::malloc(each.bytes);
             if (!memory) {
                 log::error(
@@ -72,7 +72,7 @@ void keep_unpinned(State& state) {
             }
             std::memcpy(memory, reinterpret_cast<const void*>(host.alias), each.bytes);
             state.engine.put(host);
-            host.alias = reinterpret_cast<core::Address>(memory);
+            host.alias = reinterpret_cast<engine::Address>(memory);
             host.unpinned = true;
             state.engine.replace_host(chunk, host);
         }
@@ -92,21 +92,21 @@ CUresult Session::admit(CUdevice device) {
     CUresult status = CUDA_SUCCESS;
     SessionLock lock(state.mutex);
     migrator_->run_quiesced(lock, [&] {
-        for (const core::AllocationId id : state.residency.allocations()) {
+        for (const engine::AllocationId id : state.residency.allocations()) {
             if (state.program_buffers.contains(id)) continue;  // it says itself who may reach it
-            const std::vector<core::ChunkId> chunks = state.residency.allocation(id).chunks;
-            for (const core::ChunkId chunk : chunks) {
+            const std::vector<engine::ChunkId> chunks = state.residency.allocation(id).chunks;
+            for (const engine::ChunkId chunk : chunks) {
                 const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
                 const auto where = [&] { return state.residency.chunk(chunk).state; };
                 // New memory, being mapped; before or after the peer was added is not known.
-                while (!gone(need, state.residency) && where() == core::State::Remapping)
+                while (!gone(need, state.residency) && where() == engine::State::Remapping)
                     state.changed.wait_for(lock, bounds::kQuickGlance);
-                if (gone(need, state.residency) || where() == core::State::Empty) continue;
-                const bool on_host = where() == core::State::OnHost;
+                if (gone(need, state.residency) || where() == engine::State::Empty) continue;
+                const bool on_host = where() == engine::State::OnHost;
                 if (on_host && !port_->maps_host_memory()) continue;
                 state.engine.hold_still(chunk);  // its buffer's free waits
-                const core::Chunk& mapped = state.residency.chunk(chunk);
-                const core::Address address = mapped.address;
+                const engine::Chunk& mapped = state.residency.chunk(chunk);
+                const engine::Address address = mapped.address;
                 const std::uint64_t bytes = mapped.bytes;
                 const device::Place place = on_host ? device::Place::Host : device::Place::Device;
                 const CUresult one = unlocked(lock, [&] { return port_->admit(address, bytes, place); });
@@ -170,8 +170,8 @@ void Session::context_stays(CUcontext context) {
 std::vector<Buffer> Session::buffers_of(CUcontext context) {
     const SessionLock lock(state_->mutex);
     std::vector<Buffer> buffers;
-    for (const core::AllocationId id : state_->residency.allocations()) {
-        const core::Allocation& buffer = state_->residency.allocation(id);
+    for (const engine::AllocationId id : state_->residency.allocations()) {
+        const engine::Allocation& buffer = state_->residency.allocation(id);
         const CUcontext owner = state_->owners[id];
         if (state_->program_buffers.contains(id)) continue;  // of no context
         if (owner == context || works_through(context))
@@ -195,15 +195,15 @@ void Session::context_gone(CUcontext context, std::span<const CUstream> streams)
     forget_streams(streams);
     poll_completions(state, lock);
     // All of them at once, before the lock is dropped: others give back what they find freed.
-    std::vector<core::AllocationId> going;
-    for (const core::AllocationId id : state.residency.allocations()) {
+    std::vector<engine::AllocationId> going;
+    for (const engine::AllocationId id : state.residency.allocations()) {
         if (state.program_buffers.contains(id) || (!last && state.owners[id] != context)) continue;
         const bool freed = state.residency.allocation(id).dead;
         if (freed && !state.engine.pending_frees.remove(id)) continue;  // somebody is giving it back
         if (!freed) state.engine.kill(id);
         going.push_back(id);
     }
-    for (const core::AllocationId id : going) release(state, id, lock);
+    for (const engine::AllocationId id : going) release(state, id, lock);
     if (last) rest(lock);
 }
 
@@ -225,4 +225,4 @@ void Session::rest(SessionLock& lock) {
     }
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

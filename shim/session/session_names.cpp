@@ -1,20 +1,20 @@
 // Which buffers and chunks an address or a range means.
 #include <algorithm>
 
-#include "shim/app/fast_path.h"
+#include "shim/program/fast_path.h"
 #include "shim/session/session.h"
 #include "shim/util/mutex.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
-using core::ChunkId;
+using engine::ChunkId;
 
 namespace {
 
 // A guard gap of one granule is before and after each buffer (State::arena). Between two buffers it belongs
 // half to each, else all of it to the one there is.
-std::optional<core::AllocationId> allocation_near(const State& state, core::Address address) {
-    const core::Residency& residency = state.residency;
+std::optional<engine::AllocationId> allocation_near(const State& state, engine::Address address) {
+    const engine::Residency& residency = state.residency;
     if (const auto id = residency.allocation_at(address)) return id;
     const auto before = residency.allocation_at(address - state.granularity);
     const auto after = residency.allocation_at(address + state.granularity);
@@ -23,7 +23,7 @@ std::optional<core::AllocationId> allocation_near(const State& state, core::Addr
 }
 
 // What the program has mapped around `address`, or `near` it.
-std::optional<Buffer> run_at(core::Address address, std::uint64_t near) {
+std::optional<Buffer> run_at(engine::Address address, std::uint64_t near) {
     const util::SharedLock lock(program_addresses().mutex);
     const AddressRange run = program_addresses().book.run_at(address, near);
     if (run.end == 0) return std::nullopt;
@@ -31,10 +31,10 @@ std::optional<Buffer> run_at(core::Address address, std::uint64_t near) {
 }
 
 // Whether the program has mapped all of a range, and somebody may reach it there.
-bool program_can_use(core::Address address, std::uint64_t bytes) {
+bool program_can_use(engine::Address address, std::uint64_t bytes) {
     if (address + bytes < address) return false;
     const util::SharedLock lock(program_addresses().mutex);
-    core::Address at = address;
+    engine::Address at = address;
     for (const View& view : program_addresses().book.in(address, bytes)) {
         const auto reaches = [](const CUmemAccessDesc& access) {
             return access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -48,28 +48,28 @@ bool program_can_use(core::Address address, std::uint64_t bytes) {
 
 }  // namespace
 
-std::optional<Buffer> Session::buffer_at(core::Address address) {
+std::optional<Buffer> Session::buffer_at(engine::Address address) {
     if (!spans(address)) return run_at(address, 0);
     const SessionLock lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return std::nullopt;
-    const core::Allocation& buffer = state_->residency.allocation(*id);
+    const engine::Allocation& buffer = state_->residency.allocation(*id);
     return Buffer{buffer.address, buffer.asked_bytes, state_->owners[*id], buffer.serial};
 }
 
-bool Session::holds(core::Address address, std::uint64_t bytes) {
+bool Session::holds(engine::Address address, std::uint64_t bytes) {
     if (!padded_.load() && fast_path_gate.is_open()) return true;
     if (!spans(address)) [[unlikely]]
         return program_can_use(address, bytes);
     const SessionLock lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return false;
-    const core::Allocation& buffer = state_->residency.allocation(*id);
+    const engine::Allocation& buffer = state_->residency.allocation(*id);
     const std::uint64_t offset = address - buffer.address;
     return offset <= buffer.asked_bytes && bytes <= buffer.asked_bytes - offset;
 }
 
-std::optional<Buffer> Session::buffer_near(core::Address address) {
+std::optional<Buffer> Session::buffer_near(engine::Address address) {
     if (!spans(address)) return run_at(address, state_->granularity);
     const SessionLock lock(state_->mutex);
     const auto id = allocation_near(*state_, address);
@@ -95,12 +95,12 @@ class Naming {
     bool has_large() const { return has_large_; }
 
     // What is only read comes after what is not, so that it is known by then.
-    void whole_buffer(core::Address address, bool written) {
-        const core::Residency& residency = state_.residency;
+    void whole_buffer(engine::Address address, bool written) {
+        const engine::Residency& residency = state_.residency;
         const auto id = allocation_near(state_, address);
         // Nothing submitted after a buffer's free uses it; the address was left over.
         if (!id || residency.allocation(*id).dead) return;
-        const core::Allocation& buffer = residency.allocation(*id);
+        const engine::Allocation& buffer = residency.allocation(*id);
         const std::uint64_t offset = address - buffer.address;
         // What is meant by a pointer from outside is not told by where others begin.
         if (in_parts(buffer) && offset < buffer.bytes) {
@@ -116,14 +116,14 @@ class Naming {
     }
 
     // All that begins somewhere, before any of it is named.
-    void begins(core::Address address) {
+    void begins(engine::Address address) {
         const auto id = state_.residency.allocation_at(address);
         if (!id || !in_parts(state_.residency.allocation(*id))) return;
-        const core::Allocation& buffer = state_.residency.allocation(*id);
+        const engine::Allocation& buffer = state_.residency.allocation(*id);
         state_.large.parts.begins(buffer.bytes, address - buffer.address, state_.engine.works());
     }
     // The same of what the program has mapped, whose reservation is divided.
-    void begins_in_view(core::Address address) {
+    void begins_in_view(engine::Address address) {
         const util::SharedLock lock(program_addresses().mutex);
         if (const auto all = program_addresses().book.reservation_of(address))
             state_.large.parts.begins(all->begin, address - all->begin, state_.engine.works());
@@ -131,11 +131,11 @@ class Naming {
 
     // Whole buffers are named before.
     void range(const Range& range) {
-        const core::Residency& residency = state_.residency;
+        const engine::Residency& residency = state_.residency;
         std::vector<ChunkId> chunks;
         residency.chunks_in(range.address, range.bytes, chunks);
         for (const ChunkId id : chunks) {
-            const core::Chunk& chunk = residency.chunk(id);
+            const engine::Chunk& chunk = residency.chunk(id);
             if (residency.allocation(chunk.allocation).dead) continue;
             const bool whole =
                 range.address <= chunk.address && chunk.address + chunk.bytes <= range.address + range.bytes;
@@ -153,9 +153,9 @@ class Naming {
     }
 
     // What the program has mapped of this GPU's: by the name that it has here.
-    void views_at(std::span<const core::Address> pointers, bool written) {
+    void views_at(std::span<const engine::Address> pointers, bool written) {
         const util::SharedLock lock(program_addresses().mutex);
-        for (const core::Address pointer : pointers) {
+        for (const engine::Address pointer : pointers) {
             if (state_.arena.contains(pointer)) continue;
             const AddressRange run = program_addresses().book.run_at(pointer, state_.granularity);
             AddressRange meant = run;
@@ -176,8 +176,8 @@ class Naming {
         const util::SharedLock lock(program_addresses().mutex);
         for (const View& view : program_addresses().book.in(all.address, all.bytes)) {
             if (!is_here(view)) continue;
-            const core::Address begin = std::max(all.address, view.address);
-            const core::Address end = std::min(all.address + all.bytes, view.end());
+            const engine::Address begin = std::max(all.address, view.address);
+            const engine::Address end = std::min(all.address + all.bytes, view.end());
             range({view.home + (begin - view.address), end - begin, all.overwritten, all.may_stay,
                    all.only_read});
         }
@@ -189,12 +189,12 @@ class Naming {
 
     // Whether to bring in only what a pointer is thought to mean: the rest of a buffer that takes more than
     // its share of the GPU would push out what other work needs.
-    bool in_parts(const core::Allocation& buffer) const {
+    bool in_parts(const engine::Allocation& buffer) const {
         return has_large_ && is_large(state_, buffer.bytes);
     }
     // What a pointer means of a buffer. The rest is held where it is, for the pointer may lead there.
     // `ordinal`: ChunkRequest::part.
-    void part(const core::Allocation& buffer, AddressRange meant, bool written, std::uint32_t ordinal) {
+    void part(const engine::Allocation& buffer, AddressRange meant, bool written, std::uint32_t ordinal) {
         if (!known(buffer.chunks.front())) {
             for (const ChunkId chunk : buffer.chunks) needs_[add(chunk, false, written, false)].aside = true;
         }
@@ -212,8 +212,8 @@ class Naming {
     void part_of_view(const View& view, AddressRange meant, bool written, std::uint32_t ordinal) {
         const auto id = state_.residency.allocation_at(view.home);
         if (!id || state_.residency.allocation(*id).dead) return;
-        const core::Address begin = std::clamp(meant.begin, view.address, view.end());
-        const core::Address end = std::clamp(meant.end, begin, view.end());
+        const engine::Address begin = std::clamp(meant.begin, view.address, view.end());
+        const engine::Address end = std::clamp(meant.end, begin, view.end());
         part(state_.residency.allocation(*id),
              {view.home + (begin - view.address), view.home + (end - view.address)}, written, ordinal);
     }
@@ -237,17 +237,17 @@ class Naming {
 
 }  // namespace
 
-void Session::name(std::span<const core::Address> addresses, std::span<const Range> ranges,
+void Session::name(std::span<const engine::Address> addresses, std::span<const Range> ranges,
                    std::pmr::vector<ChunkRequest>& needs) {
     const SessionLock lock(state_->mutex);
     find(addresses, {}, ranges, needs);
 }
 
-void Session::find(std::span<const core::Address> addresses, std::span<const core::Address> only_read,
+void Session::find(std::span<const engine::Address> addresses, std::span<const engine::Address> only_read,
                    std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) {
     Naming naming(*state_, addresses.size() + only_read.size(), needs);
     const bool views = managed_views.load(std::memory_order_relaxed);
-    const auto begins = [&](core::Address address) {
+    const auto begins = [&](engine::Address address) {
         if (spans(address)) {
             if (naming.has_large()) naming.begins(address);
         } else if (views) {
@@ -258,8 +258,8 @@ void Session::find(std::span<const core::Address> addresses, std::span<const cor
         for (const auto& named : {addresses, only_read}) std::ranges::for_each(named, begins);
     }
     for (const bool written : {true, false}) {
-        const std::span<const core::Address> named = written ? addresses : only_read;
-        for (const core::Address address : named) naming.whole_buffer(address, written);
+        const std::span<const engine::Address> named = written ? addresses : only_read;
+        for (const engine::Address address : named) naming.whole_buffer(address, written);
         if (views) naming.views_at(named, written);
     }
     for (const Range& range : ranges) {
@@ -271,4 +271,4 @@ void Session::find(std::span<const core::Address> addresses, std::span<const cor
     }
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

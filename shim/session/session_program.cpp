@@ -1,21 +1,21 @@
 // Memory of handles of the program's own: it comes and goes at the program's addresses.
 #include <algorithm>
 
-#include "shim/migration/block_allocation.h"
-#include "shim/migration/budget.h"
-#include "shim/migration/page_in.h"
-#include "shim/migration/placement.h"
-#include "shim/migration/program_pins.h"
-#include "shim/migration/telemetry.h"
-#include "shim/migration/user_warnings.h"
+#include "shim/executor/block_allocation.h"
+#include "shim/executor/budget.h"
+#include "shim/executor/page_in.h"
+#include "shim/executor/placement.h"
+#include "shim/executor/program_pins.h"
+#include "shim/executor/telemetry.h"
+#include "shim/executor/user_warnings.h"
 #include "shim/session/session.h"
 #include "shim/trace/callstack.h"
 #include "shim/trace/writer.h"
 #include "shim/util/bounds.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
-using core::ChunkId;
+using engine::ChunkId;
 
 namespace {
 
@@ -23,7 +23,7 @@ namespace {
 // while moves of them end.
 class HeldStill {
   public:
-    HeldStill(State& state, core::AllocationId id, SessionLock& lock)
+    HeldStill(State& state, engine::AllocationId id, SessionLock& lock)
         : state_(state), chunks_(state.residency.allocation(id).chunks) {
         const auto moves = [&](ChunkId chunk) { return state_.engine.must_wait_to_hold_still(chunk); };
         while (std::ranges::any_of(chunks_, moves)) state_.changed.wait_for(lock, bounds::kQuickGlance);
@@ -42,15 +42,15 @@ class HeldStill {
 };
 
 // The memory that a buffer has.
-std::vector<BufferPiece> pieces_of(const State& state, core::AllocationId id) {
+std::vector<BufferPiece> pieces_of(const State& state, engine::AllocationId id) {
     std::vector<BufferPiece> pieces;
-    const core::Allocation& buffer = state.residency.allocation(id);
+    const engine::Allocation& buffer = state.residency.allocation(id);
     for (const ChunkId chunk : buffer.chunks) {
-        const core::Chunk& each = state.residency.chunk(chunk);
+        const engine::Chunk& each = state.residency.chunk(chunk);
         const Backing& backing = state.backing[chunk];
-        if (each.state == core::State::Empty) continue;
+        if (each.state == engine::State::Empty) continue;
         pieces.push_back({each.address - buffer.address,
-                          each.state == core::State::OnHost ? backing.host : backing.device});
+                          each.state == engine::State::OnHost ? backing.host : backing.device});
     }
     return pieces;
 }
@@ -77,13 +77,13 @@ CUresult take_away(device::Port& port, std::span<const Remap> parts) {
     return status;
 }
 
-ProgramBuffer::Mapped& view_at(ProgramBuffer& buffer, core::Address address) {
+ProgramBuffer::Mapped& view_at(ProgramBuffer& buffer, engine::Address address) {
     return *std::ranges::find(buffer.views, address, &ProgramBuffer::Mapped::address);
 }
 
 }  // namespace
 
-CUresult Session::create(std::uint64_t bytes, core::Address& home, bool collects) {
+CUresult Session::create(std::uint64_t bytes, engine::Address& home, bool collects) {
     State& state = *state_;
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
@@ -102,20 +102,20 @@ bool Session::keeps_program_memory() const {
     return !state_->program_buffers.empty();
 }
 
-void Session::forget(core::Address home) {
+void Session::forget(engine::Address home) {
     State& state = *state_;
     SessionLock lock(state.mutex);
-    const core::AllocationId id = *state.residency.allocation_at(home);
+    const engine::AllocationId id = *state.residency.allocation_at(home);
     state.engine.kill(id);
     release(state, id, lock);
     // It has outlived its GPU's last context: nobody is about to use its blocks.
     if (!awake()) rest(lock);
 }
 
-CUresult Session::map(core::Address home, core::Address address) {
+CUresult Session::map(engine::Address home, engine::Address address) {
     State& state = *state_;
     SessionLock lock(state.mutex);
-    const core::AllocationId id = *state.residency.allocation_at(home);
+    const engine::AllocationId id = *state.residency.allocation_at(home);
     ProgramBuffer& buffer = state.program_buffers.at(id);
     if (!buffer.placed) {
         const CUresult status = place(id, lock);
@@ -133,10 +133,10 @@ CUresult Session::map(core::Address home, core::Address address) {
     return status;
 }
 
-CUresult Session::unmap(core::Address home, core::Address address) {
+CUresult Session::unmap(engine::Address home, engine::Address address) {
     State& state = *state_;
     SessionLock lock(state.mutex);
-    const core::AllocationId id = *state.residency.allocation_at(home);
+    const engine::AllocationId id = *state.residency.allocation_at(home);
     ProgramBuffer& buffer = state.program_buffers.at(id);
     const HeldStill still(state, id, lock);
     const std::vector<Remap> remaps = remaps_of(pieces_of(state, id), view_at(buffer, address), true);
@@ -148,11 +148,11 @@ CUresult Session::unmap(core::Address home, core::Address address) {
     return status;
 }
 
-CUresult Session::set_access(core::Address home, core::Address address,
+CUresult Session::set_access(engine::Address home, engine::Address address,
                              std::span<const CUmemAccessDesc> access) {
     State& state = *state_;
     SessionLock lock(state.mutex);
-    const core::AllocationId id = *state.residency.allocation_at(home);
+    const engine::AllocationId id = *state.residency.allocation_at(home);
     ProgramBuffer& buffer = state.program_buffers.at(id);
     const HeldStill still(state, id, lock);
     const std::vector<BufferPiece> pieces = pieces_of(state, id);
@@ -184,7 +184,7 @@ namespace {
 // While it lives nobody is given the chunks of a buffer: work that needs them waits. They end as they were.
 class Away {
   public:
-    Away(State& state, core::AllocationId id) : state_(state) {
+    Away(State& state, engine::AllocationId id) : state_(state) {
         for (const ChunkId chunk : state.residency.allocation(id).chunks)
             before_.push_back({chunk, state.engine.begin_replacing(chunk)});
     }
@@ -198,7 +198,7 @@ class Away {
   private:
     struct Before {
         ChunkId chunk;
-        core::State state;
+        engine::State state;
     };
     State& state_;
     std::vector<Before> before_;
@@ -206,30 +206,30 @@ class Away {
 
 }  // namespace
 
-bool Session::is_used(core::Address home) {
+bool Session::is_used(engine::Address home) {
     State& state = *state_;
     SessionLock lock(state.mutex);
     // From here on somebody looks at what work reaches.
     begin_pressure(state, lock);
     poll_completions(state, lock);
     look_at_earlier_work(state, lock);
-    const core::AllocationId id = *state.residency.allocation_at(home);
+    const engine::AllocationId id = *state.residency.allocation_at(home);
     // The driver's stays on the GPU.
     end_pins_of(state, id);
     return state.engine.is_used(id);
 }
 
-bool Session::await_unused(core::Address home) {
+bool Session::await_unused(engine::Address home) {
     SessionLock lock(state_->mutex);
     const auto id = state_->residency.allocation_at(home);
     if (!id) return true;
     return migrator_->await_unused(*id, lock);
 }
 
-std::optional<CUresult> Session::hand_over(core::Address home, CUmemGenericAllocationHandle real) {
+std::optional<CUresult> Session::hand_over(engine::Address home, CUmemGenericAllocationHandle real) {
     State& state = *state_;
     SessionLock lock(state.mutex);
-    const core::AllocationId id = *state.residency.allocation_at(home);
+    const engine::AllocationId id = *state.residency.allocation_at(home);
     std::optional<CUresult> status;
     // From here on somebody looks at what work reaches.
     begin_pressure(state, lock);
@@ -244,7 +244,7 @@ std::optional<CUresult> Session::hand_over(core::Address home, CUmemGenericAlloc
 }
 
 // Nothing moves, and nothing uses the buffer.
-CUresult Session::replace(core::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock) {
+CUresult Session::replace(engine::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock) {
     State& state = *state_;
     const std::uint64_t bytes = state.residency.allocation(id).bytes;
     const std::vector<BufferPiece> pieces = pieces_of(state, id);
@@ -268,7 +268,7 @@ CUresult Session::replace(core::AllocationId id, CUmemGenericAllocationHandle re
 }
 
 // Copies the pieces into `real`, by way of `alias`. Without the lock.
-CUresult Session::copy_to(core::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
+CUresult Session::copy_to(engine::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
                           std::span<const BufferPiece> pieces) {
     CUresult status = port_->map(alias, bytes, real, device::Place::Device);
     if (status != CUDA_SUCCESS) return status;
@@ -285,4 +285,4 @@ CUresult Session::copy_to(core::Address alias, std::uint64_t bytes, CUmemGeneric
     return status == CUDA_SUCCESS ? waited : status;
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

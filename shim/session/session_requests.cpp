@@ -1,20 +1,20 @@
 // What the program asks for beside its work: memory kept, brought in or put out, a smaller limit.
 #include <algorithm>
 
-#include "shim/app/fast_path.h"
-#include "shim/core/chunking.h"
-#include "shim/migration/budget.h"
-#include "shim/migration/placement.h"
-#include "shim/migration/program_pins.h"
-#include "shim/migration/telemetry.h"
+#include "shim/engine/chunking.h"
+#include "shim/executor/budget.h"
+#include "shim/executor/placement.h"
+#include "shim/executor/program_pins.h"
+#include "shim/executor/telemetry.h"
+#include "shim/program/fast_path.h"
 #include "shim/session/session.h"
 #include "shim/trace/writer.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
-using core::ChunkId;
+using engine::ChunkId;
 
-std::vector<ChunkRequest> Session::requests_at(core::Address address, std::uint64_t bytes) {
+std::vector<ChunkRequest> Session::requests_at(engine::Address address, std::uint64_t bytes) {
     std::pmr::vector<ChunkRequest> needs;
     const Range range{.address = address, .bytes = bytes, .only_read = true};
     name({}, std::span(&range, 1), needs);
@@ -35,7 +35,7 @@ Session::Asked Session::bring_in_asked(std::span<const ChunkRequest> needs, Chun
     return Asked::Done;
 }
 
-Session::Asked Session::pin(core::Address address, std::uint64_t bytes) {
+Session::Asked Session::pin(engine::Address address, std::uint64_t bytes) {
     const std::vector<ChunkRequest> needs = requests_at(address, bytes);
     if (needs.empty()) return Asked::NotManaged;
     State& state = *state_;
@@ -48,7 +48,7 @@ Session::Asked Session::pin(core::Address address, std::uint64_t bytes) {
     return Asked::Done;
 }
 
-bool Session::unpin(core::Address address, std::uint64_t bytes) {
+bool Session::unpin(engine::Address address, std::uint64_t bytes) {
     State& state = *state_;
     const SessionLock lock(state.mutex);
     if (!end_pin(state, address, bytes)) return false;
@@ -56,7 +56,7 @@ bool Session::unpin(core::Address address, std::uint64_t bytes) {
     return true;
 }
 
-Session::Asked Session::prefetch(core::Address address, std::uint64_t bytes) {
+Session::Asked Session::prefetch(engine::Address address, std::uint64_t bytes) {
     const std::vector<ChunkRequest> needs = requests_at(address, bytes);
     if (needs.empty()) return Asked::NotManaged;
     SessionLock lock(state_->mutex);
@@ -82,7 +82,7 @@ Session::Asked asked_of(Migrator::Evicted evicted) {
 
 }  // namespace
 
-Session::Asked Session::evict(core::Address address, std::uint64_t bytes) {
+Session::Asked Session::evict(engine::Address address, std::uint64_t bytes) {
     const std::vector<ChunkRequest> needs = requests_at(address, bytes);
     if (needs.empty()) return Asked::NotManaged;
     SessionLock lock(state_->mutex);
@@ -96,18 +96,18 @@ Session::Asked Session::pause() {
     if (state.residency.allocated_bytes() == 0) return Asked::Done;
     begin_pressure(state, lock);
     std::vector<ChunkRequest> all;
-    for (const core::AllocationId id : state.residency.allocations()) {
+    for (const engine::AllocationId id : state.residency.allocations()) {
         if (state.residency.allocation(id).dead) continue;
         for (const ChunkId chunk : state.residency.allocation(id).chunks) {
-            const core::State where = state.residency.chunk(chunk).state;
-            if (where == core::State::OnHost || where == core::State::Empty) continue;
+            const engine::State where = state.residency.chunk(chunk).state;
+            if (where == engine::State::OnHost || where == engine::State::Empty) continue;
             all.push_back({chunk, state.residency.chunk(chunk).serial});
         }
     }
     state.paused = true;
     const Migrator::Evicted evicted = migrator_->evict(all, lock);
     for (const ChunkRequest& each : all) {
-        if (!gone(each, state.residency) && state.residency.chunk(each.chunk).state == core::State::OnHost)
+        if (!gone(each, state.residency) && state.residency.chunk(each.chunk).state == engine::State::OnHost)
             state.set_aside.push_back({each.chunk, each.serial});
     }
     // Until it is given back nobody can have it: who needs room waits.
@@ -137,13 +137,13 @@ std::vector<WhereBuffer> Session::snapshot() {
     State& state = *state_;
     const SessionLock lock(state.mutex);
     std::vector<WhereBuffer> all;
-    for (const core::AllocationId id : state.residency.allocations()) {
-        const core::Allocation& buffer = state.residency.allocation(id);
+    for (const engine::AllocationId id : state.residency.allocations()) {
+        const engine::Allocation& buffer = state.residency.allocation(id);
         if (buffer.dead) continue;
         WhereBuffer where{buffer.address, buffer.bytes, 0, 0};
         for (const ChunkId chunk : buffer.chunks) {
-            const core::State at = state.residency.chunk(chunk).state;
-            if (at == core::State::OnHost || at == core::State::Empty) continue;
+            const engine::State at = state.residency.chunk(chunk).state;
+            if (at == engine::State::OnHost || at == engine::State::Empty) continue;
             where.resident_bytes += state.residency.chunk(chunk).bytes;
             if (is_program_pinned(state, chunk)) where.pinned_bytes += state.residency.chunk(chunk).bytes;
         }
@@ -160,7 +160,7 @@ std::vector<WhereBuffer> Session::snapshot() {
     return all;
 }
 
-void Session::rank_by(std::unique_ptr<core::Ranking> ranking) {
+void Session::rank_by(std::unique_ptr<engine::Ranking> ranking) {
     SessionLock lock(state_->mutex);
     migrator_->run_quiesced(lock, [&] {
         state_->engine.rank_by(*ranking);
@@ -202,4 +202,4 @@ void Session::limit_changed() {
     migrator_->give_back_excess(lock, true);
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -2,25 +2,25 @@
 #include <algorithm>
 #include <utility>
 
-#include "shim/app/capture.h"
-#include "shim/app/contexts.h"
-#include "shim/app/per_thread_streams.h"
-#include "shim/migration/block_allocation.h"
-#include "shim/migration/budget.h"
-#include "shim/migration/eviction.h"
-#include "shim/migration/guards.h"
-#include "shim/migration/large_buffers.h"
-#include "shim/migration/placement.h"
-#include "shim/migration/program_pins.h"
-#include "shim/migration/telemetry.h"
+#include "shim/executor/block_allocation.h"
+#include "shim/executor/budget.h"
+#include "shim/executor/eviction.h"
+#include "shim/executor/guards.h"
+#include "shim/executor/large_buffers.h"
+#include "shim/executor/placement.h"
+#include "shim/executor/program_pins.h"
+#include "shim/executor/telemetry.h"
+#include "shim/program/capture.h"
+#include "shim/program/contexts.h"
+#include "shim/program/per_thread_streams.h"
 #include "shim/session/session.h"
 #include "shim/trace/stats.h"
 #include "shim/trace/writer.h"
 #include "shim/util/bounds.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
-using core::ChunkId;
+using engine::ChunkId;
 
 namespace {
 
@@ -29,9 +29,9 @@ bool is_told(const State& state, const ChunkRequest& need) {
 }
 
 std::uint8_t access_of(const ChunkRequest& need) {
-    if (!need.written) return core::kAccessRead;
-    if (!need.unread) return core::kAccessUnknown;
-    return need.overwritten ? core::kAccessWritten | core::kAccessWhole : core::kAccessWritten;
+    if (!need.written) return engine::kAccessRead;
+    if (!need.unread) return engine::kAccessUnknown;
+    return need.overwritten ? engine::kAccessWritten | engine::kAccessWhole : engine::kAccessWritten;
 }
 
 // For plugins alone: what is built in asks for nothing of it.
@@ -41,7 +41,7 @@ std::uint8_t access_of(const ChunkRequest& need) {
     for (const ChunkRequest& need : needs) {
         if (is_told(state, need)) state.accesses.push_back(access_of(need));
     }
-    const core::WorkFacts facts{stream, reinterpret_cast<std::uintptr_t>(reach.code), state.accesses};
+    const engine::WorkFacts facts{stream, reinterpret_cast<std::uintptr_t>(reach.code), state.accesses};
     state.engine.work(told, &facts);
 }
 
@@ -147,7 +147,7 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     State& state = *state_;
     const auto untouched = [&] {
         return need.may_stay && !gone(need, state.residency) &&
-               state.residency.chunk(need.chunk).state == core::State::Empty;
+               state.residency.chunk(need.chunk).state == engine::State::Empty;
     };
     if (!untouched()) return;
     const auto block = host_block(state, state.residency.chunk(need.chunk).bytes, lock);
@@ -164,7 +164,7 @@ void Session::host_copies(const Work& work, std::vector<HostCopy>& copies) {
     if (work.hold.in_place.empty()) return;
     const SessionLock lock(state_->mutex);
     for (const ChunkId id : work.hold.in_place) {
-        const core::Chunk& chunk = state_->residency.chunk(id);
+        const engine::Chunk& chunk = state_->residency.chunk(id);
         const Block& host = state_->backing[id].host;
         if (!host.pinned) continue;
         for (const MappedAt& at : addresses_of(*state_, id))
@@ -177,7 +177,7 @@ void Session::host_copies(const Work& work, std::vector<HostCopy>& copies) {
 FencePtr Session::announce(const Work& work, SessionLock& lock) {
     State& state = *state_;
     state.changed.wait(lock, [&] { return state.engine.may_announce(work.hold.opaque); });
-    const std::optional<core::Use> filled = state.engine.announce(work.needs, work.hold);
+    const std::optional<engine::Use> filled = state.engine.announce(work.needs, work.hold);
     return filled ? state.fences.fence_of(*filled) : nullptr;
 }
 
@@ -287,7 +287,7 @@ void Session::submitted(Work& work) {
     trace::refresh_counters();
     SessionLock lock(state.mutex);
     if (open) leave_legacy_open(state, context);
-    std::optional<core::Use> end;
+    std::optional<engine::Use> end;
     if (fence) end = state.fences.add(fence, work.begin_ns);
     state.engine.submitted(hold, end);
     if (fence) stands_for_earlier_work(state, fence->stream(), work.listing, *end);
@@ -315,13 +315,13 @@ bool Session::bring_ahead() {
     return migrator_->bring_ahead(lock);
 }
 
-std::vector<core::Use> Session::given(CUstream stream) {
+std::vector<engine::Use> Session::given(CUstream stream) {
     if (!state_->under_pressure.load()) return {};
     const SessionLock lock(state_->mutex);
     return state_->fences.latest_in(stream);
 }
 
-std::vector<core::Use> Session::given() {
+std::vector<engine::Use> Session::given() {
     if (!state_->under_pressure.load()) return {};
     const SessionLock lock(state_->mutex);
     return state_->fences.latest_of_program();
@@ -332,10 +332,10 @@ void Session::waited() {
     if (state_->traced) poll_completions(*state_, lock);
 }
 
-bool Session::unfinished(std::vector<core::Use>& given) {
+bool Session::unfinished(std::vector<engine::Use>& given) {
     SessionLock lock(state_->mutex);
     poll_completions(*state_, lock);
-    return core::any_unfinished(given, state_->residency.timelines);
+    return engine::any_unfinished(given, state_->residency.timelines);
 }
 
 CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept) {
@@ -355,7 +355,7 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     if (status != CUDA_SUCCESS) return status;
     const auto filling = [&] {
         return std::any_of(hold.pinned.begin(), hold.pinned.end(), [&](ChunkId id) {
-            return state.residency.chunk(id).state == core::State::Filling;
+            return state.residency.chunk(id).state == engine::State::Filling;
         });
     };
     while (filling()) {
@@ -403,11 +403,11 @@ void Session::reached() {
 void Session::unpin_reached(const ResidentPins& kept) {
     const SessionLock lock(state_->mutex);
     --state_->reached;
-    const std::vector<core::Use> uses = state_->fences.latest();
+    const std::vector<engine::Use> uses = state_->fences.latest();
     for (const ResidentPins::One& one : kept.chunks)
         state_->engine.unpin_resident(one.chunk, one.serial, uses);
     drop_recorded(*state_, kept);
     state_->changed.notify_all();
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

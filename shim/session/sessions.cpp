@@ -10,22 +10,22 @@
 #include <thread>
 
 #include "policy/host.h"
-#include "shim/app/address_book.h"
-#include "shim/app/capture.h"
-#include "shim/app/contexts.h"
-#include "shim/app/green_contexts.h"
-#include "shim/app/per_thread_streams.h"
-#include "shim/app/streams.h"
 #include "shim/device/driver_port.h"
 #include "shim/device/scope.h"
-#include "shim/migration/budget.h"
+#include "shim/executor/budget.h"
+#include "shim/program/address_book.h"
+#include "shim/program/capture.h"
+#include "shim/program/contexts.h"
+#include "shim/program/green_contexts.h"
+#include "shim/program/per_thread_streams.h"
+#include "shim/program/streams.h"
 #include "shim/trace/stats.h"
 #include "shim/trace/writer.h"
 #include "shim/util/log.h"
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 namespace {
 
@@ -55,8 +55,8 @@ std::unique_ptr<policy::Host> make_policy(const std::string& setting = settings(
 }
 
 // Into the bounds of managed memory.
-void take_in(core::Address begin, core::Address end) {
-    core::Address now = detail::span_begin.load();
+void take_in(engine::Address begin, engine::Address end) {
+    engine::Address now = detail::span_begin.load();
     while (begin < now && !detail::span_begin.compare_exchange_weak(now, begin)) {
     }
     now = detail::span_end.load();
@@ -286,7 +286,7 @@ Session* session_of(CUdevice device) {
     return nullptr;
 }
 
-Session* allocator_of(core::Address address) {
+Session* allocator_of(engine::Address address) {
     for (Session* session : sessions()) {
         if (session->spans(address)) return session;
     }
@@ -296,7 +296,7 @@ Session* allocator_of(core::Address address) {
 namespace {
 
 // Apart, so that session_at() costs others nothing.
-[[gnu::noinline]] Session* session_of_view(core::Address address) {
+[[gnu::noinline]] Session* session_of_view(engine::Address address) {
     ProgramAddresses& all = program_addresses();
     const util::SharedLock lock(all.mutex);
     const View* const view = all.book.find(address);
@@ -311,14 +311,14 @@ namespace {
 
 }  // namespace
 
-Session* session_at(core::Address address) {
+Session* session_at(engine::Address address) {
     for (Session* session : sessions()) {
         if (session->spans(address)) return session;
     }
     return managed_views.load(std::memory_order_relaxed) ? session_of_view(address) : nullptr;
 }
 
-void widen_bounds(core::Address begin, core::Address end) {
+void widen_bounds(engine::Address begin, engine::Address end) {
     detail::span_is_mixed = true;
     take_in(begin, end);
 }
@@ -328,4 +328,4 @@ std::span<Session* const> sessions() {
     return {all.opened, all.count.load(std::memory_order_acquire)};
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "shim/app/contexts.h"
 #include "shim/device/cuda_api.h"
+#include "shim/program/contexts.h"
 #include "shim/session/managed.h"
 #include "shim/session/session.h"
 #include "shim/session/working_set.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // Thread-safe. Sessions are opened at the first managed allocation on their GPU and live as long as the
 // process: the order in which libraries exit is not ours. While their GPU has no context they rest.
@@ -65,6 +65,6 @@ int begin_trace(const std::string& path, std::optional<std::uint64_t> most_bytes
 int end_trace();
 
 // From now on managed memory is in that range too, or may come to be.
-void widen_bounds(core::Address begin, core::Address end);
+void widen_bounds(engine::Address begin, engine::Address end);
 
-}  // namespace lms::engine
+}  // namespace lms::shim

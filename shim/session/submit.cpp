@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "shim/app/contexts.h"
-#include "shim/app/streams.h"
 #include "shim/device/scope.h"
+#include "shim/program/contexts.h"
+#include "shim/program/streams.h"
 #include "shim/session/tool_requests.h"
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 CUcontext context_of(CUstream stream) {
     if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) return context_of_known(stream);
@@ -210,4 +210,4 @@ CUresult submit_unseen(Call call) {
     return status;
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

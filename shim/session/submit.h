@@ -13,7 +13,7 @@
 #include "shim/session/sessions.h"
 #include "shim/session/working_set.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 // Memory for what is noted down of one launch: on the stack, and beyond that wherever there is some.
 class Scratch : public std::pmr::monotonic_buffer_resource {
@@ -117,4 +117,4 @@ CUresult submit_in_place(CUstream stream, Look look, util::FunctionRef<CUresult(
 // Calls `call`, which the shim does not know: it may submit any work to any stream.
 CUresult submit_unseen(Call call);
 
-}  // namespace lms::engine
+}  // namespace lms::shim

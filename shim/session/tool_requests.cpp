@@ -14,7 +14,7 @@
 #include "shim/util/settings.h"
 #include "shim/util/units.h"
 
-namespace lms::engine {
+namespace lms::shim {
 namespace {
 
 // What was acted upon.
@@ -99,4 +99,4 @@ void detail::take_up_requests() noexcept try {
     log::warn("`lms set` or `lms trace` failed: {}", problem.what());
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -6,7 +6,7 @@
 
 #include "shim/trace/live_page.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
 namespace detail {
 inline constinit std::atomic<std::uint64_t> requests_seen{0};
@@ -23,4 +23,4 @@ inline void take_up_requests() {
         detail::take_up_requests();
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

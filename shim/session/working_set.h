@@ -8,20 +8,20 @@
 #include <string>
 #include <vector>
 
-#include "shim/core/chunk.h"
 #include "shim/device/cuda_api.h"
+#include "shim/engine/chunk.h"
 #include "shim/session/managed.h"
 #include "shim/trace/events.h"
 
-namespace lms::engine {
+namespace lms::shim {
 
-// What a kernel uses as an address, before it is known whether it leads anywhere (reach/used_addresses.h).
+// What a kernel uses as an address, before it is known whether it leads anywhere (access/used_addresses.h).
 struct UsedAddress {
     static constexpr std::size_t kWords = 4;
 
-    core::Address begins = 0;                   // where the access begins; 0: that does not show
-    std::array<core::Address, kWords> words{};  // what had a part in it and may be an address; 0: nothing
-    std::array<bool, kWords> in_sum{};          // which of these are in `begins`
+    engine::Address begins = 0;                   // where the access begins; 0: that does not show
+    std::array<engine::Address, kWords> words{};  // what had a part in it and may be an address; 0: nothing
+    std::array<bool, kWords> in_sum{};            // which of these are in `begins`
     bool written = true;
     bool goes_on = false;  // the next one has more words of the same access
 };
@@ -33,8 +33,8 @@ struct WorkingSet {
         : addresses(memory), only_read(memory), owners(memory), used(memory) {}
 
     // Each names the whole buffer it lies in. By the second none is written that only they name.
-    std::pmr::vector<core::Address> addresses;
-    std::pmr::vector<core::Address> only_read;
+    std::pmr::vector<engine::Address> addresses;
+    std::pmr::vector<engine::Address> only_read;
     std::vector<Range> ranges;
     std::pmr::vector<const void*> owners;  // modules and libraries whose variables it reaches
     std::pmr::vector<UsedAddress> used;    // by kernels, with what the lists above have of it
@@ -49,4 +49,4 @@ struct WorkingSet {
     trace::Copied copied;                  // by a copy, there too
 };
 
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -46,7 +46,7 @@ struct Settings {
     // Whether it matters which work writes what: host copies are good for as long as nothing has written the
     // GPU's, and only in `opaque` is it known what kernels reach.
     bool asks_what_is_written() const { return retain && safety == Safety::Opaque; }
-    bool check = false;                                  // guards while running: migration/guards.h
+    bool check = false;                                  // guards while running: executor/guards.h
     std::vector<std::string> exempt = default_exempt();  // beginnings of file names of libraries
     MemInfo meminfo = MemInfo::Physical;
     Safety safety = Safety::Opaque;

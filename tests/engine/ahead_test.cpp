@@ -83,25 +83,25 @@ TEST_CASE("ahead: what is copied out ahead of need is copied again once much wor
 }
 
 // Asks for whatever is not there, and lets go for it of whatever is.
-class Undecided final : public core::Ranking {
+class Undecided final : public engine::Ranking {
   public:
     explicit Undecided(std::size_t& asked) : asked_(asked) {}
 
-    void added(const core::Added& one) override { there_[one.chunk] = false; }
-    void freed(core::ChunkId) override {}
-    void removed(core::ChunkId chunk) override { there_.erase(chunk); }
-    void used(core::ChunkId) override {}
-    void resident(core::ChunkId chunk) override { there_[chunk] = true; }
-    void evicted(core::ChunkId chunk) override { there_[chunk] = false; }
-    void work(std::span<const core::ChunkId>, const core::WorkFacts*) override {}
-    core::ChunkId next_victim(const core::VictimRequest&,
-                              const std::function<bool(core::ChunkId)>& eligible) override {
+    void added(const engine::Added& one) override { there_[one.chunk] = false; }
+    void freed(engine::ChunkId) override {}
+    void removed(engine::ChunkId chunk) override { there_.erase(chunk); }
+    void used(engine::ChunkId) override {}
+    void resident(engine::ChunkId chunk) override { there_[chunk] = true; }
+    void evicted(engine::ChunkId chunk) override { there_[chunk] = false; }
+    void work(std::span<const engine::ChunkId>, const engine::WorkFacts*) override {}
+    engine::ChunkId next_victim(const engine::VictimRequest&,
+                                const std::function<bool(engine::ChunkId)>& eligible) override {
         for (const auto& [chunk, there] : there_) {
             if (there && eligible(chunk)) return chunk;
         }
-        return core::kNoChunk;
+        return engine::kNoChunk;
     }
-    std::size_t upcoming(std::span<core::ChunkId> out) override {
+    std::size_t upcoming(std::span<engine::ChunkId> out) override {
         // A thread that is kept by it is let go at last.
         if (++asked_ > kTooOften) return 0;
         std::size_t count = 0;
@@ -115,7 +115,7 @@ class Undecided final : public core::Ranking {
     static constexpr std::size_t kTooOften = 10'000;
 
   private:
-    std::map<core::ChunkId, bool> there_;
+    std::map<engine::ChunkId, bool> there_;
     std::size_t& asked_;
 };
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <thread>
 
-#include "shim/app/contexts.h"
+#include "shim/program/contexts.h"
 
-using namespace lms::engine;
+using namespace lms::shim;
 
 namespace {
 

@@ -6,18 +6,18 @@
 #include <random>
 #include <thread>
 
-#include "shim/app/per_thread_streams.h"
-#include "shim/app/streams.h"
-#include "shim/migration/fences.h"
+#include "shim/executor/fences.h"
+#include "shim/program/per_thread_streams.h"
+#include "shim/program/streams.h"
 #include "tests/engine/rig.h"
 
 namespace lms::fake {
 namespace {
 
 struct Recorded {
-    engine::FencePtr fence;
+    shim::FencePtr fence;
     MarkerPtr work;  // what it stands for
-    core::Use use{};
+    engine::Use use{};
 };
 
 // Streams whose fences are recorded in order and entered in another, while work runs and somebody looks.
@@ -26,12 +26,12 @@ class Entering {
     Entering(std::uint64_t seed, std::size_t threads) : gpu_({64, 64 * 64, true, seed}), random_(seed) {
         for (CUstream& stream : streams_) {
             stream = gpu_.create_stream();
-            engine::stream_created(stream, nullptr);
+            shim::stream_created(stream, nullptr);
         }
         waiting_.resize(threads);
     }
     ~Entering() {
-        for (const CUstream stream : streams_) const engine::StreamEnd end(stream);
+        for (const CUstream stream : streams_) const shim::StreamEnd end(stream);
     }
     Entering(const Entering&) = delete;
     Entering& operator=(const Entering&) = delete;
@@ -46,7 +46,7 @@ class Entering {
             mine.push_back({open ? fences_.leave_open(stream) : fences_.record(stream, spare(stream)), work});
             REQUIRE(mine.back().fence);
         } else {
-            engine::SessionLock lock(mutex_);
+            shim::SessionLock lock(mutex_);
             mine.front().use = fences_.add(std::move(mine.front().fence));
             entered_.push_back(mine.front());
             mine.clear();
@@ -55,7 +55,7 @@ class Entering {
     }
 
     void look() {
-        engine::SessionLock lock(mutex_);
+        shim::SessionLock lock(mutex_);
         fences_.poll(lock);
         for (const Recorded& each : entered_) {
             if (timelines_.finished(each.use)) CHECK(each.work->passed);
@@ -66,7 +66,7 @@ class Entering {
     void finish() {
         for (std::vector<Recorded>& mine : waiting_) {
             for (Recorded& each : mine) {
-                engine::SessionLock lock(mutex_);
+                shim::SessionLock lock(mutex_);
                 each.use = fences_.add(std::move(each.fence));
                 entered_.push_back(each);
             }
@@ -83,16 +83,16 @@ class Entering {
 
   private:
     // As launches have it: with the lock, before they record without.
-    engine::FencePtr spare(CUstream stream) {
-        engine::SessionLock lock(mutex_);
+    shim::FencePtr spare(CUstream stream) {
+        shim::SessionLock lock(mutex_);
         return fences_.spare(fences_.key_of(stream));
     }
 
     FakePort gpu_;
     std::mt19937_64 random_;
     util::Mutex mutex_{util::LockOrder::Session};
-    core::Timelines timelines_;
-    engine::Fences fences_{gpu_, timelines_};
+    engine::Timelines timelines_;
+    shim::Fences fences_{gpu_, timelines_};
     CUstream streams_[2];
     std::vector<std::vector<Recorded>> waiting_;  // by thread
     std::vector<Recorded> entered_;
@@ -109,17 +109,17 @@ TEST_CASE("fences: entered in the wrong order, none counts as passed before its 
 
 TEST_CASE("fences: what is waited for is a fence that has not been seen to pass") {
     FakePort gpu({64, 64 * 64, true, 3});
-    core::Timelines timelines;
-    engine::Fences fences(gpu, timelines);
+    engine::Timelines timelines;
+    shim::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
     const CUstream stream = gpu.create_stream();
     const auto open = std::make_shared<std::atomic<bool>>(false);
-    const engine::FencePtr first = fences.record(stream);
+    const shim::FencePtr first = fences.record(stream);
     gpu.launch(stream, gate(open));
-    const engine::FencePtr second = fences.record(stream);
-    engine::SessionLock lock(mutex);
-    const core::Use late = fences.add(second);
-    const core::Use early = fences.add(first);
+    const shim::FencePtr second = fences.record(stream);
+    shim::SessionLock lock(mutex);
+    const engine::Use late = fences.add(second);
+    const engine::Use early = fences.add(first);
     gpu.run(1000);
     fences.poll(lock);
     CHECK(!timelines.finished(late));
@@ -134,22 +134,22 @@ TEST_CASE("fences: what is waited for is a fence that has not been seen to pass"
 }
 
 // A fence in the per-thread stream of a thread that ends then; the work it stands for is in `stream`.
-engine::FencePtr recorded_by_thread(FakePort& gpu, const engine::Fences& fences, CUstream stream) {
-    engine::FencePtr fence;
+shim::FencePtr recorded_by_thread(FakePort& gpu, const shim::Fences& fences, CUstream stream) {
+    shim::FencePtr fence;
     std::thread([&] {
         CUevent event = nullptr;
         REQUIRE(gpu.record(stream, event) == CUDA_SUCCESS);
-        fence = std::make_shared<engine::Fence>(gpu, event, fences.key_of(CU_STREAM_PER_THREAD), 0);
+        fence = std::make_shared<shim::Fence>(gpu, event, fences.key_of(CU_STREAM_PER_THREAD), 0);
     }).join();
     return fence;
 }
 
 TEST_CASE("fences: threads that have ended leave no timelines, however many they were") {
     FakePort gpu({64, 64 * 64, true, 1});
-    core::Timelines timelines;
-    engine::Fences fences(gpu, timelines);
+    engine::Timelines timelines;
+    shim::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
-    engine::SessionLock lock(mutex);
+    shim::SessionLock lock(mutex);
     const CUstream stream = gpu.create_stream();
     for (int i = 0; i < 100; ++i) {
         CHECK(fences.add(recorded_by_thread(gpu, fences, stream)).timeline == 0);
@@ -160,15 +160,15 @@ TEST_CASE("fences: threads that have ended leave no timelines, however many they
 
 TEST_CASE("fences: what a thread left unfinished is so whatever another's stream has done since") {
     FakePort gpu({64, 64 * 64, true, 1});
-    core::Timelines timelines;
-    engine::Fences fences(gpu, timelines);
+    engine::Timelines timelines;
+    shim::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
-    engine::SessionLock lock(mutex);
+    shim::SessionLock lock(mutex);
     const CUstream held_up = gpu.create_stream(), stream = gpu.create_stream();
     const auto open = std::make_shared<std::atomic<bool>>(false);
     gpu.launch(held_up, gate(open));
-    const core::Use first = fences.add(recorded_by_thread(gpu, fences, held_up));
-    const core::Use second = fences.add(recorded_by_thread(gpu, fences, stream));
+    const engine::Use first = fences.add(recorded_by_thread(gpu, fences, held_up));
+    const engine::Use second = fences.add(recorded_by_thread(gpu, fences, stream));
     gpu.run(100);
     fences.poll(lock);
     CHECK(!timelines.finished(first));
@@ -181,29 +181,29 @@ TEST_CASE("fences: what a thread left unfinished is so whatever another's stream
 
 TEST_CASE("fences: a context's per-thread streams go with it, though its handle comes again") {
     const auto gone = reinterpret_cast<CUcontext>(0x10), stays = reinterpret_cast<CUcontext>(0x20);
-    const engine::PerThreadStream first = engine::per_thread_stream(gone);
-    const engine::PerThreadStream other = engine::per_thread_stream(stays);
-    CHECK(engine::per_thread_stream(gone) == first);
-    engine::per_thread_streams_gone_with(gone);
-    CHECK(!engine::per_thread_stream_lives(first));
-    CHECK(engine::per_thread_stream(gone) != first);
-    CHECK(engine::per_thread_stream(stays) == other);
-    CHECK(engine::per_thread_stream_lives(other));
-    std::thread([&] { CHECK(engine::per_thread_stream(stays) != other); }).join();
+    const shim::PerThreadStream first = shim::per_thread_stream(gone);
+    const shim::PerThreadStream other = shim::per_thread_stream(stays);
+    CHECK(shim::per_thread_stream(gone) == first);
+    shim::per_thread_streams_gone_with(gone);
+    CHECK(!shim::per_thread_stream_lives(first));
+    CHECK(shim::per_thread_stream(gone) != first);
+    CHECK(shim::per_thread_stream(stays) == other);
+    CHECK(shim::per_thread_stream_lives(other));
+    std::thread([&] { CHECK(shim::per_thread_stream(stays) != other); }).join();
 }
 
 TEST_CASE("fences: deep queues get few events, and each work is over when it is seen to be") {
     FakePort gpu({64, 64 * 64, true, 1});
-    core::Timelines timelines;
-    engine::Fences fences(gpu, timelines);
+    engine::Timelines timelines;
+    shim::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
-    engine::SessionLock lock(mutex);
+    shim::SessionLock lock(mutex);
     const CUstream stream = gpu.create_stream();
-    engine::stream_created(stream, nullptr);
-    const engine::StreamKey key = fences.key_of(stream);
+    shim::stream_created(stream, nullptr);
+    const shim::StreamKey key = fences.key_of(stream);
     const auto open = std::make_shared<std::atomic<bool>>(false);
     gpu.launch(stream, gate(open));
-    std::vector<core::Use> uses;
+    std::vector<engine::Use> uses;
     constexpr std::size_t kWorks = 1000;
     while (uses.size() < kWorks) {
         const bool event = !fences.is_deep(key) || fences.is_due(key);
@@ -212,19 +212,19 @@ TEST_CASE("fences: deep queues get few events, and each work is over when it is 
     CHECK(fences.is_deep(key));
     CHECK(gpu.live_events() < kWorks / 16);
     fences.poll(lock);
-    CHECK(std::ranges::none_of(uses, [&](const core::Use& use) { return timelines.finished(use); }));
+    CHECK(std::ranges::none_of(uses, [&](const engine::Use& use) { return timelines.finished(use); }));
     CHECK(!fences.fence_of(uses.back())->passed());
     *open = true;
     gpu.finish(gpu.mark(stream));
     CHECK(fences.fence_of(uses.back())->passed());
     fences.poll(lock);
-    CHECK(std::ranges::all_of(uses, [&](const core::Use& use) { return timelines.finished(use); }));
+    CHECK(std::ranges::all_of(uses, [&](const engine::Use& use) { return timelines.finished(use); }));
     CHECK(!fences.is_deep(key));
 
     // What is open as the stream goes is over.
-    const core::Use last = fences.add(fences.leave_open(stream));
+    const engine::Use last = fences.add(fences.leave_open(stream));
     CHECK(fences.is_open(key));
-    { const engine::StreamEnd end(stream); }
+    { const shim::StreamEnd end(stream); }
     fences.poll(lock);
     CHECK(!timelines.finished(last));
     fences.forget(key);
@@ -234,10 +234,10 @@ TEST_CASE("fences: deep queues get few events, and each work is over when it is 
 
 TEST_CASE("fences: moves that go on are none of the program's work") {
     FakePort gpu({64, 64 * 64, true, 1});
-    core::Timelines timelines;
-    engine::Fences fences(gpu, timelines);
+    engine::Timelines timelines;
+    shim::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
-    engine::SessionLock lock(mutex);
+    shim::SessionLock lock(mutex);
     const CUstream held_up = gpu.create_stream();
     const auto open = std::make_shared<std::atomic<bool>>(false);
     gpu.launch(held_up, gate(open));

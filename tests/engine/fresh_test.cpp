@@ -32,7 +32,7 @@ struct Fresh : Scene {
         make(4);
         rig.drain();
         // Sees that all is over.
-        std::vector<core::Use> given = rig.session().given();
+        std::vector<engine::Use> given = rig.session().given();
         REQUIRE_FALSE(rig.session().unfinished(given));
         before(*this);
         buffer.bytes = 2 * rig.options().granularity;

@@ -27,7 +27,7 @@ struct Small : Scene {
         for (const CUstream each : {stream, second, stream, second}) {
             statuses[3] = need(1, each);
             rig.drain();
-            std::vector<core::Use> given = rig.session().given();
+            std::vector<engine::Use> given = rig.session().given();
             rig.session().unfinished(given);
         }
     }
@@ -154,7 +154,7 @@ TEST_CASE("interleavings: a launch that reaches what it does not name, beside on
 
 TEST_CASE("interleavings: a free beside a launch") {
     in_every_order(1, [](Small& small) -> Bodies {
-        const core::Address freed = small.regions[2].address;
+        const engine::Address freed = small.regions[2].address;
         small.forget(2);
         small.expect_change(0);
         return {[&, freed] { small.statuses[0] = small.rig.session().free(freed); },
@@ -237,7 +237,7 @@ TEST_CASE("interleavings: the driver is first out of memory for two threads, bes
 
 TEST_CASE("interleavings: three threads, a launch, a free and a launch") {
     in_every_order(0, [](Small& small) -> Bodies {
-        const core::Address freed = small.regions[2].address;
+        const engine::Address freed = small.regions[2].address;
         small.forget(2);
         small.expect_change(0);
         small.expect_change(1);

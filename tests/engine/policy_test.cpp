@@ -19,7 +19,7 @@
 namespace lms::fake {
 namespace {
 
-using Ids = std::vector<core::ChunkId>;
+using Ids = std::vector<engine::ChunkId>;
 using Accesses = std::vector<unsigned>;
 
 // A recorder of its own, for plugins that are slow are never asked again.
@@ -36,11 +36,11 @@ struct Plugin {
     // In order of address.
     Ids chunks_of(const Region& region) const {
         Ids chunks;
-        for (core::ChunkId id = 0; id < RECORDER_CHUNKS; ++id) {
+        for (engine::ChunkId id = 0; id < RECORDER_CHUNKS; ++id) {
             const lms_policy_chunk& chunk = told->chunks[id];
             if (chunk.bytes > 0 && chunk.address - region.address < region.bytes) chunks.push_back(id);
         }
-        std::ranges::sort(chunks, {}, [&](core::ChunkId id) { return told->chunks[id].address; });
+        std::ranges::sort(chunks, {}, [&](engine::ChunkId id) { return told->chunks[id].address; });
         return chunks;
     }
     Ids named() const { return {told->named, told->named + told->work.count}; }
@@ -83,8 +83,8 @@ struct Told : Plugin, Scene {
     void round() {
         for (std::size_t i = 0; i < regions.size(); ++i) use(i);
     }
-    void submit(std::vector<Address> names, std::vector<engine::Range> ranges,
-                std::vector<Address> reads = {}, const void* code = nullptr, CUstream where = nullptr) {
+    void submit(std::vector<Address> names, std::vector<shim::Range> ranges, std::vector<Address> reads = {},
+                const void* code = nullptr, CUstream where = nullptr) {
         Job job{where ? where : stream, std::move(names), std::move(ranges), false,
                 [](Memory&) { return true; }};
         job.reads = std::move(reads);
@@ -94,7 +94,7 @@ struct Told : Plugin, Scene {
     static constexpr int kCount = 5;
 };
 
-lms_policy_candidate candidate(const lms_policy_request& request, core::ChunkId chunk) {
+lms_policy_candidate candidate(const lms_policy_request& request, engine::ChunkId chunk) {
     lms_policy_candidate told{};
     told.size = sizeof told;
     CHECK(request.candidate(request.context, chunk, &told) != 0);
@@ -121,7 +121,7 @@ TEST_CASE("policy: chunks are told with their addresses and their place in the a
             const Ids chunks = plugin.chunks_of(region);
             REQUIRE(chunks.size() > 1);
             std::uint64_t offset = 0;
-            for (const core::ChunkId id : chunks) {
+            for (const engine::ChunkId id : chunks) {
                 const lms_policy_chunk& chunk = plugin.told->chunks[id];
                 CHECK(chunk.address == region.address + offset);
                 CHECK(chunk.offset == offset);
@@ -175,16 +175,16 @@ TEST_CASE("policy: work is told with its stream, its code and how it touches eac
         CHECK(scene.told->work.code == code);
         CHECK(scene.told->work.stream != stream);
 
-        const auto touched = [&](std::vector<Address> names, std::vector<engine::Range> ranges) {
+        const auto touched = [&](std::vector<Address> names, std::vector<shim::Range> ranges) {
             scene.submit(std::move(names), std::move(ranges));
             CHECK(scene.told->work.code == 0);
             CHECK(scene.told->work.stream == stream);
             return scene.accesses();
         };
-        const engine::Range whole{.address = a.address, .bytes = a.bytes, .overwritten = true};
-        const engine::Range half{.address = a.address, .bytes = bytes / 2, .overwritten = true};
-        const engine::Range source{.address = a.address + bytes / 2, .bytes = bytes / 2, .only_read = true};
-        const engine::Range rest{.address = a.address, .bytes = bytes};
+        const shim::Range whole{.address = a.address, .bytes = a.bytes, .overwritten = true};
+        const shim::Range half{.address = a.address, .bytes = bytes / 2, .overwritten = true};
+        const shim::Range source{.address = a.address + bytes / 2, .bytes = bytes / 2, .only_read = true};
+        const shim::Range rest{.address = a.address, .bytes = bytes};
         CHECK(touched({}, {whole}) == all(of_a, LMS_ACCESS_WRITTEN | LMS_ACCESS_WHOLE));
         CHECK(touched({}, {half}) == Accesses{LMS_ACCESS_WRITTEN});
         CHECK(touched({}, {source}) == Accesses{LMS_ACCESS_READ});
@@ -193,7 +193,7 @@ TEST_CASE("policy: work is told with its stream, its code and how it touches eac
         CHECK(touched({}, {rest}) == Accesses{LMS_ACCESS_UNKNOWN});
         CHECK(touched({a.address}, {whole}) == all(of_a, LMS_ACCESS_UNKNOWN));
         // Not of a whole buffer: the last chunk is touched in part.
-        const engine::Range most{.address = a.address, .bytes = a.bytes - 1, .overwritten = true};
+        const shim::Range most{.address = a.address, .bytes = a.bytes - 1, .overwritten = true};
         expected = all(of_a, LMS_ACCESS_WRITTEN | LMS_ACCESS_WHOLE);
         expected.back() = LMS_ACCESS_WRITTEN;
         CHECK(touched({}, {most}) == expected);
@@ -219,13 +219,13 @@ TEST_CASE("policy: of a candidate it is told what it takes to let it go") {
         // Smaller: of the chunks before one is gone. It is written, too.
         const Ids made = scene.chunks_of(scene.regions[scene.make(14)]);
         dirty.insert(dirty.end(), made.begin(), made.end());
-        core::ChunkId gone = 0;
+        engine::ChunkId gone = 0;
         while (scene.told->chunks[gone].bytes > 0) ++gone;
         scene.rig.drain();
         int seen = 0;
         int seen_dirty = 0;
         scene.when_asked([&](const lms_policy_request& request) {
-            for (core::ChunkId id = 0; id < RECORDER_CHUNKS; ++id) {
+            for (engine::ChunkId id = 0; id < RECORDER_CHUNKS; ++id) {
                 if (!scene.told->since[id] || !request.eligible(request.context, id)) continue;
                 const lms_policy_candidate told = candidate(request, id);
                 const bool is_dirty = std::ranges::count(dirty, id) > 0;
@@ -271,7 +271,7 @@ TEST_CASE("policy: a candidate that unfinished work uses is not told to be idle"
     int seen = 0;
     scene.when_asked([&](const lms_policy_request& request) {
         if (*open) return;
-        for (const core::ChunkId id : scene.chunks_of(scene.regions[busy])) {
+        for (const engine::ChunkId id : scene.chunks_of(scene.regions[busy])) {
             CHECK(request.eligible(request.context, id) == (request.purpose == LMS_PURPOSE_WAIT));
             CHECK(candidate(request, id).idle_in_ns == LMS_NOT_KNOWN);
             CHECK(candidate(request, id).clean == 0);

@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "policy/host.h"
-#include "shim/app/streams.h"
-#include "shim/core/chunking.h"
-#include "shim/migration/budget.h"
+#include "shim/engine/chunking.h"
+#include "shim/executor/budget.h"
+#include "shim/program/streams.h"
 
 namespace lms::fake {
 
@@ -25,26 +25,25 @@ Rig::Rig(const RigOptions& options) : options_(options) {
                 options.address_granules * options.granularity});
     gpu_ = port.get();
     CUresult error = CUDA_ERROR_UNKNOWN;
-    session_ =
-        engine::Session::open({0, nullptr}, std::move(port),
-                              policy::Host::create(options.policy, settings_.frac, 0), settings_, error);
+    session_ = shim::Session::open({0, nullptr}, std::move(port),
+                                   policy::Host::create(options.policy, settings_.frac, 0), settings_, error);
     REQUIRE(error == CUDA_SUCCESS);
     REQUIRE(session_);
 }
 
 Rig::~Rig() {
-    for (const CUstream stream : streams_) const engine::StreamEnd end(stream);
+    for (const CUstream stream : streams_) const shim::StreamEnd end(stream);
 }
 
 CUstream Rig::stream() {
     const CUstream stream = gpu_->create_stream();
-    engine::stream_created(stream, nullptr);
+    shim::stream_created(stream, nullptr);
     streams_.push_back(stream);
     return stream;
 }
 
 void Rig::destroy(CUstream stream) {
-    engine::StreamEnd end(stream);
+    shim::StreamEnd end(stream);
     session_->stream_ends(stream, false);
     end.forget();
     session_->stream_ended(stream);
@@ -57,12 +56,12 @@ void Rig::destroy_streams() {
 }
 
 CUresult Rig::submit(Job job) {
-    if (engine::fast_path_gate.enter()) {
+    if (shim::fast_path_gate.enter()) {
         gpu_->launch(job.stream, std::move(job.kernel));
-        engine::fast_path_gate.leave();
+        shim::fast_path_gate.leave();
         return CUDA_SUCCESS;
     }
-    engine::WorkingSet reach;
+    shim::WorkingSet reach;
     reach.addresses.assign(job.names.begin(), job.names.end());
     reach.only_read.assign(job.reads.begin(), job.reads.end());
     reach.ranges.assign(job.ranges.begin(), job.ranges.end());
@@ -70,7 +69,7 @@ CUresult Rig::submit(Job job) {
     reach.opaque = job.opaque;
     reach.unseen = job.unseen;
     reach.code = job.code;
-    engine::Work work(reach);
+    shim::Work work(reach);
     const CUresult status = session_->acquire(work);
     if (status != CUDA_SUCCESS) return status;
     gpu_->launch(job.stream, std::move(job.kernel));
@@ -116,7 +115,7 @@ std::uint64_t Rig::budget() const {
 
 std::uint64_t Rig::capacity() const {
     return budget() + options_.host_granules * options_.granularity -
-           2 * core::largest_chunk(budget(), options_.granularity);
+           2 * engine::largest_chunk(budget(), options_.granularity);
 }
 
 }  // namespace lms::fake

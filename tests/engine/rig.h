@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "shim/app/fast_path.h"
+#include "shim/program/fast_path.h"
 #include "shim/session/session.h"
 #include "tests/engine/kernels.h"
 #include "tests/support/fake_port.h"
@@ -32,7 +32,7 @@ struct RigOptions {
 struct Job {
     CUstream stream;
     std::vector<Address> names;  // as arguments of a kernel
-    std::vector<engine::Range> ranges;
+    std::vector<shim::Range> ranges;
     bool opaque = false;
     Kernel kernel;
     std::vector<Address> reads = {};  // as arguments by which it writes nothing
@@ -45,7 +45,7 @@ class Rig {
     explicit Rig(const RigOptions& options);
     ~Rig();
 
-    engine::Session& session() { return *session_; }
+    shim::Session& session() { return *session_; }
     FakePort& gpu() { return *gpu_; }
     const RigOptions& options() const { return options_; }
 
@@ -72,7 +72,7 @@ class Rig {
     RigOptions options_;
     Settings settings_;
     FakePort* gpu_ = nullptr;
-    std::unique_ptr<engine::Session> session_;
+    std::unique_ptr<shim::Session> session_;
     std::vector<CUstream> streams_;
 };
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <memory>
 
-#include "shim/migration/fences.h"
+#include "shim/executor/fences.h"
 #include "tests/engine/rig.h"
 
 namespace lms::fake {
@@ -12,36 +12,36 @@ namespace {
 
 struct Spares {
     FakePort gpu{{64, 64 * 64, true, 1}};
-    core::Timelines timelines;
-    engine::Fences fences{gpu, timelines};
+    engine::Timelines timelines;
+    shim::Fences fences{gpu, timelines};
     util::Mutex mutex{util::LockOrder::Session};
-    engine::SessionLock lock{mutex};
+    shim::SessionLock lock{mutex};
 
     // All that was submitted runs, and is seen to be over.
     void finish() {
         gpu.run(1000);
         fences.poll(lock);
     }
-    engine::FencePtr spare(CUstream stream) { return fences.spare(fences.key_of(stream)); }
+    shim::FencePtr spare(CUstream stream) { return fences.spare(fences.key_of(stream)); }
 };
 
 TEST_CASE("spare fences: one that is recorded again stands for what was submitted since") {
     Spares all;
     const CUstream stream = all.gpu.create_stream();
     CHECK(!all.spare(stream));
-    const engine::Fence* const first = [&] {
-        const engine::FencePtr fence = all.fences.record(stream);
+    const shim::Fence* const first = [&] {
+        const shim::FencePtr fence = all.fences.record(stream);
         all.fences.add(fence);
         return fence.get();
     }();
     CHECK(!all.spare(stream));  // it has not passed
     all.finish();
-    engine::FencePtr spare = all.spare(stream);
+    shim::FencePtr spare = all.spare(stream);
     CHECK(spare.get() == first);
     CHECK(!all.spare(stream));
     const auto open = std::make_shared<std::atomic<bool>>(false);
     all.gpu.launch(stream, gate(open));
-    const core::Use use = all.fences.add(all.fences.record(stream, std::move(spare)));
+    const engine::Use use = all.fences.add(all.fences.record(stream, std::move(spare)));
     all.finish();
     CHECK(!all.timelines.finished(use));
     CHECK(all.fences.fence_of(use).get() == first);
@@ -54,7 +54,7 @@ TEST_CASE("spare fences: one that is recorded again stands for what was submitte
 TEST_CASE("spare fences: none that another still holds, who asks whether it has passed") {
     Spares all;
     const CUstream stream = all.gpu.create_stream();
-    const engine::FencePtr held = all.fences.record(stream);
+    const shim::FencePtr held = all.fences.record(stream);
     all.fences.add(held);
     CHECK(!all.spare(stream));
     all.finish();
@@ -65,14 +65,14 @@ TEST_CASE("spare fences: none that another still holds, who asks whether it has 
 TEST_CASE("spare fences: none of another stream's, though its timeline goes on as that one's") {
     Spares all;
     const CUstream old = all.gpu.create_stream();
-    const core::Use passed = all.fences.add(all.fences.record(old));
+    const engine::Use passed = all.fences.add(all.fences.record(old));
     CHECK(!all.spare(old));
     all.finish();
-    const core::Use under_way = all.fences.add(all.fences.record(old));
+    const engine::Use under_way = all.fences.add(all.fences.record(old));
     all.fences.forget(all.fences.key_of(old));
     all.finish();
     const CUstream other = all.gpu.create_stream();
-    const core::Use next = all.fences.add(all.fences.record(other));
+    const engine::Use next = all.fences.add(all.fences.record(other));
     REQUIRE(next.timeline == passed.timeline);
     CHECK(all.timelines.finished(under_way));
     CHECK(!all.spare(other));
@@ -85,11 +85,11 @@ TEST_CASE("spare fences: one that cannot be recorded again is replaced") {
     all.fences.add(all.fences.record(stream));
     CHECK(!all.spare(stream));
     all.finish();
-    engine::FencePtr spare = all.spare(stream);
+    shim::FencePtr spare = all.spare(stream);
     REQUIRE(spare);
-    const engine::Fence* const first = spare.get();
+    const shim::Fence* const first = spare.get();
     all.gpu.fail(Call::Record, 1, CUDA_ERROR_INVALID_HANDLE);
-    const engine::FencePtr fence = all.fences.record(stream, std::move(spare));
+    const shim::FencePtr fence = all.fences.record(stream, std::move(spare));
     REQUIRE(fence);
     CHECK(fence.get() != first);
     CHECK(all.gpu.live_events() == 1);

@@ -1,5 +1,5 @@
 // The program's streams: a handle that the driver is given is not destroyed under it.
-#include "shim/app/streams.h"
+#include "shim/program/streams.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-namespace lms::engine {
+namespace lms::shim {
 namespace {
 
 bool is_known(CUstream stream) {
@@ -56,4 +56,4 @@ TEST_CASE("streams: one that the driver does not destroy is known again") {
     CHECK(static_cast<bool>(end));
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

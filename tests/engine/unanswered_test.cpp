@@ -1,7 +1,7 @@
 // The driver does not say whether work is over: for once, for a while, or because nobody may ask.
 #include <doctest/doctest.h>
 
-#include "shim/app/capture.h"
+#include "shim/program/capture.h"
 #include "tests/engine/scene.h"
 
 namespace lms::fake {
@@ -104,12 +104,12 @@ TEST_CASE("failures: work in the legacy stream behind which a capture forbids a 
     scene.rig.drain();
     scene.rig.session().see_work_over();  // or the next work would wait for its coming in
     const Gate gate = closed();
-    engine::capture_nears();
-    { const engine::CaptureBegin begin(scene.stream); }
+    shim::capture_nears();
+    { const shim::CaptureBegin begin(scene.stream); }
     gpu.fail(Call::Query, 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 1'000);
     REQUIRE(scene.rig.submit(scene.late_write(CU_STREAM_LEGACY, cold, gate, true)) == CUDA_SUCCESS);
     gpu.fail(Call::Query, 0, CUDA_SUCCESS);
-    engine::capture_ended(scene.stream);
+    shim::capture_ended(scene.stream);
     scene.changed(cold);
     scene.open_before_remap(cold, gate);
     scene.open_after_a_while(gate);

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "shim/core/engine.h"
-#include "shim/core/rules.h"
+#include "shim/engine/engine.h"
+#include "shim/engine/rules.h"
 
 namespace explore {
 
-using namespace lms::core;
+using namespace lms::engine;
 
 // A chunk that work names, by its place in the case: each buffer is one chunk.
 struct Named {

@@ -112,22 +112,22 @@ void paths(std::string_view input) {
 void fat_binary(std::string_view input) {
     const Bytes image(input);
     for (const auto& found :
-         {engine::find_ptx(image.data(), image.size()), engine::find_cubins(image.data(), image.size())}) {
-        for (const engine::PackedCode& code : found) {
-            const auto plain = engine::unpack(code);
+         {shim::find_ptx(image.data(), image.size()), shim::find_cubins(image.data(), image.size())}) {
+        for (const shim::PackedCode& code : found) {
+            const auto plain = shim::unpack(code);
             must(!plain || plain->size() == code.plain_bytes);
         }
     }
     const unsigned gpus[] = {75, 86, 90};
-    engine::CodeImage code(image.data(), image.size(), {.addresses = true, .layouts = true, .gpus = gpus});
+    shim::CodeImage code(image.data(), image.size(), {.addresses = true, .layouts = true, .gpus = gpus});
     code.layout_of("k");
     code.addresses_of("k");
 }
 
-void check_layouts(const engine::CodeLayouts& layouts) {
+void check_layouts(const shim::CodeLayouts& layouts) {
     for (const auto& [name, layout] : layouts) {
         std::size_t end = 0;
-        for (const engine::Parameter& parameter : layout) {
+        for (const shim::Parameter& parameter : layout) {
             must(parameter.offset >= end && parameter.offset + parameter.bytes >= parameter.offset);
             end = parameter.offset + parameter.bytes;
         }
@@ -136,14 +136,14 @@ void check_layouts(const engine::CodeLayouts& layouts) {
 
 void nv_info(std::string_view input) {
     const Bytes cubin(input);
-    check_layouts(engine::layouts_in_cubin(cubin.view()));
+    check_layouts(shim::layouts_in_cubin(cubin.view()));
 }
 
 void ptx(std::string_view input) {
     const Bytes text(input);
-    const auto layouts = engine::layouts_in_ptx(text.view());
+    const auto layouts = shim::layouts_in_ptx(text.view());
     check_layouts(layouts);
-    engine::PtxModule module{std::string(input)};
+    shim::PtxModule module{std::string(input)};
     for (const auto& [name, layout] : layouts) module.addresses_of(name);
 }
 

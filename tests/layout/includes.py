@@ -5,16 +5,16 @@ import sys
 
 # A room may include itself and these.
 MAY = {
-    "entry": {"include", "reach", "session", "migration", "app", "code", "device", "trace", "core", "util"},
-    "reach": {"session", "app", "code", "device", "trace", "core", "util"},
-    "session": {"migration", "app", "device", "trace", "policy", "core", "util"},
-    "migration": {"app", "device", "trace", "policy", "core", "util"},
-    "app": {"device", "core", "util"},
-    "code": {"core", "util"},
-    "device": {"core", "util"},
-    "trace": {"include", "core", "util"},
-    "policy": {"core", "util", "include"},
-    "core": {"include"},
+    "entry": {"include", "access", "session", "executor", "program", "code", "device", "trace", "engine", "util"},
+    "access": {"session", "program", "code", "device", "trace", "engine", "util"},
+    "session": {"executor", "program", "device", "trace", "policy", "engine", "util"},
+    "executor": {"program", "device", "trace", "policy", "engine", "util"},
+    "program": {"device", "engine", "util"},
+    "code": {"engine", "util"},
+    "device": {"engine", "util"},
+    "trace": {"include", "engine", "util"},
+    "policy": {"engine", "util", "include"},
+    "engine": {"include"},
     "util": set(),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:(shim)/(\w+)/|(policy)/|(lms)/)', re.M)

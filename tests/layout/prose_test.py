@@ -72,7 +72,7 @@ class Prose(unittest.TestCase):
         for name in ("include/lms/a.h", "shim/device/port.h", "policy/a.cpp"):
             self.expect({name: f"/* {words(4)}\n *\n * Nobody knows. */\nint a;  // soiled memory\nint b;\n// {words(41)}\nint told;\n"},
                         f'{name}:3: "Nobody"', f'{name}:4: "soiled"', f"{name}:6: a sentence of 41 words")
-        self.expect({"include/lms/a.h": "int a;  // words: its name in CUDA; nobody\n", "shim/core/a.h": "// Nobody knows.\n"})
+        self.expect({"include/lms/a.h": "int a;  // words: its name in CUDA; nobody\n", "shim/engine/a.h": "// Nobody knows.\n"})
 
     def test_messages(self):
         long = "four words and more " * 8

@@ -23,7 +23,7 @@ import time
 
 import mutants
 
-FOLDERS = ("shim/app", "shim/core", "shim/migration", "shim/reach", "shim/session", "policy")
+FOLDERS = ("shim/program", "shim/engine", "shim/executor", "shim/access", "shim/session", "policy")
 # What runs in seconds first; of whole programs what `make test` runs too.
 STAGES = (
     {name: [f"build/tests/{name}"] for name in ("unit", "contract", "engine", "entry")},

@@ -2,10 +2,10 @@
 // another because it asked for them so.
 #include <doctest/doctest.h>
 
-#include "shim/app/address_book.h"
+#include "shim/program/address_book.h"
 
-using lms::engine::AddressBook;
-using lms::engine::AddressRange;
+using lms::shim::AddressBook;
+using lms::shim::AddressRange;
 
 namespace {
 

@@ -1,5 +1,5 @@
 // The arena against a naive list of the ranges given out.
-#include "shim/core/arena.h"
+#include "shim/engine/arena.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace lms::core {
+namespace lms::engine {
 namespace {
 
 constexpr Address kBegin = 0x7000;
@@ -91,4 +91,4 @@ TEST_CASE("arena: what it holds, and sizes beyond it") {
 }
 
 }  // namespace
-}  // namespace lms::core
+}  // namespace lms::engine

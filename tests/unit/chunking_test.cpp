@@ -1,5 +1,5 @@
 // How buffers are cut: exactly, in powers of two, into chunks of which enough fit on the GPU.
-#include "shim/core/chunking.h"
+#include "shim/engine/chunking.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <bit>
 #include <numeric>
 
-namespace lms::core {
+namespace lms::engine {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -54,4 +54,4 @@ TEST_CASE("chunking: the largest chunk") {
 }
 
 }  // namespace
-}  // namespace lms::core
+}  // namespace lms::engine

@@ -1,5 +1,5 @@
 // The table of handles: what a thread uses is not destroyed under it, and what is destroyed is not used.
-#include "shim/app/handles.h"
+#include "shim/program/handles.h"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace lms::engine {
+namespace lms::shim {
 namespace {
 
 using Table = Handles<int, std::string>;
@@ -254,4 +254,4 @@ TEST_CASE("handles: many threads use, destroy and make many handles") {
     CHECK(destroyed > 0);
 }
 
-}  // namespace lms::engine
+}  // namespace lms::shim

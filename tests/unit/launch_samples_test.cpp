@@ -1,12 +1,12 @@
 // Which launches are timed.
-#include "shim/migration/launch_samples.h"
+#include "shim/executor/launch_samples.h"
 
 #include <doctest/doctest.h>
 
 #include <map>
 #include <vector>
 
-using lms::engine::LaunchSamples;
+using lms::shim::LaunchSamples;
 
 TEST_CASE("launch samples: one in so many on the average, and of a program's round each launch") {
     LaunchSamples samples;

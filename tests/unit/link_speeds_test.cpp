@@ -1,9 +1,9 @@
 // How fast copies are seen to go.
-#include "shim/migration/link_speeds.h"
+#include "shim/executor/link_speeds.h"
 
 #include <doctest/doctest.h>
 
-using lms::engine::LinkSpeeds;
+using lms::shim::LinkSpeeds;
 using lms::trace::Direction;
 
 TEST_CASE("link speeds: what the first copy told is mended by the next few, and after some it is known") {

@@ -13,7 +13,7 @@
 #include "shim/code/loaded_code.h"
 #include "tests/support/fat_binary.h"
 
-using namespace lms::engine;
+using namespace lms::shim;
 using support::FatBinary;
 using support::For;
 using support::Packing;

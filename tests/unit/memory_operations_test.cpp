@@ -1,18 +1,18 @@
 // Which words stream memory operations name, also those that this tree's headers do not know.
-#include "shim/reach/memory_operations.h"
+#include "shim/access/memory_operations.h"
 
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <vector>
 
-namespace lms::engine {
+namespace lms::shim {
 namespace {
 
-constexpr core::Address kAt = 0x7f0000001000;
+constexpr engine::Address kAt = 0x7f0000001000;
 
-std::vector<core::Address> named(const CUstreamBatchMemOpParams& operation) {
-    std::vector<core::Address> addresses;
+std::vector<engine::Address> named(const CUstreamBatchMemOpParams& operation) {
+    std::vector<engine::Address> addresses;
     for (const Range& word : words_of({&operation, 1})) {
         CHECK_FALSE(word.only_read);
         addresses.push_back(word.address);
@@ -44,7 +44,7 @@ TEST_CASE("memory operations: one that is not known names whatever it may hold t
     CUstreamBatchMemOpParams operation = of(8);
     struct Reduction {
         unsigned operation, flags, reduction, type;
-        core::Address address;
+        engine::Address address;
         std::uint64_t value;
     };
     const Reduction reduction{8, 0, 1, 0, kAt, 3};
@@ -53,4 +53,4 @@ TEST_CASE("memory operations: one that is not known names whatever it may hold t
 }
 
 }  // namespace
-}  // namespace lms::engine
+}  // namespace lms::shim

@@ -13,9 +13,9 @@
 #include "policy/host.h"
 #include "policy/repetition.h"
 
-using lms::core::ChunkId;
-using lms::core::kNoChunk;
-using lms::core::Purpose;
+using lms::engine::ChunkId;
+using lms::engine::kNoChunk;
+using lms::engine::Purpose;
 using lms::policy::Host;
 using lms::policy::Repetition;
 

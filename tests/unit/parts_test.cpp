@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
 
-#include "shim/core/in_place_costs.h"
-#include "shim/core/parts.h"
+#include "shim/engine/in_place_costs.h"
+#include "shim/engine/parts.h"
 
-namespace lms::core {
+namespace lms::engine {
 namespace {
 
 TEST_CASE("parts: one ends where the next begins, the last with its buffer") {
@@ -87,4 +87,4 @@ TEST_CASE("in place costs: nothing is known of moves at first") {
 }
 
 }  // namespace
-}  // namespace lms::core
+}  // namespace lms::engine

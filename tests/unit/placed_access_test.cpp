@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "shim/reach/placed_access.h"
+#include "shim/access/placed_access.h"
 
-using namespace lms::engine;
+using namespace lms::shim;
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include "shim/util/trust.h"
 #include "tests/support/scratch.h"
 
-using lms::core::ChunkId;
-using lms::core::kNoChunk;
+using lms::engine::ChunkId;
+using lms::engine::kNoChunk;
 using lms::policy::Host;
 
 namespace {
@@ -410,7 +410,7 @@ TEST_CASE("policy host: a plugin built against the first header of version 1 wor
     host->work(Order{1, 2}, nullptr);
     Order out(4);
     CHECK(host->upcoming(out) == 0);
-    CHECK(host->next_victim({64, lms::core::Purpose::Wait}, [](ChunkId chunk) { return chunk != 0; }) == 1);
+    CHECK(host->next_victim({64, lms::engine::Purpose::Wait}, [](ChunkId chunk) { return chunk != 0; }) == 1);
     host->evicted(0);
     host->resident(0);
     CHECK(eviction_order(*host) == Order{1, 2, 0});

@@ -7,9 +7,9 @@
 
 #include "shim/code/ptx_taint.h"
 
-using lms::engine::KernelAccess;
-using lms::engine::LinearTerm;
-using lms::engine::PtxModule;
+using lms::shim::KernelAccess;
+using lms::shim::LinearTerm;
+using lms::shim::PtxModule;
 
 namespace {
 

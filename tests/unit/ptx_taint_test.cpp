@@ -5,7 +5,7 @@
 
 #include "shim/code/ptx_taint.h"
 
-using lms::engine::PtxModule;
+using lms::shim::PtxModule;
 using Answer = PtxModule::Answer;
 
 namespace {

@@ -7,8 +7,8 @@
 
 #include "shim/code/ptx_taint.h"
 
-using lms::engine::ParameterWords;
-using lms::engine::PtxModule;
+using lms::shim::ParameterWords;
+using lms::shim::PtxModule;
 
 namespace {
 

@@ -1,13 +1,13 @@
 // For the tests of the residency map: a small span, a policy that tells what it was told, the transitions.
 #pragma once
 
-#include "shim/core/residency.h"
+#include "shim/engine/residency.h"
 
 #include <map>
 #include <string>
 #include <vector>
 
-namespace lms::core {
+namespace lms::engine {
 
 inline constexpr Address kBegin = 0x10000;
 inline constexpr std::uint64_t kGranule = 16;
@@ -74,4 +74,4 @@ inline const std::vector<Transition>& transitions() {
     return all;
 }
 
-}  // namespace lms::core
+}  // namespace lms::engine

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace lms::core {
+namespace lms::engine {
 namespace {
 
 class Model {
@@ -237,4 +237,4 @@ TEST_CASE("residency: random operations agree with a naive model") {
 }
 
 }  // namespace
-}  // namespace lms::core
+}  // namespace lms::engine

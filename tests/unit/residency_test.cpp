@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lms::core {
+namespace lms::engine {
 namespace {
 
 // Where a state's bytes count.
@@ -235,4 +235,4 @@ TEST_CASE("residency: consistent() sees through wrong sums") {
 }
 
 }  // namespace
-}  // namespace lms::core
+}  // namespace lms::engine

@@ -1,9 +1,9 @@
 // LMS_SOFT_LIMIT: which allocations fail once.
-#include "shim/core/soft_limit.h"
+#include "shim/engine/soft_limit.h"
 
 #include <doctest/doctest.h>
 
-using lms::core::SoftLimit;
+using lms::engine::SoftLimit;
 
 namespace {
 const std::thread::id kMain = std::this_thread::get_id();

@@ -7,12 +7,12 @@
 #include <random>
 #include <set>
 
-#include "shim/reach/pointer_words.h"
+#include "shim/access/pointer_words.h"
 
-using lms::core::Address;
-using lms::engine::Extent;
-using lms::engine::PointerWord;
-using lms::engine::PointerWords;
+using lms::engine::Address;
+using lms::shim::Extent;
+using lms::shim::PointerWord;
+using lms::shim::PointerWords;
 
 namespace {
 

@@ -1,11 +1,11 @@
-#include "shim/core/timelines.h"
+#include "shim/engine/timelines.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <random>
 
-namespace lms::core {
+namespace lms::engine {
 namespace {
 
 TEST_CASE("timelines: a position is finished once its line has come that far, and for good") {
@@ -65,4 +65,4 @@ TEST_CASE("timelines: of recorded uses, the latest unfinished one of each line i
 }
 
 }  // namespace
-}  // namespace lms::core
+}  // namespace lms::engine

@@ -1,5 +1,5 @@
 // The scanner of launch arguments, against one that looks at each byte.
-#include "shim/reach/pointer_scan.h"
+#include "shim/access/pointer_scan.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace lms::engine {
+namespace lms::shim {
 namespace {
 
 constexpr Bounds kBounds{0x7f0000000000, 0x7f0000100000};
@@ -16,10 +16,10 @@ constexpr Bounds kBounds{0x7f0000000000, 0x7f0000100000};
 // As where a driver gives its lowest addresses.
 constexpr Bounds kWide{0x302000000, 0x5000001000};
 
-std::pmr::vector<core::Address> scanned(const void* data, std::size_t bytes, Bounds bounds = kBounds) {
-    std::pmr::vector<core::Address> found;
-    scan(data, bytes, bounds, [&](std::size_t at, core::Address address) {
-        core::Address word = 0;
+std::pmr::vector<engine::Address> scanned(const void* data, std::size_t bytes, Bounds bounds = kBounds) {
+    std::pmr::vector<engine::Address> found;
+    scan(data, bytes, bounds, [&](std::size_t at, engine::Address address) {
+        engine::Address word = 0;
         std::memcpy(&word, static_cast<const char*>(data) + at, sizeof word);
         CHECK(word == address);
         found.push_back(address);
@@ -28,10 +28,10 @@ std::pmr::vector<core::Address> scanned(const void* data, std::size_t bytes, Bou
 }
 
 // Little-endian words at each byte.
-std::pmr::vector<core::Address> naive(const std::vector<unsigned char>& data, Bounds bounds = kBounds) {
-    std::pmr::vector<core::Address> found;
+std::pmr::vector<engine::Address> naive(const std::vector<unsigned char>& data, Bounds bounds = kBounds) {
+    std::pmr::vector<engine::Address> found;
     for (std::size_t i = 0; i + 8 <= data.size(); ++i) {
-        core::Address word = 0;
+        engine::Address word = 0;
         for (std::size_t byte = 8; byte-- > 0;) word = word << 8 | data[i + byte];
         if (word >= bounds.begin && word < bounds.end) found.push_back(word);
     }
@@ -39,7 +39,7 @@ std::pmr::vector<core::Address> naive(const std::vector<unsigned char>& data, Bo
 }
 
 TEST_CASE("working set: all sizes, with addresses at every byte") {
-    const core::Address inside = kBounds.begin + 0x1234;
+    const engine::Address inside = kBounds.begin + 0x1234;
     for (std::size_t size = 0; size <= 64; ++size) {
         for (std::size_t at = 0; at + 8 <= size || at == 0; ++at) {
             std::vector<unsigned char> data(size, 0xA5);
@@ -58,16 +58,16 @@ TEST_CASE("working set: random words around the bounds") {
             std::mt19937_64 random(seed);
             std::vector<unsigned char> data(random() % 4096);
             for (std::size_t at = 0; at + 8 <= data.size(); at += 1 + random() % 40) {
-                const core::Address near[] = {bounds.begin - 1,
-                                              bounds.begin,
-                                              bounds.begin + random() % 4096,
-                                              bounds.begin + (bounds.end - bounds.begin) / 3,
-                                              bounds.end - 1,
-                                              bounds.end,
-                                              bounds.end + 1,
-                                              0,
-                                              ~std::uint64_t{0},
-                                              random()};
+                const engine::Address near[] = {bounds.begin - 1,
+                                                bounds.begin,
+                                                bounds.begin + random() % 4096,
+                                                bounds.begin + (bounds.end - bounds.begin) / 3,
+                                                bounds.end - 1,
+                                                bounds.end,
+                                                bounds.end + 1,
+                                                0,
+                                                ~std::uint64_t{0},
+                                                random()};
                 std::memcpy(data.data() + at, &near[random() % std::size(near)], 8);
             }
             CHECK(scanned(data.data(), data.size(), bounds) == naive(data, bounds));
@@ -79,20 +79,20 @@ TEST_CASE("working set: the bounds, and structs passed by value") {
     struct {
         int length = 7;
         const char* const text = nullptr;
-        core::Address first = kBounds.begin;
-        core::Address last = kBounds.end - 1;
-        core::Address past = kBounds.end;
-        core::Address before = kBounds.begin - 1;
+        engine::Address first = kBounds.begin;
+        engine::Address last = kBounds.end - 1;
+        engine::Address past = kBounds.end;
+        engine::Address before = kBounds.begin - 1;
         float scale = 1;
-        core::Address inner[2] = {kBounds.begin + 8, 3};
+        engine::Address inner[2] = {kBounds.begin + 8, 3};
     } const argument;
     CHECK(scanned(&argument, sizeof argument) ==
-          std::pmr::vector<core::Address>{kBounds.begin, kBounds.end - 1, kBounds.begin + 8});
+          std::pmr::vector<engine::Address>{kBounds.begin, kBounds.end - 1, kBounds.begin + 8});
 
-    const core::Address word = kBounds.begin;
+    const engine::Address word = kBounds.begin;
     scan(&word, sizeof word, {0, 0},
-         [](std::size_t, core::Address) { CHECK("no managed memory" == nullptr); });
+         [](std::size_t, engine::Address) { CHECK("no managed memory" == nullptr); });
 }
 
 }  // namespace
-}  // namespace lms::engine
+}  // namespace lms::shim

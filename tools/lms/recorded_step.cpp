@@ -11,7 +11,7 @@
 #include <sstream>
 #include <unordered_map>
 
-#include "shim/core/chunking.h"
+#include "shim/engine/chunking.h"
 #include "shim/util/units.h"
 
 namespace lms::tool {
@@ -273,7 +273,7 @@ class Tracer {
 
     std::span<const trace::Piece> pieces_of(std::uint64_t bytes) {
         std::vector<trace::Piece> pieces;
-        for (const std::uint64_t size : core::cut(bytes, kGranularity, 32 << 20))
+        for (const std::uint64_t size : engine::cut(bytes, kGranularity, 32 << 20))
             pieces.push_back({chunks_++, size, true});
         return kept(pieces);
     }

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "policy/host.h"
-#include "shim/core/arena.h"
-#include "shim/core/chunking.h"
-#include "shim/core/residency.h"
+#include "shim/engine/arena.h"
+#include "shim/engine/chunking.h"
+#include "shim/engine/residency.h"
 #include "tools/lms/foreseen.h"
 #include "tools/lms/pace.h"
 #include "tools/lms/progress.h"
@@ -19,12 +19,12 @@
 namespace lms::tool {
 namespace {
 
-using core::ChunkId;
+using engine::ChunkId;
 using Step = ReplayScript::Step;
 using Touch = ReplayScript::Touch;
 
 // Works run one after the other, for as long as they took; copies run beside them, one each way at a time.
-class Replay final : core::Asker {
+class Replay final : engine::Asker {
   public:
     Replay(const ReplayScript& script, const ReplayWith& with)
         : script_(script),
@@ -32,7 +32,7 @@ class Replay final : core::Asker {
           ranking_(make_ranking(with)),
           residency_(script.granularity, kSpan, script.granularity, *ranking_),
           arena_(script.granularity, kSpan, script.granularity, 0),
-          ids_(script.chunks, core::kNoChunk),
+          ids_(script.chunks, engine::kNoChunk),
           buffers_(script.buffers.size()),
           pace_(script.streams),
           fitting_(script.streams),
@@ -61,7 +61,7 @@ class Replay final : core::Asker {
 
   private:
     static constexpr std::uint64_t kSpan = std::uint64_t{1} << 46;
-    // That the shim copies out before there is need (ahead_bytes() in shim/migration/eviction.cpp).
+    // That the shim copies out before there is need (ahead_bytes() in shim/executor/eviction.cpp).
     static constexpr std::uint64_t kChunksAhead = 2;
     // Of one look, as the shim takes: a policy may ask for what it has just let go.
     static constexpr int kMostStepsAhead = 64;
@@ -87,7 +87,7 @@ class Replay final : core::Asker {
         double reached_at;  // by its stream
     };
 
-    std::unique_ptr<core::Ranking> make_ranking(const ReplayWith& with) {
+    std::unique_ptr<engine::Ranking> make_ranking(const ReplayWith& with) {
         if (with.policy != kFewestBytes && with.policy != kForesight)
             return policy::Host::create(with.policy, with.frac, with.threshold_bytes);
         auto made = std::make_unique<Foreseen>(with.policy == kForesight);
@@ -121,7 +121,7 @@ class Replay final : core::Asker {
     // What the rest of the GPU takes must go from it.
     void change_budget(std::uint64_t bytes) {
         budget_bytes_ = bytes;
-        make_room(0, bytes, core::kNoChunk);
+        make_room(0, bytes, engine::kNoChunk);
     }
 
     void allocate(std::uint32_t number) {
@@ -131,7 +131,7 @@ class Replay final : core::Asker {
         for (const std::uint64_t chunk : buffer.chunk_bytes) bytes += chunk;
         const auto address = bytes == 0 ? std::nullopt : arena_.take(bytes);
         if (!address) return;
-        const core::AllocationId id = residency_.add(*address, buffer.asked_bytes, buffer.chunk_bytes);
+        const engine::AllocationId id = residency_.add(*address, buffer.asked_bytes, buffer.chunk_bytes);
         buffers_[number] = id;
         const std::vector<ChunkId> chunks = residency_.allocation(id).chunks;
         for (std::uint32_t i = 0; i < chunks.size(); ++i) {
@@ -178,12 +178,12 @@ class Replay final : core::Asker {
         const std::uint32_t before = found->buffer;
         dead_.erase(std::next(found).base());
         give_back_dead();
-        const core::AllocationId id = *std::exchange(buffers_[before], {});
+        const engine::AllocationId id = *std::exchange(buffers_[before], {});
         buffers_[step.buffer] = id;
         residency_.revive(id, buffer.asked_bytes);
         for (std::uint32_t i = 0; i < buffer.chunk_bytes.size(); ++i) {
             const ChunkId chunk =
-                std::exchange(ids_[script_.buffers[before].first_chunk + i], core::kNoChunk);
+                std::exchange(ids_[script_.buffers[before].first_chunk + i], engine::kNoChunk);
             ids_[buffer.first_chunk + i] = chunk;
             if (foreseen_) foreseen_->will_be_used(chunk, first_use_[buffer.first_chunk + i]);
         }
@@ -206,21 +206,21 @@ class Replay final : core::Asker {
     }
 
     void give_back(std::uint32_t number) {
-        const core::Allocation buffer = residency_.allocation(*buffers_[number]);
+        const engine::Allocation buffer = residency_.allocation(*buffers_[number]);
         for (const ChunkId chunk : buffer.chunks) keep(chunk);
         residency_.remove(*buffers_[number]);
         arena_.give_back(buffer.address, buffer.bytes);
         for (std::size_t i = 0; i < buffer.chunks.size(); ++i)
-            ids_[script_.buffers[number].first_chunk + i] = core::kNoChunk;
+            ids_[script_.buffers[number].first_chunk + i] = engine::kNoChunk;
         buffers_[number].reset();
     }
 
-    bool is_here(ChunkId chunk) const { return residency_.chunk(chunk).state == core::State::Resident; }
+    bool is_here(ChunkId chunk) const { return residency_.chunk(chunk).state == engine::State::Resident; }
 
     void work(const Step& step) {
         std::vector<ChunkId> chunks;
         for (const Touch& touch : script_.touched_by(step)) {
-            if (ids_[touch.chunk] != core::kNoChunk) chunks.push_back(ids_[touch.chunk]);
+            if (ids_[touch.chunk] != engine::kNoChunk) chunks.push_back(ids_[touch.chunk]);
         }
         tell(step, chunks);
         const bool deep = is_deep(step.stream);
@@ -233,8 +233,8 @@ class Replay final : core::Asker {
         bool lacked = false;
         for (const Touch& touch : script_.touched_by(step)) {
             const ChunkId chunk = ids_[touch.chunk];
-            if (chunk == core::kNoChunk) continue;
-            const bool stays = touch.may_stay && residency_.chunk(chunk).state == core::State::OnHost;
+            if (chunk == engine::kNoChunk) continue;
+            const bool stays = touch.may_stay && residency_.chunk(chunk).state == engine::State::OnHost;
             if (!is_here(chunk) && !stays) {
                 lacked = true;
                 in_place |= !bring_in(chunk, touch.overwritten);
@@ -245,7 +245,7 @@ class Replay final : core::Asker {
         }
         result_.in_place += in_place;
         if (lacked) {
-            start_to_leave(0, {0, core::Purpose::Room, core::kNoChunk, this});
+            start_to_leave(0, {0, engine::Purpose::Room, engine::kNoChunk, this});
             came_in_at_ = pace_.now;
         }
         for (const ChunkId chunk : chunks) residency_.unpin(chunk);
@@ -256,7 +256,7 @@ class Replay final : core::Asker {
         fitting_.now = fitting_.next(step);
         for (const Touch& touch : script_.touched_by(step)) {
             const ChunkId chunk = ids_[touch.chunk];
-            if (chunk == core::kNoChunk) continue;
+            if (chunk == engine::kNoChunk) continue;
             places_[chunk].idle_at = std::max(places_[chunk].idle_at, end);
             if (foreseen_) foreseen_->will_be_used(chunk, touch.next_work);
         }
@@ -278,21 +278,21 @@ class Replay final : core::Asker {
         if (!residency_.wants_facts()) return residency_.work(chunks, nullptr);
         std::vector<std::uint8_t> access;
         for (const Touch& touch : script_.touched_by(step)) {
-            if (ids_[touch.chunk] == core::kNoChunk) continue;
-            access.push_back(touch.only_read     ? core::kAccessRead
-                             : touch.overwritten ? core::kAccessWritten | core::kAccessWhole
-                                                 : core::kAccessUnknown);
+            if (ids_[touch.chunk] == engine::kNoChunk) continue;
+            access.push_back(touch.only_read     ? engine::kAccessRead
+                             : touch.overwritten ? engine::kAccessWritten | engine::kAccessWhole
+                                                 : engine::kAccessUnknown);
         }
-        const core::WorkFacts facts{step.stream, step.code, access};
+        const engine::WorkFacts facts{step.stream, step.code, access};
         residency_.work(chunks, &facts);
     }
 
-    core::Candidate candidate(ChunkId chunk) override {
+    engine::Candidate candidate(ChunkId chunk) override {
         const double idle_at = std::max(places_[chunk].idle_at, places_[chunk].ready_at);
         return {residency_.chunk(chunk).bytes, needs_no_copy(chunk),
                 static_cast<std::uint64_t>(std::max(0., idle_at - pace_.now) * 1e9)};
     }
-    core::Links links() override {
+    engine::Links links() override {
         const auto queued = [this](double free, double bytes_per_s) {
             return static_cast<std::uint64_t>(std::max(0., free - pace_.now) * bytes_per_s);
         };
@@ -319,7 +319,7 @@ class Replay final : core::Asker {
             if (pace_.now < few_fills_at()) return true;
             const std::size_t count = residency_.upcoming(next);
             const auto able = std::find_if(next.begin(), next.begin() + count, [&](ChunkId chunk) {
-                return chunk < places_.size() && residency_.chunk(chunk).state == core::State::OnHost;
+                return chunk < places_.size() && residency_.chunk(chunk).state == engine::State::OnHost;
             });
             if (able == next.begin() + count) return false;
             if (!bring_in_ahead(*able)) return true;
@@ -331,7 +331,7 @@ class Replay final : core::Asker {
         const std::uint64_t bytes = residency_.chunk(chunk).bytes;
         const std::uint64_t limit = start();
         while (lacking(bytes, limit) > 0) {
-            start_to_leave(bytes, {bytes, core::Purpose::Ahead, chunk, this});
+            start_to_leave(bytes, {bytes, engine::Purpose::Ahead, chunk, this});
             const auto next = next_to_leave();
             if (next == leaving_.end() || next->copied_at > pace_.now) return false;
             put_out(next);
@@ -374,7 +374,7 @@ class Replay final : core::Asker {
     bool make_room(std::uint64_t bytes, std::uint64_t limit, ChunkId chunk) {
         while (const std::uint64_t lacks = lacking(bytes, limit)) {
             if (give_back_dead()) continue;
-            const core::VictimRequest wanted{lacks, core::Purpose::Room, chunk, this};
+            const engine::VictimRequest wanted{lacks, engine::Purpose::Room, chunk, this};
             if (leaving_bytes() < lacks) pace_.now = std::max(pace_.now, few_fills_at());
             start_to_leave(lacks, wanted);
             const auto next = next_to_leave();
@@ -395,11 +395,11 @@ class Replay final : core::Asker {
 
     // For what the policy says, or for what is dead if that can be given back sooner. False: nothing comes to
     // be.
-    bool wait_for_idle(core::VictimRequest wanted) {
-        wanted.purpose = core::Purpose::Wait;
-        const ChunkId busy = residency_.next_victim(wanted, core::Residency::InFlight::Accept);
+    bool wait_for_idle(engine::VictimRequest wanted) {
+        wanted.purpose = engine::Purpose::Wait;
+        const ChunkId busy = residency_.next_victim(wanted, engine::Residency::InFlight::Accept);
         double until = dead_reached_at();
-        if (busy != core::kNoChunk && idle_at(busy) > pace_.now) until = std::min(until, idle_at(busy));
+        if (busy != engine::kNoChunk && idle_at(busy) > pace_.now) until = std::min(until, idle_at(busy));
         if (until == std::numeric_limits<double>::infinity()) return false;
         pace_.now = until;
         return true;
@@ -417,16 +417,16 @@ class Replay final : core::Asker {
 
     // The policy chooses of what is idle until as much leaves as is to go `out`, and for Purpose::Room what
     // will be chosen next, as far as it needs a copy.
-    void start_to_leave(std::uint64_t out, const core::VictimRequest& wanted) {
+    void start_to_leave(std::uint64_t out, const engine::VictimRequest& wanted) {
         const std::uint64_t ahead =
-            wanted.purpose == core::Purpose::Room && !fewest_bytes_
-                ? kChunksAhead * core::largest_chunk(budget_bytes_, script_.granularity)
+            wanted.purpose == engine::Purpose::Room && !fewest_bytes_
+                ? kChunksAhead * engine::largest_chunk(budget_bytes_, script_.granularity)
                 : 0;
         for (std::uint64_t leaves = leaving_bytes(); leaves < out + ahead; leaves = leaving_bytes()) {
-            const core::VictimRequest rest{out + ahead - leaves, wanted.purpose, wanted.sooner, this};
+            const engine::VictimRequest rest{out + ahead - leaves, wanted.purpose, wanted.sooner, this};
             const ChunkId victim = residency_.next_victim(
                 rest, [&](ChunkId id) { return fewest_bytes_ || idle_at(id) <= pace_.now; });
-            if (victim == core::kNoChunk || (leaves >= out && needs_no_copy(victim))) return;
+            if (victim == engine::kNoChunk || (leaves >= out && needs_no_copy(victim))) return;
             leave(victim);
         }
     }
@@ -467,7 +467,7 @@ class Replay final : core::Asker {
     }
 
     void fill(ChunkId chunk, bool overwritten) {
-        const bool copies = residency_.chunk(chunk).state == core::State::OnHost &&
+        const bool copies = residency_.chunk(chunk).state == engine::State::OnHost &&
                             !(places_[chunk].fresh && (overwritten || with_.clears));
         const std::uint64_t bytes = residency_.chunk(chunk).bytes;
         residency_.begin_in(chunk);
@@ -491,14 +491,14 @@ class Replay final : core::Asker {
     const ReplayWith& with_;
     const bool fewest_bytes_ = with_.policy == kFewestBytes;
     Foreseen* foreseen_ = nullptr;
-    std::unique_ptr<core::Ranking> ranking_;
-    core::Residency residency_;
-    core::Arena arena_;
-    std::vector<ChunkId> ids_;                                // by chunk of the script, while it is there
-    std::vector<std::optional<core::AllocationId>> buffers_;  // by buffer of the script
-    std::vector<Leaving> leaving_;                            // in the order in which they were chosen
-    std::vector<Dead> dead_;                                  // in the order in which they were freed
-    std::vector<Place> places_;                               // by ChunkId
+    std::unique_ptr<engine::Ranking> ranking_;
+    engine::Residency residency_;
+    engine::Arena arena_;
+    std::vector<ChunkId> ids_;                                  // by chunk of the script, while it is there
+    std::vector<std::optional<engine::AllocationId>> buffers_;  // by buffer of the script
+    std::vector<Leaving> leaving_;                              // in the order in which they were chosen
+    std::vector<Dead> dead_;                                    // in the order in which they were freed
+    std::vector<Place> places_;                                 // by ChunkId
     std::vector<std::uint32_t> first_use_;
     std::uint64_t budget_bytes_ = 0;
     std::uint64_t soilings_ = 1;  // works that may have written anything, and one

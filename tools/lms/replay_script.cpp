@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "shim/core/chunking.h"
+#include "shim/engine/chunking.h"
 
 namespace lms::tool {
 namespace {
@@ -51,7 +51,7 @@ class Builder {
         }
         live_[event.allocation] = number;
         script_.buffers.push_back(
-            {event.bytes, core::cut(offset, script_.granularity, largest_), script_.chunks});
+            {event.bytes, engine::cut(offset, script_.granularity, largest_), script_.chunks});
         std::uint64_t end = 0;
         for (const std::uint64_t bytes : script_.buffers.back().chunk_bytes) ends_.push_back(end += bytes);
         touched_by_.resize(ends_.size());
@@ -257,7 +257,7 @@ class Builder {
 
     void budget(std::uint64_t bytes) {
         budget_ = bytes;
-        largest_ = core::largest_chunk(bytes, script_.granularity);
+        largest_ = engine::largest_chunk(bytes, script_.granularity);
         script_.steps.push_back({.kind = Step::Kind::Budget, .budget_bytes = bytes});
     }
 

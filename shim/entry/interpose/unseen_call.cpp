@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <string>
 
+#include "shim/access/graphs.h"
 #include "shim/device/argument_registers.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/context_check.h"
 #include "shim/entry/guard.h"
-#include "shim/reach/graphs.h"
 #include "shim/session/submit.h"
 #include "shim/util/log.h"
 #include "shim/util/mutex.h"
@@ -147,8 +147,8 @@ CUresult lms_make_unseen_call(unsigned number, const void* registers, const void
     return guarded([&] {
         // In a host function the driver refuses it, and what it would wait for may come behind that function.
         if (refusal() == CUDA_ERROR_NOT_PERMITTED) return call();
-        const CUresult status = engine::submit_unseen(call);
-        engine::note_unseen_call();
+        const CUresult status = shim::submit_unseen(call);
+        shim::note_unseen_call();
         return status;
     });
 }

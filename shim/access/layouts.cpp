@@ -1,0 +1,106 @@
+#include "shim/access/layouts.h"
+
+#include <unordered_map>
+
+#include "shim/access/code_registry.h"
+#include "shim/device/driver_table.h"
+#include "shim/util/mutex.h"
+#include "shim/util/settings.h"
+
+namespace lms::shim {
+
+namespace {
+
+// Never destroyed: other libraries' exit handlers launch kernels too.
+struct Cache {
+    util::SharedMutex mutex{util::LockOrder::Table};
+    std::unordered_map<CUfunction, std::shared_ptr<const Layout>> layouts LMS_GUARDED_BY(mutex);
+};
+
+Cache& cache() {
+    static Cache& instance = *new Cache;
+    return instance;
+}
+
+// Both queries (CUDA 12.4 and later) answer CUDA_ERROR_INVALID_VALUE past the last parameter.
+template <typename Query>
+bool ask(Query query, std::vector<Parameter>& parameters) {
+    for (std::size_t index = 0;; ++index) {
+        std::size_t offset = 0;
+        std::size_t bytes = 0;
+        const CUresult status = query(index, &offset, &bytes);
+        if (status == CUDA_SUCCESS) {
+            parameters.push_back({offset, bytes});
+        } else {
+            return status == CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+}
+
+std::vector<const void*> owners_of(CUfunction function) {
+    std::vector<const void*> owners;
+    CUmodule module = nullptr;
+    if (device::driver().cuFuncGetModule(&module, function) == CUDA_SUCCESS) owners.push_back(module);
+    if (!driver_tells_layouts()) {
+        if (const auto known = loaded_code().kernel(function)) owners.push_back(known->owner);
+        return owners;
+    }
+    CUlibrary library = nullptr;
+    if (device::driver().cuKernelGetLibrary(&library, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS)
+        owners.push_back(library);
+    return owners;
+}
+
+bool ask_driver(CUfunction function, std::vector<Parameter>& parameters) {
+    const device::Driver& driver = device::driver();
+    if (ask([&](std::size_t index, std::size_t* offset,
+                std::size_t* bytes) { return driver.cuFuncGetParamInfo(function, index, offset, bytes); },
+            parameters)) {
+        return true;
+    }
+    parameters.clear();
+    return ask(
+        [&](std::size_t index, std::size_t* offset, std::size_t* bytes) {
+            return driver.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), index, offset, bytes);
+        },
+        parameters);
+}
+
+Layout look(CUfunction function) {
+    Layout layout;
+    layout.owners = owners_of(function);
+    if (settings().safety == Safety::Opaque)
+        layout.addresses = loaded_code().addresses_of(layout.owners, name_of(function));
+    if (settings().asks_what_is_written() && layout.addresses == Addresses::Complete)
+        layout.written = loaded_code().written_by(layout.owners, name_of(function));
+    if (driver_tells_layouts()) {
+        layout.known = ask_driver(function, layout.parameters);
+    } else if (auto parameters = loaded_code().layout_of(layout.owners, name_of(function))) {
+        layout.known = true;
+        layout.parameters = std::move(*parameters);
+    }
+    if (settings().safety == Safety::Opaque && layout.addresses == Addresses::Complete)
+        layout.accesses =
+            place(loaded_code().accesses_of(layout.owners, name_of(function)), layout.parameters);
+    return layout;
+}
+
+}  // namespace
+
+std::shared_ptr<const Layout> layout_of(CUfunction function) {
+    {
+        const util::SharedLock lock(cache().mutex);
+        const auto it = cache().layouts.find(function);
+        if (it != cache().layouts.end()) return it->second;
+    }
+    auto layout = std::make_shared<const Layout>(look(function));
+    const util::Lock lock(cache().mutex);
+    return cache().layouts.try_emplace(function, std::move(layout)).first->second;
+}
+
+void forget_layouts() {
+    const util::Lock lock(cache().mutex);
+    cache().layouts.clear();
+}
+
+}  // namespace lms::shim

@@ -1,0 +1,30 @@
+// The parameter layouts of kernels, asked of the driver once each, or read from their code where the driver
+// does not tell.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "shim/access/placed_access.h"
+#include "shim/code/code_image.h"
+#include "shim/code/parameter.h"
+#include "shim/device/cuda_api.h"
+
+namespace lms::shim {
+
+struct Layout {
+    bool known = false;  // else the launch could hold anything
+    std::vector<Parameter> parameters;
+    std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells
+    Addresses addresses = Addresses::Complete;       // in LMS_SAFETY=opaque; elsewhere nobody asks
+    ParameterWords written = ParameterWords::all();  // with LMS_RETAIN: which of their words it writes by
+    std::vector<PlacedAccess> accesses;              // where the addresses are complete
+};
+
+// The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.
+std::shared_ptr<const Layout> layout_of(CUfunction function);
+
+// Drops what is known: handles of unloaded modules are used again for other kernels.
+void forget_layouts();
+
+}  // namespace lms::shim

@@ -1,0 +1,16 @@
+// Launch parameters that are set beforehand, for a function, by cuParamSet*.
+#pragma once
+
+#include <cstddef>
+
+#include "shim/session/submit.h"
+
+namespace lms::shim {
+
+// Thread-safe. `bytes` of `data` were set at `offset` in the parameter block of `function`.
+void set_parameters(CUfunction function, std::size_t offset, const void* data, std::size_t bytes);
+
+// Adds to `reach` the addresses in the parameter block of `function`.
+void add_parameters(WorkingSet& reach, CUfunction function);
+
+}  // namespace lms::shim

@@ -1,0 +1,109 @@
+#include "shim/access/used_addresses.h"
+
+#include <iterator>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "shim/access/elsewhere.h"
+
+namespace lms::shim {
+
+namespace {
+
+using engine::Address;
+
+class Follower {
+  public:
+    explicit Follower(WorkingSet& reach) : reach_(reach) {}
+
+    // `parts`: of one access. False where it leads nowhere.
+    bool follow(std::span<const UsedAddress> parts) {
+        const Address begins = parts.front().begins;
+        const bool shown = begins != 0 && begins_in_buffer(parts);
+        if (words_lead(parts, shown)) return true;
+        return begins != 0 && !shown && is_elsewhere(begins) && words_lead(parts, true);
+    }
+
+  private:
+    // Whether the parameters lead somewhere, or need not: it is `shown` where the access begins.
+    bool words_lead(std::span<const UsedAddress> parts, bool shown) {
+        bool any = shown;
+        for (const bool ask : {false, true}) {
+            for (const UsedAddress& used : parts) {
+                for (std::size_t i = 0; i < UsedAddress::kWords && used.words[i] != 0; ++i) {
+                    if (shown && used.in_sum[i]) continue;
+                    if (!ask) {
+                        any |= in_buffer(used.words[i]);
+                    } else if (!word_leads(used.words[i], used.written, any)) {
+                        return false;
+                    }
+                }
+            }
+        }
+        return any;
+    }
+
+    // False where it is an address near managed memory that leads nowhere. `any`: some word of the access
+    // leads somewhere, so that far from there others are numbers.
+    bool word_leads(Address word, bool written, bool& any) {
+        const bool is_near = near(managed_, word);
+        if ((any && !is_near) || in_buffer(word)) return true;
+        const bool leads = is_elsewhere(word) || leads_without_tag(word, written);
+        any |= leads;
+        return leads || !is_near;
+    }
+
+    bool begins_in_buffer(std::span<const UsedAddress> parts) {
+        Address begins = parts.front().begins;
+        if (!in_buffer(begins)) begins = without_tag(begins);
+        if (!in_buffer(begins)) return false;
+        // Addresses among the parameters are named by themselves.
+        if (std::ranges::find(parts.front().words, begins) == parts.front().words.end())
+            name(begins, parts.front().written);
+        return true;
+    }
+
+    bool leads_without_tag(Address word, bool written) {
+        const Address address = without_tag(word);
+        if (address == word || !in_buffer(address)) return false;
+        name(address, written);
+        return true;
+    }
+
+    void name(Address address, bool written) {
+        (written ? reach_.addresses : reach_.only_read).push_back(address);
+    }
+
+    // A kernel has few buffers and many accesses.
+    bool in_buffer(Address address) {
+        const auto known = ends_.upper_bound(address);
+        if (known != ends_.begin() && address < std::prev(known)->second) return true;
+        Session* const session = session_at(address);
+        const auto buffer = session ? session->buffer_near(address) : std::nullopt;
+        if (buffer) ends_[buffer->address] = buffer->address + buffer->bytes;
+        return buffer.has_value();
+    }
+
+    WorkingSet& reach_;
+    const Bounds managed_ = managed_bounds();
+    std::map<Address, Address> ends_;  // of buffers, by their begins
+};
+
+}  // namespace
+
+void follow_used(WorkingSet& reach) {
+    if (reach.used.empty()) return;
+    Follower follower(reach);
+    bool known = true;
+    const std::span<const UsedAddress> all(reach.used);
+    for (std::size_t begin = 0, end = 1; end <= all.size(); ++end) {
+        if (all[end - 1].goes_on) continue;
+        known &= follower.follow(all.subspan(begin, end - begin));
+        begin = end;
+    }
+    reach.opaque |= !known;
+    reach.unseen |= !known;
+}
+
+}  // namespace lms::shim

@@ -1,0 +1,46 @@
+#include "shim/executor/block_allocation.h"
+
+#include "shim/executor/budget.h"
+
+namespace lms::shim {
+
+std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) {
+    using Is = engine::Engine::Room::Is;
+    BlockSource& source = state.device_blocks;
+    // Again after each step that drops the lock: another thread may have made blocks meanwhile.
+    for (bool recovered = false;;) {
+        const engine::Engine::Room room = state.engine.device_room(bytes, limit, recovered);
+        if (room.is == Is::Taken) return room.block;
+        if (room.is == Is::None) return std::nullopt;
+        if (room.is == Is::Create) break;
+        if (room.is == Is::Trim) source.trim(room.bytes, lock);
+        if (room.is == Is::Recover) source.recover(lock);
+        recovered = true;
+    }
+    // Others may have taken what the budget promised; what lies free in other sizes makes room.
+    Block block;
+    do {
+        if (source.create(bytes, block, lock) == CUDA_SUCCESS) return block;
+    } while (source.trim(bytes, lock) > 0);
+    refresh_budget(state, lock);
+    return std::nullopt;
+}
+
+std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& lock) {
+    engine::BlockPool& pool = state.engine.pool(engine::Place::Host);
+    BlockSource& source = state.host_blocks;
+    if (const auto block = pool.take(bytes)) return block;
+    const std::uint64_t limit = host_bytes(state, kHostLook);
+    if (pool.held_bytes() + bytes > limit) source.recover(lock);
+    while (pool.held_bytes() + bytes > limit) {
+        const std::uint64_t excess = pool.held_bytes() + bytes - limit;
+        if (state.engine.spare_copy(bytes)) return pool.take(bytes);
+        if (!state.engine.spare_copies(excess)) return std::nullopt;
+        source.trim(excess, lock);
+    }
+    Block block;
+    if (source.create(bytes, block, lock) == CUDA_SUCCESS) return block;
+    return state.engine.spare_copy(bytes) ? pool.take(bytes) : std::nullopt;
+}
+
+}  // namespace lms::shim

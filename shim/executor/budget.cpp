@@ -1,0 +1,93 @@
+#include "shim/executor/budget.h"
+
+#include <algorithm>
+
+namespace lms::shim {
+
+namespace {
+
+std::uint64_t minus(std::uint64_t a, std::uint64_t b) {
+    return a > b ? a - b : 0;
+}
+
+std::uint64_t capped(const Settings& settings, std::uint64_t total_bytes) {
+    return std::min(total_bytes, settings.limit_bytes.value_or(total_bytes));
+}
+
+// Of what may be filled, not of the whole GPU.
+std::uint64_t reserve_of(const Settings& settings, std::uint64_t total_bytes) {
+    return settings.reserve_bytes.value_or(default_reserve(capped(settings, total_bytes)));
+}
+
+struct Look {
+    device::MemoryInfo info;
+    std::uint64_t held_by_others;  // and by the program's unmanaged allocations
+};
+
+CUresult look(State& state, SessionLock& lock, Look& look) {
+    const std::uint64_t held_before = state.device_blocks.held_bytes();
+    const CUresult status = unlocked(lock, [&] { return state.port.memory_info(look.info); });
+    // Other threads make and give back blocks meanwhile. What is ours must not be taken for others': that
+    // would shrink the budget until the next look.
+    const std::uint64_t held = std::max(held_before, state.device_blocks.held_bytes());
+    look.held_by_others = minus(look.info.total_bytes - look.info.free_bytes, held);
+    return status;
+}
+
+}  // namespace
+
+std::uint64_t default_reserve(std::uint64_t total_bytes) {
+    return std::min<std::uint64_t>(total_bytes / 64, 512ull << 20);
+}
+
+CUresult refresh_budget(State& state, SessionLock& lock) {
+    Look now{};
+    const CUresult status = look(state, lock, now);
+    if (status != CUDA_SUCCESS) return status;
+    const std::uint64_t limit = limit_now.load();
+    const std::uint64_t total =
+        limit > 0 ? now.info.total_bytes : capped(state.settings, now.info.total_bytes);
+    const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
+    std::uint64_t budget = minus(total, reserve + now.held_by_others);
+    if (limit > 0) {
+        const std::uint64_t spare = util::host_memory().spare_bytes(kHostLook);
+        budget = std::min(budget, std::max(limit, state.engine.least_budget(spare)));
+    }
+    state.engine.set_budget(budget);
+    return status;
+}
+
+std::uint64_t excess_bytes(const State& state) {
+    return limit_now.load(std::memory_order_relaxed) == 0
+               ? 0
+               : minus(state.device_blocks.held_bytes(), state.engine.budget_bytes());
+}
+
+std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age) {
+    return state.engine.host_bytes(util::host_memory().spare_bytes(age));
+}
+
+bool has_capacity(const State& state, std::uint64_t bytes) {
+    const std::uint64_t allocated = state.residency.allocated_bytes() + bytes;
+    const std::uint64_t needed = state.engine.promised_host_bytes(allocated);
+    // Refused only for what is so now.
+    return needed == 0 || needed <= host_bytes(state, kHostLook) || needed <= host_bytes(state, {});
+}
+
+std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings) {
+    if (settings.meminfo == MemInfo::Physical) return capped(settings, total_bytes);
+    return capped(settings, total_bytes) + util::host_limit_bytes(settings.host_limit_bytes);
+}
+
+CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& info) {
+    Look now{};
+    const CUresult status = look(state, lock, now);
+    if (status != CUDA_SUCCESS) return status;
+    info.total_bytes = visible_total(now.info.total_bytes, state.settings);
+    const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
+    info.free_bytes =
+        minus(info.total_bytes, reserve + now.held_by_others + state.residency.allocated_bytes());
+    return status;
+}
+
+}  // namespace lms::shim

@@ -1,0 +1,45 @@
+// How much device memory the shim may take.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "shim/executor/session_lock.h"
+#include "shim/executor/state.h"
+
+namespace lms::shim {
+
+// What managed memory may take of each GPU at most, as the program or its user has said since it began; 0:
+// nobody has.
+inline constinit std::atomic<std::uint64_t> limit_now{0};
+
+// What stays free for the driver when LMS_RESERVE does not say: a 64th of the device, at most 512 MiB.
+std::uint64_t default_reserve(std::uint64_t total_bytes);
+
+// Looks at the device and brings state.engine.budget_bytes() up to date: the device's memory, capped by
+// LMS_LIMIT, less the reserve, less what others hold; instead of LMS_LIMIT, limit_now, but never less than
+// must be there for the host has no room for more. Drops `lock` around the driver call.
+CUresult refresh_budget(State& state, SessionLock& lock);
+
+// How old a look at what the host has left may be, where it decides about more than one block.
+inline constexpr std::chrono::milliseconds kHostLook{100};
+
+// Bytes of device memory that are held beyond what limit_now leaves.
+std::uint64_t excess_bytes(const State& state);
+
+// Bytes of host memory that may be pinned in all: within LMS_HOST_LIMIT what is held, what has been promised
+// (which is given whatever else happens), and what the machine could spare at most `age` ago.
+std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age);
+
+// Whether `bytes` more may be allocated: within capacity_bytes(), and beyond the budget within what the
+// machine can spare.
+bool has_capacity(const State& state, std::uint64_t bytes);
+
+// What the app is told a device of `total_bytes` has in all, by LMS_LIMIT and LMS_MEMINFO.
+std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings);
+
+// What the app is told it has, by LMS_MEMINFO. Drops `lock` around the driver call.
+CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& info);
+
+}  // namespace lms::shim

@@ -1,0 +1,27 @@
+// Chunks out to host memory, carried out: the engine chooses (engine/engine.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "shim/executor/session_lock.h"
+#include "shim/executor/state.h"
+
+namespace lms::shim {
+
+// All need `lock`, the session's. Only the migrator whose turn it is may call them; they drop the lock around
+// driver calls.
+
+enum class Start { Enough, NoVictims, NoHostMemory, Failed };
+// Enqueues the copies of victims (engine::Engine::next_eviction).
+Start start_evictions(State& state, const engine::VictimRequest& wanted, std::uint64_t ahead,
+                      SessionLock& lock);
+
+// The same of those that are on the device, idle and not kept there.
+Start start_evictions_of(State& state, std::span<const ChunkRequest> those, SessionLock& lock);
+
+enum class Finish { Moved, NothingReady, Failed };
+// Remaps chunks whose copies are complete, until they have `bytes` together or no other is complete.
+Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock);
+
+}  // namespace lms::shim

@@ -1,0 +1,71 @@
+// What is foretold is brought in before it is needed, by whichever thread has just submitted work or waits
+// for some.
+#include <algorithm>
+#include <array>
+
+#include "shim/executor/block_allocation.h"
+#include "shim/executor/eviction.h"
+#include "shim/executor/migration_turn.h"
+#include "shim/executor/placement.h"
+#include "shim/trace/live_page.h"
+
+namespace lms::shim {
+
+using engine::ChunkId;
+
+namespace {
+
+constexpr int kMostStepsAhead = 64;  // of one submission or wait
+
+}  // namespace
+
+bool Migrator::bring_ahead(SessionLock& lock) {
+    if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
+    std::array<ChunkId, 8> next{};
+    if (state_.engine.upcoming(next) == 0) return false;
+    const MigrationTurn turn(*this, lock);
+    bool more = true;
+    // A policy that takes back what it has just asked for is not to keep the thread.
+    for (int steps = 0; more && steps < kMostStepsAhead; ++steps) {
+        poll_completions(state_, lock);
+        if (!may_remap_now()) return false;
+        if (state_.engine.opaque_busy() || queue_.size() > 1 || state_.engine.filling().size() >= kFewFills)
+            return true;
+        const std::size_t count = state_.engine.upcoming(next);
+        if (count == 0) return false;
+        more = step_ahead(std::span(next).first(count), lock);
+    }
+    return true;
+}
+
+// A driver that lets a remap wait for all work is not to hold a thread up that may be who that work waits
+// for: it asked for no move.
+bool Migrator::may_remap_now() const {
+    std::vector<engine::Use> uses = state_.fences.latest_of_program();
+    return state_.remaps_beside_work || !engine::any_unfinished(uses, state_.residency.timelines);
+}
+
+// Gets further with the first of `next` that can come in; false if that is not possible now.
+bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
+    const engine::Residency& residency = state_.residency;
+    const auto able = std::find_if(next.begin(), next.end(), [&](ChunkId id) {
+        const engine::Chunk& chunk = residency.chunk(id);
+        return chunk.state == engine::State::OnHost && !residency.allocation(chunk.allocation).dead &&
+               residency.may_come_in(id);
+    });
+    if (able == next.end()) return false;
+    const ChunkRequest need{*able, residency.chunk(*able).serial, false, false};
+    const std::uint64_t bytes = residency.chunk(*able).bytes;
+    const std::uint64_t limit = state_.engine.eviction_start();
+    if (const auto block = device_block(state_, bytes, limit, lock)) {
+        const PageIn fill{need, *block};
+        if (page_in_now(std::span(&fill, 1), lock) != Step::Moved) return false;
+        trace::add(trace::counters().fills_ahead);
+        return true;
+    }
+    if (state_.engine.opaque_busy()) return false;
+    start_evictions(state_, {bytes, engine::Purpose::Ahead, *able}, 0, lock);
+    return complete_evictions(state_, bytes, lock) == Finish::Moved;
+}
+
+}  // namespace lms::shim

@@ -1,0 +1,98 @@
+#include "shim/executor/large_buffers.h"
+
+#include <algorithm>
+
+#include "shim/executor/state.h"
+#include "shim/trace/live_page.h"
+
+namespace lms::shim {
+namespace {
+
+constexpr std::size_t kMostUnderWay = 64;
+
+// Never 0.
+std::uint64_t kind_of(const void* code, std::uint64_t wanted_bytes, std::uint64_t lacks) {
+    std::uint64_t kind = 0;
+    for (const std::uint64_t each :
+         {std::uint64_t{reinterpret_cast<std::uintptr_t>(code)}, wanted_bytes, lacks})
+        kind = (kind ^ each) * 0x9e3779b97f4a7c15u;
+    return kind | 1;
+}
+
+bool is_missing(const State& state, const ChunkRequest& need) {
+    return need.wants_in() && !gone(need, state.residency) &&
+           state.residency.chunk(need.chunk).state == engine::State::OnHost;
+}
+
+}  // namespace
+
+bool is_large(const State& state, std::uint64_t bytes) {
+    return bytes > state.engine.budget_bytes() / 4 && state.port.maps_host_memory() && !state.in_place_lost;
+}
+
+TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> needs) {
+    // Most work: nothing more is looked at.
+    if (std::ranges::none_of(needs, &ChunkRequest::aside)) return {};
+    LargeBuffers& large = state.large;
+    std::uint64_t wanted = 0;
+    std::uint64_t lacks = 0;  // parts, a bit each: what is read often may be one of them
+    std::uint64_t named = 0;
+    for (const ChunkRequest& need : needs) {
+        if (gone(need, state.residency)) continue;
+        const std::uint64_t bytes = state.residency.chunk(need.chunk).bytes;
+        named += bytes;
+        if (!need.wants_in()) continue;
+        wanted += bytes;
+        if (need.part > 0 && is_missing(state, need)) lacks |= std::uint64_t{1} << (need.part % 64);
+    }
+    if (named <= state.engine.budget_bytes()) {
+        for (ChunkRequest& need : needs) need.aside = false;
+        return {};
+    }
+    if (lacks == 0 || !code) return {};
+    // What goes for its sake crosses the link, too.
+    const double move_ns_per_byte = large.ns_per_byte[0] + large.ns_per_byte[1];
+    TimedWork work{kind_of(code, wanted, lacks)};
+    const auto choice = large.costs.choose(work.kind, move_ns_per_byte);
+    if (choice.in_place) {
+        trace::add(trace::counters().in_place_launches);
+        for (ChunkRequest& need : needs) {
+            if (need.part > 0 && is_missing(state, need)) {
+                need.aside = true;
+                work.in_place_bytes += state.residency.chunk(need.chunk).bytes;
+            }
+        }
+    }
+    return choice.timed ? work : TimedWork{};
+}
+
+void note_in_place(const State& state, std::span<const ChunkRequest> needs, TimedWork& work) {
+    for (const ChunkRequest& need : needs) {
+        if (is_missing(state, need)) work.in_place_bytes += state.residency.chunk(need.chunk).bytes;
+    }
+}
+
+void note_submitted(State& state, std::uint64_t piece, const TimedWork& work) {
+    auto& under_way = state.large.under_way;
+    if (under_way.size() == kMostUnderWay) under_way.pop_front();  // of those the time is never told
+    under_way.emplace_back(piece, work);
+}
+
+void note_times(State& state) {
+    LargeBuffers& large = state.large;
+    std::erase_if(large.under_way, [&](const auto& each) {
+        const auto time = state.port.time_of_work(each.first);
+        if (!time) return false;
+        large.costs.ran(each.second.kind, each.second.in_place_bytes, time->end_ns - time->begin_ns);
+        return true;
+    });
+}
+
+void note_copy(State& state, trace::Direction direction, std::uint64_t bytes,
+               const device::DeviceTime& time) {
+    if (bytes == 0) return;
+    state.large.ns_per_byte[static_cast<std::size_t>(direction)] =
+        static_cast<double>(time.end_ns - time.begin_ns) / static_cast<double>(bytes);
+}
+
+}  // namespace lms::shim

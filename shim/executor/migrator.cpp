@@ -1,0 +1,401 @@
+#include "shim/executor/migrator.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "shim/executor/block_allocation.h"
+#include "shim/executor/budget.h"
+#include "shim/executor/eviction.h"
+#include "shim/executor/migration_turn.h"
+#include "shim/executor/placement.h"
+#include "shim/executor/self_check.h"
+#include "shim/executor/telemetry.h"
+#include "shim/executor/user_warnings.h"
+#include "shim/trace/writer.h"
+#include "shim/util/bounds.h"
+#include "shim/util/log.h"
+
+namespace lms::shim {
+
+using engine::ChunkId;
+using engine::Residency;
+
+namespace {
+
+std::uint64_t bytes_of(std::span<const ChunkRequest> needs, const Residency& residency) {
+    std::uint64_t sum = 0;
+    for (const ChunkRequest& need : needs) {
+        if (!gone(need, residency) && !need.aside) sum += residency.chunk(need.chunk).bytes;
+    }
+    return sum;
+}
+
+}  // namespace
+
+void let_go(State& state, const ChunkPins& hold) {
+    state.mutex.check_held();
+    state.engine.let_go(hold);
+    state.changed.notify_all();
+}
+
+void drop(State& state, ChunkPins& hold) {
+    state.engine.drop(hold);
+    state.changed.notify_all();
+}
+
+CUresult Migrator::bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
+    const CUresult status = hold_all(needs, hold, lock);
+    if (status != CUDA_SUCCESS || !state_.port.missing().any() || restore(hold, lock)) return status;
+    drop(state_, hold);
+    const CUresult health = unlocked(lock, [&] { return state_.port.health(); });
+    return health == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : health;
+}
+
+// Whether all that is held is mapped, what the driver had taken away too.
+bool Migrator::restore(const ChunkPins& hold, SessionLock& lock) {
+    std::vector<MappedAt> addresses;
+    for (const auto* const some : {&hold.pinned, &hold.in_place}) {
+        for (const ChunkId id : *some)
+            std::ranges::move(addresses_of(state_, id), std::back_inserter(addresses));
+    }
+    // Another's launch is to find what this one is about to map.
+    const MigrationTurn turn(*this, lock);
+    return unlocked(lock, [&] {
+        return std::ranges::all_of(
+            addresses, [&](const MappedAt& at) { return state_.port.missing().restore(at.address); });
+    });
+}
+
+CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
+    std::vector<ChunkRequest> missing;
+    // Who has all it needs could go on for ever while another waits for some of it to become idle.
+    if (starving_ > 0 && !needs.empty())
+        state_.changed.wait_for(lock, bounds::kCourtesy, [&] { return starving_ == 0; });
+    if (state_.engine.present(needs)) {
+        state_.engine.hold(needs, hold, missing);
+        return CUDA_SUCCESS;
+    }
+    if (never_fits(needs, lock)) return CUDA_ERROR_OUT_OF_MEMORY;
+    // In a host function, where nothing may be called, what it waits for might come behind it.
+    const CUresult health = unlocked(lock, [&] { return state_.port.health(); });
+    if (health == CUDA_ERROR_NOT_PERMITTED) return health;
+
+    // What waits its turn holds nothing, or two that wait could starve each other.
+    const std::uint64_t since = trace::now_ns();
+    MigrationTurn turn(*this, lock);
+    std::array<std::uint64_t, trace::kStallCauses> spent{};  // by cause
+    std::vector<ChunkRequest> lacked;                        // at first, where a trace is written
+    std::uint64_t until = trace::now_ns();
+    spent[static_cast<std::size_t>(trace::StallCause::Turn)] = until - since;
+    state_.engine.cancel_stale();
+    CUresult status = CUDA_SUCCESS;
+    for (BoundedWait wait(stalled_);;) {
+        missing.clear();
+        if (state_.engine.hold(needs, hold, missing)) break;
+        if (lacked.empty() && trace::writer()) lacked = missing;
+        waits_for_ = trace::StallCause::Mapping;
+        const Step result = step(missing, lock);
+        const std::uint64_t from = std::exchange(until, trace::now_ns());
+        spent[static_cast<std::size_t>(waits_for_)] += until - from;
+        std::erase_if(missing, [&](const ChunkRequest& need) { return gone(need, state_.residency); });
+        if (result == Step::Moved) wait.begin_anew();
+        if (result == Step::Waited) wait.waited();
+        turn.note(result);
+        const bool late = wait.in_vain() || result == Step::Stalled;
+        if ((result == Step::Impossible || late) && hold_in_place(needs, missing, hold)) {
+            trace::add(trace::counters().in_place_launches);
+            announce_in_place(bytes_of(missing, state_.residency), bytes_of(needs, state_.residency), late);
+            break;
+        }
+        drop(state_, hold);
+        if (result == Step::Impossible && !missing.empty()) {
+            status = unlocked(lock, [&] { return state_.port.health(); });
+            if (status == CUDA_SUCCESS) {
+                status = CUDA_ERROR_OUT_OF_MEMORY;
+                // The program may have mended what they came from when it tries again.
+                state_.engine.forget_refusals();
+            } else {
+                announce_failure(state_, status);
+            }
+            break;
+        }
+        if (late) {
+            announce_wait(state_);
+            if (result == Step::Stalled) wait_for_change(lock);
+            turn.give_way(lock);
+            wait.begin_anew();
+        } else if (turn.holds_others_up()) {
+            turn.give_way(lock);
+        }
+    }
+    if (status == CUDA_SUCCESS) start_ahead(hold, lock);
+    const auto longest = std::ranges::max_element(spent) - spent.begin();
+    note_stall(state_, hold.kernel, static_cast<trace::StallCause>(longest), lacked, since, trace::now_ns());
+    return status;
+}
+
+bool Migrator::hold_in_place(std::span<const ChunkRequest> needs, std::span<const ChunkRequest> missing,
+                             ChunkPins& hold) {
+    return state_.port.maps_host_memory() && !state_.in_place_lost &&
+           state_.engine.hold_in_place(needs, missing, hold);
+}
+
+bool Migrator::never_fits(std::span<const ChunkRequest> needs, SessionLock& lock) {
+    const std::uint64_t bytes = bytes_of(needs, state_.residency);
+    if (state_.port.maps_host_memory() || bytes <= state_.engine.budget_bytes()) return false;
+    refresh_budget(state_, lock);
+    if (bytes <= state_.engine.budget_bytes()) return false;
+    announce_too_large(state_, bytes);
+    return true;
+}
+
+// One attempt to get further with `missing`: fills, if there is room for any; else makes room; else waits a
+// while.
+Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock& lock) {
+    const Residency& residency = state_.residency;
+    poll_completions(state_, lock);
+    free_completed(state_, lock);
+    look_at_earlier_work(state_, lock);
+    if (state_.engine.opaque_busy()) return await_opaque(lock);
+    std::vector<ChunkRequest> able;
+    const ChunkRequest* busy = nullptr;
+    bool placing = false;  // another thread: the first memory of a new buffer
+    for (const ChunkRequest& need : missing) {
+        if (gone(need, residency)) continue;
+        if (residency.chunk(need.chunk).state == engine::State::Remapping) {
+            placing = true;
+        } else if (residency.may_come_in(need.chunk)) {
+            able.push_back(need);
+        } else {
+            busy = &need;
+        }
+    }
+    if (able.empty()) {
+        waits_for_ = busy ? trace::StallCause::InUse : trace::StallCause::Mapping;
+        if (busy && residency.in_flight(busy->chunk)) return await(residency.chunk(busy->chunk).uses, lock);
+        if (busy) return await_holders(lock);
+        if (placing) wait_for_change(lock);
+        return Step::Waited;
+    }
+    const std::uint64_t start = state_.engine.eviction_start();
+    for (const std::uint64_t limit : {start, state_.engine.budget_bytes()}) {
+        std::vector<PageIn> fills;
+        std::uint64_t taken = 0;  // and not yet counted as on the device
+        for (const ChunkRequest& need : able) {
+            if (gone(need, residency)) continue;
+            const auto block =
+                device_block(state_, residency.chunk(need.chunk).bytes, limit - std::min(limit, taken), lock);
+            if (!block) continue;
+            fills.push_back({need, *block});
+            taken += block->bytes;
+        }
+        if (!fills.empty()) return page_in_now(fills, lock);
+        const std::uint64_t next = state_.engine.retained().empty()
+                                       ? bytes_of(able, residency)
+                                       : residency.chunk(able.front().chunk).bytes;
+        const Step made = make_room(next, limit, lock);
+        if (made != Step::Impossible || limit == state_.engine.budget_bytes()) return made;
+    }
+    return Step::Impossible;
+}
+
+// Gets further with evicting what `bytes` more on the device need. With `limit` at the budget there is no
+// more room to be had otherwise, so it then waits for something to become idle.
+Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) {
+    // One that came to no end is made again.
+    if (state_.trial == State::Trial::Ahead) check_moves(state_, lock);
+    // Looking for blocks may have dropped the lock.
+    if (state_.engine.opaque_busy()) return Step::Waited;
+    const std::uint64_t wanted = state_.residency.device_bytes() + bytes;
+    // Where there is room, but not a block of the size, others' blocks make one.
+    const std::uint64_t out = wanted > limit ? std::min(bytes, wanted - limit) : bytes;
+    // What is chosen later is chosen better.
+    if (state_.engine.filling().size() >= kFewFills && state_.engine.pending_eviction_bytes() < out)
+        return await_fill(lock);
+    // What comes next is copied while this is remapped and filled.
+    const Start started = start_evictions(state_, {out}, state_.engine.ahead_bytes(), lock);
+    if (complete_evictions(state_, out, lock) == Finish::Moved) return Step::Moved;
+    if (started == Start::Failed) return Step::Impossible;
+    if (!state_.engine.pending_evictions().empty()) return await_copy_out(lock);
+    if (started == Start::NoVictims) {
+        return limit < state_.engine.budget_bytes() ? Step::Impossible : await_idle(bytes, lock);
+    }
+    if (started == Start::Enough) return Step::Waited;
+    // No host block was to be had; one comes back with the next fill that ends, or from a thread that frees.
+    if (!state_.engine.filling().empty()) {
+        wait_for_uses({state_.backing[state_.engine.filling().front()].fill}, lock);
+        return Step::Waited;
+    }
+    return someone_holds() ? await_holders(lock) : Step::Impossible;
+}
+
+// Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
+Migrator::Step Migrator::await_copy_out(SessionLock& lock) {
+    waits_for_ = trace::StallCause::CopyOut;
+    const engine::PendingEviction first = state_.engine.pending_evictions().front();
+    const auto it = state_.copy_fences.find(first.eviction);
+    const FencePtr fence = it == state_.copy_fences.end() ? nullptr : it->second;
+    const bool complete = unlocked(lock, [&] { return !fence || wait_for(*fence, bounds::kGlance); });
+    poll_completions(state_, lock);
+    return complete && state_.engine.leaves(first) ? Step::Moved : Step::Waited;
+}
+
+// Copies in wait for nobody.
+Migrator::Step Migrator::await_fill(SessionLock& lock) {
+    const engine::Use oldest = state_.backing[state_.engine.filling().front()].fill;
+    wait_for_uses({oldest}, lock);
+    poll_completions(state_, lock);
+    return state_.residency.timelines.finished(oldest) ? Step::Moved : Step::Waited;
+}
+
+Migrator::Step Migrator::await_opaque(SessionLock& lock) {
+    waits_for_ = trace::StallCause::Opaque;
+    if (state_.port.maps_host_memory() && stalled_.includes_opaque()) return Step::Stalled;
+    if (!state_.engine.submissions().any_opaque() && !state_.earlier.any()) {
+        wait_for_uses(state_.engine.opaque_uses(), lock);
+        return Step::Waited;
+    }
+    // Threads that submit say so; of earlier work nobody does.
+    state_.changed.wait_for(lock, state_.earlier.any() ? bounds::kUntold : glance());
+    return Step::Waited;
+}
+
+Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
+    waits_for_ = trace::StallCause::InUse;
+    const Residency& residency = state_.residency;
+    const auto may_be_waited_for = [&](const engine::Chunk& chunk) { return !stalled_.includes(chunk.uses); };
+    ChunkId busy = state_.engine.busy_victim(bytes, may_be_waited_for);
+    if (busy == engine::kNoChunk)
+        busy = state_.engine.busy_victim(bytes, [](const engine::Chunk&) { return true; });
+    trace::add(trace::counters().victims_overruled, state_.engine.take_overruled());
+    std::vector<engine::Use> free;
+    if (!state_.engine.pending_frees.empty()) free = {state_.engine.pending_frees.oldest().free};
+    // What was submitted first, unless it stands still.
+    if (busy != engine::kNoChunk && !free.empty() && !stalled_.includes(free) &&
+        state_.fences.entered_before(free.front(), residency.chunk(busy).uses))
+        return await(free, lock);
+    if (busy != engine::kNoChunk) return await(residency.chunk(busy).uses, lock);
+    if (!state_.engine.filling().empty()) {
+        wait_for_uses({state_.backing[state_.engine.filling().front()].fill}, lock);
+        return Step::Waited;
+    }
+    if (!free.empty()) return await(free, lock);
+    return someone_holds() ? await_holders(lock) : Step::Impossible;
+}
+
+// Keeps the copy engine busy with what will have to go next.
+void Migrator::start_ahead(const ChunkPins& hold, SessionLock& lock) {
+    // Work that may reach any chunk would cancel it all.
+    if (!hold.opaque && !state_.engine.opaque_busy())
+        start_evictions(state_, {0}, state_.engine.ahead_bytes(), lock);
+}
+
+Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, SessionLock& lock) {
+    switch (page_in(state_, fills, lock)) {
+        case Outcome::Moved:
+            return Step::Moved;
+        case Outcome::Cancelled:
+            return Step::Waited;
+        default:
+            return Step::Impossible;
+    }
+}
+
+bool Migrator::someone_holds() const {
+    return state_.holders > 0 || state_.engine.submissions().any();
+}
+
+// The next two wait for a while, unless it is of no use and there is something else to do.
+Migrator::Step Migrator::await(const std::vector<engine::Use>& uses, SessionLock& lock) {
+    if (state_.port.maps_host_memory() && stalled_.includes(uses)) return Step::Stalled;
+    wait_for_uses(uses, lock);
+    return Step::Waited;
+}
+
+Migrator::Step Migrator::await_holders(SessionLock& lock) {
+    if (state_.port.maps_host_memory() && stalled_.includes_holders()) return Step::Stalled;
+    wait_for_change(lock);
+    return Step::Waited;
+}
+
+std::chrono::milliseconds Migrator::glance() const {
+    return queue_.size() > 1 ? bounds::kQuickGlance : bounds::kGlance;
+}
+
+void Migrator::wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& lock) {
+    FencePtr fence;
+    for (const engine::Use& use : uses) {
+        fence = state_.fences.fence_of(use);
+        if (fence) break;
+    }
+    unlocked(lock, [&] { return fence && wait_for(*fence, glance()); });
+}
+
+void Migrator::wait_for_change(SessionLock& lock) {
+    state_.changed.wait_for(lock, glance());
+}
+
+bool Migrator::give_back_soon(SessionLock& lock) {
+    if (queue_.empty() && state_.engine.pending_evictions().empty() && state_.engine.filling().empty())
+        return false;
+    // What nobody has needed yet can wait.
+    if (queue_.empty()) state_.engine.cancel_evictions();
+    state_.changed.wait_for(lock, bounds::kQuickGlance);
+    poll_completions(state_, lock);
+    return true;
+}
+
+void Migrator::run_quiesced(SessionLock& lock, const std::function<void()>& action) {
+    const MigrationTurn turn(*this, lock);
+    state_.engine.cancel_evictions();
+    for (poll_completions(state_, lock);
+         !state_.engine.filling().empty() || !state_.engine.pending_evictions().empty();
+         poll_completions(state_, lock)) {
+        if (state_.engine.pending_evictions().empty()) {
+            wait_for_uses({state_.backing[state_.engine.filling().front()].fill}, lock);
+        } else {
+            await_copy_out(lock);
+        }
+    }
+    action();
+}
+
+void Migrator::hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) {
+    std::vector<ChunkRequest> anywhere(needs.begin(), needs.end());
+    for (ChunkRequest& need : anywhere) need.may_stay = true;
+    for (std::vector<ChunkRequest> missing; !state_.engine.hold(anywhere, hold, missing); missing.clear()) {
+        drop(state_, hold);
+        poll_completions(state_, lock);
+        wait_for_change(lock);
+    }
+    if (!hold.in_place.empty()) trace::add(trace::counters().in_place_launches);
+}
+
+std::uint64_t Migrator::reclaim(std::uint64_t bytes, SessionLock& lock) {
+    MigrationTurn turn(*this, lock);
+    state_.engine.cancel_stale();
+    poll_completions(state_, lock);
+    free_completed(state_, lock);
+    std::uint64_t given = state_.device_blocks.recover(lock);
+    given += state_.device_blocks.trim(bytes - std::min(given, bytes), lock);
+    for (BoundedWait wait(stalled_); given < bytes && !wait.in_vain();) {
+        poll_completions(state_, lock);
+        look_at_earlier_work(state_, lock);
+        const Step made = state_.engine.opaque_busy()
+                              ? await_opaque(lock)
+                              : make_room(bytes - given, state_.engine.budget_bytes(), lock);
+        if (made == Step::Impossible || made == Step::Stalled) break;
+        given += state_.device_blocks.trim(bytes - given, lock);
+        if (made == Step::Moved) wait.begin_anew();
+        if (made == Step::Waited) wait.waited();
+        turn.note(made);
+        if (turn.holds_others_up()) turn.give_way(lock);
+    }
+    refresh_budget(state_, lock);
+    return given;
+}
+
+}  // namespace lms::shim

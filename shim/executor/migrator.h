@@ -1,0 +1,115 @@
+// Decides what moves and when: chunks in before work that names them, cold ones out to make room.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory_resource>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "shim/executor/page_in.h"
+#include "shim/executor/session_lock.h"
+#include "shim/executor/stalled_work.h"
+#include "shim/executor/state.h"
+#include "shim/trace/events.h"
+#include "shim/util/clock.h"
+
+namespace lms::shim {
+
+// Moves are made by the thread that needs them, one thread at a time, in order of arrival; a thread that can
+// get no further within a bound lets the next one try. Launches whose chunks are all resident never queue.
+class Migrator {
+  public:
+    explicit Migrator(State& state) : state_(state) {}
+
+    // Pins `needs` in `hold`, each on the device (Filling counts) or, after a bound and where kernels reach
+    // host memory, in place. Needs `lock`, the session's, and drops it while it moves or waits.
+    // CUDA_ERROR_OUT_OF_MEMORY when they can never all be on the device and cannot be used in place; then
+    // nothing is held. Needs whose buffer was freed are passed over.
+    CUresult bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+
+    // Holds `needs` wherever they are: on the device or, where kernels reach host memory, in place. Waits for
+    // moves that are under way.
+    void hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+
+    // Brings in what the policy foretells, as far as that holds nobody up: a few chunks at a time, and out
+    // goes only what is idle and needed later. False if there is nothing more to be brought in, or nobody
+    // knows what.
+    bool bring_ahead(SessionLock& lock);
+
+    // Gives device memory back to the driver, evicting if need be; the bytes given back.
+    std::uint64_t reclaim(std::uint64_t bytes, SessionLock& lock);
+
+    // Waits for a moment if moves hold memory that they will give back; false if there are none.
+    bool give_back_soon(SessionLock& lock);
+
+    // The next three are asked for by the program, not needed by its work: that they do not wait for, the
+    // first not beyond a bound.
+    //
+    // Brings `needs` in and pins them in `hold`. False, and nothing is held: they are not all there.
+    bool try_bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+    // Evicts `those`, as far as they are idle.
+    enum class Evicted { All, Some, NoHostMemory };
+    Evicted evict(std::span<const ChunkRequest> those, SessionLock& lock);
+    // Evicts what is idle and beyond a new limit, and gives it back to the driver.
+    void give_back_excess(SessionLock& lock, bool waits_for_copies);
+
+    // Waits until no work uses the buffer, or it is gone, without a turn; false: for some seconds, in vain.
+    bool await_unused(engine::AllocationId id, SessionLock& lock);
+
+    // Calls `action`, which may drop `lock`, while nothing moves or fills.
+    void run_quiesced(SessionLock& lock, const std::function<void()>& action);
+
+  private:
+    using Clock = util::Clock;
+    // Copies in that are enqueued before more is chosen to go: what is chosen later is chosen better.
+    static constexpr std::size_t kFewFills = 2;
+    enum class Step {
+        Moved,
+        Waited,
+        Stalled,  // did not wait: what it would wait for is stalled
+        Impossible,
+    };
+    class MigrationTurn;
+
+    CUresult hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+    bool restore(const ChunkPins& hold, SessionLock& lock);
+    bool never_fits(std::span<const ChunkRequest> needs, SessionLock& lock);
+    bool hold_in_place(std::span<const ChunkRequest> needs, std::span<const ChunkRequest> missing,
+                       ChunkPins& hold);
+    Step step(std::span<const ChunkRequest> missing, SessionLock& lock);
+    Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock);
+    Step await_copy_out(SessionLock& lock);
+    Step await_fill(SessionLock& lock);
+    Step await_opaque(SessionLock& lock);
+    Step await_idle(std::uint64_t bytes, SessionLock& lock);
+    bool may_remap_now() const;
+    bool step_ahead(std::span<const engine::ChunkId> next, SessionLock& lock);
+    void start_ahead(const ChunkPins& hold, SessionLock& lock);
+    Step page_in_now(std::span<const PageIn> fills, SessionLock& lock);
+    Step await(const std::vector<engine::Use>& uses, SessionLock& lock);
+    Step await_holders(SessionLock& lock);
+    bool someone_holds() const;
+    std::chrono::milliseconds glance() const;
+    void wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& lock);
+    void wait_for_change(SessionLock& lock);
+
+    State& state_;
+    trace::StallCause waits_for_ = trace::StallCause::Mapping;  // as of the last step
+    std::deque<const void*> queue_;                             // who moves, then who waits to
+    std::uint64_t excess_stays_until_ = 0;                      // State::works: nothing of it was idle
+    int starving_ = 0;                                          // of them, those that find nothing idle
+    StalledWork stalled_{state_};
+    StalledWork stalled_for_long_{state_};  // await_unused()
+};
+
+// Unpins what `hold` holds. Needs the session's lock.
+void let_go(State& state, const ChunkPins& hold);
+// The same, and `hold` holds nothing any more.
+void drop(State& state, ChunkPins& hold);
+
+}  // namespace lms::shim

@@ -1,0 +1,84 @@
+#include "shim/executor/page_in.h"
+
+#include <utility>
+#include <vector>
+
+#include "shim/executor/guards.h"
+#include "shim/executor/placement.h"
+#include "shim/executor/telemetry.h"
+
+namespace lms::shim {
+
+namespace {
+
+struct Job {
+    const engine::Fill& fill;
+    std::vector<Remap> remaps;
+    bool enqueues;  // the copy, or what is put there instead
+    bool done = false;
+};
+
+// False: the driver refused, and nothing is enqueued any more.
+bool enqueue_contents(State& state, const Job& job) {
+    device::Port& port = state.port;
+    const engine::Fill& fill = job.fill;
+    const bool poisons = poisons_blocks(state.settings);
+    // Programs that read what they never wrote find zeros in new memory of a GPU's; not what others left
+    // here.
+    if ((poisons || fill.clears) && port.set(fill.block.alias, poisons ? kPoison : std::uint8_t{0},
+                                             fill.block.bytes, device::Direction::In) != CUDA_SUCCESS)
+        return false;
+    if (!fill.copies) return true;
+    compare_digest(state.settings, address_of(job.remaps), fill.host, fill.digest);
+    if (port.copy(fill.block.alias, fill.host.alias, fill.block.bytes, device::Direction::In) == CUDA_SUCCESS)
+        return true;
+    if (poisons) port.wait_for_stream(port.stream(device::Direction::In));
+    return false;
+}
+
+// Makes the addresses lead to the block and enqueues the copy; the fence behind that, if there is one and the
+// driver did not refuse it. Without the lock.
+FencePtr enqueue(State& state, Job& job) {
+    device::Port& port = state.port;
+    job.done = remap(port, job.remaps) == CUDA_SUCCESS;
+    if (!job.done || !job.enqueues) return nullptr;
+    job.done = enqueue_contents(state, job);
+    if (!job.done) {
+        undo(port, job.remaps);
+        return nullptr;
+    }
+    const CUstream in = port.stream(device::Direction::In);
+    FencePtr fence = state.fences.record(in);
+    if (!fence) port.wait_for_stream(in);
+    return fence;
+}
+
+}  // namespace
+
+Outcome page_in(State& state, std::span<const engine::PageIn> pages, SessionLock& lock) {
+    const engine::Fills fills = state.engine.begin_page_in(pages);
+    if (fills.each.empty()) return fills.refused ? Outcome::Failed : Outcome::Cancelled;
+    const bool poisons = poisons_blocks(state.settings);
+    std::vector<Job> jobs;
+    for (const engine::Fill& fill : fills.each)
+        jobs.push_back({fill, remaps_of(state, fill.chunk, fill.host, fill.block),
+                        fill.copies || fill.clears || poisons});
+    const auto since = trace::now_ns();
+    std::vector<engine::Filled> came;
+    bool moved = false;
+    // One fence each: while the last are copied, more can be made to go (Migrator::kFewFills). Each is
+    // entered before the next is recorded, so that the last stands for all.
+    for (Job& job : jobs) {
+        engine::Use end{};
+        if (FencePtr fence = unlocked(lock, [&] { return enqueue(state, job); }))
+            end = state.fences.add(std::move(fence));
+        came.push_back({job.done, job.enqueues, end, since});
+        moved |= job.done;
+    }
+    state.engine.paged_in(fills, came);
+    note_levels(state);
+    state.changed.notify_all();
+    return moved ? Outcome::Moved : Outcome::Failed;
+}
+
+}  // namespace lms::shim

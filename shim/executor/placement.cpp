@@ -1,0 +1,173 @@
+#include "shim/executor/placement.h"
+
+#include <algorithm>
+
+#include "shim/device/patience.h"
+#include "shim/executor/eviction.h"
+#include "shim/executor/program_pins.h"
+#include "shim/executor/telemetry.h"
+#include "shim/executor/user_warnings.h"
+#include "shim/util/bounds.h"
+#include "shim/util/log.h"
+
+namespace lms::shim {
+
+std::vector<MappedAt> addresses_of(const State& state, engine::ChunkId id) {
+    state.mutex.check_held();
+    const engine::Chunk& chunk = state.residency.chunk(id);
+    const auto program = state.program_buffers.find(chunk.allocation);
+    if (program == state.program_buffers.end()) return {{chunk.address, std::nullopt}};
+    const std::uint64_t offset = chunk.address - state.residency.allocation(chunk.allocation).address;
+    std::vector<MappedAt> addresses;
+    for (const ProgramBuffer::Mapped& view : program->second.views)
+        addresses.push_back({view.address + offset, view.access});
+    return addresses;
+}
+
+std::vector<Remap> remaps_of(const State& state, engine::ChunkId id, const Block& from, const Block& to) {
+    std::vector<Remap> remaps;
+    for (MappedAt& at : addresses_of(state, id)) remaps.push_back({std::move(at), from, to});
+    return remaps;
+}
+
+namespace {
+
+bool is_mapped(const Block& block) {
+    return block.bytes > 0 && !block.pinned;
+}
+
+CUresult map(device::Port& port, const MappedAt& at, const Block& block) {
+    return at.access ? port.map_for(at.address, block.bytes, block.handle, *at.access)
+                     : port.map(at.address, block.bytes, block.handle, block.place);
+}
+
+// Makes an address lead again to what it led to before. A kernel that finds nothing there ends the program:
+// what the driver refuses now (it may lack memory for page tables) is asked for again, for a while, and by
+// who needs it.
+void map_back(device::Port& port, const MappedAt& at, const Block& from) {
+    if (!is_mapped(from)) return;
+    const CUresult status = device::patiently(
+        [&] { return map(port, at, from); },
+        [](CUresult answer) { return answer == CUDA_SUCCESS || device::is_sticky(answer); });
+    // What has failed for good takes its mappings with it.
+    if (status == CUDA_SUCCESS || device::is_sticky(status)) return;
+    log::error("the driver unmapped {} bytes and refuses to map them again: work on them fails until it does",
+               from.bytes);
+    port.missing().add(at.address, [&port, at, from] { return map(port, at, from) == CUDA_SUCCESS; });
+}
+
+CUresult remap_one(device::Port& port, const MappedAt& at, const Block& from, const Block& to) {
+    CUresult status = is_mapped(from) ? port.unmap(at.address, from.bytes) : CUDA_SUCCESS;
+    if (status != CUDA_SUCCESS || !is_mapped(to)) return status;
+    status = map(port, at, to);
+    if (status == CUDA_SUCCESS) return status;
+    announce_no_mappings();
+    map_back(port, at, from);
+    return status;
+}
+
+}  // namespace
+
+CUresult remap(device::Port& port, std::span<const Remap> remaps) {
+    for (std::size_t i = 0; i < remaps.size(); ++i) {
+        const CUresult status = remap_one(port, remaps[i].at, remaps[i].from, remaps[i].to);
+        if (status == CUDA_SUCCESS) continue;
+        undo(port, remaps.first(i));
+        return status;
+    }
+    return CUDA_SUCCESS;
+}
+
+void undo(device::Port& port, std::span<const Remap> remaps) {
+    for (std::size_t i = remaps.size(); i-- > 0;) {
+        const Remap& each = remaps[i];
+        // What is not taken away now is before anything else is mapped there.
+        if (is_mapped(each.to)) port.discard(each.at.address, each.to.bytes);
+        map_back(port, each.at, each.from);
+    }
+}
+
+void release(State& state, engine::AllocationId id, SessionLock& lock) {
+    const engine::Residency& residency = state.residency;
+    const engine::Allocation buffer = residency.allocation(id);
+    // From here on its memory is nobody's victim, and will be free: who needs room has something to wait for.
+    const Holder holder(state);
+    while (state.engine.must_wait_to_remove(id)) {
+        state.changed.wait_for(lock, bounds::kQuickGlance);
+        poll_completions(state, lock);
+    }
+    for (const engine::ChunkId chunk : buffer.chunks) state.engine.drop_copy(chunk);
+    end_pins_of(state, id);
+    struct Mapped {
+        std::vector<MappedAt> addresses;
+        Block block;
+    };
+    std::vector<Mapped> mapped;
+    for (const engine::ChunkId chunk : buffer.chunks) {
+        const engine::State where = residency.chunk(chunk).state;
+        if (where == engine::State::Empty) continue;
+        const Backing& backing = state.backing[chunk];
+        mapped.push_back(
+            {addresses_of(state, chunk), where == engine::State::OnHost ? backing.host : backing.device});
+    }
+    std::vector<engine::RecordedMappings::Serial> serials;
+    for (const engine::ChunkId chunk : buffer.chunks) serials.push_back(residency.chunk(chunk).serial);
+    note_free(state, id);
+    state.engine.remove(id);
+    state.program_buffers.erase(id);
+
+    const std::size_t count = mapped.size();
+    std::vector<Block> lost;
+    unlocked(lock, [&] {
+        std::erase_if(mapped, [&](const Mapped& each) {
+            bool taken = true;
+            for (const MappedAt& at : each.addresses) {
+                taken &= !is_mapped(each.block) ||
+                         state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
+            }
+            if (!taken) lost.push_back(each.block);
+            return !taken;
+        });
+    });
+    std::erase_if(lost, [&](const Block& block) { return state.engine.is_read(block); });
+    for (const Mapped& each : mapped) state.engine.put_freed(each.block);
+    // Where something is mapped still, nothing else can be: its address and its memory are never used again.
+    if (mapped.size() == count) {
+        if (state.recorded.gone(serials, {buffer.address, buffer.bytes}))
+            state.arena.give_back(buffer.address, buffer.bytes);
+    } else {
+        log::error("the driver refuses to unmap {} ranges: their memory stays in use", count - mapped.size());
+        for (const Block& block : lost) state.source_of(block.place).lose({&block, 1}, lock);
+    }
+    state.changed.notify_all();
+}
+
+namespace {
+
+void forget_ended_copies(State& state) {
+    const auto& pending = state.engine.pending_evictions();
+    std::erase_if(state.copy_fences, [&](const auto& each) {
+        return std::ranges::find(pending, each.first, &engine::PendingEviction::eviction) == pending.end();
+    });
+}
+
+}  // namespace
+
+void poll_completions(State& state, SessionLock& lock) {
+    state.fences.poll(lock);
+    for (const std::uint64_t launched_ns : state.fences.take_over()) note_work_over(state, launched_ns);
+    for (const engine::CameIn& each : state.engine.complete_moves())
+        note_move(state, trace::Direction::In, each.chunk, trace::MoveReason::Needed, each.since_ns,
+                  trace::now_ns());
+    if (state.copy_fences.size() > state.engine.pending_evictions().size()) forget_ended_copies(state);
+    state.host_blocks.free_unpinned();
+    note_work_times(state);
+}
+
+void free_completed(State& state, SessionLock& lock) {
+    const auto unheld = [&](engine::AllocationId id) { return !state.engine.is_held(id); };
+    while (const auto id = state.engine.pending_frees.take_finished(state.residency.timelines, unheld))
+        release(state, *id, lock);
+}
+
+}  // namespace lms::shim

@@ -1,0 +1,51 @@
+// What is mapped where, and taking buffers away.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "shim/executor/session_lock.h"
+#include "shim/executor/state.h"
+
+namespace lms::shim {
+
+// An address of a chunk, and who may reach it there; all that the port lets in, where that is not said.
+struct MappedAt {
+    engine::Address address;
+    std::optional<Access> access;
+};
+// All that a chunk has: its own, or wherever the program maps it.
+std::vector<MappedAt> addresses_of(const State& state, engine::ChunkId id);
+
+// What an address leads to, and what it is to lead to; Block{}: nothing. To pinned memory none can lead.
+struct Remap {
+    MappedAt at;
+    Block from;
+    Block to;
+};
+// For all addresses of a chunk.
+std::vector<Remap> remaps_of(const State& state, engine::ChunkId id, const Block& from, const Block& to);
+
+// For messages: the first of them; 0: none.
+inline engine::Address address_of(std::span<const Remap> remaps) {
+    return remaps.empty() ? 0 : remaps[0].at.address;
+}
+
+// The one way to change what is mapped at an address of the app's. All or none: at the first that the driver
+// refuses, which is answered, those before are undone. Without the session's lock.
+CUresult remap(device::Port& port, std::span<const Remap> remaps);
+void undo(device::Port& port, std::span<const Remap> remaps);
+
+// Takes a buffer away whose work is finished: its memory goes back to the pools uncopied, its address to the
+// arena. Waits for moves of its chunks to end. Drops `lock`, the session's, around driver calls.
+void release(State& state, engine::AllocationId id, SessionLock& lock);
+
+// Takes note of fences and fills that have passed. Drops `lock` while it asks the driver.
+void poll_completions(State& state, SessionLock& lock);
+
+// Releases the buffers freed in stream order whose streams have reached the free.
+void free_completed(State& state, SessionLock& lock);
+
+}  // namespace lms::shim

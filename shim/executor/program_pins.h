@@ -1,0 +1,25 @@
+// Chunks that the program wants kept on the device (<lms/lms.h>).
+#pragma once
+
+#include <span>
+
+#include "shim/executor/state.h"
+
+namespace lms::shim {
+
+// All need the session's lock.
+
+bool is_program_pinned(const State& state, engine::ChunkId id);
+// Chunks that are on the device, by what the program names them by.
+void begin_pin(State& state, engine::Address address, std::uint64_t bytes,
+               std::span<const engine::ChunkId> chunks);
+// One that was begun by these names; false: there is none.
+bool end_pin(State& state, engine::Address address, std::uint64_t bytes);
+// Of names in [address, address + bytes), where nothing is mapped any more.
+void end_pins_at(State& state, engine::Address address, std::uint64_t bytes);
+// Of a buffer that is freed.
+void end_pins_of(State& state, engine::AllocationId id);
+// For work that cannot run beside them; said once. False: there are none.
+bool give_up_pins(State& state);
+
+}  // namespace lms::shim

@@ -1,0 +1,78 @@
+#include "shim/executor/stalled_work.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lms::shim {
+
+bool StalledWork::includes(const std::vector<engine::Use>& uses) const {
+    const engine::Timelines& timelines = state_.residency.timelines;
+    return std::ranges::any_of(uses, [&](const engine::Use& use) {
+        return !timelines.finished(use) && std::ranges::any_of(uses_, [&](const engine::Use& standing) {
+            return standing.timeline == use.timeline && !timelines.finished(standing);
+        });
+    });
+}
+
+bool StalledWork::stands_still(const engine::Submissions::One& one) const {
+    return std::ranges::find(submissions_, one.number) != submissions_.end();
+}
+
+bool StalledWork::some_earlier_stands_still() const {
+    const EarlierWork& now = state_.earlier;
+    if (now.begun != earlier_.begun) return false;
+    return (now.entering && earlier_.entering) ||
+           std::ranges::any_of(now.streams, [&](const EarlierWork::In& in) {
+               return std::ranges::find(earlier_.streams, in.key, &EarlierWork::In::key) !=
+                      earlier_.streams.end();
+           });
+}
+
+bool StalledWork::includes_opaque() const {
+    return includes(state_.engine.opaque_uses()) || some_earlier_stands_still() ||
+           std::ranges::any_of(
+               state_.engine.submissions().under_way(),
+               [&](const engine::Submissions::One& one) { return one.opaque && stands_still(one); });
+}
+
+bool StalledWork::includes_holders() const {
+    return state_.holders == 0 && state_.engine.submissions().any() &&
+           std::ranges::all_of(state_.engine.submissions().under_way(),
+                               [&](const engine::Submissions::One& one) { return stands_still(one); });
+}
+
+StalledWork::Seen StalledWork::look() const {
+    state_.mutex.check_held();
+    Seen seen{state_.fences.oldest(), state_.earlier, {}};
+    for (const engine::Submissions::One& one : state_.engine.submissions().under_way())
+        seen.submissions.push_back(one.number);
+    return seen;
+}
+
+void StalledWork::note(Seen seen) {
+    if (engine::any_unfinished(seen.oldest, state_.residency.timelines)) uses_ = std::move(seen.oldest);
+    if (state_.earlier.any()) earlier_ = std::move(seen.earlier);
+    submissions_ = std::move(seen.submissions);
+    std::erase_if(submissions_, [&](std::uint64_t number) {
+        return std::ranges::find(state_.engine.submissions().under_way(), number,
+                                 &engine::Submissions::One::number) ==
+               state_.engine.submissions().under_way().end();
+    });
+}
+
+void BoundedWait::begin_anew() {
+    deadline_ = Clock::now() + bound_;
+    seen_.reset();
+}
+
+void BoundedWait::waited() {
+    if (!seen_) seen_ = stalled_.look();
+}
+
+bool BoundedWait::in_vain() {
+    if (Clock::now() < deadline_) return false;
+    if (seen_) stalled_.note(*std::exchange(seen_, std::nullopt));
+    return true;
+}
+
+}  // namespace lms::shim

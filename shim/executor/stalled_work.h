@@ -1,0 +1,73 @@
+// Work that does not get any further, and is not waited for again until it does.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "shim/engine/timelines.h"
+#include "shim/executor/state.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
+
+namespace lms::shim {
+
+// What a wait of the whole bound has seen stand still: unfinished work, work from before pressure, and
+// threads in the driver. All calls need the session's lock.
+class StalledWork {
+  public:
+    explicit StalledWork(State& state) : state_(state) {}
+
+    // Of these uses some stands still. Streams are in order: what comes after stalled work stands still too.
+    bool includes(const std::vector<engine::Use>& uses) const;
+    // Some of the work that may reach any chunk does.
+    bool includes_opaque() const;
+    // All threads that hold chunks do.
+    bool includes_holders() const;
+
+  private:
+    friend class BoundedWait;
+    // Everything that a wait may be for.
+    struct Seen {
+        std::vector<engine::Use> oldest;  // unfinished, of each stream
+        EarlierWork earlier;
+        std::vector<std::uint64_t> submissions;
+    };
+    Seen look() const;
+    void note(Seen seen);
+    bool stands_still(const engine::Submissions::One& one) const;
+    bool some_earlier_stands_still() const;
+
+    State& state_;
+    std::vector<engine::Use> uses_;
+    EarlierWork earlier_;
+    std::vector<std::uint64_t> submissions_;
+};
+
+// One wait, in steps, for whatever is in the way: for so long at most that nothing comes of it.
+class BoundedWait {
+  public:
+    explicit BoundedWait(StalledWork& stalled, std::chrono::seconds bound = bounds::kStalledWork)
+        : stalled_(stalled), bound_(bound) {
+        begin_anew();
+    }
+
+    // A step got further.
+    void begin_anew();
+    // A step waited.
+    void waited();
+    // Whether the bound is over; what was there when the first step waited, and is there still, is stalled
+    // then.
+    bool in_vain();
+
+  private:
+    using Clock = util::Clock;
+
+    StalledWork& stalled_;
+    std::chrono::seconds bound_;
+    Clock::time_point deadline_;
+    std::optional<StalledWork::Seen> seen_;
+};
+
+}  // namespace lms::shim

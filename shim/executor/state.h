@@ -1,0 +1,153 @@
+// What one session's parts share, and the one lock that guards it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "shim/device/port.h"
+#include "shim/engine/arena.h"
+#include "shim/engine/engine.h"
+#include "shim/engine/recorded_mappings.h"
+#include "shim/engine/soft_limit.h"
+#include "shim/executor/block_source.h"
+#include "shim/executor/fences.h"
+#include "shim/executor/large_buffers.h"
+#include "shim/executor/launch_samples.h"
+#include "shim/executor/link_speeds.h"
+#include "shim/executor/pressure.h"
+#include "shim/program/address_book.h"
+#include "shim/util/host_memory.h"
+#include "shim/util/mutex.h"
+#include "shim/util/settings.h"
+
+namespace lms::shim {
+
+using engine::Backing;
+using engine::ChunkPins;
+using engine::ChunkRequest;
+using engine::EarlierWork;
+using engine::PageIn;
+
+// A buffer that stands for a handle of the program's own (session/program_memory.h). Its address in the span
+// is a name that the program does not know: it is mapped where the program maps the handle, if anywhere.
+struct ProgramBuffer {
+    struct Mapped {
+        engine::Address address;
+        Access access;
+    };
+    bool placed = false;  // has been given memory; before, the program cannot have written any
+    std::vector<Mapped> views;
+};
+
+// Chunks that the program wants kept on the device (<lms/lms.h>), and what it named them by.
+struct ProgramPin {
+    struct One {
+        engine::ChunkId chunk;
+        std::uint64_t serial;
+    };
+    engine::Address address;
+    std::uint64_t bytes;
+    std::vector<One> chunks;
+};
+
+// The address space a session reserves: the app's buffers, then the aliases of the blocks.
+struct Span {
+    engine::Address begin;
+    std::uint64_t app_bytes;
+    std::uint64_t alias_bytes;
+};
+
+// Everything below `mutex` needs it, but for the two atomics at the end. It is never held across a driver
+// call; the parts drop it around each.
+struct State {
+    State(int device_, device::Port& port_, const Settings& settings_, Span span, engine::Ranking& ranking);
+
+    const int device;  // CUDA ordinal
+    device::Port& port;
+    const Settings& settings;
+    const std::uint64_t granularity;
+    enum class Trial { Ahead, Running, Passed, Distrusted };
+    Trial trial = Trial::Ahead;        // executor/self_check.h
+    std::optional<Block> trial_block;  // set apart for it
+    unsigned trials = 0;               // that came to no end
+    bool in_place_lost = false;        // mapped as it is, host memory is not for kernels to use
+
+    util::Mutex mutex{util::LockOrder::Session};
+    // Signalled whenever a chunk changes state, a pin goes, or opaque work is submitted.
+    util::Condition changed;
+
+    // Decides what moves, and knows what is where. Each buffer has a range of `arena` to itself and an entry
+    // in `owners`.
+    engine::Engine engine;
+    const engine::Residency& residency = engine.residency();
+    const std::vector<engine::Backing>& backing = engine.backing();
+    engine::Arena arena;
+    engine::Arena aliases;
+    std::vector<CUcontext> owners;  // by AllocationId; null: the GPU's
+    std::unordered_map<engine::AllocationId, ProgramBuffer> program_buffers;
+    engine::RecordedMappings recorded;  // of buffers and of those that are gone, by graphs and objects
+
+    // Physical memory, created and destroyed.
+    LargeBuffers large;
+    engine::SoftLimit soft_limit;
+    BlockSource device_blocks;
+    BlockSource host_blocks;
+    BlockSource& source_of(engine::Place place) {
+        return place == engine::Place::Device ? device_blocks : host_blocks;
+    }
+
+    // Ends of copies out, by eviction, for those that wait for one.
+    std::unordered_map<std::uint64_t, FencePtr> copy_fences;
+    bool remaps_beside_work = false;  // seen: a remap does not wait for work that runs
+
+    std::vector<ProgramPin> program_pins;                               // none of a buffer that is freed
+    std::unordered_map<engine::ChunkId, std::uint32_t> program_pinned;  // how often each is in those
+    std::uint64_t program_pinned_bytes = 0;                             // of them, each once
+    std::vector<ProgramPin::One> set_aside;  // by the program's pause(): what was there
+    bool paused = false;                     // and nothing was asked for since
+
+    Fences fences;
+    engine::EarlierWork& earlier = engine.earlier;
+    bool traced = false;        // the trace that is written knows what there is; before, it is told nothing
+    LaunchSamples samples;      // for it
+    LinkSpeeds speeds;          // as the device was seen to copy
+    std::uint32_t holders = 0;  // other threads that hold chunks or memory, for a moment, waiting for nobody
+
+    // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one
+    // that was named last, and which that was; by ChunkId.
+    struct Named {
+        std::uint64_t naming = 0;
+        std::size_t index = 0;
+    };
+    std::vector<Named> named;
+    std::uint64_t namings = 0;           // ever begun
+    std::vector<engine::ChunkId> told;   // room for what the policy is told of it
+    std::vector<std::uint8_t> accesses;  // of each of those, where it wants to know
+
+    // Objects by which work may reach kept chunks that it does not name: while there are any, all work leaves
+    // a fence.
+    std::atomic<std::uint32_t> reached{0};
+    // Chunks can be used and moved beside each other from here on; before, nothing moves
+    // (program/fast_path.h).
+    std::atomic<bool> under_pressure{false};
+};
+
+// A thread among the holders. Made and ended with the session's lock held.
+class Holder {
+  public:
+    explicit Holder(State& state) : state_(state) { ++state_.holders; }
+    ~Holder() { --state_.holders; }
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
+
+  private:
+    State& state_;
+};
+
+}  // namespace lms::shim

@@ -1,0 +1,159 @@
+#include "shim/executor/user_warnings.h"
+
+#include <atomic>
+
+#include "shim/executor/budget.h"
+#include "shim/util/log.h"
+#include "shim/util/mappings.h"
+#include "shim/util/units.h"
+
+namespace lms::shim {
+
+using util::format_bytes;
+
+void announce_pressure(State& state) {
+    static std::atomic<bool> said;
+    if (state.engine.budget_bytes() < state.granularity || !log::once(said)) return;
+    // A policy may leave memory free (LMS_FRAC).
+    const bool full =
+        state.residency.eviction_start(state.engine.budget_bytes()) >= state.engine.budget_bytes();
+    log::warn(
+        "GPU {} is {}: {} allocated, {} fit; cold buffers move to host memory, and `lms top` shows the cost",
+        state.device, full ? "full" : "full by LMS_FRAC or the policy",
+        format_bytes(state.residency.allocated_bytes()), format_bytes(state.engine.budget_bytes()));
+    if (state.port.maps_host_memory()) return;
+    log::warn(
+        "GPU {} does not map host memory: a kernel that reaches an evicted buffer by a hidden pointer fails; "
+        "LMS_CHECK=1 names it",
+        state.device);
+}
+
+void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "a launch finds no room on the GPU for {} of the {} it names{}: its kernel uses them in host "
+        "memory, slowly; split it",
+        format_bytes(missing_bytes), format_bytes(bytes), late ? ", beside unfinished work" : "");
+}
+
+void announce_wait(const State& state) {
+    static std::atomic<bool> said;
+    if (state.port.maps_host_memory() || !log::once(said)) return;
+    log::warn(
+        "a launch waits until unfinished work releases GPU memory; let no host callback wait for the "
+        "launching thread, or both hang");
+}
+
+void announce_too_large(const State& state, std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::error(
+        "out of memory: a launch names {}; this GPU has room for {} and cannot use host memory in place: "
+        "split the launch",
+        format_bytes(bytes), format_bytes(state.engine.budget_bytes()));
+}
+
+void announce_pins_given_up(std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn("lms_pin: the {} that the program pinned may move again, for a launch does not fit beside them",
+              format_bytes(bytes));
+}
+
+void announce_no_capacity(const State& state, std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    const std::uint64_t host = host_bytes(state, kHostLook);
+    log::error("out of memory: no room for {} beside {}; the GPU holds {} and host memory {}: {}",
+               format_bytes(bytes), format_bytes(state.residency.allocated_bytes()),
+               format_bytes(state.engine.budget_bytes()), format_bytes(host),
+               host < state.engine.host_limit_bytes() ? "free some, for machine or cgroup can spare no more"
+                                                      : "raise LMS_HOST_LIMIT");
+}
+
+void announce_no_host_memory(const State& state, std::uint64_t bytes) {
+    static std::atomic<bool> said;
+    if (announce_no_mappings() || !log::once(said)) return;
+    log::error(
+        "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory, though "
+        "LMS_HOST_LIMIT allows {}",
+        format_bytes(bytes), format_bytes(state.host_blocks.held_bytes()),
+        format_bytes(state.engine.host_limit_bytes()));
+}
+
+bool announce_no_mappings() {
+    static std::atomic<bool> said;
+    const util::Mappings mappings = util::mappings();
+    if (!mappings.at_end()) return false;
+    if (log::once(said)) {
+        log::error(
+            "out of memory: this process has {} of the {} mappings that the kernel allows it; `sysctl "
+            "vm.max_map_count={}` allows more",
+            mappings.there, mappings.allowed, 4 * mappings.allowed);
+    }
+    return true;
+}
+
+void announce_failure(const State& state, CUresult error) {
+    static std::atomic<bool> said;
+    if (!device::is_sticky(error) || !log::once(said)) return;
+    std::uint64_t in = 0, out = 0;
+    for (const engine::ChunkId id : state.engine.filling()) in += state.residency.chunk(id).bytes;
+    for (const engine::PendingEviction& each : state.engine.pending_evictions()) out += each.device.bytes;
+    log::error(
+        "GPU {}: its context has failed (error {}), and all calls say so; {} were coming in and {} going "
+        "out: try LMS_CHECK=1",
+        state.device, static_cast<int>(error), format_bytes(in), format_bytes(out));
+}
+
+void announce_no_budget(const State& state, std::uint64_t total_bytes) {
+    if (state.engine.budget_bytes() >= state.granularity) return;
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "GPU {}: LMS_RESERVE, LMS_LIMIT and other programs leave nothing of its {}: buffers stay in host "
+        "memory, slowly",
+        state.device, format_bytes(total_bytes));
+}
+
+void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint64_t host_bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "GPU {} keeps its size: the driver has no addresses for its {} and {} of host memory; raise `ulimit "
+        "-v` or lower LMS_HOST_LIMIT",
+        device, format_bytes(total_bytes), format_bytes(host_bytes));
+}
+
+void announce_distrust(const State& state, const device::Trial& trial) {
+    const std::uint64_t on_host = state.host_blocks.held_bytes() - state.host_blocks.free_bytes();
+    if (trial.trust == device::Trust::Nothing) {
+        log::warn(
+            "GPU {} keeps its size: a trial of moves lost contents ({}), with {} in host memory; report it",
+            state.device, trial.failed, format_bytes(on_host));
+    } else {
+        log::warn(
+            "GPU {}: evicted memory is {}, for a trial of host memory failed ({}): what a launch names "
+            "must fit",
+            state.device, on_host == 0 ? "unmapped" : "no longer used in place", trial.failed);
+    }
+}
+
+void announce_remaps_wait(const State& state) {
+    static std::atomic<bool> said;
+    if (state.settings.safety == Safety::Strict || !log::once(said)) return;
+    log::warn(
+        "GPU {}: this driver changes a mapping only when all work is done, so moves are slow; for kernels "
+        "that wait for the host, set LMS_SAFETY=strict",
+        state.device);
+}
+
+void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes) {
+    static std::atomic<bool> said;
+    if (settings.host_limit_bytes.value_or(0) <= in_force_bytes || !log::once(said)) return;
+    log::warn("LMS_HOST_LIMIT={} is more than this machine has; the limit is {}",
+              format_bytes(*settings.host_limit_bytes), format_bytes(in_force_bytes));
+}
+
+}  // namespace lms::shim
