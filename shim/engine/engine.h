@@ -150,7 +150,9 @@ class Engine final : private Asker {
   public:
     // `ranking` is borrowed.
     Engine(const EngineOptions& options, Ranking& ranking);
-    Engine(const Engine& other);  // for the explorer: the copy asks the same ranking
+    // For the explorer: the copy asks the same ranking.
+    Engine(const Engine&) = default;
+    Engine(Engine&&) = default;
 
     const EngineOptions& options() const { return options_; }
     const Residency& residency() const { return residency_; }

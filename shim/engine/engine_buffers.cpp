@@ -8,8 +8,6 @@ namespace lms::engine {
 Engine::Engine(const EngineOptions& options, Ranking& ranking)
     : options_(options), residency_(options.begin, options.bytes, options.granularity, ranking) {}
 
-Engine::Engine(const Engine& other) = default;
-
 AllocationId Engine::add(Address address, std::uint64_t asked_bytes,
                          std::span<const std::uint64_t> chunk_bytes) {
     largest_cut_ = std::max(largest_cut_, std::ranges::max(chunk_bytes));

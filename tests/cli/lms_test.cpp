@@ -60,12 +60,13 @@ TEST_CASE("lms: help and version") {
 }
 
 TEST_CASE("lms: usage errors") {
+    check_usage_error("",
+                      "no command; expected run, demo, plan, top, set, trace, report, replay, diff, export, "
+                      "settings or doctor");
     check_usage_error(
-        "",
-        "no command; expected run, demo, plan, top, set, trace, report, replay, diff, export, settings or doctor");
-    check_usage_error("frobnicate",
-                      "no command frobnicate; expected run, demo, plan, top, set, trace, report, replay, diff, "
-                      "export, settings or doctor");
+        "frobnicate",
+        "no command frobnicate; expected run, demo, plan, top, set, trace, report, replay, diff, "
+        "export, settings or doctor");
     check_usage_error("demo --steps 0", "--steps");
     check_usage_error("demo no-such-file", "no-such-file");
     check_usage_error("--sim run true", "--sim");

@@ -230,7 +230,7 @@ Case large(std::uint64_t seed) {
 
 TEST_CASE("explore: all orders of events of small cases") {
     // Of each case; a larger one is explored as far as so many states go.
-    constexpr std::uint64_t kMostStates = 60000;
+    constexpr std::uint64_t kMostStates = 500'000;
     std::uint64_t states = 0;
     for (const Case& plan : cases()) {
         CAPTURE(plan.name);
@@ -246,13 +246,13 @@ TEST_CASE("explore: all orders of events of small cases") {
 
 TEST_CASE("explore: random orders of events of larger cases") {
     std::uint64_t ends = 0;
-    for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 20'000; ++seed) {
         CAPTURE(seed);
         const Case plan = large(seed);
         const Found found = explore::walk(plan, seed, 600);
         REQUIRE_MESSAGE(found.wrong.empty(), found.wrong, " after", explore::to_string(found.path));
         ends += found.ends;
     }
-    CHECK(ends > 1500);
-    MESSAGE(ends, " of 3000 walks came to the end of their program");
+    CHECK(ends > 15'000);
+    MESSAGE(ends, " of 20,000 walks came to the end of their program");
 }

@@ -45,7 +45,7 @@ Found explore(const Case& plan, std::uint64_t most_states) {
     visited.insert(open.front().world.fingerprint());
     std::vector<Action> actions;
     while (!open.empty() && found.states < most_states) {
-        const Open at = std::move(open.front());
+        const Open at(std::move(open.front()));
         open.pop_front();
         ++found.states;
         at.world.actions(actions);

@@ -134,7 +134,7 @@ bool World::uses_pending(std::uint8_t slot) const {
                (work.opaque || work.unseen ||
                 std::ranges::any_of(work.names, [&](const Named& each) { return each.slot == slot; }));
     };
-    for (std::size_t i = 0; i < threads_.size(); ++i) {
+    for (std::uint8_t i = 0; i < thread_count(); ++i) {
         const WorkPlan* const next = next_of(i);
         if (next && threads_[i].at != Thread::At::Idle && uses(*next)) return true;
     }
@@ -150,7 +150,7 @@ bool World::host_room() const {
 }
 
 bool World::is_over() const {
-    for (std::size_t i = 0; i < threads_.size(); ++i) {
+    for (std::uint8_t i = 0; i < thread_count(); ++i) {
         if (next_of(i)) return false;
     }
     return std::ranges::all_of(streams_, [](const Stream& stream) { return stream.pieces.empty(); });
@@ -160,7 +160,7 @@ void World::actions(std::vector<Action>& out) const {
     using K = Action::Kind;
     out.clear();
     const Residency& residency = engine_.residency();
-    for (std::uint8_t i = 0; i < threads_.size(); ++i) {
+    for (std::uint8_t i = 0; i < thread_count(); ++i) {
         const WorkPlan* const work = next_of(i);
         if (!work) continue;
         switch (threads_[i].at) {
@@ -176,7 +176,6 @@ void World::actions(std::vector<Action>& out) const {
             default:
                 break;
         }
-        const Slot* const slot = work->names.empty() ? nullptr : &slots_[work->names[0].slot];
         switch (work->kind) {
             case WorkPlan::Kind::Kernel:
                 if (engine_.present(requests(*work))) {
@@ -189,7 +188,7 @@ void World::actions(std::vector<Action>& out) const {
                 if (!uses_pending(work->names[0].slot)) out.push_back({K::Free, i});
                 break;
             case WorkPlan::Kind::PinGraph: {
-                const State where = residency.chunk(slot->chunk).state;
+                const State where = residency.chunk(slots_[work->names[0].slot].chunk).state;
                 if (where == State::Resident || where == State::Evicting) out.push_back({K::Pin, i});
                 break;
             }
@@ -208,7 +207,7 @@ void World::actions(std::vector<Action>& out) const {
     }
     if (plan_->earlier && engine_.earlier.entering) {
         out.push_back({K::EarlierOver});
-        for (std::uint8_t i = 0; i < slots_.size(); ++i) {
+        for (std::uint8_t i = 0; i < slot_count(); ++i) {
             if (slots_[i].alive) out.push_back({K::EarlierWrites, i});
         }
     }
@@ -241,7 +240,7 @@ void World::actions(std::vector<Action>& out) const {
     }
     std::uint8_t eligible = 0;
     bool refused = false;
-    for (std::uint8_t i = 0; i < slots_.size(); ++i) {
+    for (std::uint8_t i = 0; i < slot_count(); ++i) {
         const Chunk& chunk = residency.chunk(slots_[i].chunk);
         wanted[i] = slots_[i].alive && chunk.state == State::OnHost && (wanted[i] || plan_->foresight) &&
                     !residency.allocation(slots_[i].buffer).dead;
@@ -270,7 +269,7 @@ void World::actions(std::vector<Action>& out) const {
     if (refused && eligible == 0) out.push_back({K::ForgetRefusals});
     if (!engine_.retained().empty() && !host_room()) out.push_back({K::Spare});
     if (!room) return;
-    for (std::uint8_t i = 0; i < slots_.size(); ++i) {
+    for (std::uint8_t i = 0; i < slot_count(); ++i) {
         if (!wanted[i] || !residency.may_come_in(slots_[i].chunk)) continue;
         std::array<bool, 3> as{plan_->foresight, false, false};  // read, written, overwritten
         for (std::size_t thread = 0; thread < threads_.size(); ++thread) {
@@ -280,7 +279,7 @@ void World::actions(std::vector<Action>& out) const {
                 if (each.slot == i) as[each.overwritten ? 2 : each.written ? 1 : 0] = true;
             }
         }
-        for (std::uint8_t way = 0; way < as.size(); ++way) {
+        for (std::uint8_t way = 0; way < 3; ++way) {
             if (as[way]) out.push_back({K::PageIn, i, way});
         }
     }
@@ -315,7 +314,7 @@ std::string World::run(std::uint8_t stream) {
         for (const Named& each : work.names) {
             if (slots_[each.slot].alive && wrong.empty()) wrong = touch(each.slot, !each.overwritten, "work");
         }
-        for (std::uint8_t i = 0; work.opaque && i < slots_.size() && wrong.empty(); ++i) {
+        for (std::uint8_t i = 0; work.opaque && i < slot_count() && wrong.empty(); ++i) {
             if (slots_[i].alive) wrong = touch(i, true, "opaque work");
         }
         if (!wrong.empty()) return wrong;
@@ -346,7 +345,7 @@ bool World::copy_in_pending(std::uint8_t slot) const {
 
 std::string World::check() const {
     if (std::string broken = broken_rule(engine_); !broken.empty()) return broken;
-    for (std::uint8_t i = 0; i < slots_.size(); ++i) {
+    for (std::uint8_t i = 0; i < slot_count(); ++i) {
         const Slot& slot = slots_[i];
         if (!slot.alive) continue;
         const Chunk& chunk = engine_.residency().chunk(slot.chunk);
@@ -608,10 +607,10 @@ std::uint64_t World::fingerprint() const {
         add(all);
     };
     const auto slot_of = [&](ChunkId chunk) {
-        for (std::size_t i = 0; i < slots_.size(); ++i) {
-            if (slots_[i].alive && slots_[i].chunk == chunk) return i + 1;
+        for (std::uint8_t i = 0; i < slot_count(); ++i) {
+            if (slots_[i].alive && slots_[i].chunk == chunk) return i + std::uint64_t{1};
         }
-        return std::size_t{0};
+        return std::uint64_t{0};
     };
     for (const Slot& slot : slots_) {
         add(slot.alive ? 2 + slot.written : 0);

@@ -113,6 +113,7 @@ class World {
   public:
     World(const Case& plan, ChosenVictim& victims);
     World(const World&) = default;
+    World(World&&) = default;
 
     // What may happen next.
     void actions(std::vector<Action>& out) const;
@@ -169,6 +170,8 @@ class World {
         std::uint64_t keep = 0;
     };
 
+    std::uint8_t slot_count() const { return static_cast<std::uint8_t>(slots_.size()); }
+    std::uint8_t thread_count() const { return static_cast<std::uint8_t>(threads_.size()); }
     const WorkPlan* next_of(std::size_t thread) const;
     std::vector<ChunkRequest> requests(const WorkPlan& work) const;
     bool runnable(std::uint8_t stream) const;
