@@ -243,12 +243,12 @@ bool pair_up(const GraphPart& to, const GraphPart& from) {
     return true;
 }
 
-void remap(GraphPart& to, GraphPart& from) {
+void exchange_contents(GraphPart& to, GraphPart& from) {
     std::swap(to.own, from.own);
     std::swap(to.kept, from.kept);
     to.device_updatable |= from.device_updatable;
     const auto partner = *partners(to, from);
-    for (std::size_t i = 0; i < to.parts.size(); ++i) remap(to.parts[i], from.parts[partner[i]]);
+    for (std::size_t i = 0; i < to.parts.size(); ++i) exchange_contents(to.parts[i], from.parts[partner[i]]);
 }
 
 void merge_all(GraphContents& into, const GraphPart& part) {
@@ -351,7 +351,7 @@ void merge(GraphContents& into, const GraphContents& from) {
 
 bool exchange_paired(GraphPart& to, GraphPart& from) {
     if (!pair_up(to, from)) return false;
-    remap(to, from);
+    exchange_contents(to, from);
     return true;
 }
 

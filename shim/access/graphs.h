@@ -17,7 +17,7 @@ namespace lms::shim {
 // and one that is switched off has nothing.
 
 // Before the driver makes an executable graph, or changes one: the operands of `part` brought in and kept.
-// `status` is what the app is to get if that failed.
+// `status` is what the program is to get if that failed.
 class GraphHold {
   public:
     explicit GraphHold(GraphPart part);

@@ -225,7 +225,7 @@ void known_again(TableRegistry& all, Address begin, std::uint64_t bytes) LMS_REQ
         it->second.copied_into = false;
 }
 
-// What the app has mapped around `address` of handles that have become the driver's.
+// What the program has mapped around `address` of handles that have become the driver's.
 std::optional<Extent> handed_over(Address address) {
     if (!managed_views.load(std::memory_order_relaxed)) return std::nullopt;
     const util::SharedLock lock(program_addresses().mutex);

@@ -1,9 +1,9 @@
 // Pointer tables: memory into which the host has written managed addresses. Work that is given such memory
 // reaches what the addresses name.
 //
-// Every copy and set that the app asks for is noted here, at the call, also while nothing moves. What comes
-// from the host is searched for addresses: all of it up to 1 MiB; of more, 4 KiB in every 64 KiB, and all of
-// it if there is one among these. What kernels write is not seen.
+// Every copy and set that the program asks for is noted here, at the call, also while nothing moves. What
+// comes from the host is searched for addresses: all of it up to 1 MiB; of more, 4 KiB in every 64 KiB, and
+// all of it if there is one among these. What kernels write is not seen.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,8 @@ inline bool any_tables() {
 // Whether that is the host's memory by what the driver says, and the host's to read.
 bool is_host_memory(engine::Address address);
 
-// Addresses are unified: what the app calls the host's may be the GPU's, and page-locked memory the other way
-// round. Host memory is read.
+// Addresses are unified: what the program calls the host's may be the GPU's, and page-locked memory the other
+// way round. Host memory is read.
 
 // Copied from what it calls host memory. Of what is not where the GPU's is known to be the driver is not
 // asked.
@@ -56,12 +56,12 @@ void note_typed(const StridedRegion& to, const StridedRegion& from, CUmemorytype
 // Overwritten with what holds no addresses.
 void note_set(const StridedRegion& to);
 
-// The app has got memory that is not managed: other tables may point to tables there.
+// The program has got memory that is not managed: other tables may point to tables there.
 void note_unmanaged(engine::Address address, std::uint64_t bytes);
 // It frees managed memory, or unmaps what it had mapped.
 void note_freed(engine::Address address, std::uint64_t bytes);
-// Memory of a handle that the app maps itself: what the host wrote by a mapping that is no more is known by
-// the handle, until that is mapped again, for others may take the mapping's address before. A handle is
+// Memory of a handle that the program maps itself: what the host wrote by a mapping that is no more is known
+// by the handle, until that is mapped again, for others may take the mapping's address before. A handle is
 // `given` when it is new: of one before it with that number, which is gone, nothing is known any more.
 void note_handle_unmapped(CUmemGenericAllocationHandle handle, std::uint64_t offset, engine::Address address,
                           std::uint64_t bytes);

@@ -7,7 +7,7 @@
 
 namespace lms::engine {
 
-using Address = std::uint64_t;       // a device address, as the app sees it
+using Address = std::uint64_t;       // a device address, as the program sees it
 using ChunkId = std::uint32_t;       // index into Residency's table; reused after removal
 using AllocationId = std::uint32_t;  // likewise
 using TimelineId = std::uint32_t;    // index into Timelines
@@ -73,7 +73,7 @@ struct Chunk {
 struct Allocation {
     Address address = 0;
     std::uint64_t bytes = 0;        // of its chunks: what was asked, rounded up to granularity
-    std::uint64_t asked_bytes = 0;  // what the app asked for
+    std::uint64_t asked_bytes = 0;  // what the program asked for
     std::vector<ChunkId> chunks;
     std::uint64_t serial = 0;  // tells it from all other buffers, those revived from it too
     bool live = false;

@@ -1,6 +1,6 @@
-// The app's own virtual memory management. Its handles of ordinary device memory are managed
+// The program's own virtual memory management. Its handles of ordinary device memory are managed
 // (session/program_memory.h); what is mapped by others, and where, is noted beside. What cuMemAlloc gave is
-// not the app's to map or unmap: calls answer for it as they do for memory of the driver's.
+// not the program's to map or unmap: calls answer for it as they do for memory of the driver's.
 #include <unistd.h>
 
 #include <vector>
@@ -62,7 +62,7 @@ CUmemAccess_flags access_from(const CUmemLocation& location, const shim::View& v
     return is_device ? view.access_of(location.id) : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
-// Memory of the driver's, mapped beside the app's. Addresses of managed memory that lie in it go with it.
+// Memory of the driver's, mapped beside the program's. Addresses of managed memory that lie in it go with it.
 void note_mapped(const shim::View& view) {
     {
         const util::Lock lock(program_addresses().mutex);
@@ -88,7 +88,7 @@ void note_unmapped(CUdeviceptr address, std::size_t bytes) {
     for (const shim::View& view : views) note_gone(view, true);
 }
 
-// Maps a handle of the app's. Where addresses of managed memory lie in it goes with it.
+// Maps a handle of the program's. Where addresses of managed memory lie in it goes with it.
 CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle,
              unsigned long long flags) {
     engine::Address before = 0;

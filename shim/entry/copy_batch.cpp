@@ -52,10 +52,10 @@ struct Copy {
     CUdeviceptr to;
     CUdeviceptr from;
     std::size_t bytes;
-    std::size_t index;  // in the app's batch
+    std::size_t index;  // in the program's batch
 };
 
-// A part of the app's batch, as the driver takes it.
+// A part of the program's batch, as the driver takes it.
 class Part {
   public:
     Part(std::span<const Copy> copies, const Runs<CUmemcpyAttributes>& whole) {

@@ -30,7 +30,7 @@ CUcontext context_at(engine::Address address) {
     return context;
 }
 
-// The session of allocated memory if its GPU is not the current one. Of what the app has mapped itself it
+// The session of allocated memory if its GPU is not the current one. Of what the program has mapped itself it
 // says who may reach it, and the driver sees to that.
 const shim::Session* elsewhere(engine::Address address) {
     const shim::Session* session = shim::allocator_of(address);

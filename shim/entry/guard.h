@@ -13,7 +13,8 @@ namespace lms::entry {
 // What the program is answered where a hook's body threw that.
 CUresult answer_to(const std::exception& error) noexcept;
 
-// Runs a hook's body; nothing it throws reaches the app. In a child of fork it is refused as CUDA does there.
+// Runs a hook's body; nothing it throws reaches the program. In a child of fork it is refused as CUDA does
+// there.
 template <typename Body>
 CUresult guarded(Body&& body) noexcept {
     if (shim::in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;

@@ -164,7 +164,7 @@ CUresult allocate_from_pool(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPoo
 }
 
 CUresult free_unmanaged(CUdeviceptr pointer, shim::Call free) {
-    // What the app maps itself is not freed so.
+    // What the program maps itself is not freed so.
     const auto known = shim::session_at(pointer) ? std::nullopt : shim::forget_memory(pointer);
     const CUresult status = free();
     if (status != CUDA_SUCCESS && known) shim::region_stays(*known);

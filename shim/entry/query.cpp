@@ -1,4 +1,4 @@
-// What the app can ask about its memory: the same answer wherever the bytes are.
+// What the program can ask about its memory: the same answer wherever the bytes are.
 #include <algorithm>
 #include <cstdint>
 
@@ -18,7 +18,7 @@ using device::driver;
 using shim::Buffer;
 using shim::Session;
 
-// The address ranges of the driver are ours by construction; `buffer` is what the app was given.
+// The address ranges of the driver are ours by construction; `buffer` is what the program was given.
 std::optional<Buffer> find(CUdeviceptr pointer) {
     Session* session = shim::allocator_of(pointer);
     const auto buffer = session ? session->buffer_at(pointer) : std::nullopt;
@@ -26,7 +26,7 @@ std::optional<Buffer> find(CUdeviceptr pointer) {
 }
 
 // What the driver is asked about where find() finds nothing: between our buffers it has mappings and
-// reservations that the app knows nothing of, and is to answer as for any address that nothing has.
+// reservations that the program knows nothing of, and is to answer as for any address that nothing has.
 CUdeviceptr unknown_or_its_own(CUdeviceptr pointer) {
     constexpr CUdeviceptr kNothing = 1;
     return shim::allocator_of(pointer) ? kNothing : pointer;
@@ -94,7 +94,7 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
     }
 }
 
-// The same of memory that the app has mapped itself, for work of the current context.
+// The same of memory that the program has mapped itself, for work of the current context.
 CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, const shim::ViewAt& at) {
     CUdevice current = CU_DEVICE_INVALID;
     driver().cuCtxGetDevice(&current);

@@ -14,7 +14,7 @@ namespace {
 using device::driver;
 using shim::Range;
 
-// Says why the app is refused, once for each way.
+// Says why the program is refused, once for each way.
 CUresult refuse(std::atomic<bool>& said, std::string_view what, CUresult status) {
     if (log::once(said)) {
         log::warn(

@@ -36,10 +36,10 @@ std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age);
 // machine can spare.
 bool has_capacity(const State& state, std::uint64_t bytes);
 
-// What the app is told a device of `total_bytes` has in all, by LMS_LIMIT and LMS_MEMINFO.
+// What the program is told a device of `total_bytes` has in all, by LMS_LIMIT and LMS_MEMINFO.
 std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings);
 
-// What the app is told it has, by LMS_MEMINFO. Drops `lock` around the driver call.
+// What the program is told it has, by LMS_MEMINFO. Drops `lock` around the driver call.
 CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& info);
 
 }  // namespace lms::shim

@@ -1,4 +1,4 @@
-// Fences of all streams, the app's and ours, and how far each stream has come.
+// Fences of all streams, the program's and ours, and how far each stream has come.
 #pragma once
 
 #include <atomic>

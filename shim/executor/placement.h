@@ -33,8 +33,8 @@ inline engine::Address address_of(std::span<const Remap> remaps) {
     return remaps.empty() ? 0 : remaps[0].at.address;
 }
 
-// The one way to change what is mapped at an address of the app's. All or none: at the first that the driver
-// refuses, which is answered, those before are undone. Without the session's lock.
+// The one way to change what is mapped at an address of the program's. All or none: at the first that the
+// driver refuses, which is answered, those before are undone. Without the session's lock.
 CUresult remap(device::Port& port, std::span<const Remap> remaps);
 void undo(device::Port& port, std::span<const Remap> remaps);
 

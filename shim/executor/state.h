@@ -56,7 +56,7 @@ struct ProgramPin {
     std::vector<One> chunks;
 };
 
-// The address space a session reserves: the app's buffers, then the aliases of the blocks.
+// The address space a session reserves: the program's buffers, then the aliases of the blocks.
 struct Span {
     engine::Address begin;
     std::uint64_t app_bytes;

@@ -1,5 +1,5 @@
-// The app's contexts, as far as it has shown them: where work may be that nobody fenced, and through which
-// the shim can work on a GPU when another goes.
+// The program's contexts, as far as it has shown them: where work may be that nobody fenced, and through
+// which the shim can work on a GPU when another goes.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lms::shim {
 
 // Thread-safe, for the process.
 void context_seen(CUcontext context, CUdevice device);
-// The primary context of `device` as the app was last given it; null if it was not.
+// The primary context of `device` as the program was last given it; null if it was not.
 void primary_seen(CUcontext context, CUdevice device);
 CUcontext primary_of(CUdevice device);
 void forget_context(CUcontext context);

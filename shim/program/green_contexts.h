@@ -1,7 +1,7 @@
-// The app's green contexts: parts of a GPU's processors with streams of their own, over the primary context
-// and its memory. One may be current to one thread at a time, and the shim's threads are the app's: so it
-// works through the primary context in their place, and asks nothing of their streams later. From the first
-// on all work is looked at as it is submitted.
+// The program's green contexts: parts of a GPU's processors with streams of their own, over the primary
+// context and its memory. One may be current to one thread at a time, and the shim's threads are the
+// program's: so it works through the primary context in their place, and asks nothing of their streams later.
+// From the first on all work is looked at as it is submitted.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ inline constinit std::atomic<bool> any_green{false};
 
 // Thread-safe, for the process.
 void green_made(CUgreenCtx green, CUdevice device);
-// `context` is how the app calls it where a context is asked for.
+// `context` is how the program calls it where a context is asked for.
 void green_converted(CUgreenCtx green, CUcontext context);
 struct GreenContext {
     CUdevice device;

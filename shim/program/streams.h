@@ -1,5 +1,5 @@
-// The app's streams. Work submitted while nothing moved left no fences, so once something is to move, every
-// stream that may still hold some is asked.
+// The program's streams. Work submitted while nothing moved left no fences, so once something is to move,
+// every stream that may still hold some is asked.
 #pragma once
 
 #include <vector>

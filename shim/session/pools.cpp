@@ -18,10 +18,10 @@ struct Taken {
 // Never destroyed: other libraries' exit handlers free memory too.
 struct PoolRegistry {
     util::Mutex mutex{util::LockOrder::Table};
-    std::unordered_map<CUmemoryPool, CUdevice> managed LMS_GUARDED_BY(mutex);  // pools of the app's own
+    std::unordered_map<CUmemoryPool, CUdevice> managed LMS_GUARDED_BY(mutex);  // pools of the program's own
     std::unordered_map<CUmemoryPool, PoolUse> uses LMS_GUARDED_BY(mutex);
     std::unordered_map<engine::Address, Taken> taken LMS_GUARDED_BY(mutex);
-    std::unordered_map<CUmemoryPool, std::uint64_t> numbers LMS_GUARDED_BY(mutex);  // of the app's own
+    std::unordered_map<CUmemoryPool, std::uint64_t> numbers LMS_GUARDED_BY(mutex);  // of the program's own
     std::uint64_t last_number LMS_GUARDED_BY(mutex) = 0;
 
     void forget(CUmemoryPool pool) LMS_REQUIRES(mutex) {

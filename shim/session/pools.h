@@ -1,5 +1,5 @@
-// Memory pools. The driver's pools never see managed memory, so what the app takes from a pool and gives back
-// is added up here.
+// Memory pools. The driver's pools never see managed memory, so what the program takes from a pool and gives
+// back is added up here.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ std::uint64_t number_of_pool(CUmemoryPool pool);
 void forget_pool(CUmemoryPool pool, std::uint64_t number);
 
 // Whether memory of `pool` can be managed where `device` is the current context's: the device's default pool,
-// and those the app created for it of ordinary memory, without a limit and not for other processes.
+// and those the program created for it of ordinary memory, without a limit and not for other processes.
 bool pool_is_managed(CUmemoryPool pool, CUdevice device);
 
 // The device whose pool it is, if it is one whose memory can be managed.

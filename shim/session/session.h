@@ -46,13 +46,14 @@ struct Work {
     bool refused = false;                   // by the driver: it runs nothing
 };
 
-// Which GPU, and the context of the app's through which the shim works on it at first.
+// Which GPU, and the context of the program's through which the shim works on it at first.
 struct Gpu {
     CUdevice device;
     CUcontext context;
 };
 
-// Chunks kept on the device, each with what Residency::unkeep wants. Their buffers may be freed meanwhile.
+// Chunks kept on the device, each with what Engine::unpin_resident wants. Their buffers may be freed
+// meanwhile.
 struct ResidentPins {
     struct One {
         engine::ChunkId chunk;
@@ -61,7 +62,7 @@ struct ResidentPins {
     std::vector<One> chunks;
 };
 
-// A buffer as the app knows it.
+// A buffer as the program knows it.
 struct Buffer {
     engine::Address address;
     std::uint64_t bytes;
@@ -90,7 +91,7 @@ struct BufferPiece {
     Block block;
 };
 
-// Thread-safe. Calls return what the app is to get.
+// Thread-safe. Calls return what the program is to get.
 class Session {
   public:
     ~Session();
@@ -155,9 +156,9 @@ class Session {
     std::uint64_t granularity() const { return state_->granularity; }
     // The buffer that holds `address`; for memory that the program maps, all it mapped there without a gap.
     std::optional<Buffer> buffer_at(engine::Address address);
-    // False where [address, address + bytes) does not lie within one buffer as the app knows it (or within
-    // what it has mapped without a gap), and the driver might not see it. No lock while nothing moves and
-    // every buffer is mapped to its end and no further.
+    // False where [address, address + bytes) does not lie within one buffer as the program knows it (or
+    // within what it has mapped without a gap), and the driver might not see it. No lock while nothing moves
+    // and every buffer is mapped to its end and no further.
     bool holds(engine::Address address, std::uint64_t bytes);
     // The buffer that name() takes `address` to mean: the one that holds it, and in the gap beside a
     // buffer that one, between two the nearer, for pointers past the end and to before the start. `bytes` is
@@ -209,7 +210,7 @@ class Session {
     // limit_now has changed.
     void limit_changed();
 
-    // Makes room for memory the app gets from the driver itself; the bytes given up.
+    // Makes room for memory the program gets from the driver itself; the bytes given up.
     std::uint64_t reclaim(std::uint64_t bytes);
     // For a thread that waits: brings in what is foretold, as far as that goes now. False if there is no more
     // to it.
@@ -233,8 +234,8 @@ class Session {
     // Work on `device` may reach this GPU's buffers from now on.
     CUresult admit(CUdevice device);
 
-    // Contexts of the app's. The session works through one of them, and rests, without memory, when there is
-    // none left.
+    // Contexts of the program's. The session works through one of them, and rests, without memory, when there
+    // is none left.
     //
     // `context` is current; a session that rests works through it from now on.
     CUresult wake(CUcontext context);
@@ -261,10 +262,10 @@ class Session {
     // A call that nobody knows has returned: leaves fences behind all that any stream has been given
     // (executor/pressure.h). False: not all could be fenced so.
     bool fence_all_streams();
-    // Of the app's streams, by a thread that may use them, before the driver is told: what they were given
-    // before the first move counts as unfinished until they have passed it.
-    // One that is `captured` holds nothing that capture_nears() was not told of. stream_ended() follows, once
-    // it is not among known_streams() any more.
+    // Of the program's streams, by a thread that may use them, before the driver is told: what they were
+    // given before the first move counts as unfinished until they have passed it. One that is `captured`
+    // holds nothing that capture_nears() was not told of. stream_ended() follows, once it is not among
+    // known_streams() any more.
     void stream_ends(CUstream stream, bool captured);
     void stream_ended(CUstream stream);
     // A capture is about to begin on it, or may be about to reach it; while a `blocking` one is captured

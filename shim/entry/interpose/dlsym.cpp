@@ -60,7 +60,7 @@ bool is_driver_name(const char* name) {
     return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-// What the app gets for a name looked up in the shim, which it took for the driver: what the driver has.
+// What the program gets for a name looked up in the shim, which it took for the driver: what the driver has.
 void* find_in_shim(void* shim, const char* name) {
     void* driver = device::driver_handle();
     // Without a driver the functions are still there; each answers that there is no device.
