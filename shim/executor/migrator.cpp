@@ -331,7 +331,8 @@ void Migrator::wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& 
         fence = state_.fences.fence_of(use);
         if (fence) break;
     }
-    unlocked(lock, [&] { return fence && wait_for(*fence, glance()); });
+    const auto most = glance();  // of the queue, which the lock guards
+    unlocked(lock, [&] { return fence && wait_for(*fence, most); });
 }
 
 void Migrator::wait_for_change(SessionLock& lock) {
