@@ -10,6 +10,8 @@
 #include "shim/access/pointer_words.h"
 #include "shim/device/driver_table.h"
 #include "shim/program/address_book.h"
+#include "shim/session/session.h"
+#include "shim/session/working_set.h"
 #include "shim/util/mutex.h"
 #include "shim/util/readable.h"
 

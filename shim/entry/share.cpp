@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "shim/device/driver_table.h"
+#include "shim/entry/context_check.h"
 #include "shim/entry/ranges.h"
 #include "shim/session/program_memory.h"
 
