@@ -83,6 +83,20 @@ TEST_CASE("replay: new memory that found no room comes in without a copy, once")
     CHECK(cleared.bytes_out == copied.bytes_out);
 }
 
+TEST_CASE("replay: memory that was freed last in a stream's order is given out first") {
+    // There is room for one: the first is on the GPU, the second on the host, and the third is given one of
+    // them.
+    ReplayScript script = script_of(2, 1, {}, false, false);
+    script.chunks = 3;
+    script.buffers.push_back({kChunk, {kChunk}, 2});
+    for (std::uint32_t buffer : {0u, 1u})
+        script.steps.push_back({.kind = Step::Kind::StreamFree, .buffer = buffer});
+    script.steps.push_back({.kind = Step::Kind::Revive, .buffer = 2});
+    script.touches.push_back({2, false, false, false, ReplayScript::kNever});
+    script.steps.push_back({.kind = Step::Kind::Work, .first = 0, .end = 1, .took_ns = 1000});
+    CHECK(run(script, "lru", false).fills == 1);
+}
+
 TEST_CASE("replay: how long it takes if all fits is the time of that replay, the GPU's work included") {
     const auto with_kernels = [](std::uint64_t room) {
         ReplayScript script = script_of(3, room, rounds(3, 20), false, false);
