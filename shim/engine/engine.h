@@ -163,9 +163,8 @@ class Engine final : private Asker {
     const Submissions& submissions() const { return submissions_; }
     const std::vector<Use>& opaque_uses() const { return opaque_uses_; }
     const std::vector<Use>& unseen_uses() const { return unseen_uses_; }
-    std::uint32_t remapping() const { return remapping_; }  // chunks whose mapping is being changed
-    std::uint64_t works() const { return works_; }          // ever submitted
-    std::uint64_t soilings() const { return soilings_; }    // how often any chunk may have been written
+    std::uint64_t works() const { return works_; }        // ever submitted
+    std::uint64_t soilings() const { return soilings_; }  // how often any chunk may have been written
     std::uint64_t largest_cut() const { return largest_cut_; }
 
     // Fences have passed: the executor says how far each stream has come.
