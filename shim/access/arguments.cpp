@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "shim/access/layouts.h"
 #include "shim/access/pointer_scan.h"
@@ -22,36 +23,104 @@ std::size_t bytes_of_parameters(const Layout& layout) {
     return end;
 }
 
+// What of a launch is looked at.
+struct Looked {
+    const Layout& layout;
+    Bounds managed, tables;
+    // Null: its accesses may go to all that it names. Else none is by an address that it has loaded, so what
+    // tables hold does not count.
+    const AccessBounds* bounds = nullptr;
+};
+
+// Addresses in the bytes of one parameter, or of all of them.
+void add_words(WorkingSet& reach, const Looked& look, const void* data, std::size_t offset,
+               std::size_t bytes) {
+    const auto found = [&](std::size_t at, engine::Address address) {
+        const auto leads_to = [&](const ParameterWords& words) {
+            return words.touch(offset + at, sizeof address);
+        };
+        if (look.bounds) {
+            if (leads_to(look.bounds->written)) return reach.addresses.push_back(address);
+            if (leads_to(look.bounds->read)) reach.only_read.push_back(address);
+            return;
+        }
+        (leads_to(look.layout.written) ? reach.addresses : reach.only_read).push_back(address);
+    };
+    scan(data, bytes, look.managed, found);
+    scan(data, bytes, look.tables, found);
+    if (bytes >= sizeof(CUtensorMap)) find_tensor_maps(data, offset, bytes, reach.addresses);
+}
+
+// By `read(place, to, bytes)`: what is used as an address, or may be.
+template <typename Read>
+void add_accesses(WorkingSet& reach, const Looked& look, Read&& read) {
+    const Layout& layout = look.layout;
+    const auto is_bounded = [&](const PlacedAccess& access) {
+        return look.bounds && std::ranges::none_of(access.words, [&](const PlacedAccess::Word& each) {
+                   const std::size_t at = layout.parameters[each.at.parameter].offset + each.at.offset;
+                   return look.bounds->read.touch(at, sizeof(engine::Address)) ||
+                          look.bounds->written.touch(at, sizeof(engine::Address));
+               });
+    };
+    for (const PlacedAccess& access : layout.accesses) {
+        if (!is_bounded(access)) add_used(reach, access, read);
+    }
+    if (layout.addresses != Addresses::Unknown) return;
+    for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
+        engine::Address word = 0;
+        if (layout.parameters[i].bytes != sizeof word) continue;
+        read(Place{i, 0}, &word, sizeof word);
+        add_used(reach, word, look.managed);
+    }
+}
+
+// Buffers that launches name one after the other are looked up once.
+class BufferLookup {
+  public:
+    // The managed buffer around an address, in bytes; none: it is empty.
+    Bounds around(engine::Address address) {
+        if (in(last_, address)) return last_;
+        Session* const session = session_at(address);
+        const auto buffer = session ? session->buffer_at(address) : std::nullopt;
+        return last_ = buffer ? Bounds{buffer->address, buffer->address + buffer->bytes} : Bounds{};
+    }
+
+  private:
+    Bounds last_{};
+};
+
+// Adds what it accesses of managed memory. False, and nothing is added: a range is not within one buffer, so
+// that it says less than the buffers do.
+bool add_ranges(WorkingSet& reach, const AccessBounds& bounds, Bounds managed) {
+    BufferLookup buffers;
+    const std::size_t before = reach.ranges.size();
+    for (const AccessRange& range : bounds.ranges) {
+        if (range.end <= managed.begin || range.begin >= managed.end) continue;
+        if (range.end > buffers.around(range.begin).end) {
+            reach.ranges.resize(before);
+            return false;
+        }
+        reach.ranges.push_back({range.begin, range.end - range.begin, false, false, !range.written});
+    }
+    return true;
+}
+
 }  // namespace
 
-void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra, bool later) {
+void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
+                   const LaunchShape* shape, bool later) {
     constexpr std::size_t kFew = 8;  // what most launches name, for which there is room at once
     reach.addresses.reserve(kFew);
     const auto layout = layout_of(function);
     reach.owners.insert(reach.owners.end(), layout->owners.begin(), layout->owners.end());
     reach.opaque |= layout->addresses == Addresses::Incomplete;
     reach.unseen |= layout->addresses == Addresses::Unknown;
-    const Bounds managed = managed_bounds();
-    const Bounds tables = later || any_tables() ? table_bounds() : Bounds{};
-    const auto add = [&](const void* data, std::size_t offset, std::size_t bytes) {
-        const auto found = [&](std::size_t at, engine::Address address) {
-            const bool written = layout->written.touch(offset + at, sizeof address);
-            (written ? reach.addresses : reach.only_read).push_back(address);
-        };
-        scan(data, bytes, managed, found);
-        scan(data, bytes, tables, found);
-        if (bytes >= sizeof(CUtensorMap)) find_tensor_maps(data, offset, bytes, reach.addresses);
-    };
-    // By `read(place, to, bytes)`: what is used as an address, or may be.
-    const auto add_accesses = [&](auto&& read) {
-        for (const PlacedAccess& access : layout->accesses) add_used(reach, access, read);
-        if (layout->addresses != Addresses::Unknown) return;
-        for (std::size_t i = 0; i < layout->parameters.size(); ++i) {
-            engine::Address word = 0;
-            if (layout->parameters[i].bytes != sizeof word) continue;
-            read(Place{i, 0}, &word, sizeof word);
-            add_used(reach, word, managed);
-        }
+    Looked look{*layout, managed_bounds(), later || any_tables() ? table_bounds() : Bounds{}};
+    std::shared_ptr<const AccessBounds> bounds;
+    const auto look_at_bounds = [&](auto&& read) {
+        if (!layout->bounds || !shape) return;
+        bounds = layout->bounds->bounds(*shape, read);
+        if (add_ranges(reach, *bounds, look.managed)) look.bounds = bounds.get();
     };
     if (extra) {
         const void* buffer = nullptr;
@@ -60,22 +129,26 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
             if (*item == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = item[1];
             if (*item == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(item[1]);
         }
-        if (buffer) add(buffer, 0, std::min(bytes, bytes_of_parameters(*layout)));
-        if (!buffer || bytes < bytes_of_parameters(*layout)) return;
-        add_accesses([&](const Place& at, void* to, std::size_t n) {
+        const auto read = [&](const Place& at, void* to, std::size_t n) {
             const std::size_t offset = layout->parameters[at.parameter].offset + at.offset;
             std::memcpy(to, static_cast<const char*>(buffer) + offset, n);
-        });
+        };
+        const bool whole = buffer && bytes >= bytes_of_parameters(*layout);
+        if (whole) look_at_bounds(read);
+        if (buffer) add_words(reach, look, buffer, 0, std::min(bytes, bytes_of_parameters(*layout)));
+        if (whole) add_accesses(reach, look, read);
         return;
     }
     reach.opaque |= !layout->known;
     if (!parameters) return;
-    for (std::size_t i = 0; i < layout->parameters.size(); ++i) {
-        add(parameters[i], layout->parameters[i].offset, layout->parameters[i].bytes);
-    }
-    add_accesses([&](const Place& at, void* to, std::size_t n) {
+    const auto read = [&](const Place& at, void* to, std::size_t n) {
         std::memcpy(to, static_cast<const char*>(parameters[at.parameter]) + at.offset, n);
-    });
+    };
+    look_at_bounds(read);
+    for (std::size_t i = 0; i < layout->parameters.size(); ++i) {
+        add_words(reach, look, parameters[i], layout->parameters[i].offset, layout->parameters[i].bytes);
+    }
+    add_accesses(reach, look, read);
 }
 
 }  // namespace lms::shim

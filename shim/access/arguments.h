@@ -1,15 +1,17 @@
 // From a launch's arguments to what it reaches.
 #pragma once
 
+#include "shim/code/ptx_bounds.h"
 #include "shim/session/submit.h"
 
 namespace lms::shim {
 
 // Adds the addresses among a launch's arguments (of managed memory and of what may be pointer tables), which
 // come as pointers to each parameter (`parameters`, by the function's layout) or as one packed buffer
-// (`extra`), and the owners of its variables. Without a layout the launch is opaque. `later`: the host may
+// (`extra`), and the owners of its variables. Without a layout the launch is opaque. `shape`: where it is
+// known, and the kernel's code shows which parts of buffers it accesses, these alone. `later`: the host may
 // write tables before it runs.
 void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
-                   bool later = false);
+                   const LaunchShape* shape, bool later = false);
 
 }  // namespace lms::shim

@@ -302,7 +302,7 @@ GraphContents contents_of(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch) {
 
 GraphContents contents_of_kernel(CUfunction function, void** parameters, void** extra) {
     GraphContents contents;
-    add_arguments(contents.kernels, function, parameters, extra, true);
+    add_arguments(contents.kernels, function, parameters, extra, nullptr, true);
     return contents;
 }
 

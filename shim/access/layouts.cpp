@@ -79,9 +79,12 @@ Layout look(CUfunction function) {
         layout.known = true;
         layout.parameters = std::move(*parameters);
     }
-    if (settings().safety == Safety::Opaque && layout.addresses == Addresses::Complete)
+    if (settings().safety == Safety::Opaque && layout.addresses == Addresses::Complete) {
         layout.accesses =
             place(loaded_code().accesses_of(layout.owners, name_of(function)), layout.parameters);
+        layout.bounds =
+            LaunchBounds::of(loaded_code().bounds_of(layout.owners, name_of(function)), layout.parameters);
+    }
     return layout;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "shim/access/launch_bounds.h"
 #include "shim/access/placed_access.h"
 #include "shim/code/code_image.h"
 #include "shim/code/parameter.h"
@@ -19,6 +20,7 @@ struct Layout {
     Addresses addresses = Addresses::Complete;       // in LMS_SAFETY=opaque; elsewhere nobody asks
     ParameterWords written = ParameterWords::all();  // with LMS_RETAIN: which of their words it writes by
     std::vector<PlacedAccess> accesses;              // where the addresses are complete
+    std::unique_ptr<LaunchBounds> bounds;            // there; null: the code does not show them
 };
 
 // The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.

@@ -42,7 +42,7 @@ void add_parameters(WorkingSet& reach, CUfunction function) {
     std::size_t bytes = block.size();
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, block.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                      CU_LAUNCH_PARAM_END};
-    add_arguments(reach, function, nullptr, extra);
+    add_arguments(reach, function, nullptr, extra, nullptr);
 }
 
 }  // namespace lms::shim

@@ -9,14 +9,6 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
-std::optional<Place> place_of(std::span<const Parameter> layout, std::size_t offset, std::size_t bytes) {
-    for (std::size_t i = 0; i < layout.size(); ++i) {
-        if (offset >= layout[i].offset && offset + bytes <= layout[i].offset + layout[i].bytes)
-            return Place{i, offset - layout[i].offset};
-    }
-    return std::nullopt;
-}
-
 PlacedAccess placed(const KernelAccess& access, std::span<const Parameter> layout) {
     PlacedAccess result;
     result.written = access.written;
@@ -40,6 +32,14 @@ PlacedAccess placed(const KernelAccess& access, std::span<const Parameter> layou
 }
 
 }  // namespace
+
+std::optional<Place> place_of(std::span<const Parameter> layout, std::size_t offset, std::size_t bytes) {
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+        if (offset >= layout[i].offset && offset + bytes <= layout[i].offset + layout[i].bytes)
+            return Place{i, offset - layout[i].offset};
+    }
+    return std::nullopt;
+}
 
 std::vector<PlacedAccess> place(std::span<const KernelAccess> accesses, std::span<const Parameter> layout) {
     std::vector<PlacedAccess> result;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct PlacedAccess {
     std::int64_t constant = 0;
     bool written = true;
 };
+
+// Where in these parameters the bytes of the block are; nothing where no one of them has them all.
+std::optional<Place> place_of(std::span<const Parameter> layout, std::size_t offset, std::size_t bytes);
 
 std::vector<PlacedAccess> place(std::span<const KernelAccess> accesses, std::span<const Parameter> layout);
 

@@ -72,6 +72,16 @@ ParameterWords CodeImage::written_by(const std::string& kernel) {
     return written.none() ? ParameterWords::all() : written;
 }
 
+std::vector<std::shared_ptr<const PtxBounds>> CodeImage::bounds_of(const std::string& kernel) {
+    std::vector<std::shared_ptr<const PtxBounds>> bounds;
+    if (!tells_writes_) return bounds;
+    look();
+    for (const auto& module : modules_) {
+        if (module->addresses_of(kernel) != PtxModule::Answer::Absent) bounds.push_back(module->bounds_of(kernel));
+    }
+    return bounds;
+}
+
 std::vector<KernelAccess> CodeImage::accesses_of(const std::string& kernel) {
     look();
     std::vector<KernelAccess> accesses;

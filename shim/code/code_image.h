@@ -49,6 +49,9 @@ class CodeImage {
     ParameterWords written_by(const std::string& kernel);
     // How such a kernel comes by the addresses that it uses.
     std::vector<KernelAccess> accesses_of(const std::string& kernel);
+    // Where these lie, by each code that may run: null for one that does not show it. None where native code
+    // is compiled from something else.
+    std::vector<std::shared_ptr<const PtxBounds>> bounds_of(const std::string& kernel);
 
   private:
     void look();

@@ -17,9 +17,17 @@ struct KernelAccess {
     friend bool operator==(const KernelAccess&, const KernelAccess&) = default;
 };
 
+// The same of one operand of one of the kernel's own instructions.
+struct SeenAccess {
+    std::size_t instruction, operand;
+    ParameterWords words;
+    bool written;
+};
+
 struct KernelAccesses {
     ParameterWords written;  // what its writes may go to
     std::vector<KernelAccess> all;
+    std::vector<SeenAccess> seen;  // other than by functions that it calls
 };
 
 }  // namespace lms::shim

@@ -123,6 +123,13 @@ ParameterWords LoadedCode::written_by(std::span<const Handle> owners, const std:
     return image ? image->written_by(name) : ParameterWords::all();
 }
 
+std::vector<std::shared_ptr<const PtxBounds>> LoadedCode::bounds_of(std::span<const Handle> owners,
+                                                                    const std::string& name) {
+    const util::Lock lock(mutex_);
+    CodeImage* const image = image_of(owners);
+    return image ? image->bounds_of(name) : std::vector<std::shared_ptr<const PtxBounds>>();
+}
+
 std::vector<KernelAccess> LoadedCode::accesses_of(std::span<const Handle> owners, const std::string& name) {
     const util::Lock lock(mutex_);
     std::vector<KernelAccess> accesses;

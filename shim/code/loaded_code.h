@@ -50,6 +50,9 @@ class LoadedCode {
     // All words where the owners are not known: another kernel may have the name.
     ParameterWords written_by(std::span<const Handle> owners, const std::string& name);
     std::vector<KernelAccess> accesses_of(std::span<const Handle> owners, const std::string& name);
+    // None where the owners are not known.
+    std::vector<std::shared_ptr<const PtxBounds>> bounds_of(std::span<const Handle> owners,
+                                                            const std::string& name);
 
   private:
     struct Code {

@@ -1,7 +1,6 @@
 #include "shim/code/ptx_linear.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 namespace lms::shim {
@@ -14,21 +13,6 @@ std::int64_t plus(std::int64_t a, std::int64_t b) {
 }
 std::int64_t times(std::int64_t a, std::int64_t b) {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-}
-
-// An integer that is written in the text; nothing for registers and floating point.
-std::optional<std::int64_t> written(std::string_view text) {
-    if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
-    if (text.ends_with('U')) text.remove_suffix(1);
-    const bool hexadecimal = text.starts_with("0x") || text.starts_with("0X");
-    if (hexadecimal) text.remove_prefix(2);
-    const bool octal = !hexadecimal && text.size() > 1 && text.front() == '0';
-    if (octal) return std::nullopt;
-    std::uint64_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stopped, error] = std::from_chars(text.data(), end, number, hexadecimal ? 16 : 10);
-    if (error != std::errc() || stopped != end) return std::nullopt;
-    return static_cast<std::int64_t>(number);
 }
 
 // Whether it works on integers; what it gives is of its last type.
@@ -112,7 +96,8 @@ void PtxLinears::leave_open(std::size_t body) {
     const PtxBody& all = kernel_.bodies[body];
     for (PtxName name = 0; name < all.function.names.size(); ++name) {
         if (all.function.spaces[name] == PtxSpace::Param) values_[body][name].reset();
-        if (const auto number = written(all.function.names[name])) values_[body][name] = Linear{*number, {}};
+        if (const auto number = ptx_integer(all.function.names[name]))
+            values_[body][name] = Linear{*number, {}};
     }
     for (const PtxParameter& parameter : all.function.parameters) values_[body][parameter.name].reset();
     for (std::size_t at = 0; at < all.opcodes.size(); ++at) {
@@ -143,7 +128,7 @@ PtxLinears::Value PtxLinears::value(std::size_t body, const PtxOperand& operand)
 Linear PtxLinears::of_address(std::size_t body, const PtxOperand& operand) const {
     if (operand.names.size() != 1) return {};
     Linear address = values_[body][operand.names[0]].value_or(Linear{});
-    if (operand.offset) address.constant = plus(address.constant, static_cast<std::int64_t>(*operand.offset));
+    if (operand.offset) address.constant = plus(address.constant, *operand.offset);
     return address;
 }
 
@@ -177,12 +162,12 @@ void PtxLinears::load_parameter(std::size_t body, const Opcode& opcode, const Pt
     const PtxOperand& from = instruction.operands[1];
     const std::vector<PtxName>& names = instruction.operands[0].names;
     const std::size_t bytes = bytes_of_parameter(opcode);
-    const bool known = bytes != 0 && from.offset && from.names.size() == 1;
+    const bool known = bytes != 0 && from.offset && *from.offset >= 0 && from.names.size() == 1;
     const std::optional<Parameter>* const place = known && body == 0 ? &places_[from.names[0]] : nullptr;
     for (std::size_t i = 0; i < names.size(); ++i) {
         Value loaded = Linear{};
         if (place && *place) {
-            const std::size_t at = (*place)->offset + *from.offset + i * bytes;
+            const std::size_t at = (*place)->offset + static_cast<std::size_t>(*from.offset) + i * bytes;
             loaded = Linear{0, {{at, bytes, opcode.last().front() == 's', 1}}};
         } else if (known && from.offset == 0 && names.size() == 1) {
             loaded = values_[body][from.names[0]];
@@ -242,7 +227,7 @@ PtxLinears::Value PtxLinears::computed(std::size_t body, const Opcode& opcode,
     // Numbers of threads begin with 0, which is no factor: one side must be written there.
     const auto number = [&](std::size_t i) {
         return instruction.operands.size() > i && instruction.operands[i].names.size() == 1
-                   ? written(kernel_.bodies[body].function.names[instruction.operands[i].names[0]])
+                   ? ptx_integer(kernel_.bodies[body].function.names[instruction.operands[i].names[0]])
                    : std::nullopt;
     };
     Linear product;

@@ -338,12 +338,19 @@ PtxCall call_of(const PtxModuleText& module, const PtxFunction& caller, const Pt
 struct PtxModule::Parts {
     struct Answers {
         Answer addresses = Answer::Incomplete;
-        KernelAccesses accesses{ParameterWords::all(), {}};
+        KernelAccesses accesses{ParameterWords::all(), {}, {}};
+        std::shared_ptr<const PtxBounds> bounds;
     };
     std::string text;
     std::optional<PtxModuleText> module;
     bool indexed = false;
     std::unordered_map<std::string, Answers> answers;
+
+    Answers look(const PtxBodies& kernel) const {
+        KernelAccesses accesses = lms::shim::accesses_of(*module, kernel);
+        auto bounds = PtxBounds::of(*module, kernel, accesses.seen);
+        return {Answer::Complete, std::move(accesses), std::move(bounds)};
+    }
 
     // Null: there is no such kernel.
     const Answers* of(std::string_view kernel) {
@@ -355,8 +362,7 @@ struct PtxModule::Parts {
         if (function == module->functions.end() || !function->second.is_entry) return nullptr;
         const auto [it, is_new] = answers.try_emplace(std::string(kernel));
         Follower follower(*module);
-        if (is_new && !follower.hides(kernel))
-            it->second = {Answer::Complete, lms::shim::accesses_of(*module, follower.kernel())};
+        if (is_new && !follower.hides(kernel)) it->second = look(follower.kernel());
         return &it->second;
     }
 };
@@ -381,6 +387,11 @@ ParameterWords PtxModule::written_by(std::string_view kernel) {
 std::span<const KernelAccess> PtxModule::accesses_of(std::string_view kernel) {
     const Parts::Answers* const answers = parts_->of(kernel);
     return answers ? std::span(answers->accesses.all) : std::span<const KernelAccess>();
+}
+
+std::shared_ptr<const PtxBounds> PtxModule::bounds_of(std::string_view kernel) {
+    const Parts::Answers* const answers = parts_->of(kernel);
+    return answers ? answers->bounds : nullptr;
 }
 
 }  // namespace lms::shim

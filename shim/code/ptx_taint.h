@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "shim/code/kernel_access.h"
+#include "shim/code/ptx_bounds.h"
 
 namespace lms::shim {
 
@@ -34,6 +35,8 @@ class PtxModule {
     // How it comes by the addresses it uses; none where it hides addresses or is absent. Valid as long as
     // this.
     std::span<const KernelAccess> accesses_of(std::string_view kernel);
+    // Where these lie; null where the code does not show it.
+    std::shared_ptr<const PtxBounds> bounds_of(std::string_view kernel);
 
   private:
     struct Parts;

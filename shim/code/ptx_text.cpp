@@ -67,6 +67,10 @@ std::size_t bytes_of_type(std::string_view directive) {
     return bits == 8 || bits == 16 || bits == 32 || bits == 64 || bits == 128 ? bits / 8 : 0;
 }
 
+bool is_number_of_threads(std::string_view name) {
+    return name == "%tid" || name == "%ntid" || name == "%ctaid" || name == "%nctaid";
+}
+
 // ".param .u64 .ptr .global .align 8 name[4]", up to its "," or ")".
 struct Declared {
     std::string_view name;
@@ -133,6 +137,7 @@ class FunctionParser {
     }
     std::optional<PtxFunction> parse() {
         if (!header()) return std::nullopt;
+        scopes_.emplace_back();
         Tokens tokens(source_.body);
         while (!tokens.done()) {
             if (!statement(tokens)) return std::nullopt;
@@ -150,7 +155,17 @@ class FunctionParser {
     }
 
     PtxName name(std::string_view text) {
-        if (!is_digit(text.front())) text = text.substr(0, text.find('.', 1));
+        if (!is_digit(text.front())) {
+            const std::string_view whole = text.substr(0, text.find('.', 1));
+            const bool is_element = whole.size() < text.size();
+            if (is_element && is_number_of_threads(whole)) return intern(text);
+            function_.is_flat &= !is_element;
+            text = whole;
+        }
+        return intern(text);
+    }
+
+    PtxName intern(std::string_view text) {
         const auto [it, is_new] = ids_.try_emplace(text, static_cast<PtxName>(function_.names.size()));
         if (is_new) {
             function_.names.push_back(text);
@@ -175,10 +190,15 @@ class FunctionParser {
     }
 
     bool statement(Tokens& tokens) {
-        if (tokens.take_if("{") || tokens.take_if("}") || tokens.take_if(";")) return true;
+        if (tokens.take_if(";")) return true;
+        if (tokens.take_if("{")) return scopes_.emplace_back(), true;
+        if (tokens.take_if("}")) return scopes_.size() > 1 ? (scopes_.pop_back(), true) : true;
+        std::optional<PtxGuard> guard;
         if (tokens.take_if("@")) {
-            tokens.take_if("!");
-            tokens.take();
+            const bool negated = tokens.take_if("!");
+            const std::string_view predicate = tokens.take();
+            if (predicate.empty()) return false;
+            guard = PtxGuard{name(predicate), !negated};
         }
         const std::string_view first = tokens.take();
         if (first.empty() || !in_name(first.front())) return false;
@@ -187,8 +207,12 @@ class FunctionParser {
             return true;
         }
         if (first.front() == '.') return directive(first, tokens);
-        if (tokens.take_if(":")) return true;
+        if (tokens.take_if(":")) {
+            function_.is_flat &= function_.labels.try_emplace(name(first), function_.body.size()).second;
+            return true;
+        }
         instruction(first, tokens);
+        function_.body.back().guard = guard;
         return true;
     }
 
@@ -226,6 +250,7 @@ class FunctionParser {
             if (name.front() == '.' || !in_name(name.front())) continue;
             const bool many = tokens.peek() == "<";
             if (many) tokens.skip_past(">");
+            note_registers({name, many});
             for (const Variable& each : variables_) {
                 if (!each.name.starts_with(name)) continue;
                 const std::string_view rest = each.name.substr(name.size());
@@ -233,6 +258,27 @@ class FunctionParser {
             }
         }
         return true;
+    }
+
+    // ".reg .b32 %r<9>;" within a block hides others of that name.
+    struct Registers {
+        std::string_view name;
+        bool many;
+        bool contains(std::string_view other) const {
+            if (!many) return other == name;
+            return other.size() > name.size() && other.starts_with(name) &&
+                   std::ranges::all_of(other.substr(name.size()), is_digit);
+        }
+    };
+    void note_registers(const Registers& declared) {
+        for (const auto& scope : scopes_) {
+            for (const Registers& outer : scope) {
+                const bool same = outer.name == declared.name && outer.many == declared.many;
+                function_.is_flat &=
+                    !same && !outer.contains(declared.name) && !declared.contains(outer.name);
+            }
+        }
+        scopes_.back().push_back(declared);
     }
 
     void instruction(std::string_view opcode, Tokens& tokens) {
@@ -251,7 +297,7 @@ class FunctionParser {
             tokens.take();
             operand.is_address = true;
             add(tokens.take(), operand);
-            operand.offset = tokens.take_if("+") ? decimal(tokens.take()) : 0;
+            operand.offset = tokens.take_if("+") ? offset(tokens) : 0;
             if (tokens.peek() != "]") operand.offset.reset();
             tokens.skip_past("]");
         } else if (first == "{" || first == "(") {
@@ -260,17 +306,26 @@ class FunctionParser {
             while (!tokens.done() && !tokens.take_if(end)) add(tokens.take(), operand);
         } else {
             // "-1", "!%p1", "%p1|%p2", "name+8"
+            operand.offset = 0;
             while (!tokens.done() && tokens.peek() != "," && tokens.peek() != ";") {
                 if (tokens.take_if("+")) {
-                    tokens.take();
+                    operand.offset = offset(tokens);
                 } else if (tokens.take_if("-")) {
                     operand.is_negative = true;
+                } else if (tokens.take_if("!")) {
+                    operand.is_negated = true;
                 } else {
                     add(tokens.take(), operand);
                 }
             }
         }
         instruction.operands.push_back(std::move(operand));
+    }
+
+    static std::optional<std::int64_t> offset(Tokens& tokens) {
+        const bool negative = tokens.take_if("-");
+        const auto bytes = ptx_integer(tokens.take());
+        return bytes && negative ? std::optional(-*bytes) : bytes;
     }
 
     void add(std::string_view token, PtxOperand& operand) {
@@ -285,9 +340,24 @@ class FunctionParser {
         bool in_header;  // a parameter, or what is returned
     };
     std::vector<Variable> variables_;
+    std::vector<std::vector<Registers>> scopes_;  // blocks that are open, the outermost first
 };
 
 }  // namespace
+
+std::optional<std::int64_t> ptx_integer(std::string_view text) {
+    if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
+    if (text.ends_with('U')) text.remove_suffix(1);
+    const bool hexadecimal = text.starts_with("0x") || text.starts_with("0X");
+    if (hexadecimal) text.remove_prefix(2);
+    const bool octal = !hexadecimal && text.size() > 1 && text.front() == '0';
+    if (octal) return std::nullopt;
+    std::uint64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, number, hexadecimal ? 16 : 10);
+    if (error != std::errc() || stopped != end) return std::nullopt;
+    return static_cast<std::int64_t>(number);
+}
 
 std::optional<PtxModuleText> index_ptx(std::string_view text) {
     PtxModuleText module;

@@ -10,8 +10,8 @@
 
 namespace lms::shim {
 
-// Index of a name in its function: a register, a variable, a number, another function. The elements of a
-// vector ("v.x") are the vector.
+// Index of a name in its function: a register, a variable, a number, another function, a label. The elements
+// of a vector ("v.x") are the vector, other than of the numbers of threads ("%tid.x").
 using PtxName = std::uint32_t;
 
 struct PtxOperand {
@@ -19,13 +19,22 @@ struct PtxOperand {
     std::vector<PtxName> names;
     bool is_address = false;   // "[...]"
     bool is_negative = false;  // "-1"
-    // Of "[name]" and "[name+8]": bytes from there; nothing where it is written otherwise.
-    std::optional<std::size_t> offset;
+    bool is_negated = false;   // "!%p1"
+    // Of "[name]", "[name+8]", "[name+-8]" and "name+8": bytes from there; nothing where it is written
+    // otherwise.
+    std::optional<std::int64_t> offset;
+};
+
+// "@%p1": done by the threads in which the predicate is so.
+struct PtxGuard {
+    PtxName predicate;
+    bool when;
 };
 
 struct PtxInstruction {
     std::string_view opcode;  // with its modifiers: "ld.global.u64"
     std::vector<PtxOperand> operands;
+    std::optional<PtxGuard> guard{};
 };
 
 // Where a variable is, or what else a name stands for.
@@ -42,8 +51,11 @@ struct PtxFunction {
     std::vector<PtxParameter> returns;
     std::vector<PtxParameter> parameters;
     std::vector<PtxInstruction> body;
-    std::vector<std::string_view> names;  // by PtxName
-    std::vector<PtxSpace> spaces;         // by PtxName, of the variables the function declares
+    std::vector<std::string_view> names;              // by PtxName
+    std::vector<PtxSpace> spaces;                     // by PtxName, of the variables the function declares
+    std::unordered_map<PtxName, std::size_t> labels;  // the instruction that each stands before
+    // A name of a register or label means one thing everywhere, and no register is used by its elements.
+    bool is_flat = true;
 };
 
 // Views into `text` everywhere: it must stay.
@@ -56,6 +68,9 @@ struct PtxModuleText {
     std::unordered_map<std::string_view, Function> functions;
     std::unordered_map<std::string_view, PtxSpace> variables;  // of the module
 };
+
+// An integer that is written in the text; nothing for registers and floating point.
+std::optional<std::int64_t> ptx_integer(std::string_view text);
 
 // Finds the functions and variables; nothing where the text is not PTX as far as that goes. Looks at each
 // character once.

@@ -66,18 +66,19 @@ class AccessFollower {
     }
 
     KernelAccesses follow() {
-        if (!lay_out()) return {ParameterWords::all(), {{ParameterWords::all(), {}, true}}};
+        if (!lay_out()) return {ParameterWords::all(), {{ParameterWords::all(), {}, true}}, {}};
         linears_.emplace(module_, kernel_, places_);
         do {
             grown_ = false;
             // What was not known yet when it was looked at counts as anything.
             written_ = {};
             accesses_.clear();
+            seen_.clear();
             for (std::size_t i = 0; i < kernel_.bodies.size(); ++i) {
                 for (std::size_t at = 0; at < kernel_.bodies[i].opcodes.size(); ++at) pass(i, at);
             }
         } while (grown_);
-        return {written_, std::move(accesses_)};
+        return {written_, std::move(accesses_), std::move(seen_)};
     }
 
   private:
@@ -131,7 +132,7 @@ class AccessFollower {
         } else if (opcode.in_space("param") && opcode.is(Operation::Load)) {
             load_parameter(index, opcode, instruction);
         } else {
-            compute(index, opcode, instruction);
+            compute(index, at, opcode);
         }
     }
 
@@ -143,13 +144,14 @@ class AccessFollower {
         if (instruction.operands.size() < 2) return;
         const PtxOperand& from = instruction.operands[1];
         const auto bytes = element_bytes(opcode);
-        const bool placed = index == 0 && from.offset && bytes && from.names.size() == 1 &&
-                            places_[from.names[0]].has_value();
+        const bool placed = index == 0 && from.offset && *from.offset >= 0 && bytes &&
+                            from.names.size() == 1 && places_[from.names[0]].has_value();
         const std::vector<PtxName>& names = instruction.operands[0].names;
         for (std::size_t i = 0; i < names.size(); ++i) {
             Origins value;
             if (placed) {
-                const std::size_t begin = places_[from.names[0]]->offset + *from.offset + i * *bytes;
+                const std::size_t begin =
+                    places_[from.names[0]]->offset + static_cast<std::size_t>(*from.offset) + i * *bytes;
                 value.words.add(begin, *bytes);
             } else {
                 value = of(index, from.names);
@@ -158,7 +160,8 @@ class AccessFollower {
         }
     }
 
-    void compute(std::size_t index, const Opcode& opcode, const PtxInstruction& instruction) {
+    void compute(std::size_t index, std::size_t at, const Opcode& opcode) {
+        const PtxInstruction& instruction = kernel_.bodies[index].function.body[at];
         const std::vector<PtxOperand>& operands = instruction.operands;
         const bool has_result = !operands[0].is_address;
         Origins values;
@@ -175,7 +178,7 @@ class AccessFollower {
             (opcode.is(Operation::Store) || opcode.is(Operation::Reduce) || opcode.is(Operation::Atomic)))
             written_ = ParameterWords::all();
         if (addresses == 0) return give(index, operands[0], values);
-        if (reaches_global(opcode)) note_accesses(index, opcode, instruction);
+        if (reaches_global(opcode)) note_accesses(index, at, opcode);
         if (!only_reads(opcode)) write(index, opcode, instruction, values, addresses);
         if (has_result) {
             values.add(loaded(index, opcode, operands));
@@ -206,17 +209,20 @@ class AccessFollower {
         return values;
     }
 
-    void note_accesses(std::size_t index, const Opcode& opcode, const PtxInstruction& instruction) {
+    void note_accesses(std::size_t index, std::size_t at, const Opcode& opcode) {
+        const PtxInstruction& instruction = kernel_.bodies[index].function.body[at];
         // Handles of textures and surfaces are no addresses, what a tensor map names is found by the map, and
         // a prefetch of nothing does nothing.
         if (opcode.also(kNoAccess) || goes_by_tensor_map(opcode)) return;
         const bool written = !only_reads(opcode) && !copies_to_shared(opcode, instruction.opcode);
-        for (const PtxOperand& operand : instruction.operands) {
+        for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+            const PtxOperand& operand = instruction.operands[i];
             if (!operand.is_address) continue;
             const Origins address = of(index, operand.names);
             if (address.words.none() && address.own) continue;
-            note_access({address.none() ? ParameterWords::all() : address.words,
-                         linears_->of_address(index, operand), written});
+            const ParameterWords words = address.none() ? ParameterWords::all() : address.words;
+            note_access({words, linears_->of_address(index, operand), written});
+            if (index == 0) seen_.push_back({at, i, words, written});
         }
     }
 
@@ -277,6 +283,7 @@ class AccessFollower {
     std::optional<PtxLinears> linears_;
     ParameterWords written_;
     std::vector<KernelAccess> accesses_;
+    std::vector<SeenAccess> seen_;
     bool makes_tensor_maps_ = false;
     bool grown_ = false;
 };

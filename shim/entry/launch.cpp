@@ -25,6 +25,7 @@ struct Launch {
     CUstream stream;  // as the program gave it, and then resolved
     void** parameters;
     void** extra;
+    shim::LaunchShape shape;
     const CUlaunchConfig* config = nullptr;  // of the forms that have one
 };
 
@@ -39,7 +40,7 @@ WorkingSet look_at(shim::Scratch& scratch, const Launch& launch) {
         reach.label = shim::name_of(launch.function);
         if (reach.label.empty()) reach.label = "kernel";
     }
-    shim::add_arguments(reach, launch.function, launch.parameters, launch.extra);
+    shim::add_arguments(reach, launch.function, launch.parameters, launch.extra, &launch.shape);
     shim::follow_used(reach);
     shim::follow_tables(reach);
     reach.opaque |= shim::called_by_exempt();
@@ -87,11 +88,18 @@ template <typename Form, typename Call>
         return status;
     const Call moved = call;
     return launch_after_look(
-        {what.function, Form::stream(what.stream), what.parameters, what.extra, what.config}, moved);
+        {what.function, Form::stream(what.stream), what.parameters, what.extra, what.shape, what.config},
+        moved);
 }
 
 CUstream stream_of(const CUlaunchConfig* config) {
     return config ? config->hStream : nullptr;
+}
+
+shim::LaunchShape shape_of(const CUlaunchConfig* config) {
+    if (!config) return {};
+    return {{config->gridDimX, config->gridDimY, config->gridDimZ},
+            {config->blockDimX, config->blockDimY, config->blockDimZ}};
 }
 
 }  // namespace
@@ -103,23 +111,33 @@ LMS_FORMS(cuLaunchKernel, _ptsz,
           (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
            unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
            unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra),
-          return launch<Form>({f, hStream, kernelParams, extra}, [=](const CUlaunchConfig*) {
-              return Form::real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                sharedMemBytes, hStream, kernelParams, extra);
-          });)
+          return launch<Form>({f,
+                               hStream,
+                               kernelParams,
+                               extra,
+                               {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}}},
+                              [=](const CUlaunchConfig*) {
+                                  return Form::real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+                                                    blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+                              });)
 
 LMS_FORMS(cuLaunchCooperativeKernel, _ptsz,
           (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
            unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
            unsigned int sharedMemBytes, CUstream hStream, void** kernelParams),
-          return launch<Form>({f, hStream, kernelParams, nullptr}, [=](const CUlaunchConfig*) {
-              return Form::real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                sharedMemBytes, hStream, kernelParams);
-          });)
+          return launch<Form>({f,
+                               hStream,
+                               kernelParams,
+                               nullptr,
+                               {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}}},
+                              [=](const CUlaunchConfig*) {
+                                  return Form::real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+                                                    blockDimZ, sharedMemBytes, hStream, kernelParams);
+                              });)
 
 LMS_FORMS(cuLaunchKernelEx, _ptsz,
           (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
-          return launch<Form>({f, stream_of(config), kernelParams, extra, config},
+          return launch<Form>({f, stream_of(config), kernelParams, extra, shape_of(config), config},
                               [=](const CUlaunchConfig* in_order) {
                                   return Form::real(in_order, f, kernelParams, extra);
                               });)

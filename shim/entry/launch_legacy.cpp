@@ -57,7 +57,9 @@ CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags)
         WorkingSet& reach = reaches.emplace_back();
         reach.stream = shim::resolve_stream(each.hStream, false);
         reach.code = each.function;
-        shim::add_arguments(reach, each.function, each.kernelParams, nullptr);
+        const shim::LaunchShape shape{{each.gridDimX, each.gridDimY, each.gridDimZ},
+                                      {each.blockDimX, each.blockDimY, each.blockDimZ}};
+        shim::add_arguments(reach, each.function, each.kernelParams, nullptr, &shape);
         shim::follow_used(reach);
         shim::follow_tables(reach);
         held.push_back(&guards.emplace_back(reach));

@@ -32,7 +32,8 @@ bool is_large(const State& state, std::uint64_t bytes) {
 
 TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> needs) {
     // Most work: nothing more is looked at.
-    if (std::ranges::none_of(needs, &ChunkRequest::aside)) return {};
+    const auto of_large = [](const ChunkRequest& need) { return need.aside || need.part > 0; };
+    if (std::ranges::none_of(needs, of_large)) return {};
     LargeBuffers& large = state.large;
     std::uint64_t wanted = 0;
     std::uint64_t lacks = 0;  // parts, a bit each: what is read often may be one of them

@@ -134,9 +134,11 @@ class Naming {
         const engine::Residency& residency = state_.residency;
         std::vector<ChunkId> chunks;
         residency.chunks_in(range.address, range.bytes, chunks);
+        const std::uint32_t ordinal = ++parts_;
         for (const ChunkId id : chunks) {
             const engine::Chunk& chunk = residency.chunk(id);
-            if (residency.allocation(chunk.allocation).dead) continue;
+            const engine::Allocation& buffer = residency.allocation(chunk.allocation);
+            if (buffer.dead) continue;
             const bool whole =
                 range.address <= chunk.address && chunk.address + chunk.bytes <= range.address + range.bytes;
             if (const State::Named* const before = known(id)) {
@@ -146,8 +148,10 @@ class Naming {
                 need.written |= !range.only_read;
                 need.unread = need.unread && range.overwritten;
             } else {
-                needs_[add(id, range.overwritten && whole, !range.only_read, range.may_stay)].unread =
-                    range.overwritten;
+                ChunkRequest& need =
+                    needs_[add(id, range.overwritten && whole, !range.only_read, range.may_stay)];
+                need.unread = range.overwritten;
+                if (in_parts(buffer)) need.part = ordinal;
             }
         }
     }
@@ -262,12 +266,14 @@ void Session::find(std::span<const engine::Address> addresses, std::span<const e
         for (const engine::Address address : named) naming.whole_buffer(address, written);
         if (views) naming.views_at(named, written);
     }
+    const engine::Arena& arena = state_->arena;
     for (const Range& range : ranges) {
-        if (spans(range.address)) {
-            naming.range(range);
-        } else if (views) {
-            naming.views_in(range);
-        }
+        Range own = range;
+        own.address = std::clamp(range.address, arena.begin(), arena.end());
+        const std::uint64_t before = range.address < own.address ? own.address - range.address : 0;
+        own.bytes = std::min(range.bytes - std::min(range.bytes, before), arena.end() - own.address);
+        if (own.bytes > 0) naming.range(own);
+        if (views && own.bytes < range.bytes) naming.views_in(range);
     }
 }
 

@@ -1,0 +1,627 @@
+#include "shim/code/ptx_bounds.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace lms::shim {
+
+namespace {
+
+// What is known at one place of a kernel, of all threads that come by.
+struct KnownAt {
+    std::vector<ValueRange> values;           // by register
+    std::vector<const PtxStep*> computed_by;  // whose operands are still what they were; null: none
+};
+
+using Place = std::optional<KnownAt>;  // nothing: no thread comes there
+
+constexpr int kMostRounds = 64;
+// Steps that a value is looked up through.
+constexpr int kMostLookedAt = 256;
+
+// Whether a number of `from` is the same number of `to`, for these.
+bool same_number(IntegerType from, IntegerType to, std::int64_t lo) {
+    return from.is_signed == to.is_signed || lo >= 0;
+}
+
+ValueRange narrower(ValueRange a, ValueRange b) {
+    const auto width = [](ValueRange range) {
+        return static_cast<std::uint64_t>(range.hi) - static_cast<std::uint64_t>(range.lo);
+    };
+    return width(b) < width(a) ? b : a;
+}
+
+class Run {
+  public:
+    Run(const PtxSteps& steps, const std::vector<std::vector<RegisterId>>& readers, const LaunchShape& shape,
+        std::span<const std::uint64_t> inputs)
+        : steps_(steps), readers_(readers), shape_(shape), inputs_(inputs), at_(steps.flow.blocks().size()) {}
+
+    AccessBounds bounds() {
+        settle();
+        for (const std::uint32_t block : steps_.flow.order()) {
+            if (!at_[block]) continue;
+            known_ = *at_[block];
+            for (const PtxStep& step : steps_.blocks[block]) pass(step, true);
+        }
+        result_.add({});
+        return std::move(result_);
+    }
+
+  private:
+    // ------------------------------------------------------------ to a fixed point
+
+    void settle() {
+        bool stable = false;
+        for (int round = 0; !std::exchange(stable, true); ++round) {
+            for (const std::uint32_t block : steps_.flow.order()) {
+                Place now = arrive(block);
+                if (round > 1 && now && at_[block] && steps_.flow.is_led_back_to(block))
+                    widen(*now, *at_[block]);
+                if (same(now, at_[block])) continue;
+                // What never settles may be anything.
+                if (round >= kMostRounds && now) std::ranges::fill(now->values, ValueRange::any());
+                at_[block] = std::move(now);
+                stable = false;
+            }
+        }
+        // What was taken for any number may be bounded by how the loop goes on.
+        for (int round = 0; round < 2; ++round) {
+            for (const std::uint32_t block : steps_.flow.order()) at_[block] = arrive(block);
+        }
+    }
+
+    static bool same(const Place& a, const Place& b) {
+        if (!a || !b) return a.has_value() == b.has_value();
+        return a->values == b->values && a->computed_by == b->computed_by;
+    }
+
+    static void widen(KnownAt& now, const KnownAt& before) {
+        for (std::size_t i = 0; i < now.values.size(); ++i) {
+            if (now.values[i] != before.values[i]) now.values[i] = ValueRange::any();
+        }
+    }
+
+    Place arrive(std::uint32_t block) {
+        const PtxSteps::Loop* const loop = loop_at(block);
+        Place outside;
+        Place all;
+        if (block == 0) outside = all = beginning();
+        for (const std::uint32_t before : steps_.flow.blocks()[block].before) {
+            if (!at_[before]) continue;
+            leave(before, block, [&](const KnownAt& known) {
+                join(all, known);
+                if (loop && !inside(*loop, before)) join(outside, known);
+            });
+        }
+        if (loop && all && outside) count(*loop, *outside, *all);
+        return all;
+    }
+
+    const PtxSteps::Loop* loop_at(std::uint32_t block) const {
+        for (const PtxSteps::Loop& each : steps_.loops) {
+            if (steps_.flow.loops()[each.loop].head == block) return &each;
+        }
+        return nullptr;
+    }
+    bool inside(const PtxSteps::Loop& loop, std::uint32_t block) const {
+        return steps_.flow.loops()[loop.loop].has[block];
+    }
+
+    // What is known where `before` goes on to `block`, for each way it does.
+    template <typename Visit>
+    void leave(std::uint32_t before, std::uint32_t block, Visit&& visit) {
+        const auto& next = steps_.flow.blocks()[before].next;
+        known_ = *at_[before];
+        for (const PtxStep& step : steps_.blocks[before]) pass(step, false);
+        for (std::size_t i = 0; i < next.size(); ++i) {
+            if (next[i].to != block) continue;
+            const auto& guard = steps_.edges[before][i];
+            const KnownAt whole = known_;
+            if (!guard || holds(guard->predicate, guard->when)) visit(known_);
+            known_ = whole;
+        }
+    }
+
+    static void join(Place& place, const KnownAt& known) {
+        if (!place) {
+            place = known;
+            return;
+        }
+        for (std::size_t i = 0; i < known.values.size(); ++i) {
+            place->values[i] = joined(64, place->values[i], known.values[i]);
+            if (place->computed_by[i] != known.computed_by[i]) place->computed_by[i] = nullptr;
+        }
+    }
+
+    KnownAt beginning() const {
+        KnownAt known{std::vector(steps_.registers, ValueRange::any()),
+                      std::vector<const PtxStep*>(steps_.registers, nullptr)};
+        for (const PtxSteps::Set& set : steps_.set) known.values[set.reg] = thread_number(set);
+        return known;
+    }
+
+    ValueRange thread_number(const PtxSteps::Set& set) const {
+        const std::int64_t threads = shape_.threads[set.axis];
+        const std::int64_t blocks = shape_.blocks[set.axis];
+        switch (set.number) {
+            case ThreadNumber::Thread:
+                return {0, std::max<std::int64_t>(threads - 1, 0)};
+            case ThreadNumber::Block:
+                return {0, std::max<std::int64_t>(blocks - 1, 0)};
+            case ThreadNumber::Threads:
+                return ValueRange::of(threads);
+            case ThreadNumber::Blocks:
+                return ValueRange::of(blocks);
+            case ThreadNumber::Lane:
+                break;
+        }
+        return {0, 31};
+    }
+
+    // ------------------------------------------------------------ loops
+
+    // At the head of a loop its counters are what they were outside, and what the rounds add.
+    void count(const PtxSteps::Loop& loop, const KnownAt& outside, KnownAt& head) const {
+        std::optional<std::int64_t> rounds;
+        for (const PtxSteps::Loop::Test& test : loop.tests) {
+            const auto most = rounds_by(loop.counters[test.counter], test, outside);
+            if (most && (!rounds || *most < *rounds)) rounds = most;
+        }
+        if (!rounds) return;
+        for (const PtxSteps::Loop::Counter& counter : loop.counters) {
+            const auto by = step_of(counter, outside);
+            std::int64_t way = 0;
+            if (!by || __builtin_mul_overflow(*by, *rounds, &way)) continue;
+            const ValueRange all{std::min<std::int64_t>(way, 0), std::max<std::int64_t>(way, 0)};
+            const ValueRange counted = add(counter.bits, outside.values[counter.reg], all);
+            head.values[counter.reg] = narrower(head.values[counter.reg], counted);
+        }
+    }
+
+    static ValueRange value(const PtxStepOperand& operand, const KnownAt& known) {
+        return operand.reg == kNoRegister ? ValueRange::of(operand.number) : known.values[operand.reg];
+    }
+
+    static std::optional<std::int64_t> step_of(const PtxSteps::Loop::Counter& counter,
+                                               const KnownAt& outside) {
+        const auto by = as({counter.bits, true}, value(counter.by, outside));
+        if (!by || !by->is_one() || by->lo == INT64_MIN) return std::nullopt;
+        return counter.subtracts ? -by->lo : by->lo;
+    }
+
+    // How often the loop goes back at most, where that follows from one of its tests.
+    static std::optional<std::int64_t> rounds_by(const PtxSteps::Loop::Counter& counter,
+                                                 const PtxSteps::Loop::Test& test, const KnownAt& outside) {
+        const auto by = step_of(counter, outside);
+        const auto begin = as(test.type, outside.values[counter.reg]);
+        const auto with = as(test.type, value(test.with, outside));
+        constexpr std::int64_t kMost = std::int64_t{1} << 60;
+        const auto small = [](std::int64_t number) { return number > -kMost && number < kMost; };
+        if (!by || *by == 0 || !begin || !with || !small(*by) || !small(test.added)) return std::nullopt;
+        if (!small(begin->lo) || !small(begin->hi) || !small(with->lo) || !small(with->hi))
+            return std::nullopt;
+        if (test.comparison == Comparison::NotEqual) {
+            if (!begin->is_one() || !with->is_one()) return std::nullopt;
+            const std::int64_t way = with->lo - test.added - begin->lo;
+            if (way % *by != 0 || way / *by < 1) return std::nullopt;
+            return way / *by;
+        }
+        const bool up = test.comparison == Comparison::Less || test.comparison == Comparison::LessEqual;
+        const bool down =
+            test.comparison == Comparison::Greater || test.comparison == Comparison::GreaterEqual;
+        if (up ? *by < 0 : !down || *by > 0) return std::nullopt;
+        const bool also_equal =
+            test.comparison == Comparison::LessEqual || test.comparison == Comparison::GreaterEqual;
+        // The last number with which it goes on, and how far that is.
+        const std::int64_t last = up ? with->hi - (also_equal ? 0 : 1) : with->lo + (also_equal ? 0 : 1);
+        const std::int64_t way = up ? last - test.added - begin->lo : begin->hi + test.added - last;
+        const std::int64_t rounds = way < 0 ? 0 : way / (up ? *by : -*by) + 1;
+        // It must not go round the end of its type before.
+        const auto far = static_cast<__int128>(rounds + 1) * *by + test.added;
+        const auto furthest = (up ? begin->hi : begin->lo) + far;
+        const auto all = as(test.type, ValueRange::any());
+        const __int128 most = all ? static_cast<__int128>(all->hi) : INT64_MAX;
+        const __int128 least = all ? static_cast<__int128>(all->lo) : 0;
+        const auto nearest = static_cast<__int128>(up ? begin->lo : begin->hi) + test.added;
+        const auto fits = [&](__int128 number) { return number >= least && number <= most; };
+        return fits(furthest) && fits(nearest) ? std::optional(rounds) : std::nullopt;
+    }
+
+    // ------------------------------------------------------------ one step
+
+    void pass(const PtxStep& step, bool notes) {
+        if (step.what == PtxCompute::Reach) {
+            if (notes) note(step);
+            return;
+        }
+        ValueRange result = computed(step, [&](const PtxStepOperand& from) { return value(from, known_); });
+        const RegisterId reg = step.result;
+        const bool maybe = step.guard.has_value();
+        if (maybe) result = joined(64, known_.values[reg], result);
+        known_.values[reg] = result;
+        known_.computed_by[reg] = maybe ? nullptr : &step;
+        for (const RegisterId reader : readers_[reg]) {
+            const PtxStep* const by = known_.computed_by[reader];
+            if (by && reads(*by, reg)) known_.computed_by[reader] = nullptr;
+        }
+    }
+
+    static bool reads(const PtxStep& step, RegisterId reg) {
+        return std::ranges::any_of(step.from, [&](const PtxStepOperand& each) { return each.reg == reg; }) ||
+               (step.beside && step.beside->reg == reg);
+    }
+
+    template <typename ValueOf>
+    ValueRange computed(const PtxStep& step, ValueOf&& value_of) const {
+        const auto a = [&] { return value_of(step.from[0]); };
+        const auto b = [&] { return value_of(step.from[1]); };
+        const auto c = [&] { return value_of(step.from[2]); };
+        const unsigned bits = step.type.bits;
+        switch (step.what) {
+            case PtxCompute::Input:
+                return input(step);
+            case PtxCompute::Move:
+                return a();
+            case PtxCompute::Add:
+                return add(bits, a(), b());
+            case PtxCompute::Subtract:
+                return subtract(bits, a(), b());
+            case PtxCompute::Multiply:
+                return multiply(bits, a(), b());
+            case PtxCompute::MultiplyWide:
+                return multiply_wide(step.type, a(), b());
+            case PtxCompute::MultiplyHigh:
+                return multiply_high(step.type, a(), b());
+            case PtxCompute::MultiplyAdd:
+                return add(bits, multiply(bits, a(), b()), c());
+            case PtxCompute::MultiplyAddWide:
+                return add(2 * bits, multiply_wide(step.type, a(), b()), c());
+            case PtxCompute::Divide:
+                return divide(step.type, a(), b());
+            case PtxCompute::Remainder:
+                return remainder(step.type, a(), b());
+            case PtxCompute::ShiftLeft:
+                return shift_left(bits, a(), b());
+            case PtxCompute::ShiftRight:
+                return shift_right(step.type, a(), b());
+            case PtxCompute::And:
+                return bit_and(bits, a(), b());
+            case PtxCompute::Or:
+                return bit_or(bits, a(), b());
+            case PtxCompute::Xor:
+                return bit_xor(bits, a(), b());
+            case PtxCompute::Not:
+                return bit_not(bits, a());
+            case PtxCompute::Negate:
+                return subtract(bits, ValueRange::of(0), a());
+            case PtxCompute::Minimum:
+                return minimum(step.type, a(), b());
+            case PtxCompute::Maximum:
+                return maximum(step.type, a(), b());
+            case PtxCompute::Absolute:
+                return absolute(step.type, a());
+            case PtxCompute::Convert:
+                return convert(step.to, step.type, a());
+            case PtxCompute::Select:
+                return joined(bits, a(), b());
+            default:
+                return step.range;
+        }
+    }
+
+    ValueRange input(const PtxStep& step) const {
+        const auto given = static_cast<std::int64_t>(inputs_[step.number]);
+        const unsigned bits = step.type.bits;
+        if (bits == 64) return ValueRange::of(given);
+        const std::int64_t turn = std::int64_t{1} << bits;
+        const bool is_negative = step.type.is_signed && given >= turn / 2;
+        return ValueRange::of(is_negative ? given - turn : given);
+    }
+
+    // ------------------------------------------------------------ what follows from predicates
+
+    // Leaves what is known where the predicate is so. False: it cannot be.
+    bool holds(RegisterId predicate, bool when) {
+        const PtxStep* const step = known_.computed_by[predicate];
+        if (!step) return true;
+        const auto operand = [&](const PtxStepOperand& each, bool so) {
+            return each.reg == kNoRegister || holds(each.reg, so == each.when);
+        };
+        switch (step->what) {
+            case PtxCompute::Both:
+                return !when || (operand(step->from[0], true) && operand(step->from[1], true));
+            case PtxCompute::Either:
+                return when || (operand(step->from[0], false) && operand(step->from[1], false));
+            case PtxCompute::Same:
+                return operand(step->from[0], when == step->both);
+            case PtxCompute::Compare:
+                break;
+            default:
+                return true;
+        }
+        if (step->beside) {
+            if (step->both != when) return true;
+            return operand(*step->beside, when) && compared(*step, when);
+        }
+        return compared(*step, when);
+    }
+
+    bool compared(const PtxStep& step, bool when) {
+        const Comparison comparison = when ? step.comparison : opposite(step.comparison);
+        const ValueRange a = chained(step.from[0]);
+        const ValueRange b = chained(step.from[1]);
+        const auto left = where(comparison, step.type, a, b);
+        const auto right = where(mirrored(comparison), step.type, b, a);
+        if (!left || !right) return false;
+        return narrow(step.from[0], step.type, *left, kDeep) &&
+               narrow(step.from[1], step.type, *right, kDeep);
+    }
+
+    static Comparison mirrored(Comparison comparison) {
+        switch (comparison) {
+            case Comparison::Less:
+                return Comparison::Greater;
+            case Comparison::LessEqual:
+                return Comparison::GreaterEqual;
+            case Comparison::Greater:
+                return Comparison::Less;
+            case Comparison::GreaterEqual:
+                return Comparison::LessEqual;
+            default:
+                return comparison;
+        }
+    }
+
+    // The operand's number of that type is in the range: so are those that it was computed from. False: it
+    // cannot be.
+    bool narrow(const PtxStepOperand& operand, IntegerType type, ValueRange to, int depth) {
+        if (operand.reg == kNoRegister) return true;
+        const auto wanted = as(type, to);
+        if (!wanted) return true;
+        const auto low =
+            where(Comparison::GreaterEqual, type, known_.values[operand.reg], ValueRange::of(wanted->lo));
+        const auto now = low ? where(Comparison::LessEqual, type, *low, ValueRange::of(wanted->hi)) : low;
+        if (!now) return false;
+        known_.values[operand.reg] = narrower(known_.values[operand.reg], *now);
+        const PtxStep* const step = known_.computed_by[operand.reg];
+        if (!step || depth == 0) return true;
+        const auto result = as(type, *now);
+        return !result || narrow_sources(*step, type, *result, depth - 1);
+    }
+
+    bool narrow_sources(const PtxStep& step, IntegerType type, ValueRange result, int depth) {
+        const auto source = [&](std::size_t i) { return as(type, chained(step.from[i])); };
+        const auto fits = [&](__int128 lo, __int128 hi) {
+            const auto all = as(type, ValueRange::any());
+            return lo >= (all ? static_cast<__int128>(all->lo) : 0) &&
+                   hi <= (all ? static_cast<__int128>(all->hi) : INT64_MAX);
+        };
+        const bool same_bits = step.type.bits == type.bits;
+        switch (step.what) {
+            case PtxCompute::Move:
+                return narrow(step.from[0], type, result, depth);
+            case PtxCompute::Add:
+            case PtxCompute::Subtract: {
+                if (!same_bits) return true;
+                // Of a number added, its sign.
+                for (const std::size_t i : {0u, 1u}) {
+                    if (step.what == PtxCompute::Subtract && i == 1) break;
+                    const auto x = source(i);
+                    const auto y = as({type.bits, true}, chained(step.from[1 - i]));
+                    if (!x || !y || y->is_any()) continue;
+                    const bool minus = step.what == PtxCompute::Subtract;
+                    const __int128 least = minus ? -static_cast<__int128>(y->hi) : y->lo;
+                    const __int128 most = minus ? -static_cast<__int128>(y->lo) : y->hi;
+                    if (!fits(x->lo + least, x->hi + most)) continue;
+                    const __int128 lo = result.lo - most;
+                    const __int128 hi = result.hi - least;
+                    if (!narrow_between(step.from[i], type, lo, hi, depth)) return false;
+                }
+                return true;
+            }
+            case PtxCompute::Multiply:
+            case PtxCompute::MultiplyAdd:
+            case PtxCompute::ShiftLeft:
+                return !same_bits || narrow_factor(step, type, result, depth);
+            case PtxCompute::MultiplyWide:
+                return type.bits != 2 * step.type.bits || !same_number(step.type, type, result.lo) ||
+                       narrow_factor(step, step.type, result, depth);
+            case PtxCompute::Convert:
+                if (step.to.bits != type.bits || step.type.bits > step.to.bits) return true;
+                if (!same_number(step.type, type, result.lo)) return true;
+                return narrow_between(step.from[0], step.type, result.lo, result.hi, depth);
+            case PtxCompute::ShiftRight: {
+                const ValueRange by = chained(step.from[1]);
+                if (!same_bits || !by.is_one() || by.lo < 0 || by.lo > 31 ||
+                    !same_number(step.type, type, result.lo))
+                    return true;
+                const __int128 unit = static_cast<__int128>(1) << by.lo;
+                return narrow_between(step.from[0], step.type, result.lo * unit, result.hi * unit + unit - 1,
+                                      depth);
+            }
+            case PtxCompute::Or: {
+                // No bit goes: neither is larger.
+                const auto x = source(0);
+                const auto y = source(1);
+                if (!same_bits || !x || !y || x->lo < 0 || y->lo < 0 || result.lo < 0) return true;
+                return narrow_between(step.from[0], type, x->lo, result.hi, depth) &&
+                       narrow_between(step.from[1], type, y->lo, result.hi, depth);
+            }
+            case PtxCompute::Minimum:
+            case PtxCompute::Maximum: {
+                if (!same_bits || step.type.is_signed != type.is_signed) return true;
+                for (const PtxStepOperand& each : step.from) {
+                    if (each.reg == kNoRegister) continue;
+                    const auto x = as(type, known_.values[each.reg]);
+                    if (!x) continue;
+                    const bool least = step.what == PtxCompute::Minimum;
+                    const __int128 lo = least ? result.lo : x->lo;
+                    const __int128 hi = least ? x->hi : result.hi;
+                    if (!narrow_between(each, type, lo, hi, depth)) return false;
+                }
+                return true;
+            }
+            default:
+                return true;
+        }
+    }
+
+    // x * m + c: what x is. `type` reads x.
+    bool narrow_factor(const PtxStep& step, IntegerType type, ValueRange result, int depth) {
+        const bool shifts = step.what == PtxCompute::ShiftLeft;
+        for (const std::size_t i : {0u, 1u}) {
+            if (shifts && i == 1) break;
+            const ValueRange by = chained(step.from[1 - i]);
+            if (!by.is_one() || by.lo < (shifts ? 0 : 1) || (shifts && by.lo > 31)) continue;
+            const __int128 factor = shifts ? static_cast<__int128>(1) << by.lo : by.lo;
+            const auto x = as(type, chained(step.from[i]));
+            if (!x || x->is_any()) continue;
+            __int128 least = 0;
+            __int128 most = 0;
+            if (step.what == PtxCompute::MultiplyAdd) {
+                const auto c = as({type.bits, true}, chained(step.from[2]));
+                if (!c || c->is_any()) continue;
+                least = c->lo;
+                most = c->hi;
+            }
+            if (step.what != PtxCompute::MultiplyWide) {
+                const auto all = as(type, ValueRange::any());
+                const __int128 top = all ? static_cast<__int128>(all->hi) : INT64_MAX;
+                const __int128 bottom = all ? static_cast<__int128>(all->lo) : 0;
+                if (x->lo * factor + least < bottom || x->hi * factor + most > top) continue;
+                // Of 64 bits unsigned ones only half have a name here.
+                if (x->lo * factor < bottom || x->hi * factor > top) continue;
+            }
+            if (step.what == PtxCompute::MultiplyAdd &&
+                !narrow_between(step.from[2], {type.bits, true}, result.lo - x->hi * factor,
+                                result.hi - x->lo * factor, depth))
+                return false;
+            const __int128 lo = result.lo - most;
+            const __int128 hi = result.hi - least;
+            const __int128 first = lo >= 0 ? (lo + factor - 1) / factor : -(-lo / factor);
+            const __int128 last = hi >= 0 ? hi / factor : -((-hi + factor - 1) / factor);
+            if (!narrow_between(step.from[i], type, first, last, depth)) return false;
+        }
+        return true;
+    }
+
+    bool narrow_between(const PtxStepOperand& operand, IntegerType type, __int128 lo, __int128 hi,
+                        int depth) {
+        lo = std::max<__int128>(lo, INT64_MIN);
+        hi = std::min<__int128>(hi, INT64_MAX);
+        const auto all = as(type, ValueRange::any());
+        if (all) {
+            lo = std::max<__int128>(lo, all->lo);
+            hi = std::min<__int128>(hi, all->hi);
+        } else {
+            lo = std::max<__int128>(lo, 0);
+        }
+        if (lo > hi) return false;
+        return narrow(operand, type, {static_cast<std::int64_t>(lo), static_cast<std::int64_t>(hi)}, depth);
+    }
+
+    // ------------------------------------------------------------ what it reaches
+
+    // A value by what it was computed from, which may be known better by now.
+    ValueRange chained(const PtxStepOperand& operand) {
+        looked_at_ = 0;
+        return chained(operand, kDeep);
+    }
+
+    ValueRange chained(const PtxStepOperand& operand, int depth) {
+        if (operand.reg == kNoRegister) return ValueRange::of(operand.number);
+        const ValueRange known = known_.values[operand.reg];
+        const PtxStep* const step = known_.computed_by[operand.reg];
+        if (!step || depth == 0 || known.is_one() || ++looked_at_ > kMostLookedAt) return known;
+        return narrower(
+            known, computed(*step, [&](const PtxStepOperand& from) { return chained(from, depth - 1); }));
+    }
+
+    void note(const PtxStep& step) {
+        const PtxSteps::Access& access = steps_.accesses[step.number];
+        const KnownAt whole = step.guard ? known_ : KnownAt{};
+        const bool happens = !step.guard || holds(step.guard->predicate, step.guard->when);
+        const ValueRange address =
+            happens ? add(64, chained(step.from[0]), ValueRange::of(step.offset)) : ValueRange::of(0);
+        if (step.guard) known_ = whole;
+        if (!happens) return;
+        const auto addresses = as({64, false}, address);
+        constexpr std::int64_t kHighest = std::int64_t{1} << 57;
+        // Wider ones come of an index that may be any number of 32 bits, and say less than the buffer does that
+        // the parameters lead to.
+        constexpr std::int64_t kWidest = std::int64_t{1} << 31;
+        if (access.bytes == 0 || address.is_any() || !addresses || addresses->hi >= kHighest ||
+            addresses->hi - addresses->lo >= kWidest) {
+            (access.written ? result_.written : result_.read).add(access.words);
+            return;
+        }
+        const auto begin = static_cast<std::uint64_t>(addresses->lo);
+        const auto end = static_cast<std::uint64_t>(addresses->hi) + access.bytes;
+        result_.ranges.push_back({begin, end, access.written});
+    }
+
+    static constexpr int kDeep = 12;
+
+    const PtxSteps& steps_;
+    const std::vector<std::vector<RegisterId>>& readers_;
+    const LaunchShape& shape_;
+    const std::span<const std::uint64_t> inputs_;
+    std::vector<Place> at_;  // where each block begins
+    KnownAt known_;          // at the step that is looked at
+    AccessBounds result_;
+    int looked_at_ = 0;
+};
+
+// By address, those that overlap or follow one another as one.
+void unite(std::vector<AccessRange>& ranges) {
+    std::ranges::sort(ranges, {},
+                      [](const AccessRange& each) { return std::pair(each.written, each.begin); });
+    std::size_t count = 0;
+    for (const AccessRange& each : ranges) {
+        if (count > 0 && ranges[count - 1].written == each.written && each.begin <= ranges[count - 1].end) {
+            ranges[count - 1].end = std::max(ranges[count - 1].end, each.end);
+        } else {
+            ranges[count++] = each;
+        }
+    }
+    ranges.resize(count);
+}
+
+}  // namespace
+
+void AccessBounds::add(const AccessBounds& more) {
+    ranges.insert(ranges.end(), more.ranges.begin(), more.ranges.end());
+    read.add(more.read);
+    written.add(more.written);
+    unite(ranges);
+}
+
+std::unique_ptr<const PtxBounds> PtxBounds::of(const PtxModuleText& module, const PtxBodies& kernel,
+                                               std::span<const SeenAccess> accesses) {
+    auto steps = PtxSteps::of(module, kernel, accesses);
+    if (!steps) return nullptr;
+    return std::unique_ptr<const PtxBounds>(new PtxBounds(std::move(*steps)));
+}
+
+PtxBounds::PtxBounds(PtxSteps steps) : steps_(std::move(steps)), readers_(steps_.registers) {
+    for (const auto& block : steps_.blocks) {
+        for (const PtxStep& step : block) {
+            if (step.result == kNoRegister) continue;
+            const auto add = [&](const PtxStepOperand& from) {
+                if (from.reg == kNoRegister) return;
+                auto& readers = readers_[from.reg];
+                if (std::ranges::find(readers, step.result) == readers.end()) readers.push_back(step.result);
+            };
+            std::ranges::for_each(step.from, add);
+            if (step.beside) add(*step.beside);
+        }
+    }
+}
+
+AccessBounds PtxBounds::bounds(const LaunchShape& shape, std::span<const std::uint64_t> inputs) const {
+    return Run(steps_, readers_, shape, inputs).bounds();
+}
+
+}  // namespace lms::shim

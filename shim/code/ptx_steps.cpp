@@ -1,0 +1,593 @@
+#include "shim/code/ptx_steps.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "shim/code/ptx_layouts.h"
+
+namespace lms::shim {
+
+namespace {
+
+// What a look at a launch may cost: beyond these the kernel is not looked at.
+constexpr std::size_t kMostInstructions = 20000, kMostCells = 1 << 20;
+
+using Words = std::vector<std::string_view>;
+
+Words words_of(std::string_view opcode) {
+    Words words;
+    while (!opcode.empty()) {
+        const std::size_t dot = std::min(opcode.find('.'), opcode.size());
+        words.push_back(opcode.substr(0, dot));
+        opcode.remove_prefix(std::min(dot + 1, opcode.size()));
+    }
+    return words;
+}
+
+bool has(const Words& words, std::string_view word) {
+    return std::ranges::find(words, word) != words.end();
+}
+
+// Bits of "u32", "f16x2", "b128"; 0: no type.
+unsigned bits_of(std::string_view type) {
+    if (type.size() < 2 || std::string_view("busf").find(type.front()) == std::string_view::npos) return 0;
+    unsigned bits = 0;
+    const char* const end = type.data() + type.size();
+    const auto [stopped, error] = std::from_chars(type.data() + 1, end, bits);
+    const bool twice = std::string_view(stopped, static_cast<std::size_t>(end - stopped)) == "x2";
+    if (error != std::errc() || (stopped != end && !twice)) return 0;
+    return bits == 8 || bits == 16 || bits == 32 || bits == 64 || bits == 128 ? bits * (twice ? 2 : 1) : 0;
+}
+
+std::optional<IntegerType> integer_type(std::string_view word) {
+    const unsigned bits = bits_of(word);
+    if (bits == 0 || bits > 64 || word.front() == 'f' || word.ends_with("x2")) return std::nullopt;
+    return IntegerType{bits, word.front() == 's'};
+}
+
+// What an integer of that type is, in a register that may be wider.
+ValueRange loaded(std::string_view type) {
+    const auto integer = integer_type(type);
+    if (!integer || integer->bits > 16) return ValueRange::any();
+    const std::int64_t count = std::int64_t{1} << integer->bits;
+    return integer->is_signed ? ValueRange{-count / 2, count / 2 - 1} : ValueRange{0, count - 1};
+}
+
+struct Named {
+    std::string_view root;
+    PtxCompute what;
+};
+constexpr std::array kBinary{
+    Named{"add", PtxCompute::Add},       Named{"sub", PtxCompute::Subtract},
+    Named{"div", PtxCompute::Divide},    Named{"rem", PtxCompute::Remainder},
+    Named{"shl", PtxCompute::ShiftLeft}, Named{"shr", PtxCompute::ShiftRight},
+    Named{"and", PtxCompute::And},       Named{"or", PtxCompute::Or},
+    Named{"xor", PtxCompute::Xor},       Named{"min", PtxCompute::Minimum},
+    Named{"max", PtxCompute::Maximum},   Named{"not", PtxCompute::Not},
+    Named{"neg", PtxCompute::Negate},    Named{"abs", PtxCompute::Absolute},
+};
+
+struct NamedComparison {
+    std::string_view word;
+    Comparison comparison;
+    bool is_unsigned = false;  // whatever the type
+};
+constexpr std::array kComparisons{
+    NamedComparison{"eq", Comparison::Equal},         NamedComparison{"ne", Comparison::NotEqual},
+    NamedComparison{"lt", Comparison::Less},          NamedComparison{"le", Comparison::LessEqual},
+    NamedComparison{"gt", Comparison::Greater},       NamedComparison{"ge", Comparison::GreaterEqual},
+    NamedComparison{"lo", Comparison::Less, true},    NamedComparison{"ls", Comparison::LessEqual, true},
+    NamedComparison{"hi", Comparison::Greater, true}, NamedComparison{"hs", Comparison::GreaterEqual, true},
+};
+
+// Bytes at the address; 0 where that does not show.
+std::uint64_t bytes_at(const Opcode& opcode, const PtxFunction& function, const PtxInstruction& instruction) {
+    if (opcode.is(Operation::Copy)) {
+        // "cp.async.cg.shared.global [to], [from], 16"
+        if (opcode.has("bulk") || instruction.operands.size() < 3) return 0;
+        const PtxOperand& bytes = instruction.operands[2];
+        const auto number =
+            bytes.names.size() == 1 ? ptx_integer(function.names[bytes.names[0]]) : std::nullopt;
+        return static_cast<std::uint64_t>(number.value_or(0));
+    }
+    if (!opcode.is(Operation::Load) && !opcode.is(Operation::Store) && !opcode.is(Operation::Atomic) &&
+        !opcode.is(Operation::Reduce))
+        return 0;
+    std::uint64_t bits = 0;
+    std::uint64_t count = 1;
+    for (const std::string_view word : words_of(instruction.opcode)) {
+        bits = std::max<std::uint64_t>(bits, bits_of(word));
+        if (word == "v2") count = 2;
+        if (word == "v4") count = 4;
+        if (word == "v8") count = 8;
+    }
+    return bits / 8 * count;
+}
+
+class Builder {
+  public:
+    Builder(const PtxModuleText& module, const PtxBodies& kernel, PtxFlow flow)
+        : module_(module), body_(kernel.bodies[0]), function_(body_.function) {
+        result_.flow = std::move(flow);
+        defined_.resize(function_.names.size());
+    }
+
+    std::optional<PtxSteps> build(std::span<const SeenAccess> accesses) {
+        const auto layout = layout_of(function_.parameters);
+        if (!layout || !find_definitions()) return std::nullopt;
+        for (std::size_t i = 0; i < layout->size(); ++i)
+            parameters_[function_.parameters[i].name] = (*layout)[i].offset;
+        find_parameter_addresses();
+        for (const SeenAccess& access : accesses) by_instruction_[access.instruction].push_back(&access);
+        want(accesses);
+        if (result_.registers * result_.flow.blocks().size() > kMostCells) return std::nullopt;
+        for (std::uint32_t block = 0; block < result_.flow.blocks().size(); ++block) fill(block);
+        set_thread_numbers();
+        for (std::size_t i = 0; i < result_.flow.loops().size(); ++i) look_at_loop(i);
+        return std::move(result_);
+    }
+
+  private:
+    // ------------------------------------------------------------ which registers count
+
+    bool gives_value(std::size_t at) const {
+        const PtxInstruction& instruction = function_.body[at];
+        const Opcode& opcode = body_.opcodes[at];
+        return !instruction.operands.empty() && !instruction.operands[0].is_address &&
+               !opcode.is(Operation::Jump) && !opcode.is(Operation::Reduce) &&
+               !(opcode.is(Operation::CallFunction) && instruction.operands.size() < 2);
+    }
+
+    bool find_definitions() {
+        for (std::size_t at = 0; at < function_.body.size(); ++at) {
+            const PtxInstruction& instruction = function_.body[at];
+            if (body_.opcodes[at].is(Operation::CallFunction) &&
+                !is_harmless(module_, call_of(module_, function_, instruction).function))
+                return false;
+            if (!gives_value(at)) continue;
+            for (const PtxName name : instruction.operands[0].names) defined_[name].push_back(at);
+        }
+        return true;
+    }
+
+    // Registers that are nothing but an address among the parameters, from which these are loaded.
+    void find_parameter_addresses() {
+        for (bool more = true; std::exchange(more, false);) {
+            for (PtxName name = 0; name < defined_.size(); ++name) {
+                if (defined_[name].size() != 1 || parameter_addresses_.contains(name)) continue;
+                const auto address = parameter_address(defined_[name][0]);
+                if (address) parameter_addresses_[name] = *address;
+                more |= address.has_value();
+            }
+        }
+    }
+
+    // "mov to, parameter", "add to, address, 8"
+    std::optional<std::int64_t> parameter_address(std::size_t at) const {
+        const PtxInstruction& instruction = function_.body[at];
+        const Opcode& opcode = body_.opcodes[at];
+        const auto& operands = instruction.operands;
+        if (operands.size() < 2 || instruction.guard || operands[1].is_address ||
+            operands[1].names.size() != 1)
+            return std::nullopt;
+        const auto begin = begin_of(operands[1].names[0]);
+        if (!begin || !operands[1].offset) return std::nullopt;
+        if (opcode.is(Operation::Move) && operands.size() == 2) return *begin + *operands[1].offset;
+        if (!opcode.is(Operation::Add) || operands.size() != 3 || operands[2].names.size() != 1)
+            return std::nullopt;
+        const auto added = ptx_integer(function_.names[operands[2].names[0]]);
+        if (!added) return std::nullopt;
+        return *begin + (operands[2].is_negative ? -*added : *added);
+    }
+
+    // Where the parameter is, or what such a register leads to, in the parameter block.
+    std::optional<std::int64_t> begin_of(PtxName name) const {
+        if (const auto parameter = parameters_.find(name); parameter != parameters_.end())
+            return static_cast<std::int64_t>(parameter->second);
+        if (const auto address = parameter_addresses_.find(name); address != parameter_addresses_.end())
+            return address->second;
+        return std::nullopt;
+    }
+
+    // All that addresses, and the ways through the kernel, are computed from.
+    void want(std::span<const SeenAccess> accesses) {
+        std::vector<PtxName> open;
+        const auto add = [&](PtxName name) {
+            if (ids_.contains(name) || ptx_integer(function_.names[name])) return;
+            ids_[name] = static_cast<RegisterId>(result_.registers++);
+            open.push_back(name);
+        };
+        for (const SeenAccess& access : accesses) {
+            const PtxInstruction& instruction = function_.body[access.instruction];
+            for (const PtxName name : instruction.operands[access.operand].names) add(name);
+            if (instruction.guard) add(instruction.guard->predicate);
+        }
+        for (const FlowBlock& block : result_.flow.blocks()) {
+            for (const FlowEdge& edge : block.next)
+                if (edge.guard) add(edge.guard->predicate);
+        }
+        while (!open.empty()) {
+            const PtxName name = open.back();
+            open.pop_back();
+            for (const std::size_t at : defined_[name]) {
+                const PtxInstruction& instruction = function_.body[at];
+                if (instruction.guard) add(instruction.guard->predicate);
+                if (step_of(at).what == PtxCompute::Nothing) continue;
+                for (std::size_t i = 1; i < instruction.operands.size(); ++i) {
+                    for (const PtxName from : instruction.operands[i].names)
+                        if (!instruction.operands[i].is_address) add(from);
+                }
+            }
+        }
+    }
+
+    // ------------------------------------------------------------ one instruction
+
+    PtxStepOperand operand(const PtxOperand& text) const {
+        PtxStepOperand result;
+        result.when = !text.is_negated;
+        const auto number = ptx_integer(function_.names[text.names[0]]);
+        if (number) {
+            result.number = text.is_negative ? -*number : *number;
+        } else if (const auto known = ids_.find(text.names[0]); known != ids_.end()) {
+            result.reg = known->second;
+        }
+        return result;
+    }
+
+    // Whether it is a register or a number, and no address of a variable.
+    bool is_plain(const PtxOperand& text) const {
+        if (text.is_address || text.names.size() != 1 || text.offset != 0) return false;
+        const PtxName name = text.names[0];
+        return ptx_integer(function_.names[name]) ||
+               (!text.is_negative && function_.spaces[name] == PtxSpace::Unknown &&
+                !module_.variables.contains(function_.names[name]) &&
+                !module_.functions.contains(function_.names[name]));
+    }
+
+    PtxStep step_of(std::size_t at) const {
+        const PtxInstruction& instruction = function_.body[at];
+        const Words words = words_of(instruction.opcode);
+        const auto& operands = instruction.operands;
+        PtxStep step;
+        if (body_.opcodes[at].is(Operation::Load)) {
+            step.range = loaded(words.back());
+            load(words, operands, step);
+            return step;
+        }
+        if (operands.size() < 2 || operands[0].names.size() != 1) return step;
+        const auto sources = std::span(operands).subspan(1);
+        if (!std::ranges::all_of(sources, [&](const PtxOperand& each) { return is_plain(each); }))
+            return step;
+        const std::string_view root = words[0];
+        if (words.back() == "pred") {
+            predicate(root, sources, step);
+        } else if (root == "setp") {
+            compare(words, sources, step);
+        } else if (root == "cvt") {
+            convert(words, sources, step);
+        } else if (const auto type = integer_type(words.back()); type && type->bits >= 16) {
+            step.type = *type;
+            compute(words, sources, step);
+        }
+        if (step.what == PtxCompute::Nothing) return step;
+        for (std::size_t i = 0; i < std::min<std::size_t>(sources.size(), 3); ++i)
+            step.from[i] = operand(sources[i]);
+        return step;
+    }
+
+    void load(const Words& words, const std::vector<PtxOperand>& operands, PtxStep& step) const {
+        if (!has(words, "param") || operands.size() != 2 || operands[0].names.size() != 1) return;
+        const auto type = integer_type(words.back());
+        const PtxOperand& from = operands[1];
+        if (!type || !from.offset || from.names.size() != 1) return;
+        const auto begin = begin_of(from.names[0]);
+        if (!begin || *begin + *from.offset < 0) return;
+        step.what = PtxCompute::Input;
+        step.type = *type;
+        step.offset = *begin + *from.offset;
+    }
+
+    static void predicate(std::string_view root, std::span<const PtxOperand> sources, PtxStep& step) {
+        if (root == "and" && sources.size() == 2) step.what = PtxCompute::Both;
+        if (root == "or" && sources.size() == 2) step.what = PtxCompute::Either;
+        if ((root == "not" || root == "mov") && sources.size() == 1) step.what = PtxCompute::Same;
+        step.both = root == "mov";
+    }
+
+    // "setp.lt.and.s32 p, a, b, q"
+    void compare(const Words& words, std::span<const PtxOperand> sources, PtxStep& step) const {
+        const auto type = integer_type(words.back());
+        const auto comparison = std::ranges::find(kComparisons, words[1], &NamedComparison::word);
+        if (!type || comparison == kComparisons.end() || sources.size() < 2 || sources.size() > 3) return;
+        if (has(words, "xor")) return;
+        if (sources.size() == 3) step.beside = operand(sources[2]);
+        step.both = has(words, "and");
+        step.what = PtxCompute::Compare;
+        step.comparison = comparison->comparison;
+        step.type = *type;
+        if (comparison->is_unsigned) step.type.is_signed = false;
+    }
+
+    static void convert(const Words& words, std::span<const PtxOperand> sources, PtxStep& step) {
+        if (words.size() < 3 || sources.size() != 1 || has(words, "sat")) return;
+        const auto to = integer_type(words[words.size() - 2]);
+        const auto from = integer_type(words.back());
+        if (!to || !from || to->bits < 16) return;
+        step.what = PtxCompute::Convert;
+        step.type = *from;
+        step.to = *to;
+    }
+
+    static void compute(const Words& words, std::span<const PtxOperand> sources, PtxStep& step) {
+        const std::string_view root = words[0];
+        const bool wide = has(words, "wide");
+        const bool high = has(words, "hi");
+        if (has(words, "sat") || has(words, "cc")) return;
+        if (root == "mov" && sources.size() == 1) step.what = PtxCompute::Move;
+        // "cvta.to.global.u64": addresses of global memory are the same in both spaces.
+        if (root == "cvta" && has(words, "global") && sources.size() == 1) step.what = PtxCompute::Move;
+        if (root == "selp" && sources.size() == 3) step.what = PtxCompute::Select;
+        if (root == "mul" && sources.size() == 2)
+            step.what = wide   ? PtxCompute::MultiplyWide
+                        : high ? PtxCompute::MultiplyHigh
+                               : PtxCompute::Multiply;
+        if (root == "mad" && sources.size() == 3 && !high)
+            step.what = wide ? PtxCompute::MultiplyAddWide : PtxCompute::MultiplyAdd;
+        const auto named = std::ranges::find(kBinary, root, &Named::root);
+        const bool unary = root == "not" || root == "neg" || root == "abs";
+        if (named != kBinary.end() && sources.size() == (unary ? 1u : 2u)) step.what = named->what;
+    }
+
+    std::optional<PtxStepGuard> guard_of(const std::optional<PtxGuard>& guard) const {
+        if (!guard) return std::nullopt;
+        return PtxStepGuard{ids_.at(guard->predicate), guard->when};
+    }
+
+    void fill(std::uint32_t number) {
+        const FlowBlock& block = result_.flow.blocks()[number];
+        std::vector<PtxStep> steps;
+        for (std::size_t at = block.begin; at < block.end; ++at) {
+            const PtxInstruction& instruction = function_.body[at];
+            if (const auto seen = by_instruction_.find(at); seen != by_instruction_.end()) {
+                for (const SeenAccess* each : seen->second) steps.push_back(access(*each));
+            }
+            if (!gives_value(at)) continue;
+            const bool one = instruction.operands[0].names.size() == 1;
+            for (const PtxName name : instruction.operands[0].names) {
+                const auto id = ids_.find(name);
+                if (id == ids_.end()) continue;
+                PtxStep step = one ? step_of(at) : PtxStep{};
+                if (step.what == PtxCompute::Input) step.number = input(step);
+                step.result = id->second;
+                step.guard = guard_of(instruction.guard);
+                steps.push_back(step);
+            }
+        }
+        result_.blocks.push_back(std::move(steps));
+        auto& edges = result_.edges.emplace_back();
+        for (const FlowEdge& edge : block.next) edges.push_back(guard_of(edge.guard));
+    }
+
+    std::uint32_t input(const PtxStep& step) {
+        const Parameter place{static_cast<std::size_t>(step.offset), step.type.bits / 8};
+        const auto known = std::ranges::find(result_.inputs, place);
+        if (known != result_.inputs.end()) return static_cast<std::uint32_t>(known - result_.inputs.begin());
+        result_.inputs.push_back(place);
+        return static_cast<std::uint32_t>(result_.inputs.size() - 1);
+    }
+
+    PtxStep access(const SeenAccess& seen) {
+        const PtxInstruction& instruction = function_.body[seen.instruction];
+        const PtxOperand& address = instruction.operands[seen.operand];
+        PtxStep step;
+        step.what = PtxCompute::Reach;
+        step.number = static_cast<std::uint32_t>(result_.accesses.size());
+        step.guard = guard_of(instruction.guard);
+        const bool plain = address.names.size() == 1 && address.offset && !is_variable(address.names[0]);
+        if (plain) {
+            step.from[0] = operand(address);
+            step.offset = *address.offset;
+        }
+        result_.accesses.push_back(
+            {plain ? bytes_at(body_.opcodes[seen.instruction], function_, instruction) : 0, seen.words,
+             seen.written});
+        return step;
+    }
+
+    bool is_variable(PtxName name) const {
+        return function_.spaces[name] != PtxSpace::Unknown ||
+               module_.variables.contains(function_.names[name]);
+    }
+
+    void set_thread_numbers() {
+        using Prefix = std::pair<std::string_view, ThreadNumber>;
+        constexpr std::array kNumbers{
+            Prefix{"%tid.", ThreadNumber::Thread}, Prefix{"%ctaid.", ThreadNumber::Block},
+            Prefix{"%ntid.", ThreadNumber::Threads}, Prefix{"%nctaid.", ThreadNumber::Blocks}};
+        for (const auto& [name, id] : ids_) {
+            const std::string_view text = function_.names[name];
+            if (!defined_[name].empty()) continue;
+            if (text == "%laneid") result_.set.push_back({id, ThreadNumber::Lane, 0});
+            for (const auto& [prefix, number] : kNumbers) {
+                if (!text.starts_with(prefix) || text.size() != prefix.size() + 1) continue;
+                const unsigned axis = static_cast<unsigned>(text.back() - 'x');
+                if (axis < 3) result_.set.push_back({id, number, axis});
+            }
+        }
+    }
+
+    // ------------------------------------------------------------ loops
+
+    // The steps in a loop that give a register its value.
+    struct Given {
+        const PtxStep* step = nullptr;  // the last one
+        std::uint32_t block = 0;
+        std::size_t count = 0;
+    };
+
+    void find_given(const FlowLoop& loop) {
+        given_.assign(result_.registers, {});
+        for (std::uint32_t block = 0; block < result_.blocks.size(); ++block) {
+            if (!loop.has[block]) continue;
+            for (const PtxStep& step : result_.blocks[block]) {
+                if (step.result != kNoRegister)
+                    given_[step.result] = {&step, block, given_[step.result].count + 1};
+            }
+        }
+    }
+
+    // The only such step; null where there are more, or a round may do it twice, or a thread not at all.
+    const Given* only(const FlowLoop& loop, RegisterId reg) const {
+        const Given& given = given_[reg];
+        const bool is_one = given.count == 1 && !given.step->guard && once_a_round(loop, given.block);
+        return is_one ? &given : nullptr;
+    }
+
+    // It is in no loop within the loop.
+    bool once_a_round(const FlowLoop& loop, std::uint32_t block) const {
+        return std::ranges::none_of(result_.flow.loops(), [&](const FlowLoop& other) {
+            return other.has[block] && loop.has[other.head] && other.head != loop.head;
+        });
+    }
+
+    // All that lead back to the head pass it.
+    bool in_each_round(const FlowLoop& loop, std::uint32_t block) const {
+        return std::ranges::all_of(result_.flow.blocks()[loop.head].before, [&](std::uint32_t before) {
+            return !loop.has[before] || result_.flow.dominates(block, before);
+        });
+    }
+
+    // `a` is done in a round before `b` is.
+    bool comes_before(const Given& a, std::uint32_t block, const PtxStep* b) const {
+        return a.block == block ? a.step < b : result_.flow.dominates(a.block, block);
+    }
+
+    bool is_steady(const PtxStepOperand& value) const {
+        return value.reg == kNoRegister || given_[value.reg].count == 0;
+    }
+
+    void look_at_loop(std::size_t number) {
+        const FlowLoop& loop = result_.flow.loops()[number];
+        find_given(loop);
+        PtxSteps::Loop found{number, {}, {}};
+        for (RegisterId reg = 0; reg < result_.registers; ++reg) {
+            if (const auto counter = counter_of(loop, reg)) found.counters.push_back(*counter);
+        }
+        for (std::uint32_t block = 0; block < result_.blocks.size(); ++block) {
+            if (loop.has[block] && once_a_round(loop, block) && in_each_round(loop, block))
+                look_at_test(loop, block, found);
+        }
+        result_.loops.push_back(std::move(found));
+    }
+
+    std::optional<PtxSteps::Loop::Counter> counter_of(const FlowLoop& loop, RegisterId reg) const {
+        const Given* given = only(loop, reg);
+        if (!given) return std::nullopt;
+        bool always = in_each_round(loop, given->block);
+        // "add next, this, 1; mov this, next"
+        if (given->step->what == PtxCompute::Move && given->step->from[0].reg != kNoRegister) {
+            const Given* const next = only(loop, given->step->from[0].reg);
+            if (!next) return std::nullopt;
+            always &= in_each_round(loop, next->block) && comes_before(*next, given->block, given->step);
+            given = next;
+        }
+        const PtxStep& step = *given->step;
+        if (step.what != PtxCompute::Add && step.what != PtxCompute::Subtract) return std::nullopt;
+        PtxStepOperand by = step.from[1];
+        if (step.from[0].reg != reg) {
+            if (step.what == PtxCompute::Subtract || by.reg != reg) return std::nullopt;
+            by = step.from[0];
+        }
+        if (!is_steady(by)) return std::nullopt;
+        return PtxSteps::Loop::Counter{reg, step.type.bits, by, step.what == PtxCompute::Subtract, always};
+    }
+
+    // The block's way out of the loop: what holds where it stays inside.
+    void look_at_test(const FlowLoop& loop, std::uint32_t block, PtxSteps::Loop& found) const {
+        const auto& next = result_.flow.blocks()[block].next;
+        if (next.size() != 2 || loop.has[next[0].to] == loop.has[next[1].to]) return;
+        const auto& stays = result_.edges[block][loop.has[next[0].to] ? 0 : 1];
+        const Given* const given = stays ? only(loop, stays->predicate) : nullptr;
+        if (!given || given->step->what != PtxCompute::Compare || given->step->beside) return;
+        if (given->block != block && !result_.flow.dominates(given->block, block)) return;
+        const PtxStep* const test = given->step;
+        Comparison comparison = stays->when ? test->comparison : opposite(test->comparison);
+        PtxStepOperand left = test->from[0];
+        PtxStepOperand right = test->from[1];
+        if (!is_steady(right)) {
+            std::swap(left, right);
+            comparison = mirrored(comparison);
+        }
+        if (!is_steady(right)) return;
+        // "add other, counter, 3": what is compared is the counter and so much more.
+        std::int64_t added = 0;
+        const PtxStep* before = test;
+        std::uint32_t at = given->block;
+        for (int depth = 0; depth < 4 && left.reg != kNoRegister; ++depth) {
+            for (std::size_t i = 0; i < found.counters.size(); ++i) {
+                const auto& counter = found.counters[i];
+                if (counter.reg != left.reg) continue;
+                if (counter.always && counter.bits == test->type.bits)
+                    found.tests.push_back({i, added, comparison, test->type, right});
+                return;
+            }
+            const Given* const source = only(loop, left.reg);
+            if (!source || !comes_before(*source, at, before)) return;
+            const PtxStep& step = *source->step;
+            const bool adds = step.what == PtxCompute::Add || step.what == PtxCompute::Subtract;
+            if (step.type.bits != test->type.bits) return;
+            if (adds && step.from[1].reg == kNoRegister) {
+                added += step.what == PtxCompute::Add ? step.from[1].number : -step.from[1].number;
+            } else if (step.what != PtxCompute::Move) {
+                return;
+            }
+            left = step.from[0];
+            before = source->step;
+            at = source->block;
+        }
+    }
+
+    static Comparison mirrored(Comparison comparison) {
+        switch (comparison) {
+            case Comparison::Less:
+                return Comparison::Greater;
+            case Comparison::LessEqual:
+                return Comparison::GreaterEqual;
+            case Comparison::Greater:
+                return Comparison::Less;
+            case Comparison::GreaterEqual:
+                return Comparison::LessEqual;
+            default:
+                return comparison;
+        }
+    }
+
+    const PtxModuleText& module_;
+    const PtxBody& body_;
+    const PtxFunction& function_;
+    PtxSteps result_;
+    std::vector<std::vector<std::size_t>> defined_;  // by PtxName: the instructions that give it a value
+    std::unordered_map<PtxName, std::size_t> parameters_;
+    std::unordered_map<PtxName, std::int64_t> parameter_addresses_;
+    std::unordered_map<PtxName, RegisterId> ids_;
+    std::unordered_map<std::size_t, std::vector<const SeenAccess*>> by_instruction_;
+    std::vector<Given> given_;  // by register, in the loop that is looked at
+};
+
+}  // namespace
+
+std::optional<PtxSteps> PtxSteps::of(const PtxModuleText& module, const PtxBodies& kernel,
+                                     std::span<const SeenAccess> accesses) {
+    if (kernel.bodies.size() != 1 || kernel.bodies[0].function.body.size() > kMostInstructions)
+        return std::nullopt;
+    auto flow = PtxFlow::of(kernel.bodies[0]);
+    if (!flow) return std::nullopt;
+    return Builder(module, kernel, std::move(*flow)).build(accesses);
+}
+
+}  // namespace lms::shim
