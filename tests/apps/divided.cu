@@ -1,6 +1,7 @@
-// Many tensors in one allocation that the program divides itself: divided MIB STEPS READS [mapped]. Each word
-// of a tensor is made of READS words of the one beside it, step after step, to and fro. "mapped": the program
-// maps that memory itself, of a handle for every two tensors.
+// Many tensors in one allocation that the program divides itself: divided MIB STEPS READS shown|hidden
+// [mapped]. Each word of a tensor is made of READS words of the one beside it, step after step, to and fro.
+// "hidden": the kernel's code does not show where the tensors are. "mapped": the program maps that memory
+// itself, of a handle for every two tensors.
 #include <cuda.h>
 
 #include <string>
@@ -16,7 +17,16 @@ __host__ __device__ unsigned made(unsigned own, const unsigned* from, unsigned a
     return own;
 }
 
+// 0, which PTX does not show.
+__device__ unsigned hidden_zero() {
+    unsigned zero;
+    asm volatile("mov.u32 %0, %%clock; sub.u32 %0, %0, %0;" : "=r"(zero));
+    return zero;
+}
+
+template <bool kHidden>
 __global__ void pass(unsigned* to, const unsigned* from, unsigned reads) {
+    if (kHidden) to += hidden_zero(), from += hidden_zero();
     const unsigned threads = gridDim.x * blockDim.x;
     for (unsigned at = blockIdx.x * blockDim.x + threadIdx.x; at < kWords; at += threads)
         to[at] = made(to[at], from, at, reads);
@@ -46,13 +56,14 @@ unsigned* mapped(std::size_t bytes) {
 }
 
 int main(int argc, char** argv) {
-    if (argc < 4) return 2;
+    if (argc < 5) return 2;
     const std::size_t tensors = std::atoi(argv[1]) * kMiB / kBytes;
     const int steps = std::atoi(argv[2]);
     const unsigned reads = std::atoi(argv[3]);
+    const auto kernel = argv[4] == std::string("hidden") ? pass<true> : pass<false>;
     CHECK(cudaFree(nullptr));
     unsigned* pool = nullptr;
-    if (argc > 4 && argv[4] == std::string("mapped")) {
+    if (argc > 5 && argv[5] == std::string("mapped")) {
         pool = mapped(tensors * kBytes);
     } else {
         CHECK(cudaMalloc(&pool, tensors * kBytes));
@@ -63,7 +74,7 @@ int main(int argc, char** argv) {
         CHECK(cudaMemcpy(pool + i * kWords, expected[i].data(), kBytes, cudaMemcpyHostToDevice));
     }
     const auto both = [&](std::size_t to, std::size_t from) {
-        pass<<<kBlocks, kThreads>>>(pool + to * kWords, pool + from * kWords, reads);
+        kernel<<<kBlocks, kThreads>>>(pool + to * kWords, pool + from * kWords, reads);
         for (unsigned at = 0; at < kWords; ++at)
             expected[to][at] = made(expected[to][at], expected[from].data(), at, reads);
     };

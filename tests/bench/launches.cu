@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "tests/apps/check.h"
+#include "tests/bench/somewhere.cuh"
 
 __global__ void touch(float* a, float* b, const float* c, const float* d) {
-    if (threadIdx.x == 32) *a = *b + *c + *d;  // no such thread
+    if (somewhere() != kNone) return;
+    const auto at = static_cast<unsigned>(clock());
+    a[at] = b[at] + c[at] + d[at];
 }
 
 int main(int argc, char** argv) {

@@ -20,15 +20,19 @@ Run check(const std::string& memory, const std::vector<std::string>& how, const 
 }
 
 // By the simulated GPU's own clock.
-std::uint64_t moved(const std::string& steps, const std::string& reads, const std::string& mapped) {
-    std::vector<std::string> how{steps, reads};
+Run timed(const std::string& steps, const std::string& reads, const std::string& code,
+          const std::string& mapped) {
+    std::vector<std::string> how{steps, reads, code};
     if (!mapped.empty()) how.push_back(mapped);
-    const Run run = check("2M", how,
-                          {{"SIMCUDA_CLOCK", "simulated"},
-                           {"SIMCUDA_KERNEL_US", "20"},
-                           {"SIMCUDA_H2D_GBPS", "1"},
-                           {"SIMCUDA_D2H_GBPS", "1"}});
-    return run.stats.at("bytes_in");
+    return check("2M", how,
+                 {{"SIMCUDA_CLOCK", "simulated"},
+                  {"SIMCUDA_KERNEL_US", "20"},
+                  {"SIMCUDA_H2D_GBPS", "1"},
+                  {"SIMCUDA_D2H_GBPS", "1"}});
+}
+
+std::uint64_t moved(const std::string& steps, const std::string& reads, const std::string& mapped) {
+    return timed(steps, reads, "hidden", mapped).stats.at("bytes_in");
 }
 
 }  // namespace
@@ -37,14 +41,26 @@ TEST_CASE("divided: its contents are right however little of it fits") {
     for (const char* mapped : {"", "mapped"}) {
         for (const char* memory : {"3M", "2M", "1M"}) {
             for (const char* safety : {"args", "opaque", "strict"}) {
-                CAPTURE(mapped);
-                CAPTURE(memory);
-                CAPTURE(safety);
-                std::vector<std::string> how{"3", "4"};
-                if (*mapped) how.push_back(mapped);
-                check(memory, how, {{"LMS_SAFETY", safety}});
+                for (const char* code : {"shown", "hidden"}) {
+                    CAPTURE(mapped);
+                    CAPTURE(memory);
+                    CAPTURE(safety);
+                    CAPTURE(code);
+                    std::vector<std::string> how{"3", "4", code};
+                    if (*mapped) how.push_back(mapped);
+                    check(memory, how, {{"LMS_SAFETY", safety}});
+                }
             }
         }
+    }
+}
+
+TEST_CASE("divided: tensors that kernels show move like allocations") {
+    for (const char* mapped : {"", "mapped"}) {
+        CAPTURE(mapped);
+        const Run run = timed("8", "1", "shown", mapped);
+        CHECK(run.stats.at("bytes_in") > kPool);
+        CHECK(run.stats.at("in_place_launches") == 0);
     }
 }
 
