@@ -1,4 +1,4 @@
-"""A training script that says where it is, with PyTorch: python -m lms run --torch-async examples/train.py (or without the shim)."""
+"""A training script that says where it is, with PyTorch: python -m lms run --frameworks pytorch examples/train.py (or without the shim)."""
 
 import argparse
 

@@ -1,8 +1,10 @@
 #include "shim/executor/user_warnings.h"
 
 #include <atomic>
+#include <string_view>
 
 #include "shim/executor/budget.h"
+#include "shim/program/framework_setup.h"
 #include "shim/util/log.h"
 #include "shim/util/mappings.h"
 #include "shim/util/units.h"
@@ -17,10 +19,11 @@ void announce_pressure(State& state) {
     // A policy may leave memory free (LMS_FRAC).
     const bool full =
         state.residency.eviction_start(state.engine.budget_bytes()) >= state.engine.budget_bytes();
-    log::warn(
-        "GPU {} is {}: {} allocated, {} fit; cold buffers move to host memory, and `lms top` shows the cost",
-        state.device, full ? "full" : "full by LMS_FRAC or the policy",
-        format_bytes(state.residency.allocated_bytes()), format_bytes(state.engine.budget_bytes()));
+    const std::string_view frameworks = frameworks_set_up();
+    log::warn("GPU {} is {}: {} allocated, {} fit; cold buffers move to host memory (`lms top`){}{}",
+              state.device, full ? "full" : "full by LMS_FRAC or the policy",
+              format_bytes(state.residency.allocated_bytes()), format_bytes(state.engine.budget_bytes()),
+              frameworks.empty() ? "" : "; LMS_FRAMEWORKS=", frameworks);
     if (state.port.maps_host_memory()) return;
     log::warn(
         "GPU {} does not map host memory: a kernel that reaches an evicted buffer by a hidden pointer fails; "

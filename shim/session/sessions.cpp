@@ -16,6 +16,7 @@
 #include "shim/program/address_book.h"
 #include "shim/program/capture.h"
 #include "shim/program/contexts.h"
+#include "shim/program/framework_setup.h"
 #include "shim/program/green_contexts.h"
 #include "shim/program/per_thread_streams.h"
 #include "shim/program/streams.h"
@@ -88,7 +89,8 @@ Session* open(CUdevice device, CUcontext context) {
 }  // namespace
 
 void program_allocates() {
-    [[maybe_unused]] static const bool begun = (trace::begin_counters(settings().stats_path), true);
+    [[maybe_unused]] static const bool begun =
+        (trace::begin_counters(settings().stats_path), tell_frameworks(), true);
 }
 
 bool manages(std::uint64_t bytes) {

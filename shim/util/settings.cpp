@@ -11,6 +11,8 @@
 #include <numeric>
 #include <utility>
 
+#include "shim/util/frameworks.h"
+
 namespace lms {
 namespace {
 
@@ -127,6 +129,14 @@ constexpr Setting kTable[] = {
      "How much memory the program sees: the GPU alone, or with the host limit added", "physical or enlarged",
      [](std::string_view text, Settings& s) { return parse_choice(text, kMemInfoNames, s.meminfo); },
      [](const Settings& s) { return std::string(kMemInfoNames[static_cast<int>(s.meminfo)]); }},
+    {"LMS_FRAMEWORKS", "frameworks", "NAMES", "auto",
+     "Which frameworks a Python program finds set up to allocate each tensor by itself: those known to be "
+     "good, none, or these",
+     util::kFrameworksAccepted,
+     [](std::string_view text, Settings& s) {
+         return util::frameworks_of(text).has_value() && parse_text(text, s.frameworks);
+     },
+     [](const Settings& s) { return s.frameworks; }},
     {"LMS_SAFETY", "safety", "LEVEL", "opaque",
      "Which unfinished work keeps memory from moving: what names it, also what may reach it, or any",
      "args, opaque or strict",

@@ -49,6 +49,7 @@ struct Settings {
     bool check = false;                                  // guards while running: executor/guards.h
     std::vector<std::string> exempt = default_exempt();  // beginnings of file names of libraries
     MemInfo meminfo = MemInfo::Physical;
+    std::string frameworks = "auto";  // see util::frameworks_of()
     Safety safety = Safety::Opaque;
     std::string policy = "next-use";  // the name of a built-in policy or the path of a plugin
     log::Level log_level = log::Level::Warn;

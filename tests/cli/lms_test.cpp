@@ -104,14 +104,15 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
 
     const Result all = shell(
         "build/lms run --threshold 4M --frac 0.5 --limit 64M --reserve 1M --host-limit 2G --soft-limit 48M "
-        "--meminfo enlarged "
+        "--meminfo enlarged --frameworks jax,pytorch "
         "--safety strict --host-mapping off --check "
         "--policy build/policy/lru.so --log info:/dev/null --stats s-%p --trace t-%p --trace-size 64M "
         "--driver /d.so -- env | "
         "grep LMS_ | sort");
     CHECK(all.out ==
           "LMS_CHECK=1\nLMS_DRIVER=/"
-          "d.so\nLMS_FRAC=0.5\nLMS_HOST_LIMIT=2G\nLMS_HOST_MAPPING=off\nLMS_LIMIT=64M\nLMS_LOG=info:/dev/"
+          "d.so\nLMS_FRAC=0.5\nLMS_FRAMEWORKS=jax,pytorch\nLMS_HOST_LIMIT=2G\nLMS_HOST_MAPPING=off\nLMS_"
+          "LIMIT=64M\nLMS_LOG=info:/dev/"
           "null\nLMS_MEMINFO=enlarged\n"
           "LMS_POLICY=build/policy/"
           "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_SOFT_LIMIT=48M\nLMS_STATS=s-%p\nLMS_THRESHOLD=4M\n"
@@ -132,39 +133,16 @@ TEST_CASE("lms run: variables already set stay, options win over them") {
     CHECK(shell("LD_PRELOAD=libm.so.6 build/lms run --summary=off -- env").err == "");
 }
 
-TEST_CASE("lms run: what changes a framework is set when asked for, and said") {
-    // Nothing of it unasked.
-    CHECK(shell("build/lms run -- env").out.find("ALLOC") == std::string::npos);
-
-    Result result = shell("build/lms run --summary=off --torch-async -- env | grep ALLOC | sort");
-    CHECK(result.out ==
-          "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync\nPYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");
-    CHECK(result.err ==
-          "lms run: --torch-async sets PYTORCH_ALLOC_CONF=backend:cudaMallocAsync\n"
-          "lms run: --torch-async sets PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");
-
-    result = shell("build/lms run --summary=off --jax-async -- env | grep ALLOC");
-    CHECK(result.out == "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async\n");
-    CHECK(result.err == "lms run: --jax-async sets XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async\n");
-    CHECK(shell("build/lms run --help").out.find("--jax-async") != std::string::npos);
-}
-
-TEST_CASE("lms run: what the user has set for a framework stays, or is named where it says otherwise") {
-    CHECK(shell("PYTORCH_ALLOC_CONF=max_split_size_mb:64 build/lms run --torch-async -- env | grep "
-                "^PYTORCH_ALLOC")
-              .out == "PYTORCH_ALLOC_CONF=max_split_size_mb:64,backend:cudaMallocAsync\n");
-    CHECK(shell("PYTORCH_ALLOC_CONF=backend:cudaMallocAsync,a:1 build/lms run --torch-async -- env | "
-                "grep ^PYTORCH_ALLOC")
-              .out == "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync,a:1\n");
-    Result result = shell("PYTORCH_ALLOC_CONF=a:1,backend:native build/lms run --torch-async -- env");
-    CHECK(result.status == 2);
-    CHECK(result.out == "");
-    CHECK(result.err ==
-          "lms run: --torch-async: PYTORCH_ALLOC_CONF=a:1,backend:native contradicts it; expected it without "
-          "backend:native\n");
-    result = shell("XLA_PYTHON_CLIENT_ALLOCATOR=default build/lms run --jax-async -- env");
-    CHECK(result.status == 2);
-    CHECK(result.err.find("XLA_PYTHON_CLIENT_ALLOCATOR=default contradicts it") != std::string::npos);
+TEST_CASE("lms run: which frameworks a Python program finds set up is an option, and nothing is set before") {
+    CHECK(shell("build/lms run --frameworks pytorch -- env | grep -E 'FRAMEWORKS|ALLOC'").out ==
+          "LMS_FRAMEWORKS=pytorch\n");
+    const std::string python = "-- python3 -c 'import os; print(os.environ.get(\"TF_GPU_ALLOCATOR\"))'";
+    CHECK(shell("build/lms run --frameworks tensorflow " + python).out == "cuda_malloc_async\n");
+    CHECK(shell("build/lms run --frameworks off " + python).out == "None\n");
+    CHECK(shell("LMS_FRAMEWORKS=tensorflow build/lms run " + python).out == "cuda_malloc_async\n");
+    check_usage_error("run --frameworks torch -- true",
+                      "--frameworks=torch: expected auto, off, or names between commas: jax, pytorch, "
+                      "tensorflow");
 }
 
 TEST_CASE("lms run: the simulated GPU is put before what the loader searches") {
@@ -369,7 +347,7 @@ TEST_CASE("lms settings: every variable, its default and its value now") {
         shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_POLICY=lur LMS_LIMTI=3 build/lms settings --json");
     CHECK(result.status == 0);
     const auto json = nlohmann::json::parse(result.out);
-    CHECK(json.size() == 18);
+    CHECK(json.size() == 19);
     for (const auto& setting : json) {
         for (const char* key : {"variable", "option", "current", "default", "accepted", "meaning"}) {
             CHECK(setting.contains(key));

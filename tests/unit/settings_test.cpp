@@ -61,6 +61,7 @@ TEST_CASE("settings: the defaults") {
     CHECK_FALSE(s.host_limit_bytes);
     CHECK_FALSE(s.soft_limit_bytes);
     CHECK(s.meminfo == MemInfo::Physical);
+    CHECK(s.frameworks == "auto");
     CHECK(s.safety == Safety::Opaque);
     CHECK(s.host_mapping == lms::HostMapping::Auto);
     CHECK_FALSE(s.check);
@@ -82,6 +83,7 @@ TEST_CASE("settings: every variable is read") {
                                  {"LMS_HOST_LIMIT", "1.5G"},
                                  {"LMS_SOFT_LIMIT", "48M"},
                                  {"LMS_MEMINFO", "enlarged"},
+                                 {"LMS_FRAMEWORKS", "pytorch,jax"},
                                  {"LMS_SAFETY", "strict"},
                                  {"LMS_HOST_MAPPING", "off"},
                                  {"LMS_RETAIN", "0"},
@@ -102,6 +104,7 @@ TEST_CASE("settings: every variable is read") {
     CHECK(s.host_limit_bytes == 3ull << 29);
     CHECK(s.soft_limit_bytes == 48ull << 20);
     CHECK(s.meminfo == MemInfo::Enlarged);
+    CHECK(s.frameworks == "pytorch,jax");
     CHECK(s.safety == Safety::Strict);
     CHECK(s.host_mapping == lms::HostMapping::Off);
     CHECK(s.check);

@@ -17,7 +17,6 @@
 #include "tools/lms/demo.h"
 #include "tools/lms/doctor.h"
 #include "tools/lms/exit_codes.h"
-#include "tools/lms/frameworks.h"
 #include "tools/lms/plan_command.h"
 #include "tools/lms/run.h"
 #include "tools/lms/self_check.h"
@@ -62,12 +61,6 @@ void add_run_options(CLI::App& command, RunOptions& options) {
                 "--" + name, [&options, name](const std::string& value) { options.settings[name] = value; },
                 fmt::format("{}; default: {}", setting.meaning, setting.fallback))
             ->type_name(std::string(setting.value));
-    }
-    for (const FrameworkOption& option : framework_options()) {
-        const std::string name(option.option);
-        command.add_flag_callback(
-            "--" + name, [&options, name] { options.frameworks.insert(name); },
-            fmt::format("{}: {}={}", option.meaning, option.variables.front(), option.setting));
     }
 }
 

@@ -15,7 +15,6 @@
 #include "shim/util/settings.h"
 #include "tools/lms/child.h"
 #include "tools/lms/exit_codes.h"
-#include "tools/lms/frameworks.h"
 #include "tools/lms/places.h"
 #include "tools/lms/run_share.h"
 #include "tools/lms/summary.h"
@@ -47,21 +46,6 @@ void preload(const std::string& shim) {
 void search_first(const std::string& folder) {
     const std::string before = value_of("LD_LIBRARY_PATH");
     setenv("LD_LIBRARY_PATH", before.empty() ? folder.c_str() : (folder + ":" + before).c_str(), 1);
-}
-
-// Sets what a framework is asked for and says so; false, having said why, where it cannot.
-bool set_for_framework(const FrameworkOption& option) {
-    for (const std::string_view variable : option.variables) {
-        std::string problem;
-        const std::string value = with_option(option, variable, value_of(variable.data()), problem);
-        if (value.empty()) {
-            fail(kUsage, problem);
-            return false;
-        }
-        setenv(variable.data(), value.c_str(), 1);
-        fmt::print(stderr, "lms run: --{} sets {}={}\n", option.option, variable, value);
-    }
-    return true;
 }
 
 }  // namespace
@@ -147,10 +131,6 @@ int run(const RunOptions& options) {
         const auto given = options.settings.find(std::string(setting.option));
         if (given != options.settings.end() && share_of(given->second) == 0)
             setenv(setting.variable.data(), given->second.c_str(), 1);
-    }
-    for (const FrameworkOption& option : framework_options()) {
-        if (options.frameworks.contains(std::string(option.option)) && !set_for_framework(option))
-            return kUsage;
     }
     // So that ranges which the program names are in the trace; a tool that the user has named stays.
     if (!value_of("LMS_TRACE").empty()) setenv("NVTX_INJECTION64_PATH", find_shim().c_str(), 0);

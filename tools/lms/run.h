@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -11,8 +10,7 @@ namespace lms::tool {
 struct RunOptions {
     // Values of the options that settings have, by the option's name; only those given.
     std::map<std::string, std::string> settings;
-    std::set<std::string> frameworks;  // options of tools/lms/frameworks.h that were given
-    std::string summary = "text";      // what is said at the end, on stderr: that, "json", or "off"
+    std::string summary = "text";  // what is said at the end, on stderr: that, "json", or "off"
     bool simulated = false;
     std::string simulated_memory;      // a size; empty: the simulated GPU's own default
     std::vector<std::string> command;  // the program and its arguments; not empty
