@@ -1,21 +1,21 @@
 #include "shim/program/framework_setup.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
-#include <unistd.h>
 
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "shim/program/system_gpus.h"
 #include "shim/util/frameworks.h"
 #include "shim/util/keep_errno.h"
 #include "shim/util/log.h"
 #include "shim/util/settings.h"
+#include "shim/util/small_file.h"
 
 namespace lms::shim {
 namespace {
@@ -31,8 +31,13 @@ struct Started {
         std::string variables;  // " NAME=VALUE" for each that it has from here, or from a parent
     };
     std::vector<SetUp> set_up;
-    std::string names;                   // of these, between commas
-    std::vector<const Framework*> left;  // the user has decided
+    std::string names;  // of these, between commas
+    struct Left {
+        std::string_view framework;
+        std::string_view variable;  // by which the user has decided
+    };
+    std::vector<Left> left;
+    bool no_pools = false;  // a GPU may have none, so `auto` means no framework
 };
 // Never destroyed: threads may ask while the process exits. Null: the program is not CPython.
 constinit const Started* started = nullptr;
@@ -70,13 +75,7 @@ bool program_is_python() {
 // Another thread may look at the environment while it is changed. There is one before `main` where another
 // preloaded library has started it, or where the shim is loaded later.
 bool is_only_thread() {
-    const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (file < 0) return false;
-    char text[4096];
-    const ssize_t bytes = read(file, text, sizeof text);
-    close(file);
-    return bytes > 0 && std::string_view(text, static_cast<std::size_t>(bytes)).find("\nThreads:\t1\n") !=
-                            std::string_view::npos;
+    return util::small_file("/proc/self/status").find("\nThreads:\t1\n") != std::string::npos;
 }
 
 const char* in_environment(const char* variable) {
@@ -84,12 +83,12 @@ const char* in_environment(const char* variable) {
 }
 
 // A value that is not accepted is named later, with the other settings.
-std::vector<const Framework*> wanted_frameworks() {
+std::string setting() {
     std::vector<std::string> named_later;
     const auto getter = [](const char* variable) {
         return variable == "LMS_FRAMEWORKS"sv ? getenv(variable) : nullptr;
     };
-    return *util::frameworks_of(parse_settings(getter, named_later).frameworks);
+    return parse_settings(getter, named_later).frameworks;
 }
 
 std::string values_of(const Framework& framework) {
@@ -104,18 +103,23 @@ std::string values_of(const Framework& framework) {
 
 [[gnu::constructor]] void set_up_frameworks() {
     const util::KeepErrno keep;
-    if (getauxval(AT_SECURE) != 0 || !program_is_python() || !is_only_thread()) return;
+    if (getauxval(AT_SECURE) != 0 || !program_is_python()) return;
     try {
+        if (!is_only_thread()) return;
         auto result = std::make_unique<Started>();
-        for (const Framework* framework : wanted_frameworks()) {
+        const std::string wanted = setting();
+        // JAX asked for an allocator of pools ends the process where there are none.
+        result->no_pools = wanted == "auto" && may_lack_pools();
+        const auto frameworks = util::frameworks_of(result->no_pools ? "off" : wanted);
+        for (const Framework* framework : *frameworks) {
             for (const FrameworkVariable* variable : util::missing_variables(*framework, in_environment))
                 setenv(variable->name, variable->value, 0);
             if (util::is_set_up(*framework, in_environment)) {
                 result->set_up.push_back({framework->name, values_of(*framework)});
                 if (!result->names.empty()) result->names += ',';
                 result->names += framework->name;
-            } else {
-                result->left.push_back(framework);
+            } else if (const auto* variable = util::deciding_variable(*framework, in_environment)) {
+                result->left.push_back({framework->name, variable->name});
             }
         }
         started = result.release();
@@ -128,12 +132,13 @@ std::string values_of(const Framework& framework) {
 
 void tell_frameworks() {
     if (started == nullptr) return;
+    if (started->no_pools)
+        log::info(
+            "LMS_FRAMEWORKS=auto sets up none: a GPU may lack memory pools; LMS_FRAMEWORKS=jax sets up JAX");
     for (const Started::SetUp& each : started->set_up)
         log::info("LMS_FRAMEWORKS: {} is set up:{}", each.framework, each.variables);
-    for (const Framework* framework : started->left) {
-        log::info("LMS_FRAMEWORKS: {} keeps {}, which is set already", framework->name,
-                  framework->variables.front().name);
-    }
+    for (const Started::Left& each : started->left)
+        log::info("LMS_FRAMEWORKS: {} keeps {}, which is set already", each.framework, each.variable);
 }
 
 std::string_view frameworks_set_up() noexcept {

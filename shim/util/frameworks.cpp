@@ -48,15 +48,19 @@ std::optional<std::vector<const Framework*>> frameworks_of(std::string_view text
     return meant;
 }
 
+const FrameworkVariable* deciding_variable(const Framework& framework, const Environment& now) {
+    const auto decides = [&](const FrameworkVariable& variable) {
+        return variable.decides && now(variable.name) != nullptr;
+    };
+    const auto found = std::ranges::find_if(framework.variables, decides);
+    return found == framework.variables.end() ? nullptr : &*found;
+}
+
 std::vector<const FrameworkVariable*> missing_variables(const Framework& framework, const Environment& now) {
     std::vector<const FrameworkVariable*> missing;
-    for (const FrameworkVariable& variable : framework.variables) {
-        if (now(variable.name) == nullptr) {
-            missing.push_back(&variable);
-        } else if (variable.decides) {
-            return {};
-        }
-    }
+    if (deciding_variable(framework, now) != nullptr) return missing;
+    for (const FrameworkVariable& variable : framework.variables)
+        if (now(variable.name) == nullptr) missing.push_back(&variable);
     return missing;
 }
 

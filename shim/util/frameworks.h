@@ -34,6 +34,9 @@ inline constexpr std::string_view kFrameworksAccepted =
 // The value of an environment variable, or null.
 using Environment = std::function<const char*(const char* variable)>;
 
+// The variable by which the user has decided; null: none.
+const FrameworkVariable* deciding_variable(const Framework& framework, const Environment& now);
+
 // The variables to set for the framework; none if the user has decided. May throw std::bad_alloc.
 std::vector<const FrameworkVariable*> missing_variables(const Framework& framework, const Environment& now);
 

@@ -177,6 +177,8 @@ TEST_CASE("frameworks: what is set up is told at info, and with the pressure") {
     err = told("info", {{"XLA_PYTHON_CLIENT_ALLOCATOR", "platform"}});
     CHECK(has(err, "lms: LMS_FRAMEWORKS: jax keeps XLA_PYTHON_CLIENT_ALLOCATOR, which is set already\n"));
     CHECK(has(err, " (`lms top`)\n"));
+    err = told("info", {{"LMS_FRAMEWORKS", "pytorch"}, {"PYTORCH_CUDA_ALLOC_CONF", "backend:native"}});
+    CHECK(has(err, "lms: LMS_FRAMEWORKS: pytorch keeps PYTORCH_CUDA_ALLOC_CONF, which is set already\n"));
 
     err = told("warn", {{"LMS_FRAMEWORKS", "off"}});
     CHECK(has(err, " (`lms top`)\n"));
