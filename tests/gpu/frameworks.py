@@ -58,7 +58,9 @@ VARIANTS = [
     Variant("torch.compile, max-autotune-no-cudagraphs", "torch_compile.py", ["--mode", "max-autotune-no-cudagraphs"]),
     Variant("torch, DDP with gloo, 2 processes", "torch_ddp_gloo.py", processes=2),
     Variant("torch, tensor IPC", "torch_ipc.py", processes=2, known_limit="the driver has no IPC for managed buffers"),
+    # With the shim this is set up (LMS_FRAMEWORKS), without it not.
     Variant("jax", "jax_train.py", environment={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}),
+    Variant("jax, cuda_async", "jax_train.py", environment={"XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async"}),
     Variant("jax, platform allocator", "jax_train.py", environment={"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}),
     Variant("cupy", "cupy_ops.py"),
     Variant("triton", "triton_kernel.py"),
