@@ -95,7 +95,7 @@ std::string values_of(const Framework& framework) {
     std::string text;
     for (const FrameworkVariable& variable : framework.variables) {
         const char* const value = getenv(variable.name);
-        if (value != nullptr && std::string_view(value) == variable.value)
+        if (value != nullptr && variable.value != nullptr && std::string_view(value) == variable.value)
             text += fmt::format(" {}={}", variable.name, value);
     }
     return text;

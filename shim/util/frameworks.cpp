@@ -11,6 +11,9 @@ constexpr FrameworkVariable kJax[] = {
     {"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", true},
     // Else it allocates, and frees, three quarters of all memory that it is told of before anything else.
     {"XLA_PYTHON_CLIENT_PREALLOCATE", "false"},
+    // A share of the GPU that JAX is to take, which cuda_async would go beyond.
+    {"XLA_CLIENT_MEM_FRACTION", nullptr, true},
+    {"XLA_PYTHON_CLIENT_MEM_FRACTION", nullptr, true},
 };
 // The same list under its two names, of which PyTorch reads the first that it knows.
 constexpr FrameworkVariable kPyTorch[] = {
@@ -60,16 +63,17 @@ std::vector<const FrameworkVariable*> missing_variables(const Framework& framewo
     std::vector<const FrameworkVariable*> missing;
     if (deciding_variable(framework, now) != nullptr) return missing;
     for (const FrameworkVariable& variable : framework.variables)
-        if (now(variable.name) == nullptr) missing.push_back(&variable);
+        if (variable.value != nullptr && now(variable.name) == nullptr) missing.push_back(&variable);
     return missing;
 }
 
 bool is_set_up(const Framework& framework, const Environment& now) {
-    const auto has_value = [&](const FrameworkVariable& variable) {
+    const auto is_otherwise = [&](const FrameworkVariable& variable) {
+        if (!variable.decides || variable.value == nullptr) return false;
         const char* const value = now(variable.name);
-        return !variable.decides || (value != nullptr && std::string_view(value) == variable.value);
+        return value == nullptr || std::string_view(value) != variable.value;
     };
-    return std::ranges::all_of(framework.variables, has_value);
+    return std::ranges::none_of(framework.variables, is_otherwise);
 }
 
 }  // namespace lms::util

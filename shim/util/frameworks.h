@@ -13,7 +13,7 @@ namespace lms::util {
 // All strings are static and null-terminated.
 struct FrameworkVariable {
     const char* name;
-    const char* value;
+    const char* value;     // null: it is never set here
     bool decides = false;  // where it is set already, the framework keeps all that it has
 };
 

@@ -32,7 +32,9 @@ Environment with_shim(const Environment& environment) {
     Environment all = {{"LD_PRELOAD", support::preloaded_shim()}};
     for (const Environment& each : {kJax, kPyTorch, kTensorFlow})
         for (const auto& [name, value] : each) all[name] = "";
-    for (const char* name : {"LMS_FRAMEWORKS", "LMS_LOG", "XLA_CLIENT_MEM_FRACTION"}) all[name] = "";
+    for (const char* name :
+         {"LMS_FRAMEWORKS", "LMS_LOG", "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"})
+        all[name] = "";
     for (const auto& [name, value] : environment) all[name] = value;
     return all;
 }
@@ -99,6 +101,8 @@ TEST_CASE("frameworks: what the user has set stays, and decides") {
     CHECK(added({{"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"}}) == kNothing);
     CHECK(added({{"XLA_PYTHON_CLIENT_PREALLOCATE", "true"}}) ==
           Environment{{"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"}});
+    for (const char* name : {"XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"})
+        CHECK(added({{name, "0.4"}}) == kNothing);
     const std::string all = "pytorch,tensorflow";
     CHECK(added({{"LMS_FRAMEWORKS", all}, {"PYTORCH_ALLOC_CONF", "max_split_size_mb:64"}}) == kTensorFlow);
     CHECK(added({{"LMS_FRAMEWORKS", all}, {"PYTORCH_CUDA_ALLOC_CONF", "backend:native"}}) == kTensorFlow);
@@ -177,6 +181,8 @@ TEST_CASE("frameworks: what is set up is told at info, and with the pressure") {
     err = told("info", {{"XLA_PYTHON_CLIENT_ALLOCATOR", "platform"}});
     CHECK(has(err, "lms: LMS_FRAMEWORKS: jax keeps XLA_PYTHON_CLIENT_ALLOCATOR, which is set already\n"));
     CHECK(has(err, " (`lms top`)\n"));
+    err = told("info", {{"XLA_CLIENT_MEM_FRACTION", ".9"}});
+    CHECK(has(err, "lms: LMS_FRAMEWORKS: jax keeps XLA_CLIENT_MEM_FRACTION, which is set already\n"));
     err = told("info", {{"LMS_FRAMEWORKS", "pytorch"}, {"PYTORCH_CUDA_ALLOC_CONF", "backend:native"}});
     CHECK(has(err, "lms: LMS_FRAMEWORKS: pytorch keeps PYTORCH_CUDA_ALLOC_CONF, which is set already\n"));
 
