@@ -6,7 +6,7 @@
 namespace lms::util {
 namespace {
 
-// docs/how-to has, for each framework, the versions that read these and why `auto` means it or not.
+// docs/reference/frameworks.md says why `auto` means a framework or not.
 constexpr FrameworkVariable kJax[] = {
     {"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", true},
     // Else it allocates, and frees, three quarters of all memory that it is told of before anything else.

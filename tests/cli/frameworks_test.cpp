@@ -58,10 +58,10 @@ Environment added(const Environment& given, std::vector<std::string> python = {"
     const Environment before = parsed(support::run(python, environment));
     Environment after = parsed(shimmed);
     CHECK(after.erase("LD_PRELOAD") == 1);
-    for (const auto& [name, value] : before) {
-        CAPTURE(name);
-        CHECK(after[name] == value);
-        after.erase(name);
+    for (const auto& each : before) {
+        CAPTURE(each.first);
+        CHECK(after[each.first] == each.second);
+        after.erase(each.first);
     }
     return after;
 }
