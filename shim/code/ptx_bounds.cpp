@@ -17,12 +17,13 @@ struct KnownAt {
 using Place = std::optional<KnownAt>;  // nothing: no thread comes there
 
 constexpr int kMostRounds = 64;
-// Steps that a value is looked up through.
-constexpr int kMostLookedAt = 256;
+// Steps that a value is looked up through, and values that a comparison bounds.
+constexpr int kMostLookedAt = 256, kMostNarrowed = 64;
 
-// Whether a number of `from` is the same number of `to`, for these.
-bool same_number(IntegerType from, IntegerType to, std::int64_t lo) {
-    return from.is_signed == to.is_signed || lo >= 0;
+// Whether these numbers of a register, read as `to`, are the same ones read as `from`.
+bool same_number(IntegerType from, IntegerType to, ValueRange range) {
+    return from.is_signed == to.is_signed ||
+           (range.lo >= 0 && range.hi <= static_cast<std::int64_t>(~std::uint64_t{0} >> (65 - to.bits)));
 }
 
 ValueRange narrower(ValueRange a, ValueRange b) {
@@ -39,7 +40,7 @@ class Run {
         : steps_(steps), readers_(readers), shape_(shape), inputs_(inputs), at_(steps.flow.blocks().size()) {}
 
     AccessBounds bounds() {
-        settle();
+        if (!settle()) return anywhere();
         for (const std::uint32_t block : steps_.flow.order()) {
             if (!at_[block]) continue;
             known_ = *at_[block];
@@ -50,15 +51,24 @@ class Run {
     }
 
   private:
+    AccessBounds anywhere() const {
+        AccessBounds all;
+        for (const PtxSteps::Access& each : steps_.accesses)
+            (each.written ? all.written : all.read).add(each.words);
+        return all;
+    }
+
     // ------------------------------------------------------------ to a fixed point
 
-    void settle() {
+    // False where there is none in sight.
+    bool settle() {
         bool stable = false;
         for (int round = 0; !std::exchange(stable, true); ++round) {
+            if (round == 2 * kMostRounds) return false;
             for (const std::uint32_t block : steps_.flow.order()) {
                 Place now = arrive(block);
-                if (round > 1 && now && at_[block] && steps_.flow.is_led_back_to(block))
-                    widen(*now, *at_[block]);
+                const PtxSteps::Loop* const loop = loop_at(block);
+                if (round > 1 && now && at_[block] && loop) widen(*now, *at_[block], *loop);
                 if (same(now, at_[block])) continue;
                 // What never settles may be anything.
                 if (round >= kMostRounds && now) std::ranges::fill(now->values, ValueRange::any());
@@ -70,6 +80,7 @@ class Run {
         for (int round = 0; round < 2; ++round) {
             for (const std::uint32_t block : steps_.flow.order()) at_[block] = arrive(block);
         }
+        return true;
     }
 
     static bool same(const Place& a, const Place& b) {
@@ -77,9 +88,9 @@ class Run {
         return a->values == b->values && a->computed_by == b->computed_by;
     }
 
-    static void widen(KnownAt& now, const KnownAt& before) {
+    static void widen(KnownAt& now, const KnownAt& before, const PtxSteps::Loop& loop) {
         for (std::size_t i = 0; i < now.values.size(); ++i) {
-            if (now.values[i] != before.values[i]) now.values[i] = ValueRange::any();
+            if (loop.changes[i] && now.values[i] != before.values[i]) now.values[i] = ValueRange::any();
         }
     }
 
@@ -162,8 +173,12 @@ class Run {
 
     // ------------------------------------------------------------ loops
 
-    // At the head of a loop its counters are what they were outside, and what the rounds add.
+    // At the head of a loop what it does not change is what it was outside; its counters are that, and what
+    // the rounds add.
     void count(const PtxSteps::Loop& loop, const KnownAt& outside, KnownAt& head) const {
+        for (std::size_t i = 0; i < head.values.size(); ++i) {
+            if (!loop.changes[i]) head.values[i] = outside.values[i];
+        }
         std::optional<std::int64_t> rounds;
         for (const PtxSteps::Loop::Test& test : loop.tests) {
             const auto most = rounds_by(loop.counters[test.counter], test, outside);
@@ -171,7 +186,7 @@ class Run {
         }
         if (!rounds) return;
         for (const PtxSteps::Loop::Counter& counter : loop.counters) {
-            const auto by = step_of(counter, outside);
+            const auto by = total(counter.bits, counter.by, outside);
             std::int64_t way = 0;
             if (!by || __builtin_mul_overflow(*by, *rounds, &way)) continue;
             const ValueRange all{std::min<std::int64_t>(way, 0), std::max<std::int64_t>(way, 0)};
@@ -184,27 +199,33 @@ class Run {
         return operand.reg == kNoRegister ? ValueRange::of(operand.number) : known.values[operand.reg];
     }
 
-    static std::optional<std::int64_t> step_of(const PtxSteps::Loop::Counter& counter,
-                                               const KnownAt& outside) {
-        const auto by = as({counter.bits, true}, value(counter.by, outside));
-        if (!by || !by->is_one() || by->lo == INT64_MIN) return std::nullopt;
-        return counter.subtracts ? -by->lo : by->lo;
+    // Nothing where it may be this or that.
+    static std::optional<std::int64_t> total(unsigned bits, const PtxSteps::Loop::Sum& sum,
+                                             const KnownAt& outside) {
+        ValueRange all = ValueRange::of(0);
+        for (const PtxSteps::Loop::Term& term : sum) {
+            const ValueRange by = value(term.value, outside);
+            all = term.subtracts ? subtract(bits, all, by) : add(bits, all, by);
+        }
+        return all.is_one() ? std::optional(all.lo) : std::nullopt;
     }
 
     // How often the loop goes back at most, where that follows from one of its tests.
     static std::optional<std::int64_t> rounds_by(const PtxSteps::Loop::Counter& counter,
                                                  const PtxSteps::Loop::Test& test, const KnownAt& outside) {
-        const auto by = step_of(counter, outside);
+        const auto by = total(counter.bits, counter.by, outside);
+        const auto added = total(counter.bits, test.added, outside);
         const auto begin = as(test.type, outside.values[counter.reg]);
         const auto with = as(test.type, value(test.with, outside));
         constexpr std::int64_t kMost = std::int64_t{1} << 60;
         const auto small = [](std::int64_t number) { return number > -kMost && number < kMost; };
-        if (!by || *by == 0 || !begin || !with || !small(*by) || !small(test.added)) return std::nullopt;
+        if (!by || *by == 0 || !added || !begin || !with || !small(*by) || !small(*added))
+            return std::nullopt;
         if (!small(begin->lo) || !small(begin->hi) || !small(with->lo) || !small(with->hi))
             return std::nullopt;
         if (test.comparison == Comparison::NotEqual) {
             if (!begin->is_one() || !with->is_one()) return std::nullopt;
-            const std::int64_t way = with->lo - test.added - begin->lo;
+            const std::int64_t way = with->lo - *added - begin->lo;
             if (way % *by != 0 || way / *by < 1) return std::nullopt;
             return way / *by;
         }
@@ -216,15 +237,15 @@ class Run {
             test.comparison == Comparison::LessEqual || test.comparison == Comparison::GreaterEqual;
         // The last number with which it goes on, and how far that is.
         const std::int64_t last = up ? with->hi - (also_equal ? 0 : 1) : with->lo + (also_equal ? 0 : 1);
-        const std::int64_t way = up ? last - test.added - begin->lo : begin->hi + test.added - last;
+        const std::int64_t way = up ? last - *added - begin->lo : begin->hi + *added - last;
         const std::int64_t rounds = way < 0 ? 0 : way / (up ? *by : -*by) + 1;
         // It must not go round the end of its type before.
-        const auto far = static_cast<__int128>(rounds + 1) * *by + test.added;
+        const auto far = static_cast<__int128>(rounds + 1) * *by + *added;
         const auto furthest = (up ? begin->hi : begin->lo) + far;
         const auto all = as(test.type, ValueRange::any());
         const __int128 most = all ? static_cast<__int128>(all->hi) : INT64_MAX;
         const __int128 least = all ? static_cast<__int128>(all->lo) : 0;
-        const auto nearest = static_cast<__int128>(up ? begin->lo : begin->hi) + test.added;
+        const auto nearest = static_cast<__int128>(up ? begin->lo : begin->hi) + *added;
         const auto fits = [&](__int128 number) { return number >= least && number <= most; };
         return fits(furthest) && fits(nearest) ? std::optional(rounds) : std::nullopt;
     }
@@ -323,11 +344,11 @@ class Run {
     // ------------------------------------------------------------ what follows from predicates
 
     // Leaves what is known where the predicate is so. False: it cannot be.
-    bool holds(RegisterId predicate, bool when) {
+    bool holds(RegisterId predicate, bool when, int depth = kDeep) {
         const PtxStep* const step = known_.computed_by[predicate];
-        if (!step) return true;
+        if (!step || depth == 0) return true;
         const auto operand = [&](const PtxStepOperand& each, bool so) {
-            return each.reg == kNoRegister || holds(each.reg, so == each.when);
+            return each.reg == kNoRegister || holds(each.reg, so == each.when, depth - 1);
         };
         switch (step->what) {
             case PtxCompute::Both:
@@ -355,6 +376,7 @@ class Run {
         const auto left = where(comparison, step.type, a, b);
         const auto right = where(mirrored(comparison), step.type, b, a);
         if (!left || !right) return false;
+        narrowed_ = 0;
         return narrow(step.from[0], step.type, *left, kDeep) &&
                narrow(step.from[1], step.type, *right, kDeep);
     }
@@ -386,7 +408,7 @@ class Run {
         if (!now) return false;
         known_.values[operand.reg] = narrower(known_.values[operand.reg], *now);
         const PtxStep* const step = known_.computed_by[operand.reg];
-        if (!step || depth == 0) return true;
+        if (!step || depth == 0 || ++narrowed_ > kMostNarrowed) return true;
         const auto result = as(type, *now);
         return !result || narrow_sources(*step, type, *result, depth - 1);
     }
@@ -426,16 +448,16 @@ class Run {
             case PtxCompute::ShiftLeft:
                 return !same_bits || narrow_factor(step, type, result, depth);
             case PtxCompute::MultiplyWide:
-                return type.bits != 2 * step.type.bits || !same_number(step.type, type, result.lo) ||
+                return type.bits != 2 * step.type.bits || !same_number(step.type, type, result) ||
                        narrow_factor(step, step.type, result, depth);
             case PtxCompute::Convert:
-                if (step.to.bits != type.bits || step.type.bits > step.to.bits) return true;
-                if (!same_number(step.type, type, result.lo)) return true;
+                if (step.cuts || step.to.bits != type.bits || step.type.bits > step.to.bits) return true;
+                if (!same_number(step.type, type, result)) return true;
                 return narrow_between(step.from[0], step.type, result.lo, result.hi, depth);
             case PtxCompute::ShiftRight: {
                 const ValueRange by = chained(step.from[1]);
                 if (!same_bits || !by.is_one() || by.lo < 0 || by.lo > 31 ||
-                    !same_number(step.type, type, result.lo))
+                    !same_number(step.type, type, result))
                     return true;
                 const __int128 unit = static_cast<__int128>(1) << by.lo;
                 return narrow_between(step.from[0], step.type, result.lo * unit, result.hi * unit + unit - 1,
@@ -473,9 +495,9 @@ class Run {
         const bool shifts = step.what == PtxCompute::ShiftLeft;
         for (const std::size_t i : {0u, 1u}) {
             if (shifts && i == 1) break;
-            const ValueRange by = chained(step.from[1 - i]);
-            if (!by.is_one() || by.lo < (shifts ? 0 : 1) || (shifts && by.lo > 31)) continue;
-            const __int128 factor = shifts ? static_cast<__int128>(1) << by.lo : by.lo;
+            const auto by = as(shifts ? IntegerType{32, false} : type, chained(step.from[1 - i]));
+            if (!by || !by->is_one() || by->lo < (shifts ? 0 : 1) || (shifts && by->lo > 31)) continue;
+            const __int128 factor = shifts ? static_cast<__int128>(1) << by->lo : by->lo;
             const auto x = as(type, chained(step.from[i]));
             if (!x || x->is_any()) continue;
             __int128 least = 0;
@@ -509,9 +531,11 @@ class Run {
 
     bool narrow_between(const PtxStepOperand& operand, IntegerType type, __int128 lo, __int128 hi,
                         int depth) {
+        const auto all = as(type, ValueRange::any());
+        // Unsigned ones of 64 bits, of which the upper half has no name here.
+        if (!all && hi > INT64_MAX) return true;
         lo = std::max<__int128>(lo, INT64_MIN);
         hi = std::min<__int128>(hi, INT64_MAX);
-        const auto all = as(type, ValueRange::any());
         if (all) {
             lo = std::max<__int128>(lo, all->lo);
             hi = std::min<__int128>(hi, all->hi);
@@ -549,8 +573,8 @@ class Run {
         if (!happens) return;
         const auto addresses = as({64, false}, address);
         constexpr std::int64_t kHighest = std::int64_t{1} << 57;
-        // Wider ones come of an index that may be any number of 32 bits, and say less than the buffer does that
-        // the parameters lead to.
+        // Wider ones come of an index that may be any number of 32 bits, and say less than the buffer does
+        // that the parameters lead to.
         constexpr std::int64_t kWidest = std::int64_t{1} << 31;
         if (access.bytes == 0 || address.is_any() || !addresses || addresses->hi >= kHighest ||
             addresses->hi - addresses->lo >= kWidest) {
@@ -572,6 +596,7 @@ class Run {
     KnownAt known_;          // at the step that is looked at
     AccessBounds result_;
     int looked_at_ = 0;
+    int narrowed_ = 0;
 };
 
 // By address, those that overlap or follow one another as one.

@@ -28,7 +28,7 @@ std::optional<PtxFlow> PtxFlow::of(const PtxBody& body) {
     if (!body.function.is_flat || !flow.split(body)) return std::nullopt;
     flow.put_in_order();
     flow.find_dominators();
-    flow.find_loops();
+    if (!flow.find_loops()) return std::nullopt;
     return flow;
 }
 
@@ -128,11 +128,14 @@ bool PtxFlow::dominates(std::uint32_t a, std::uint32_t b) const {
     return a == b;
 }
 
-void PtxFlow::find_loops() {
+// False where a loop may be entered elsewhere than at its head.
+bool PtxFlow::find_loops() {
     for (const std::uint32_t head : order_) {
         std::vector<std::uint32_t> inside;
         for (const std::uint32_t before : blocks_[head].before) {
-            if (dominates(head, before)) inside.push_back(before);
+            if (places_[before] < places_[head]) continue;
+            if (!dominates(head, before)) return false;
+            inside.push_back(before);
         }
         if (inside.empty()) continue;
         FlowLoop loop{head, std::vector<bool>(blocks_.size())};
@@ -146,16 +149,7 @@ void PtxFlow::find_loops() {
         }
         loops_.push_back(std::move(loop));
     }
-}
-
-bool PtxFlow::is_led_back_to(std::uint32_t block) const {
-    return std::ranges::any_of(blocks_[block].before,
-                               [&](std::uint32_t each) { return places_[each] >= places_[block]; });
-}
-
-std::uint32_t PtxFlow::block_of(std::size_t instruction) const {
-    const auto after = std::ranges::upper_bound(blocks_, instruction, {}, &FlowBlock::begin);
-    return static_cast<std::uint32_t>(after - blocks_.begin() - 1);
+    return true;
 }
 
 }  // namespace lms::shim

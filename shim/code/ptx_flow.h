@@ -31,7 +31,7 @@ struct FlowLoop {
 
 class PtxFlow {
   public:
-    // Nothing where it does not show: jumps by tables, labels that are not there.
+    // Nothing where it does not show: jumps by tables, labels that are not there, loops with two ways in.
     static std::optional<PtxFlow> of(const PtxBody& body);
 
     // The first is where it begins; those that nothing leads to are left out of `order`.
@@ -42,15 +42,12 @@ class PtxFlow {
     bool dominates(std::uint32_t a, std::uint32_t b) const;
     // Inner loops come after those around them.
     const std::vector<FlowLoop>& loops() const { return loops_; }
-    // Whether some block that comes no sooner leads to it.
-    bool is_led_back_to(std::uint32_t block) const;
-    std::uint32_t block_of(std::size_t instruction) const;
 
   private:
     bool split(const PtxBody& body);
     void put_in_order();
     void find_dominators();
-    void find_loops();
+    bool find_loops();
 
     std::vector<FlowBlock> blocks_;
     std::vector<std::uint32_t> order_;

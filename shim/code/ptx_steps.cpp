@@ -15,6 +15,8 @@ namespace {
 
 // What a look at a launch may cost: beyond these the kernel is not looked at.
 constexpr std::size_t kMostInstructions = 20000, kMostCells = 1 << 20;
+// Numbers that are added up.
+constexpr std::size_t kMostInSum = 64;
 
 using Words = std::vector<std::string_view>;
 
@@ -138,20 +140,27 @@ class Builder {
         const PtxInstruction& instruction = function_.body[at];
         const Opcode& opcode = body_.opcodes[at];
         return !instruction.operands.empty() && !instruction.operands[0].is_address &&
-               !opcode.is(Operation::Jump) && !opcode.is(Operation::Reduce) &&
+               // "bar.red.popc.u32 to, ..."
+               (!opcode.is(Operation::Jump) || opcode.has("red")) && !opcode.is(Operation::Reduce) &&
                !(opcode.is(Operation::CallFunction) && instruction.operands.size() < 2);
     }
 
     bool find_definitions() {
         for (std::size_t at = 0; at < function_.body.size(); ++at) {
             const PtxInstruction& instruction = function_.body[at];
-            if (body_.opcodes[at].is(Operation::CallFunction) &&
-                !is_harmless(module_, call_of(module_, function_, instruction).function))
-                return false;
+            if (body_.opcodes[at].is(Operation::CallFunction) && !reaches_nothing(instruction)) return false;
+            // It gives two values.
+            if (instruction.opcode.starts_with("tcgen05.ld.red")) return false;
             if (!gives_value(at)) continue;
             for (const PtxName name : instruction.operands[0].names) defined_[name].push_back(at);
         }
         return true;
+    }
+
+    // Text that is printed may be memory of the program's.
+    bool reaches_nothing(const PtxInstruction& call) const {
+        const std::string_view function = call_of(module_, function_, call).function;
+        return function != "vprintf" && is_harmless(module_, function);
     }
 
     // Registers that are nothing but an address among the parameters, from which these are loaded.
@@ -232,7 +241,8 @@ class Builder {
         result.when = !text.is_negated;
         const auto number = ptx_integer(function_.names[text.names[0]]);
         if (number) {
-            result.number = text.is_negative ? -*number : *number;
+            result.number =
+                text.is_negative ? subtract(64, ValueRange::of(0), ValueRange::of(*number)).lo : *number;
         } else if (const auto known = ids_.find(text.names[0]); known != ids_.end()) {
             result.reg = known->second;
         }
@@ -264,7 +274,7 @@ class Builder {
         if (!std::ranges::all_of(sources, [&](const PtxOperand& each) { return is_plain(each); }))
             return step;
         const std::string_view root = words[0];
-        if (words.back() == "pred") {
+        if (words.back() == "pred" && words.size() == 2) {
             predicate(root, sources, step);
         } else if (root == "setp") {
             compare(words, sources, step);
@@ -275,9 +285,50 @@ class Builder {
             compute(words, sources, step);
         }
         if (step.what == PtxCompute::Nothing) return step;
+        if (!are_of_its_bits(instruction, step)) return PtxStep{};
         for (std::size_t i = 0; i < std::min<std::size_t>(sources.size(), 3); ++i)
             step.from[i] = operand(sources[i]);
+        step.cuts = step.what == PtxCompute::Convert && !has_bits(sources[0], step.type.bits);
         return step;
+    }
+
+    bool has_bits(const PtxOperand& text, unsigned bits) const {
+        return ptx_integer(function_.names[text.names[0]]) || function_.bits[text.names[0]] == bits;
+    }
+
+    // What is converted to a wider register is extended there, which is not followed.
+    bool are_of_its_bits(const PtxInstruction& instruction, const PtxStep& step) const {
+        const auto& operands = instruction.operands;
+        const unsigned bits = step.type.bits;
+        const auto are = [&](unsigned result, unsigned a, unsigned b, unsigned c) {
+            const unsigned all[] = {result, a, b, c};
+            for (std::size_t i = 0; i < std::min<std::size_t>(operands.size(), 4); ++i)
+                if (!has_bits(operands[i], all[i])) return false;
+            return true;
+        };
+        switch (step.what) {
+            case PtxCompute::Move:
+                // Or a register of the launch's.
+                return has_bits(operands[0], bits) &&
+                       (has_bits(operands[1], bits) || defined_[operands[1].names[0]].empty());
+            case PtxCompute::Convert:
+                return has_bits(operands[0], step.to.bits);
+            case PtxCompute::Compare:
+            case PtxCompute::Both:
+            case PtxCompute::Either:
+            case PtxCompute::Same:
+                return step.what == PtxCompute::Compare ? are(1, bits, bits, 1) : are(1, 1, 1, 1);
+            case PtxCompute::Select:
+                return are(bits, bits, bits, 1);
+            case PtxCompute::ShiftLeft:
+            case PtxCompute::ShiftRight:
+                return are(bits, bits, 32, 0);
+            case PtxCompute::MultiplyWide:
+            case PtxCompute::MultiplyAddWide:
+                return are(2 * bits, bits, bits, 2 * bits);
+            default:
+                return are(bits, bits, bits, bits);
+        }
     }
 
     void load(const Words& words, const std::vector<PtxOperand>& operands, PtxStep& step) const {
@@ -292,6 +343,7 @@ class Builder {
         step.offset = *begin + *from.offset;
     }
 
+    // All of its words are looked at, here and below: others may give other values.
     static void predicate(std::string_view root, std::span<const PtxOperand> sources, PtxStep& step) {
         if (root == "and" && sources.size() == 2) step.what = PtxCompute::Both;
         if (root == "or" && sources.size() == 2) step.what = PtxCompute::Either;
@@ -304,9 +356,9 @@ class Builder {
         const auto type = integer_type(words.back());
         const auto comparison = std::ranges::find(kComparisons, words[1], &NamedComparison::word);
         if (!type || comparison == kComparisons.end() || sources.size() < 2 || sources.size() > 3) return;
-        if (has(words, "xor")) return;
-        if (sources.size() == 3) step.beside = operand(sources[2]);
         step.both = has(words, "and");
+        if (words.size() != (step.both || has(words, "or") ? 4 : 3)) return;
+        if (sources.size() == 3) step.beside = operand(sources[2]);
         step.what = PtxCompute::Compare;
         step.comparison = comparison->comparison;
         step.type = *type;
@@ -314,8 +366,8 @@ class Builder {
     }
 
     static void convert(const Words& words, std::span<const PtxOperand> sources, PtxStep& step) {
-        if (words.size() < 3 || sources.size() != 1 || has(words, "sat")) return;
-        const auto to = integer_type(words[words.size() - 2]);
+        if (words.size() != 3 || sources.size() != 1) return;
+        const auto to = integer_type(words[1]);
         const auto from = integer_type(words.back());
         if (!to || !from || to->bits < 16) return;
         step.what = PtxCompute::Convert;
@@ -325,19 +377,21 @@ class Builder {
 
     static void compute(const Words& words, std::span<const PtxOperand> sources, PtxStep& step) {
         const std::string_view root = words[0];
-        const bool wide = has(words, "wide");
-        const bool high = has(words, "hi");
-        if (has(words, "sat") || has(words, "cc")) return;
-        if (root == "mov" && sources.size() == 1) step.what = PtxCompute::Move;
         // "cvta.to.global.u64": addresses of global memory are the same in both spaces.
         if (root == "cvta" && has(words, "global") && sources.size() == 1) step.what = PtxCompute::Move;
+        if (words.size() == 3) {
+            const bool wide = words[1] == "wide";
+            const bool low = words[1] == "lo";
+            if (root == "mul" && sources.size() == 2 && (wide || low || words[1] == "hi"))
+                step.what = wide  ? PtxCompute::MultiplyWide
+                            : low ? PtxCompute::Multiply
+                                  : PtxCompute::MultiplyHigh;
+            if (root == "mad" && sources.size() == 3 && (wide || low))
+                step.what = wide ? PtxCompute::MultiplyAddWide : PtxCompute::MultiplyAdd;
+        }
+        if (words.size() != 2) return;
+        if (root == "mov" && sources.size() == 1) step.what = PtxCompute::Move;
         if (root == "selp" && sources.size() == 3) step.what = PtxCompute::Select;
-        if (root == "mul" && sources.size() == 2)
-            step.what = wide   ? PtxCompute::MultiplyWide
-                        : high ? PtxCompute::MultiplyHigh
-                               : PtxCompute::Multiply;
-        if (root == "mad" && sources.size() == 3 && !high)
-            step.what = wide ? PtxCompute::MultiplyAddWide : PtxCompute::MultiplyAdd;
         const auto named = std::ranges::find(kBinary, root, &Named::root);
         const bool unary = root == "not" || root == "neg" || root == "abs";
         if (named != kBinary.end() && sources.size() == (unary ? 1u : 2u)) step.what = named->what;
@@ -388,7 +442,8 @@ class Builder {
         step.what = PtxCompute::Reach;
         step.number = static_cast<std::uint32_t>(result_.accesses.size());
         step.guard = guard_of(instruction.guard);
-        const bool plain = address.names.size() == 1 && address.offset && !is_variable(address.names[0]);
+        const bool plain = address.names.size() == 1 && address.offset && !is_variable(address.names[0]) &&
+                           has_bits(address, 64);
         if (plain) {
             step.from[0] = operand(address);
             step.offset = *address.offset;
@@ -474,7 +529,8 @@ class Builder {
     void look_at_loop(std::size_t number) {
         const FlowLoop& loop = result_.flow.loops()[number];
         find_given(loop);
-        PtxSteps::Loop found{number, {}, {}};
+        PtxSteps::Loop found{number, std::vector<bool>(result_.registers), {}, {}};
+        for (RegisterId reg = 0; reg < result_.registers; ++reg) found.changes[reg] = given_[reg].count > 0;
         for (RegisterId reg = 0; reg < result_.registers; ++reg) {
             if (const auto counter = counter_of(loop, reg)) found.counters.push_back(*counter);
         }
@@ -485,26 +541,34 @@ class Builder {
         result_.loops.push_back(std::move(found));
     }
 
+    // What such a step adds to its first operand, or to the other one, which becomes `from`. False: it does
+    // something else.
+    bool add_to(PtxSteps::Loop::Sum& sum, const PtxStep& step, PtxStepOperand& from) const {
+        from = step.from[0];
+        if (step.what == PtxCompute::Move) return true;
+        if (step.what != PtxCompute::Add && step.what != PtxCompute::Subtract) return false;
+        PtxStepOperand by = step.from[1];
+        if (step.what == PtxCompute::Add && is_steady(from)) std::swap(from, by);
+        sum.push_back({by, step.what == PtxCompute::Subtract});
+        return is_steady(by);
+    }
+
+    // "add next, this, 1; add this, next, 4"
     std::optional<PtxSteps::Loop::Counter> counter_of(const FlowLoop& loop, RegisterId reg) const {
         const Given* given = only(loop, reg);
         if (!given) return std::nullopt;
-        bool always = in_each_round(loop, given->block);
-        // "add next, this, 1; mov this, next"
-        if (given->step->what == PtxCompute::Move && given->step->from[0].reg != kNoRegister) {
-            const Given* const next = only(loop, given->step->from[0].reg);
-            if (!next) return std::nullopt;
-            always &= in_each_round(loop, next->block) && comes_before(*next, given->block, given->step);
-            given = next;
+        PtxSteps::Loop::Counter counter{reg, given->step->type.bits, {}, in_each_round(loop, given->block)};
+        for (std::size_t depth = 0; depth < kMostInSum; ++depth) {
+            PtxStepOperand from;
+            if (given->step->type.bits != counter.bits || !add_to(counter.by, *given->step, from))
+                return std::nullopt;
+            if (from.reg == reg) return counter.by.empty() ? std::nullopt : std::optional(std::move(counter));
+            const Given* const before = from.reg == kNoRegister ? nullptr : only(loop, from.reg);
+            // Else the first round may find there whatever the register had before the loop.
+            if (!before || !comes_before(*before, given->block, given->step)) return std::nullopt;
+            given = before;
         }
-        const PtxStep& step = *given->step;
-        if (step.what != PtxCompute::Add && step.what != PtxCompute::Subtract) return std::nullopt;
-        PtxStepOperand by = step.from[1];
-        if (step.from[0].reg != reg) {
-            if (step.what == PtxCompute::Subtract || by.reg != reg) return std::nullopt;
-            by = step.from[0];
-        }
-        if (!is_steady(by)) return std::nullopt;
-        return PtxSteps::Loop::Counter{reg, step.type.bits, by, step.what == PtxCompute::Subtract, always};
+        return std::nullopt;
     }
 
     // The block's way out of the loop: what holds where it stays inside.
@@ -525,30 +589,22 @@ class Builder {
         }
         if (!is_steady(right)) return;
         // "add other, counter, 3": what is compared is the counter and so much more.
-        std::int64_t added = 0;
+        PtxSteps::Loop::Sum added;
         const PtxStep* before = test;
         std::uint32_t at = given->block;
-        for (int depth = 0; depth < 4 && left.reg != kNoRegister; ++depth) {
+        for (std::size_t depth = 0; depth < kMostInSum && left.reg != kNoRegister; ++depth) {
             for (std::size_t i = 0; i < found.counters.size(); ++i) {
                 const auto& counter = found.counters[i];
                 if (counter.reg != left.reg) continue;
                 if (counter.always && counter.bits == test->type.bits)
-                    found.tests.push_back({i, added, comparison, test->type, right});
+                    found.tests.push_back({i, std::move(added), comparison, test->type, right});
                 return;
             }
             const Given* const source = only(loop, left.reg);
             if (!source || !comes_before(*source, at, before)) return;
-            const PtxStep& step = *source->step;
-            const bool adds = step.what == PtxCompute::Add || step.what == PtxCompute::Subtract;
-            if (step.type.bits != test->type.bits) return;
-            if (adds && step.from[1].reg == kNoRegister) {
-                added += step.what == PtxCompute::Add ? step.from[1].number : -step.from[1].number;
-            } else if (step.what != PtxCompute::Move) {
-                return;
-            }
-            left = step.from[0];
             before = source->step;
             at = source->block;
+            if (before->type.bits != test->type.bits || !add_to(added, *before, left)) return;
         }
     }
 
@@ -585,6 +641,11 @@ std::optional<PtxSteps> PtxSteps::of(const PtxModuleText& module, const PtxBodie
                                      std::span<const SeenAccess> accesses) {
     if (kernel.bodies.size() != 1 || kernel.bodies[0].function.body.size() > kMostInstructions)
         return std::nullopt;
+    // The launch's grid is then of clusters.
+    for (const auto& [name, body] : kernel.ids) {
+        if (module.functions.at(name).header.find(".blocksareclusters") != std::string_view::npos)
+            return std::nullopt;
+    }
     auto flow = PtxFlow::of(kernel.bodies[0]);
     if (!flow) return std::nullopt;
     return Builder(module, kernel, std::move(*flow)).build(accesses);

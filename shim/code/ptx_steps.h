@@ -68,6 +68,7 @@ struct PtxStep {
     Comparison comparison{};
     IntegerType type{64, true};  // by which operands are read
     IntegerType to{64, true};    // Convert
+    bool cuts = false;           // Convert: the register has more bits than `type`
     RegisterId result = kNoRegister;
     PtxStepOperand from[3]{};
     // Compare: and this one too, or this one at least.
@@ -84,21 +85,27 @@ enum class ThreadNumber : std::uint8_t { Thread, Block, Threads, Blocks, Lane };
 
 struct PtxSteps {
     struct Loop {
-        std::size_t loop;  // of PtxFlow
-        // A register that each round adds to: by a number, or by a register that the loop does not change.
+        std::size_t loop;           // of PtxFlow
+        std::vector<bool> changes;  // by register: whether it does
+        // Of what the loop does not change: numbers, and registers.
+        struct Term {
+            PtxStepOperand value;
+            bool subtracts;
+        };
+        using Sum = std::vector<Term>;
+        // A register that each round adds to.
         struct Counter {
             RegisterId reg;
             unsigned bits;
-            PtxStepOperand by;
-            bool subtracts;
+            Sum by;
             bool always;  // in each round; else it may in some
         };
         std::vector<Counter> counters;
-        // What holds whenever it goes on: the counter, and a number added to it, compared with what does not
+        // What holds whenever it goes on: the counter, and what is added to it, compared with what does not
         // change.
         struct Test {
             std::size_t counter;  // of `counters`
-            std::int64_t added;
+            Sum added;
             Comparison comparison;
             IntegerType type;
             PtxStepOperand with;

@@ -142,6 +142,7 @@ class FunctionParser {
         while (!tokens.done()) {
             if (!statement(tokens)) return std::nullopt;
         }
+        measure_registers();
         return std::move(function_);
     }
 
@@ -245,12 +246,17 @@ class FunctionParser {
 
     // ".b64 %x, %rd<9>;": %rd0 to %rd8.
     bool registers(Tokens& tokens) {
+        unsigned bits = 0;
         while (!tokens.done() && !tokens.take_if(";")) {
             const std::string_view name = tokens.take();
+            if (name.front() == '.')
+                bits = name == ".pred" ? 1 : 8 * static_cast<unsigned>(bytes_of_type(name));
             if (name.front() == '.' || !in_name(name.front())) continue;
             const bool many = tokens.peek() == "<";
             if (many) tokens.skip_past(">");
             note_registers({name, many});
+            const auto [known, is_new] = (many ? bits_of_many_ : bits_of_one_).try_emplace(name, bits);
+            if (known->second != bits) known->second = 0;
             for (const Variable& each : variables_) {
                 if (!each.name.starts_with(name)) continue;
                 const std::string_view rest = each.name.substr(name.size());
@@ -281,6 +287,22 @@ class FunctionParser {
         scopes_.back().push_back(declared);
     }
 
+    void measure_registers() {
+        for (const std::string_view name : function_.names) {
+            std::optional<unsigned> bits;
+            const auto look = [&](const auto& declared, std::string_view as) {
+                const auto it = declared.find(as);
+                if (it != declared.end()) bits = bits.value_or(it->second) == it->second ? it->second : 0;
+            };
+            look(bits_of_one_, name);
+            for (std::string_view of = name; of.size() > 1 && is_digit(of.back());) {
+                of.remove_suffix(1);
+                look(bits_of_many_, of);
+            }
+            function_.bits.push_back(bits.value_or(0));
+        }
+    }
+
     void instruction(std::string_view opcode, Tokens& tokens) {
         PtxInstruction instruction{opcode, {}};
         while (!tokens.done() && !tokens.take_if(";")) {
@@ -304,18 +326,23 @@ class FunctionParser {
             const std::string_view end = first == "{" ? "}" : ")";
             tokens.take();
             while (!tokens.done() && !tokens.take_if(end)) add(tokens.take(), operand);
+            // "{%r1, %r2}|%p1"
+            if (tokens.take_if("|")) add(tokens.take(), operand);
         } else {
             // "-1", "!%p1", "%p1|%p2", "name+8"
             operand.offset = 0;
             while (!tokens.done() && tokens.peek() != "," && tokens.peek() != ";") {
                 if (tokens.take_if("+")) {
-                    operand.offset = offset(tokens);
+                    operand.offset = operand.offset == 0 ? offset(tokens) : std::nullopt;
                 } else if (tokens.take_if("-")) {
                     operand.is_negative = true;
                 } else if (tokens.take_if("!")) {
                     operand.is_negated = true;
-                } else {
+                } else if (in_name(tokens.peek().front()) || tokens.peek() == "|") {
                     add(tokens.take(), operand);
+                } else {
+                    operand.offset.reset();
+                    tokens.take();
                 }
             }
         }
@@ -341,6 +368,8 @@ class FunctionParser {
     };
     std::vector<Variable> variables_;
     std::vector<std::vector<Registers>> scopes_;  // blocks that are open, the outermost first
+    // By their names, or what these begin with; 0: blocks have others of that name.
+    std::unordered_map<std::string_view, unsigned> bits_of_one_, bits_of_many_;
 };
 
 }  // namespace

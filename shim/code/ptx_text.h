@@ -21,7 +21,7 @@ struct PtxOperand {
     bool is_negative = false;  // "-1"
     bool is_negated = false;   // "!%p1"
     // Of "[name]", "[name+8]", "[name+-8]" and "name+8": bytes from there; nothing where it is written
-    // otherwise.
+    // otherwise, as what is to be computed ("~7").
     std::optional<std::int64_t> offset;
 };
 
@@ -53,6 +53,7 @@ struct PtxFunction {
     std::vector<PtxInstruction> body;
     std::vector<std::string_view> names;              // by PtxName
     std::vector<PtxSpace> spaces;                     // by PtxName, of the variables the function declares
+    std::vector<unsigned> bits;                       // by PtxName: of registers; 0: none, or not known
     std::unordered_map<PtxName, std::size_t> labels;  // the instruction that each stands before
     // A name of a register or label means one thing everywhere, and no register is used by its elements.
     bool is_flat = true;
