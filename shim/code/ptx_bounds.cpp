@@ -224,10 +224,12 @@ class Run {
         if (!small(begin->lo) || !small(begin->hi) || !small(with->lo) || !small(with->hi))
             return std::nullopt;
         if (test.comparison == Comparison::NotEqual) {
-            if (!begin->is_one() || !with->is_one()) return std::nullopt;
-            const std::int64_t way = with->lo - *added - begin->lo;
-            if (way % *by != 0 || way / *by < 1) return std::nullopt;
-            return way / *by;
+            // Steps of 1 pass no number by, wherever they begin.
+            if (!with->is_one() || (!begin->is_one() && *by != 1 && *by != -1)) return std::nullopt;
+            const std::int64_t nearest = with->lo - *added - (*by > 0 ? begin->hi : begin->lo);
+            const std::int64_t furthest = with->lo - *added - (*by > 0 ? begin->lo : begin->hi);
+            if (furthest % *by != 0 || nearest / *by < 1) return std::nullopt;
+            return furthest / *by;
         }
         const bool up = test.comparison == Comparison::Less || test.comparison == Comparison::LessEqual;
         const bool down =

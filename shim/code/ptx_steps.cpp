@@ -259,14 +259,15 @@ class Builder {
                 !module_.functions.contains(function_.names[name]));
     }
 
-    PtxStep step_of(std::size_t at) const {
+    // `element`: of a vector that is loaded.
+    PtxStep step_of(std::size_t at, std::size_t element = 0) const {
         const PtxInstruction& instruction = function_.body[at];
         const Words words = words_of(instruction.opcode);
         const auto& operands = instruction.operands;
         PtxStep step;
         if (body_.opcodes[at].is(Operation::Load)) {
             step.range = loaded(words.back());
-            load(words, operands, step);
+            load(words, operands, element, step);
             return step;
         }
         if (operands.size() < 2 || operands[0].names.size() != 1) return step;
@@ -331,8 +332,9 @@ class Builder {
         }
     }
 
-    void load(const Words& words, const std::vector<PtxOperand>& operands, PtxStep& step) const {
-        if (!has(words, "param") || operands.size() != 2 || operands[0].names.size() != 1) return;
+    void load(const Words& words, const std::vector<PtxOperand>& operands, std::size_t element,
+              PtxStep& step) const {
+        if (!has(words, "param") || operands.size() != 2) return;
         const auto type = integer_type(words.back());
         const PtxOperand& from = operands[1];
         if (!type || !from.offset || from.names.size() != 1) return;
@@ -340,7 +342,7 @@ class Builder {
         if (!begin || *begin + *from.offset < 0) return;
         step.what = PtxCompute::Input;
         step.type = *type;
-        step.offset = *begin + *from.offset;
+        step.offset = *begin + *from.offset + static_cast<std::int64_t>(element * type->bits / 8);
     }
 
     // All of its words are looked at, here and below: others may give other values.
@@ -411,11 +413,11 @@ class Builder {
                 for (const SeenAccess* each : seen->second) steps.push_back(access(*each));
             }
             if (!gives_value(at)) continue;
-            const bool one = instruction.operands[0].names.size() == 1;
-            for (const PtxName name : instruction.operands[0].names) {
-                const auto id = ids_.find(name);
+            const std::vector<PtxName>& names = instruction.operands[0].names;
+            for (std::size_t i = 0; i < names.size(); ++i) {
+                const auto id = ids_.find(names[i]);
                 if (id == ids_.end()) continue;
-                PtxStep step = one ? step_of(at) : PtxStep{};
+                PtxStep step = step_of(at, i);
                 if (step.what == PtxCompute::Input) step.number = input(step);
                 step.result = id->second;
                 step.guard = guard_of(instruction.guard);

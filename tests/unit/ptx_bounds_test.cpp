@@ -156,6 +156,27 @@ TEST_CASE("bounds: loops of one thread") {
                  "add.s32 %r4, %r4, -4; setp.ne.s32 %p1, %r4, 0; @%p1 bra $L;"
                  "$R: mul.wide.s32 %rd11, %r5, 4; add.s64 %rd12, %rd2, %rd11; ld.global.u32 %r24, [%rd12];",
                  {.n = 1002}) == "a+0..4016, b+16..4020");
+    // What is left of a loop by 4 whose threads begin at different places.
+    CHECK(bounds(kIndex + "and.b32 %r7, %r5, 3; setp.eq.s32 %p1, %r7, 0; @%p1 ret; mov.u64 %rd5, %rd1;"
+                          "$L: st.global.u32 [%rd5], %r7; add.s64 %rd5, %rd5, 4; add.s32 %r7, %r7, -1;"
+                          "setp.ne.s32 %p1, %r7, 0; @%p1 bra $L;") == "a+0..16 w");
+    // But not in steps of 2, which pass 0 by.
+    CHECK(bounds(kIndex + "and.b32 %r7, %r5, 3; setp.eq.s32 %p1, %r7, 0; @%p1 ret; mov.u64 %rd5, %rd1;"
+                          "$L: st.global.u32 [%rd5], %r7; add.s64 %rd5, %rd5, 4; add.s32 %r7, %r7, -2;"
+                          "setp.ne.s32 %p1, %r7, 0; @%p1 bra $L;") == "a? w");
+    // A matrix by its columns, by 4: the pointer moves by the rows' bytes, four times a round.
+    CHECK(bounds("mul.wide.s32 %rd5, %r2, 4; mov.u32 %r4, %r1; mov.u64 %rd6, %rd1; $L:"
+                 "ld.global.u32 %r20, [%rd6]; add.s64 %rd7, %rd6, %rd5; ld.global.u32 %r21, [%rd7];"
+                 "add.s64 %rd8, %rd7, %rd5; ld.global.u32 %r22, [%rd8]; add.s64 %rd9, %rd8, %rd5;"
+                 "add.s64 %rd6, %rd9, %rd5; ld.global.u32 %r23, [%rd9]; add.s32 %r4, %r4, -4;"
+                 "setp.ne.s32 %p1, %r4, 0; @%p1 bra $L;") == "a+0..32100");
+    // LLVM's loops over a grid: the next number is tested.
+    CHECK(bounds(kIndex +
+                     "mov.u32 %r7, %nctaid.x; mul.lo.s32 %r8, %r7, %r4; setp.ge.s32 %p1, %r5, %r1; @%p1 ret;"
+                     "mov.b32 %r9, %r5; $L: mul.wide.s32 %rd9, %r9, 4; add.s64 %rd10, %rd1, %rd9;"
+                     "ld.global.u32 %r20, [%rd10]; add.s32 %r10, %r9, %r8; setp.lt.s32 %p2, %r10, %r1;"
+                     "mov.b32 %r9, %r10; @%p2 bra $L;",
+                 {.n = 5000}) == "a+0..20480");
     // A pointer that each round moves.
     CHECK(bounds("mov.u32 %r3, 0; mov.u64 %rd5, %rd1; $L: st.global.u32 [%rd5], %r3; add.s64 %rd5, %rd5, 4;"
                  "add.s32 %r3, %r3, 1; setp.lt.s32 %p1, %r3, %r1; @%p1 bra $L;") == "a+0..4004 w");
@@ -203,7 +224,8 @@ TEST_CASE("bounds: parameters that lie in a struct") {
         "s[16])\n{\n.reg .b32 %r<9>;\n"
         ".reg .b64 %rd<9>;\n";
     for (const std::string text :
-         {"mov.b64 %rd1, s; ld.param.u64 %rd2, [%rd1]; ld.param.u32 %r1, [%rd1+8];",
+         {"ld.param.u64 %rd2, [s]; ld.param.v2.u32 {%r3, %r1}, [s+4];",
+          "mov.b64 %rd1, s; ld.param.u64 %rd2, [%rd1]; ld.param.u32 %r1, [%rd1+8];",
           "mov.b64 %rd1, s; add.s64 %rd3, %rd1, 8; ld.param.u64 %rd2, [s]; ld.param.u32 %r1, [%rd3];"}) {
         PtxModule module(head + text +
                          "mad.wide.s32 %rd4, %r1, 4, %rd2; ld.global.u32 %r2, [%rd4]; ret;\n}\n");
