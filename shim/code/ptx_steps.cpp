@@ -151,6 +151,8 @@ class Builder {
             if (body_.opcodes[at].is(Operation::CallFunction) && !reaches_nothing(instruction)) return false;
             // It gives two values.
             if (instruction.opcode.starts_with("tcgen05.ld.red")) return false;
+            // A tensor map that is made here leads to what other instructions copy.
+            if (body_.opcodes[at].is(Operation::TensorMap)) return false;
             if (!gives_value(at)) continue;
             for (const PtxName name : instruction.operands[0].names) defined_[name].push_back(at);
         }
@@ -309,9 +311,8 @@ class Builder {
         };
         switch (step.what) {
             case PtxCompute::Move:
-                // Or a register of the launch's.
                 return has_bits(operands[0], bits) &&
-                       (has_bits(operands[1], bits) || defined_[operands[1].names[0]].empty());
+                       (has_bits(operands[1], bits) || thread_number(operands[1].names[0]));
             case PtxCompute::Convert:
                 return has_bits(operands[0], step.to.bits);
             case PtxCompute::Compare:
@@ -461,19 +462,28 @@ class Builder {
                module_.variables.contains(function_.names[name]);
     }
 
-    void set_thread_numbers() {
+    // Other registers that nobody sets may have another value each time (%clock).
+    std::optional<PtxSteps::Set> thread_number(PtxName name) const {
         using Prefix = std::pair<std::string_view, ThreadNumber>;
         constexpr std::array kNumbers{
             Prefix{"%tid.", ThreadNumber::Thread}, Prefix{"%ctaid.", ThreadNumber::Block},
             Prefix{"%ntid.", ThreadNumber::Threads}, Prefix{"%nctaid.", ThreadNumber::Blocks}};
+        const std::string_view text = function_.names[name];
+        if (!defined_[name].empty()) return std::nullopt;
+        if (text == "%laneid") return PtxSteps::Set{kNoRegister, ThreadNumber::Lane, 0};
+        for (const auto& [prefix, number] : kNumbers) {
+            if (!text.starts_with(prefix) || text.size() != prefix.size() + 1) continue;
+            const unsigned axis = static_cast<unsigned>(text.back() - 'x');
+            if (axis < 3) return PtxSteps::Set{kNoRegister, number, axis};
+        }
+        return std::nullopt;
+    }
+
+    void set_thread_numbers() {
         for (const auto& [name, id] : ids_) {
-            const std::string_view text = function_.names[name];
-            if (!defined_[name].empty()) continue;
-            if (text == "%laneid") result_.set.push_back({id, ThreadNumber::Lane, 0});
-            for (const auto& [prefix, number] : kNumbers) {
-                if (!text.starts_with(prefix) || text.size() != prefix.size() + 1) continue;
-                const unsigned axis = static_cast<unsigned>(text.back() - 'x');
-                if (axis < 3) result_.set.push_back({id, number, axis});
+            if (auto number = thread_number(name)) {
+                number->reg = id;
+                result_.set.push_back(*number);
             }
         }
     }

@@ -273,6 +273,8 @@ TEST_CASE("bounds: kernels that show nothing") {
     CHECK(bounds(".reg .v2 .b32 v; mov.u32 v.x, 1;" + load) == "none");
     // Their grid is of clusters.
     CHECK(bounds(load, {}, ".blocksareclusters .reqntid 32, 1, 1 .reqnctapercluster 2, 1, 1") == "none");
+    // Tensor maps that the kernel makes.
+    CHECK(bounds("tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd2;" + load) == "none");
     // Loops that are entered at two places.
     CHECK(bounds("setp.eq.s32 %p1, %r1, 0; @%p1 bra $B; $A: add.s32 %r3, %r3, 1; $B: add.s32 %r4, %r4, 1;"
                  "setp.lt.s32 %p2, %r4, 9; @%p2 bra $A;" +
@@ -315,6 +317,11 @@ TEST_CASE("bounds: values that may be more than they seem") {
         CHECK(
             bounds("setp.eq.s32 %p1, %r1, 0; tex.2d.v4.s32.s32 {%r3, %r4, %r5, %r6}|%p1, [%rd3, {%r1, %r1}];"
                    "@%p1 st.global.u32 [%rd1], 1;") == "a+0..4 w");
+    }
+    SUBCASE("registers that have another value each time") {
+        CHECK(bounds("mov.u32 %r6, %clock; setp.gt.u32 %p1, %r6, 9; @%p1 ret; mov.u32 %r5, %clock;"
+                     "ld.global.u32 %r7, [%rd3];" +
+                     kElements + kCopy) == anywhere);
     }
     SUBCASE("modifiers and expressions") {
         CHECK(bounds("mov.u32 %r6, %tid.x; neg.s32 %r6, %r6; min.relu.s32 %r5, %r6, 3; ld.global.u32 %r7, "
