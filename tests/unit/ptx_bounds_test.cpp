@@ -338,6 +338,43 @@ TEST_CASE("bounds: values that may be more than they seem") {
     }
 }
 
+// %r5 goes up by 1 in each round of some loop, and how many rounds there are does not show.
+TEST_CASE("bounds: loops that may go on") {
+    const std::string begin =
+        "mov.u32 %r5, 0; mov.u32 %r8, 0; ld.global.u32 %r7, [%rd3];"
+        "setp.eq.s32 %p2, %r7, 0; $L:" +
+        kElements + kCopy;
+    const auto unbounded = [&](const std::string& rest) {
+        CHECK(bounds(begin + rest) == "a?, b? w, c+0..4");
+    };
+    // What is tested goes on in some rounds alone.
+    unbounded("add.s32 %r5, %r5, 1; @%p2 add.s32 %r8, %r8, 1; setp.lt.s32 %p1, %r8, 10; @%p1 bra $L;");
+    unbounded(
+        "add.s32 %r5, %r5, 1; @%p2 bra $S; add.s32 %r8, %r8, 1; $S: setp.lt.s32 %p1, %r8, 10; @%p1 bra $L;");
+    // It is tested in some rounds alone.
+    unbounded(
+        "@%p2 bra $S; setp.ge.s32 %p1, %r5, 10; @%p1 ret; setp.ge.s32 %p1, %r8, 10; @%p1 bra $E; $S:"
+        "add.s32 %r5, %r5, 1; add.s32 %r8, %r8, 1; bra $L; $E:");
+    // It begins anew.
+    unbounded(
+        "add.s32 %r5, %r5, 1; @%p2 mov.u32 %r8, 0; add.s32 %r8, %r8, 1; setp.lt.s32 %p1, %r8, 10; @%p1 bra "
+        "$L;");
+    // A loop in the loop goes on with it.
+    unbounded(
+        "mov.u32 %r9, 0; $I: add.s32 %r5, %r5, 1; add.s32 %r9, %r9, 1; setp.lt.s32 %p3, %r9, 5; @%p3 bra $I;"
+        "add.s32 %r8, %r8, 1; setp.lt.s32 %p1, %r8, 10; @%p1 bra $L;");
+    // The bound moves on.
+    unbounded("add.s32 %r5, %r5, 1; add.s32 %r9, %r5, 5; setp.lt.s32 %p1, %r5, %r9; @%p1 bra $L;");
+    // An older test is asked again.
+    unbounded(
+        "@%p2 bra $S; setp.lt.s32 %p1, %r8, 10; $S: add.s32 %r5, %r5, 1; add.s32 %r8, %r8, 1; @%p1 bra $L;");
+    // Its steps pass the end of its type by.
+    unbounded("add.s32 %r5, %r5, 1; add.s32 %r8, %r8, 7; setp.ne.s32 %p1, %r8, 10; @%p1 bra $L;");
+    unbounded("add.s32 %r5, %r5, 1; add.s32 %r8, %r8, 3; setp.lt.u32 %p1, %r8, -1; @%p1 bra $L;");
+    unbounded("add.s32 %r5, %r5, 1; add.s32 %r8, %r8, 1; setp.le.s32 %p1, %r8, 0x7fffffff; @%p1 bra $L;");
+    unbounded("add.s32 %r5, %r5, 1; add.s32 %r8, %r8, -1; setp.ge.u32 %p1, %r8, 0; @%p1 bra $L;");
+}
+
 // 2^40 ways of asking, were each predicate asked as often as it is named.
 TEST_CASE("bounds: predicates of predicates") {
     std::string text = ".reg .pred %q<50>; setp.eq.s32 %q0, %r1, 0;";
