@@ -1,4 +1,7 @@
 // Random kernels and launches: what compilers emit, and what they would not.
+#include <algorithm>
+#include <utility>
+
 #include "tests/unit/ptx_reference.h"
 
 namespace lms::reference {
@@ -8,6 +11,7 @@ namespace {
 constexpr unsigned kVariables = 8;  // of 16, 32 and 64 bits, each
 constexpr unsigned kFirstPointer = 10;
 constexpr unsigned kScratch = 24;  // registers that one statement uses
+constexpr unsigned kUnused = 30;
 constexpr Type kTypes[] = {{32, true}, {32, false}, {32, true}, {32, false},
                            {64, true}, {64, false}, {16, true}, {16, false}};
 constexpr std::int64_t kNumbers[] = {0,   1,   2,   3,    4,  7,  8,  15, 16, 31,  32,  63,
@@ -72,6 +76,8 @@ class Generator {
         result.negated = random_.chance(30);
         return result;
     }
+    // A value of which nothing is known says nothing of the rest.
+    bool may_be_any() { return random_.chance(calm_ ? 15 : 100); }
     std::int64_t number() {
         return random_.chance(calm_ ? 3 : 12) ? random_.one_of(kEdges) : random_.one_of(kNumbers);
     }
@@ -112,7 +118,7 @@ class Generator {
             emit(Op::Cvta, {64, false}, {64, kFirstPointer + i}, of(generic));
         }
         for (unsigned i = 0; i < kVariables; ++i) {
-            const unsigned what = random_.below(4);
+            const unsigned what = random_.below(calm_ ? 3 : 4);
             if (what == 0) emit(Op::Mov, {32, true}, {32, i}, of(number(32)));
             if (what == 1) narrow_parameter({32, i});
             if (what == 2) special({32, i});
@@ -178,7 +184,7 @@ class Generator {
             if (t.bits == 32) special(result);
             if (t.bits == 32 && random_.chance(50)) narrow_parameter(result);
             if (t.bits == 64) wide_parameter(result);
-        } else if (what == 5) {
+        } else if (what == 5 && may_be_any()) {
             const Register address{64, kFirstPointer + random_.below(kPointers)};
             emit(Op::Load, t, result, of(address)).pointer = address.number - kFirstPointer;
         } else {
@@ -206,8 +212,8 @@ class Generator {
         const Register from = variable(random_.one_of(kBits));
         constexpr unsigned kSmall[] = {8, 16, 32, 64};
         Type to = type_of(result.bits), by = type_of(from.bits);
-        if (random_.chance(25)) to.bits = random_.one_of(kBits);
-        if (random_.chance(25)) by.bits = random_.one_of(kSmall);
+        if (random_.chance(40)) to.bits = random_.one_of(kBits);
+        if (random_.chance(40)) by.bits = random_.one_of(kSmall);
         if (to.bits > result.bits) to.bits = result.bits;
         if (by.bits > from.bits) by.bits = from.bits;
         convert(to, by, result, from);
@@ -257,8 +263,10 @@ class Generator {
         }
         const bool stores = random_.chance(40);
         const Type t = type();
-        Instruction& last = stores ? emit(Op::Store, t, {}, of(address), of(variable(t.bits)))
-                                   : emit(Op::Load, t, variable(t.bits), of(address));
+        Instruction& last =
+            stores
+                ? emit(Op::Store, t, {}, of(address), of(variable(t.bits)))
+                : emit(Op::Load, t, may_be_any() ? variable(t.bits) : Register{t.bits, kUnused}, of(address));
         last.pointer = pointer;
         constexpr std::int64_t kOffsets[] = {0, 0, 0, 4, 8, -4, -64, 100};
         last.offset = random_.one_of(kOffsets);
@@ -346,6 +354,9 @@ class Generator {
         Counted loop;
         loop.type = random_.chance(15) ? type() : Type{random_.chance(70) ? 32u : 64u, random_.chance(60)};
         loop.counter = variable(loop.type.bits);
+        // Sometimes that of the loop around it.
+        if (around_.bits == loop.type.bits && random_.chance(20)) loop.counter = around_;
+        const Register around = std::exchange(around_, loop.counter);
         loop.next = {loop.type.bits,
                      random_.chance(50) ? variable(16).number : kVariables + random_.below(2)};
         if (loop.next.bits == 64 && loop.next.number >= kFirstPointer) loop.next.number = 0;
@@ -371,11 +382,13 @@ class Generator {
             test(loop, bound, head, true);
         }
         kernel_.code.push_back(label(end));
+        around_ = around;
     }
 
     Random random_;
     Kernel kernel_;
     bool wild_, calm_;
+    Register around_{};  // what the loop counts that is being made
     unsigned next_ = 0, labels_ = 0, wild_labels_ = 0;
 };
 
