@@ -130,8 +130,21 @@ class Run {
             if (next[i].to != block) continue;
             const auto& guard = steps_.edges[before][i];
             const KnownAt whole = known_;
-            if (!guard || holds(guard->predicate, guard->when)) visit(known_);
+            if (!guard || holds(guard->predicate, guard->when)) {
+                if (guard) look_at_copies();
+                visit(known_);
+            }
             known_ = whole;
+        }
+    }
+
+    // What was learnt of a register is so of its copies: LLVM's loops test the next number after they took it
+    // over.
+    void look_at_copies() {
+        for (std::size_t i = 0; i < known_.values.size(); ++i) {
+            const PtxStep* const step = known_.computed_by[i];
+            if (step && step->what == PtxCompute::Move)
+                known_.values[i] = narrower(known_.values[i], value(step->from[0], known_));
         }
     }
 

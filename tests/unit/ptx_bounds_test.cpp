@@ -176,7 +176,7 @@ TEST_CASE("bounds: loops of one thread") {
                      "mov.b32 %r9, %r5; $L: mul.wide.s32 %rd9, %r9, 4; add.s64 %rd10, %rd1, %rd9;"
                      "ld.global.u32 %r20, [%rd10]; add.s32 %r10, %r9, %r8; setp.lt.s32 %p2, %r10, %r1;"
                      "mov.b32 %r9, %r10; @%p2 bra $L;",
-                 {.n = 5000}) == "a+0..20480");
+                 {.n = 5000}) == "a+0..20000");
     // A pointer that each round moves.
     CHECK(bounds("mov.u32 %r3, 0; mov.u64 %rd5, %rd1; $L: st.global.u32 [%rd5], %r3; add.s64 %rd5, %rd5, 4;"
                  "add.s32 %r3, %r3, 1; setp.lt.s32 %p1, %r3, %r1; @%p1 bra $L;") == "a+0..4004 w");
