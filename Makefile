@@ -70,7 +70,9 @@ POLICIES := $(patsubst policy/%.cpp,$(BUILD)/policy/%.so,$(filter-out policy/hos
 # ---------------------------------------------------------------- the simulated GPU
 SIM_DRIVER_SRC := $(sort $(wildcard tools/simcuda/ptx/*.cpp tools/simcuda/exec/*.cpp tools/simcuda/driver/*.cpp tools/simcuda/driver/*/*.cpp))
 SIM_RUNTIME_SRC := $(sort $(wildcard tools/simcuda/runtime/*.cpp))
-SIM_NVML_SRC := $(sort $(wildcard tools/simcuda/nvml/*.cpp)) tools/simcuda/driver/knobs.cpp tools/simcuda/driver/gpu_model.cpp tools/simcuda/driver/message.cpp
+# What is not the driver's alone.
+SIM_SHARED_SRC := $(addprefix tools/simcuda/driver/,knobs.cpp gpu_model.cpp message.cpp shared/page.cpp shared/process.cpp)
+SIM_NVML_SRC := $(sort $(wildcard tools/simcuda/nvml/*.cpp)) $(SIM_SHARED_SRC)
 SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libnvidia-ml.so.1
 
 # ---------------------------------------------------------------- tools, demo, tests
@@ -109,6 +111,7 @@ LINK_engine := $(CORE_SRC) $(filter shim/program/% shim/executor/%,$(SHIM_SRC)) 
 LIBS_engine := $(LIBS_lms)
 LINK_cli := tests/support/process.cpp
 LINK_e2e := tests/support/process.cpp shim/trace/demangle.cpp $(LMS_READERS)
+LINK_simcuda := $(SIM_SHARED_SRC)
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -llz4
 

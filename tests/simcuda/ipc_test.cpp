@@ -3,34 +3,13 @@
 #include <unistd.h>
 
 #include "tests/simcuda/kernels.h"
+#include "tests/simcuda/processes.h"
 
 namespace {
 
 using namespace sim;
 
-constexpr std::size_t kBytes = 1'000'000;
-
-// A pipe to each side, on which values are sent whole.
-struct Channel {
-    Channel() {
-        EXPECT(::pipe(to_other) == 0);
-        EXPECT(::pipe(to_first) == 0);
-    }
-    template <class Value>
-    static void send(const int (&ends)[2], const Value& value) {
-        EXPECT(::write(ends[1], &value, sizeof value) == sizeof value);
-    }
-    template <class Value>
-    static Value receive(const int (&ends)[2]) {
-        Value value{};
-        if (::read(ends[0], &value, sizeof value) != sizeof value) {
-            EXPECT(!"the other process is there");
-            stop();
-        }
-        return value;
-    }
-    int to_other[2], to_first[2];
-};
+constexpr std::size_t kSharedBytes = 1'000'000;
 
 SIM_TEST("ipc: memory of one process is read and written by another", {}) {
     const Channel channel;
@@ -41,9 +20,9 @@ SIM_TEST("ipc: memory of one process is read and written by another", {}) {
         CUdeviceptr p = 0, again = 0;
         FAILS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle, &p, handle, 0);
         OK(cuIpcOpenMemHandle, &p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-        EXPECT(read_back(p, kBytes) == pattern(kBytes, 1));
-        LAUNCH(kernels["increment"], kBytes / 1000, 256, nullptr, p, p,
-               static_cast<std::uint32_t>(kBytes / 4));
+        EXPECT(read_back(p, kSharedBytes) == pattern(kSharedBytes, 1));
+        LAUNCH(kernels["increment"], kSharedBytes / 1000, 256, nullptr, p, p,
+               static_cast<std::uint32_t>(kSharedBytes / 4));
         OK(cuCtxSynchronize);
         OK(cuIpcOpenMemHandle, &again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
         EXPECT(again == p);
@@ -61,9 +40,9 @@ SIM_TEST("ipc: memory of one process is read and written by another", {}) {
     const Gpu gpu;
     CUdeviceptr before = 0, p = 0;
     OK(cuMemAlloc, &before, 12345);  // so that it does not lie at the beginning
-    OK(cuMemAlloc, &p, kBytes);
-    auto expected = pattern(kBytes, 1);
-    OK(cuMemcpyHtoD, p, expected.data(), kBytes);
+    OK(cuMemAlloc, &p, kSharedBytes);
+    auto expected = pattern(kSharedBytes, 1);
+    OK(cuMemcpyHtoD, p, expected.data(), kSharedBytes);
     OK(cuCtxSynchronize);  // or it may be on its way
     CUipcMemHandle handle{};
     FAILS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle, &handle, p + 4096);
@@ -77,8 +56,8 @@ SIM_TEST("ipc: memory of one process is read and written by another", {}) {
     Channel::receive<bool>(channel.to_first);
     join(other);
     auto* words = reinterpret_cast<std::uint32_t*>(expected.data());
-    for (std::size_t i = 0; i < kBytes / 4; ++i) ++words[i];
-    EXPECT(read_back(p, kBytes) == expected);
+    for (std::size_t i = 0; i < kSharedBytes / 4; ++i) ++words[i];
+    EXPECT(read_back(p, kSharedBytes) == expected);
 }
 
 SIM_TEST("ipc: an event orders the work of two processes", {{"SIMCUDA_H2D_GBPS", "0.5"}}) {
@@ -92,14 +71,14 @@ SIM_TEST("ipc: an event orders the work of two processes", {{"SIMCUDA_H2D_GBPS",
         const auto handles = Channel::receive<Handles>(channel.to_other);
         CUdeviceptr p = 0, copy = 0;
         OK(cuIpcOpenMemHandle, &p, handles.memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-        OK(cuMemAlloc, &copy, kBytes);
+        OK(cuMemAlloc, &copy, kSharedBytes);
         CUevent event = nullptr;
         OK(cuIpcOpenEventHandle, &event, handles.event);
         // Waits on the device for the copy of the other process.
         OK(cuStreamWaitEvent, nullptr, event, 0);
-        OK(cuMemcpyDtoDAsync, copy, p, kBytes, nullptr);
+        OK(cuMemcpyDtoDAsync, copy, p, kSharedBytes, nullptr);
         OK(cuEventRecord, event, nullptr);
-        EXPECT(read_back(copy, kBytes) == pattern(kBytes, 2));
+        EXPECT(read_back(copy, kSharedBytes) == pattern(kSharedBytes, 2));
         Channel::send(channel.to_first, true);
         Channel::receive<bool>(channel.to_other);
         OK(cuEventDestroy, event);
@@ -114,13 +93,13 @@ SIM_TEST("ipc: an event orders the work of two processes", {{"SIMCUDA_H2D_GBPS",
     OK(cuEventQuery, event);  // never recorded: nothing to wait for
     OK(cuIpcGetEventHandle, &handles.event, event);
     CUdeviceptr p = 0;
-    OK(cuMemAlloc, &p, kBytes);
+    OK(cuMemAlloc, &p, kSharedBytes);
     OK(cuIpcGetMemHandle, &handles.memory, p);
     void* pinned = nullptr;
-    OK(cuMemHostAlloc, &pinned, kBytes, 0);
-    const auto data = pattern(kBytes, 2);
+    OK(cuMemHostAlloc, &pinned, kSharedBytes, 0);
+    const auto data = pattern(kSharedBytes, 2);
     std::copy(data.begin(), data.end(), static_cast<std::uint8_t*>(pinned));
-    OK(cuMemcpyHtoDAsync, p, pinned, kBytes, nullptr);
+    OK(cuMemcpyHtoDAsync, p, pinned, kSharedBytes, nullptr);
     OK(cuEventRecord, event, nullptr);
     Channel::send(channel.to_other, handles);
     OK(cuEventSynchronize, event);
@@ -136,7 +115,7 @@ SIM_TEST("ipc: an owner that is gone", {}) {
     const auto other = fork_body([&] {
         const Gpu gpu;
         CUdeviceptr p = 0;
-        OK(cuMemAlloc, &p, kBytes);
+        OK(cuMemAlloc, &p, kSharedBytes);
         CUipcMemHandle handle{};
         OK(cuIpcGetMemHandle, &handle, p);
         Channel::send(channel.to_first, handle);
@@ -190,8 +169,8 @@ SIM_TEST("ipc: shareable handles and pools", {}) {
         CUmemPoolPtrExportData data = shared.pointer;
         CUdeviceptr q = 0, r = 0;
         OK(cuMemPoolImportPointer, &q, pool, &data);
-        EXPECT(read_back(q, kBytes) == pattern(kBytes, 4));
-        OK(cuMemsetD8, q, 0x6D, kBytes);
+        EXPECT(read_back(q, kSharedBytes) == pattern(kSharedBytes, 4));
+        OK(cuMemsetD8, q, 0x6D, kSharedBytes);
         FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync, &r, 4096, pool, nullptr);
         OK(cuMemFreeAsync, q, nullptr);
         OK(cuCtxSynchronize);
@@ -225,9 +204,9 @@ SIM_TEST("ipc: shareable handles and pools", {}) {
     CUmemoryPool pool = nullptr;
     OK(cuMemPoolCreate, &pool, &properties);
     CUdeviceptr q = 0;
-    OK(cuMemAllocFromPoolAsync, &q, kBytes, pool, nullptr);
-    const auto pooled = pattern(kBytes, 4);
-    OK(cuMemcpyHtoD, q, pooled.data(), kBytes);
+    OK(cuMemAllocFromPoolAsync, &q, kSharedBytes, pool, nullptr);
+    const auto pooled = pattern(kSharedBytes, 4);
+    OK(cuMemcpyHtoD, q, pooled.data(), kSharedBytes);
     OK(cuCtxSynchronize);
     OK(cuMemPoolExportToShareableHandle, &shared.pool, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     OK(cuMemPoolExportPointer, &shared.pointer, q);
@@ -236,7 +215,7 @@ SIM_TEST("ipc: shareable handles and pools", {}) {
     Channel::receive<bool>(channel.to_first);
     join(other);
     EXPECT(read_back(p, kGranule) == std::vector<std::uint8_t>(kGranule, 0x5C));
-    EXPECT(read_back(q, kBytes) == std::vector<std::uint8_t>(kBytes, 0x6D));
+    EXPECT(read_back(q, kSharedBytes) == std::vector<std::uint8_t>(kSharedBytes, 0x6D));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tests/simcuda/processes.h"
 #include "tests/simcuda/sim.h"
 #include "tools/simcuda/nvml/nvml_api.h"
 
@@ -157,6 +158,49 @@ SIM_TEST("nvml: memory and processes are those of the driver in this process; as
     EXPECT(first.pid == process.pid && first.usedGpuMemory == process.usedGpuMemory);
     EXPECT(ask("nvmlDeviceGetGraphicsRunningProcesses_v3", handle, &count, &process) == NVML_SUCCESS);
     EXPECT(count == 0);
+}
+
+std::vector<nvmlProcessInfo_t> processes_of(nvmlDevice_t handle) {
+    std::vector<nvmlProcessInfo_t> all(16);
+    unsigned count = 16;
+    EXPECT(ask("nvmlDeviceGetComputeRunningProcesses_v3", handle, &count, all.data()) == NVML_SUCCESS);
+    all.resize(count);
+    return all;
+}
+
+SIM_TEST("nvml: processes on the same GPUs are listed with their memory, also without the driver",
+         {{"SIMCUDA_MEMORY", "64M"}, {"SIMCUDA_DEVICES", "2"}}) {
+    const SharedGpus shared;
+    const Channel channel;
+    EXPECT(ask("nvmlInit_v2") == NVML_SUCCESS);
+    EXPECT(processes_of(device(0)).empty());  // there is no page yet
+    const auto other = fork_body([&] {
+        const Gpu gpu;
+        CUdeviceptr p = 0;
+        OK(cuMemAlloc, &p, 5 << 20);
+        Channel::send(channel.to_first, free_bytes());
+        Channel::receive<bool>(channel.to_other);
+    });
+    const auto free = Channel::receive<std::size_t>(channel.to_first);
+    nvmlMemory_t memory{};
+    EXPECT(ask("nvmlDeviceGetMemoryInfo", device(0), &memory) == NVML_SUCCESS);
+    EXPECT(memory.free == free && memory.used == memory.total - free);
+    const auto alone = processes_of(device(0));
+    EXPECT(alone.size() == 1 && alone[0].pid == static_cast<unsigned>(other) &&
+           alone[0].usedGpuMemory == memory.used);
+    EXPECT(processes_of(device(1)).empty());
+    {
+        const Gpu gpu;
+        const auto both = processes_of(device(0));
+        EXPECT(both.size() == 2 && both[0].pid == static_cast<unsigned>(::getpid()) &&
+               both[1].pid == static_cast<unsigned>(other));
+    }
+    kill(other);
+    reap(other);
+    const auto left = processes_of(device(0));
+    EXPECT(left.size() == 1 && left[0].pid == static_cast<unsigned>(::getpid()));
+    EXPECT(ask("nvmlDeviceGetMemoryInfo", device(0), &memory) == NVML_SUCCESS);
+    EXPECT(memory.free == free_bytes());
 }
 
 SIM_TEST("nvml: links between devices and sensors are not supported", {{"SIMCUDA_DEVICES", "2"}}) {

@@ -14,6 +14,7 @@
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/scheduler.h"
+#include "tools/simcuda/driver/shared/page.h"
 #include "tools/simcuda/exec/tally.h"
 #include "tools/simcuda/ptx/count.h"
 #include "tools/simcuda/ptx/lost_writes.h"
@@ -57,7 +58,7 @@ exec::HostRanges host_located() {
 
 Device::Device(int number, std::uint64_t capacity)
     : ordinal(number),
-      memory(PhysicalPool::Kind::Device, capacity),
+      memory(PhysicalPool::Kind::Device, capacity, static_cast<std::size_t>(number)),
       scheduler(*new Scheduler(static_cast<unsigned>(number))) {}
 
 void initialise() {
@@ -69,6 +70,7 @@ void initialise() {
     stay_loaded();
     ::pthread_atfork(nullptr, nullptr, in_child);
     address_space();
+    shared::join();
     host_pool();
     const bool loses = is(Perverse::HostWritesLost) || is(Perverse::HostAtomicsLost);
     if (simulated_time() || loses) exec::set_host_ranges(host_located);
@@ -111,7 +113,8 @@ Device& device_at(const CUmemLocation& location, CUresult no_such_device) {
 }
 
 PhysicalPool& host_pool() {
-    static PhysicalPool& pool = *new PhysicalPool(PhysicalPool::Kind::Host, knobs().host_memory);
+    static PhysicalPool& pool =
+        *new PhysicalPool(PhysicalPool::Kind::Host, knobs().host_memory, shared::kHost);
     return pool;
 }
 

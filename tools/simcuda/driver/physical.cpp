@@ -10,6 +10,7 @@
 #include "tools/simcuda/driver/address_space.h"
 #include "tools/simcuda/driver/api.h"
 #include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/shared/page.h"
 
 namespace simcuda::driver {
 
@@ -20,8 +21,8 @@ void poison(std::byte* memory, std::uint64_t bytes, std::uint32_t count) {
     std::fill(words, words + bytes / sizeof word, word);
 }
 
-PhysicalPool::PhysicalPool(Kind kind, std::uint64_t capacity)
-    : kind_(kind), capacity_(capacity / kPage * kPage) {
+PhysicalPool::PhysicalPool(Kind kind, std::uint64_t capacity, std::size_t place)
+    : kind_(kind), capacity_(capacity / kPage * kPage), place_(place) {
     file_ = ::memfd_create(kind == Kind::Device ? "simcuda-device" : "simcuda-host", MFD_CLOEXEC);
     require(file_ >= 0, CUDA_ERROR_OUT_OF_MEMORY);
     require(::ftruncate(file_, static_cast<off_t>(capacity_)) == 0, CUDA_ERROR_OUT_OF_MEMORY);
@@ -31,14 +32,21 @@ PhysicalPool::PhysicalPool(Kind kind, std::uint64_t capacity)
     holes_.emplace(0, capacity_);
 }
 
-std::uint64_t PhysicalPool::room() const {
-    const std::uint64_t all = kind_ == Kind::Device && is(Perverse::LessThanFree) ? usable() : capacity_;
-    return all > used_ ? all - used_ : 0;
-}
-
-void PhysicalPool::take(std::uint64_t bytes) {
+bool PhysicalPool::take(std::uint64_t bytes) {
+    const std::uint64_t limit = kind_ == Kind::Device && is(Perverse::LessThanFree) ? usable() : capacity_;
+    if (shared::page() != nullptr) {
+        if (!shared::take(place_, bytes, limit)) return false;
+    } else if (used_ > limit || bytes > limit - used_) {
+        return false;
+    }
     used_ += bytes;
     peak_ = std::max(peak_, used_);
+    return true;
+}
+
+void PhysicalPool::give_back(std::uint64_t bytes) {
+    used_ -= bytes;
+    if (shared::page() != nullptr) shared::give_back(place_, bytes);
 }
 
 std::vector<Extent> PhysicalPool::allocate(std::uint64_t bytes) {
@@ -47,7 +55,7 @@ std::vector<Extent> PhysicalPool::allocate(std::uint64_t bytes) {
     std::uint32_t count = 0;
     {
         std::lock_guard lock(mutex_);
-        if (bytes == 0 || bytes > room()) return extents;
+        if (bytes == 0 || !take(bytes)) return extents;
         // In one piece where there is such a hole, else from the holes in order: a GPU's pages need not touch
         // either.
         auto hole =
@@ -61,7 +69,6 @@ std::vector<Extent> PhysicalPool::allocate(std::uint64_t bytes) {
             extents.push_back(extent);
             missing -= extent.bytes;
         }
-        take(bytes);
         count = ++poison_;
     }
     for (const Extent& extent : extents) poison(view(extent.offset), extent.bytes, count);
@@ -69,8 +76,8 @@ std::vector<Extent> PhysicalPool::allocate(std::uint64_t bytes) {
 }
 
 void PhysicalPool::free(const std::vector<Extent>& extents) {
-    // The host's memory goes back to the system; a device's stays, to be recycled.
-    if (kind_ == Kind::Host) {
+    // The host's memory goes back to the system; a device's stays, to be recycled, unless others may have it.
+    if (kind_ == Kind::Host || shared::page() != nullptr) {
         for (const Extent& extent : extents) {
             ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(extent.offset),
                         static_cast<off_t>(extent.bytes));
@@ -78,7 +85,7 @@ void PhysicalPool::free(const std::vector<Extent>& extents) {
     }
     std::lock_guard lock(mutex_);
     for (Extent extent : extents) {
-        used_ -= extent.bytes;
+        give_back(extent.bytes);
         auto next = holes_.lower_bound(extent.offset);
         if (next != holes_.end() && extent.offset + extent.bytes == next->first) {
             extent.bytes += next->second;
@@ -97,14 +104,12 @@ void PhysicalPool::free(const std::vector<Extent>& extents) {
 
 bool PhysicalPool::charge(std::uint64_t bytes) {
     std::lock_guard lock(mutex_);
-    if (bytes > room()) return false;
-    take(bytes);
-    return true;
+    return take(bytes);
 }
 
 void PhysicalPool::refund(std::uint64_t bytes) {
     std::lock_guard lock(mutex_);
-    used_ -= bytes;
+    give_back(bytes);
 }
 
 std::uint64_t PhysicalPool::used() const {
@@ -115,6 +120,11 @@ std::uint64_t PhysicalPool::used() const {
 std::uint64_t PhysicalPool::peak() const {
     std::lock_guard lock(mutex_);
     return peak_;
+}
+
+std::uint64_t PhysicalPool::free_bytes() const {
+    const std::uint64_t all = shared::page() != nullptr ? shared::used_by_all(place_) : used();
+    return capacity_ - std::min(capacity_, all);
 }
 
 std::shared_ptr<Physical> Physical::create(PhysicalPool& pool, std::uint64_t bytes) {

@@ -1,7 +1,8 @@
 // Physical memory: a device's own, or the host's page-locked memory.
 //
 // A pool is one memory file. An allocation is a list of extents in it, which are mapped wherever the program
-// (twice: an alias) or the driver wants them. The driver's own overheads are charged to the same capacity.
+// (twice: an alias) or the driver wants them. The driver's own overheads are charged to the same capacity,
+// and so is what other processes have that are on the same GPUs (SIMCUDA_SHARED).
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,9 @@ class PhysicalPool {
   public:
     enum class Kind { Device, Host };
 
-    // Throws Failure with CUDA_ERROR_OUT_OF_MEMORY if the system gives no memory file or no room to map it.
-    PhysicalPool(Kind kind, std::uint64_t capacity);
+    // `place` is whose memory it is: the device's number, or shared::kHost. Throws Failure with
+    // CUDA_ERROR_OUT_OF_MEMORY if the system gives no memory file or no room to map it.
+    PhysicalPool(Kind kind, std::uint64_t capacity, std::size_t place);
     PhysicalPool(const PhysicalPool&) = delete;
     PhysicalPool& operator=(const PhysicalPool&) = delete;
 
@@ -47,19 +49,21 @@ class PhysicalPool {
     std::uint64_t capacity() const { return capacity_; }
     // Of a perverse driver: as far as memory can be used.
     std::uint64_t usable() const { return capacity_ / 4 * 3; }
-    std::uint64_t used() const;
+    std::uint64_t used() const;  // by this process
     std::uint64_t peak() const;
+    std::uint64_t free_bytes() const;  // that no process has
     int file() const { return file_; }
 
     // The driver's own view of the memory, wherever it is mapped or not.
     std::byte* view(std::uint64_t offset) const { return base_ + offset; }
 
   private:
-    std::uint64_t room() const;
-    void take(std::uint64_t bytes);
+    bool take(std::uint64_t bytes);  // false: there is no room. mutex_ is held for this and the next
+    void give_back(std::uint64_t bytes);
 
     const Kind kind_;
     const std::uint64_t capacity_;
+    const std::size_t place_;
     int file_ = -1;
     std::byte* base_ = nullptr;
 

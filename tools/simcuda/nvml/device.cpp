@@ -1,7 +1,5 @@
-// What one device is and holds. Other processes have simulated devices of their own, so memory and processes
-// are this one's.
-#include <unistd.h>
-
+// What one device is and holds.
+#include <algorithm>
 #include <cstdio>
 
 #include "tools/simcuda/driver/identity.h"
@@ -11,21 +9,24 @@
 namespace simcuda::nvml {
 namespace {
 
-// This process is there while it holds memory: a context does.
+// A process is there while it holds memory: a context does.
 template <typename Info>
 nvmlReturn_t processes(nvmlDevice_t handle, unsigned* count, Info* infos) {
     return query(handle, count, [&](const Device& device) {
-        const std::uint64_t used = memory_used(device);
+        const auto all = users(device);
         const unsigned room = *count;
-        *count = used != 0;
+        *count = static_cast<unsigned>(all.size());
         if (*count > room) return NVML_ERROR_INSUFFICIENT_SIZE;
         if (*count == 0) return NVML_SUCCESS;
         if (infos == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-        infos[0].pid = static_cast<unsigned>(::getpid());
-        infos[0].usedGpuMemory = used;
-        // Not of a part of a GPU.
-        if constexpr (requires { infos[0].gpuInstanceId; })
-            infos[0].gpuInstanceId = infos[0].computeInstanceId = 0xffff'ffff;
+        for (const auto& user : all) {
+            Info& info = *infos++;
+            info.pid = static_cast<unsigned>(user.process);
+            info.usedGpuMemory = user.bytes;
+            // Not of a part of a GPU.
+            if constexpr (requires { info.gpuInstanceId; })
+                info.gpuInstanceId = info.computeInstanceId = 0xffff'ffff;
+        }
         return NVML_SUCCESS;
     });
 }
@@ -61,7 +62,7 @@ NVML_API nvmlDeviceGetMinorNumber(nvmlDevice_t handle, unsigned* number) {
 NVML_API nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t* memory) {
     return query(handle, memory, [&](const Device& device) {
         const std::uint64_t used = memory_used(device), total = driver::knobs().memory;
-        *memory = {total, total - used, used};
+        *memory = {total, total - std::min(used, total), used};
         return NVML_SUCCESS;
     });
 }
@@ -70,7 +71,7 @@ NVML_API nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* memory
     return query(handle, memory, [&](const Device& device) {
         if (memory->version != nvml_version<nvmlMemory_v2_t>(2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
         const std::uint64_t used = memory_used(device), total = driver::knobs().memory;
-        *memory = {memory->version, total, 0, total - used, used};
+        *memory = {memory->version, total, 0, total - std::min(used, total), used};
         return NVML_SUCCESS;
     });
 }

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
+#include "tools/simcuda/driver/shared/page.h"
 #include "tools/simcuda/nvml/nvml_api.h"
 
 namespace simcuda::nvml {
@@ -17,8 +19,10 @@ struct Device {
 nvmlDevice_t handle_of(int ordinal);
 const Device* device_of(nvmlDevice_t handle);
 
-// Bytes of device memory that this process has; 0 before it has the driver initialised.
-std::uint64_t memory_used(const Device& device);
+// The processes that have memory of the device: this one once it has the driver initialised, and those that
+// it shares the device with.
+std::vector<driver::shared::User> users(const Device& device);
+std::uint64_t memory_used(const Device& device);  // bytes, by all of them
 
 nvmlReturn_t copy_text(std::string_view text, char* out, unsigned length);
 

@@ -1,6 +1,8 @@
 // Beginning and end, the system, and the devices there are.
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -96,6 +98,16 @@ void* loaded_driver() {
     return ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
 }
 
+// Bytes of device memory that this process has; 0 before it has the driver initialised.
+std::uint64_t own_memory(int ordinal) {
+    void* const driver = loaded_driver();
+    if (driver == nullptr) return 0;
+    const auto used = reinterpret_cast<std::uint64_t (*)(int)>(::dlsym(driver, "simcuda_device_memory_used"));
+    const std::uint64_t bytes = used != nullptr ? used(ordinal) : 0;
+    ::dlclose(driver);
+    return bytes;
+}
+
 }  // namespace
 
 bool running() {
@@ -112,12 +124,17 @@ const Device* device_of(nvmlDevice_t handle) {
     return nullptr;
 }
 
+std::vector<driver::shared::User> users(const Device& device) {
+    auto all = driver::shared::users(static_cast<std::size_t>(device.ordinal));
+    const std::uint64_t own = own_memory(device.ordinal);
+    const auto listed = [](const driver::shared::User& user) { return user.process == ::getpid(); };
+    if (own != 0 && std::none_of(all.begin(), all.end(), listed)) all.push_back({::getpid(), own});
+    return all;
+}
+
 std::uint64_t memory_used(const Device& device) {
-    void* const driver = loaded_driver();
-    if (driver == nullptr) return 0;
-    const auto used = reinterpret_cast<std::uint64_t (*)(int)>(::dlsym(driver, "simcuda_device_memory_used"));
-    const std::uint64_t bytes = used != nullptr ? used(device.ordinal) : 0;
-    ::dlclose(driver);
+    std::uint64_t bytes = 0;
+    for (const auto& user : users(device)) bytes += user.bytes;
     return bytes;
 }
 

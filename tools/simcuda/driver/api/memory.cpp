@@ -68,7 +68,7 @@ SIMCUDA_API cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
     return call(Entry::cuMemGetInfo_v2, [&](Context& context) {
         const PhysicalPool& memory = context.device().memory;
         if (total != nullptr) *total = memory.capacity();
-        if (free != nullptr) *free = memory.capacity() - memory.used();
+        if (free != nullptr) *free = memory.free_bytes();
         return CUDA_SUCCESS;
     });
 }
