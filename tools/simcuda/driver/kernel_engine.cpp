@@ -14,6 +14,7 @@
 #include "tools/simcuda/driver/random.h"
 #include "tools/simcuda/driver/report.h"
 #include "tools/simcuda/driver/scheduler.h"
+#include "tools/simcuda/driver/shared/turns.h"
 #include "tools/simcuda/driver/worker.h"
 
 namespace simcuda::driver {
@@ -50,6 +51,7 @@ void settle(Context& context, const exec::Grid& grid, const std::string& name) {
 struct KernelEngine::Running {
     std::unique_ptr<exec::Grid> grid;
     exec::Flags behind;
+    std::size_t device = 0;
     bool exhausted = false;  // no block left to take; guarded by mutex_
     unsigned helpers = 0;    // guarded by mutex_
 };
@@ -96,13 +98,15 @@ void KernelEngine::lead(unsigned slot) {
 
 void KernelEngine::run(const WorkPtr& work, Random& random) {
     random.delay();
-    const std::uint64_t begin = now_ns();
+    const auto device = static_cast<std::size_t>(work->context->device().ordinal);
+    shared::Turn turn(device);
     exec::Launch& launch = std::get<KernelOp>(work->op).launch;
     const std::string name = launch.kernel->name;
     const std::uint64_t threads = threads_of(launch);
     if (launch.kernel->lets_dependents_go) launch.on_let_go = [&work] { let_go(work); };
     auto running = std::make_shared<Running>();
     running->behind = launch.behind;
+    running->device = device;
     running->grid = exec::Grid::create(std::move(launch));
     exec::Grid& grid = *running->grid;
     {
@@ -110,8 +114,7 @@ void KernelEngine::run(const WorkPtr& work, Random& random) {
         running_.push_back(running);
         running_changed_.notify_all();
     }
-    while (grid.run(1 + static_cast<std::uint32_t>(random.below(kSlice)))) {
-    }
+    while (grid.run(1 + static_cast<std::uint32_t>(random.below(kSlice)))) turn.pause();
     {
         std::unique_lock lock(mutex_);
         std::erase(running_, running);
@@ -125,8 +128,7 @@ void KernelEngine::run(const WorkPtr& work, Random& random) {
             work->timing.did = {name, work->timing.did.at_ns, tally.operations, tally.bytes, threads};
         return cost_of_kernel(work->timing, tally, threads, work->context->device().scheduler.resources());
     }
-    const std::uint64_t end = begin + 1000 * knobs().kernel_us, now = now_ns();
-    if (end > now) sleep_ns(end - now);
+    turn.last(1000 * knobs().kernel_us);
 }
 
 std::shared_ptr<KernelEngine::Running> KernelEngine::join() {
@@ -145,7 +147,11 @@ void KernelEngine::help(unsigned helper) {
     Random random(number_ + 100'000 + helper);
     for (;;) {
         const auto running = join();
-        const bool more = running->grid->run(1 + static_cast<std::uint32_t>(random.below(kSlice)));
+        bool more = false;
+        {
+            const shared::Turn turn(running->device);
+            more = running->grid->run(1 + static_cast<std::uint32_t>(random.below(kSlice)));
+        }
         std::lock_guard lock(mutex_);
         if (!more) running->exhausted = true;
         if (--running->helpers == 0) running_changed_.notify_all();

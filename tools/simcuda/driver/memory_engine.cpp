@@ -75,7 +75,8 @@ struct MemoryEngine::Task {
     std::optional<Transfer> transfer;
 };
 
-MemoryEngine::MemoryEngine(unsigned number, double gbps) : number_(number), gbps_(gbps), random_(number) {}
+MemoryEngine::MemoryEngine(unsigned number, double gbps, const shared::Link& link)
+    : number_(number), gbps_(gbps), link_(link), random_(number) {}
 
 void MemoryEngine::add(WorkPtr work) {
     std::lock_guard lock(mutex_);
@@ -172,7 +173,8 @@ void MemoryEngine::throttle(std::uint64_t bytes) {
     if (gbps_ == 0) return;
     const std::uint64_t now = now_ns();
     // From the end of what came before, so that neither copying nor oversleeping counts beside it.
-    busy_until_ += static_cast<std::uint64_t>(static_cast<double>(bytes) / gbps_);
+    const auto ns = static_cast<std::uint64_t>(static_cast<double>(bytes) / gbps_);
+    busy_until_ = shared::page() != nullptr ? shared::take_link(link_, busy_until_, ns) : busy_until_ + ns;
     // Sleeping costs tens of microseconds by itself: only once the debt is worth it.
     if (busy_until_ > now + 200'000) sleep_ns(busy_until_ - now);
 }

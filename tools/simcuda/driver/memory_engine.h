@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/simcuda/driver/random.h"
+#include "tools/simcuda/driver/shared/turns.h"
 #include "tools/simcuda/driver/work.h"
 
 namespace simcuda::driver {
@@ -15,7 +16,8 @@ namespace simcuda::driver {
 // modelled speed if one is set.
 class MemoryEngine {
   public:
-    MemoryEngine(unsigned number, double gbps);
+    // `link` is what it copies over, if it has a speed.
+    MemoryEngine(unsigned number, double gbps, const shared::Link& link = {});
     void add(WorkPtr work);  // thread-safe
 
   private:
@@ -31,6 +33,7 @@ class MemoryEngine {
 
     const unsigned number_;
     const double gbps_;
+    const shared::Link link_;
     Random random_;                 // the thread's
     std::uint64_t busy_until_ = 0;  // the thread's; ns
 

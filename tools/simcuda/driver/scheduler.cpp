@@ -95,8 +95,8 @@ std::mutex& work_mutex() {
 }
 
 Scheduler::Scheduler(unsigned device)
-    : host_to_device_(8 * device + 1, simulated_time() ? 0 : knobs().h2d_gbps),
-      device_to_host_(8 * device + 2, simulated_time() ? 0 : knobs().d2h_gbps),
+    : host_to_device_(8 * device + 1, simulated_time() ? 0 : knobs().h2d_gbps, {device, true}),
+      device_to_host_(8 * device + 2, simulated_time() ? 0 : knobs().d2h_gbps, {device, false}),
       on_device_(8 * device + 3, 0),
       kernels_(8 * device + 4),
       host_(8 * device + 5) {}

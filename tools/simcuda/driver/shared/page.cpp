@@ -107,20 +107,6 @@ void begin(Page& page) {
     page.mark = kMark;
 }
 
-// Frees the slots of processes that have ended. True if one is left.
-bool free_slots_of_ended(Page& page) {
-    bool any = false;
-    for (Slot& slot : page.slots) {
-        if (slot.process == 0) continue;
-        if (is_alive(slot.identity())) {
-            any = true;
-        } else {
-            slot.process = 0;
-        }
-    }
-    return any;
-}
-
 bool same(const Machine& a, const Machine& b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
 }
@@ -131,6 +117,7 @@ Slot* claim_slot(Page& page) {
     if (free == std::end(page.slots)) return nullptr;
     const Identity identity = own_identity();
     for (Number& used : free->used) used = 0;
+    for (Number& kernels : free->kernels) kernels = 0;
     free->started = identity.started;
     free->stack = identity.stack;
     free->process = identity.process;
@@ -194,6 +181,19 @@ PageLock::PageLock() {
 
 PageLock::~PageLock() {
     ::pthread_mutex_unlock(&joined->mutex);
+}
+
+bool free_slots_of_ended(Page& page) {
+    bool any = false;
+    for (Slot& slot : page.slots) {
+        if (slot.process == 0) continue;
+        if (is_alive(slot.identity())) {
+            any = true;
+        } else {
+            slot.process = 0;
+        }
+    }
+    return any;
 }
 
 bool take(std::size_t place, std::uint64_t bytes, std::uint64_t limit) {

@@ -29,6 +29,7 @@ struct Slot {
     std::atomic<std::int32_t> process;  // 0: free. Written last
     Number started, stack;              // Identity
     Number used[kMostDevices + 1];      // bytes of each device's memory, and of the host's
+    Number kernels[kMostDevices];       // that run or wait for a turn, and threads that help them (turns.h)
 
     Identity identity() const { return {process, started, stack}; }
 };
@@ -39,11 +40,19 @@ struct Machine {
     double up_gbps, down_gbps;
 };
 
+// What processes take of a device one after another, by the machine's clock in nanoseconds.
+struct SharedDevice {
+    Number link_until[2];  // to the device, from it
+    Number holder;         // of the turn: the number of a slot
+    Number turn_began;
+};
+
 struct Page {
     std::array<char, 8> mark;
     std::uint32_t version, bytes;
     Machine machine;
     pthread_mutex_t mutex;  // robust, of all processes
+    SharedDevice devices[kMostDevices];
     Slot slots[kMostProcesses];
 };
 
@@ -62,6 +71,9 @@ class PageLock {
     PageLock(const PageLock&) = delete;
     PageLock& operator=(const PageLock&) = delete;
 };
+
+// Frees the slots of processes that have ended, under the lock. True if one is left.
+bool free_slots_of_ended(Page& page);
 
 // Takes memory for this process if all of `place` that processes have stays within `limit`.
 bool take(std::size_t place, std::uint64_t bytes, std::uint64_t limit);
