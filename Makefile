@@ -111,7 +111,7 @@ LINK_engine := $(CORE_SRC) $(filter shim/program/% shim/executor/%,$(SHIM_SRC)) 
 LIBS_engine := $(LIBS_lms)
 LINK_cli := tests/support/process.cpp
 LINK_e2e := tests/support/process.cpp shim/trace/demangle.cpp $(LMS_READERS)
-LINK_simcuda := $(SIM_SHARED_SRC) $(addprefix tools/simcuda/driver/,shared/turns.cpp clock.cpp random.cpp work_log.cpp)
+LINK_simcuda := $(SIM_SHARED_SRC) $(addprefix tools/simcuda/driver/,shared/turns.cpp shared/order.cpp clock.cpp random.cpp work_log.cpp)
 LINK_simrt := tests/simcuda/sim.cpp tests/support/process.cpp tests/support/fat_binary.cpp
 LIBS_simrt := -llz4
 

@@ -1,7 +1,11 @@
 #include "tools/simcuda/driver/api.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tools/simcuda/driver/clock.h"
 #include "tools/simcuda/driver/context.h"
@@ -36,6 +40,12 @@ bool is_sticky(CUresult error) {
     }
 }
 
+constexpr std::string_view kAboutMemory[] = {
+    "cuArray",      "cuCtxCreate",    "cuCtxDestroy",   "cuDevicePrimaryCtxRe", "cuGraphExecDestroy",
+    "cuGraphInst",  "cuLibrary",      "cuMemAlloc",     "cuMemCreate",          "cuMemFree",
+    "cuMemGetInfo", "cuMemHost",      "cuMemPool",      "cuMemRelease",         "cuMipmapped",
+    "cuModuleLoad", "cuModuleUnload", "cuStreamCreate", "cuStreamDestroy"};
+
 // SIMCUDA_FAIL. A rule counts the calls of the exact name it gives, or of all forms of a base name.
 CUresult injected_failure(Entry entry) {
     const std::uint64_t nth = count_call(entry);
@@ -52,6 +62,22 @@ CUresult injected_failure(Entry entry) {
         }
     }
     return CUDA_SUCCESS;
+}
+
+// What takes or frees memory, or asks for it: other processes on the same GPUs notice when. (Frees in stream
+// order happen when the stream comes to them, by the machine's clock.)
+bool others_notice(Entry entry) {
+    static const std::vector<bool>& notice = *new std::vector<bool>([] {
+        std::vector<bool> all;
+        for (const EntryInfo& each : entries()) {
+            const std::string_view base = each.base;
+            all.push_back(
+                std::any_of(std::begin(kAboutMemory), std::end(kAboutMemory),
+                            [&](std::string_view begin) { return base.substr(0, begin.size()) == begin; }));
+        }
+        return all;
+    }());
+    return notice[static_cast<std::size_t>(entry)];
 }
 
 CUresult check(Entry entry, unsigned flags, Context** context) {
@@ -80,12 +106,13 @@ namespace detail {
 
 CUresult begin(Entry entry, unsigned flags, Context** context) noexcept {
     start_report();
-    begin_call();
+    begin_call(others_notice(entry));
     return check(entry, flags, context);
 }
 
 CUresult end(Entry entry, CUresult result) noexcept {
     log_call(entry, result);
+    end_call();
     return result;
 }
 

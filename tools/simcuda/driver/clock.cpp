@@ -8,6 +8,7 @@
 
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/random.h"
+#include "tools/simcuda/driver/shared/order.h"
 #include "tools/simcuda/driver/work_log.h"
 
 namespace simcuda::driver {
@@ -24,6 +25,7 @@ struct ThreadClock {
     std::vector<const void*> asked;  // since something was submitted, or time moved on for it
     std::set<const void*> awaited;   // asked about too early since something was submitted
     std::uint64_t step_ns = 0;
+    bool noticed = false;  // by other processes, what the call does
 };
 
 ThreadClock& clock() {
@@ -31,11 +33,15 @@ ThreadClock& clock() {
     return clock;
 }
 
-void move_to(std::uint64_t ns) {
+void set(std::uint64_t ns) {
     clock().ns = ns;
     std::uint64_t latest = latest_ns;
     while (latest < ns && !latest_ns.compare_exchange_weak(latest, ns)) {
     }
+}
+
+void move_to(std::uint64_t ns) {
+    set(shared::in_order() ? shared::reach(ns) : ns);
 }
 
 }  // namespace
@@ -60,8 +66,24 @@ void spend_ns(std::uint64_t ns) {
     sleep_ns(ns);
 }
 
-void begin_call() {
-    if (simulated_time()) move_to(clock().ns + kCallNs);
+void begin_call(bool noticed) {
+    if (!simulated_time()) return;
+    const std::uint64_t ns = clock().ns + kCallNs;
+    set(shared::in_order() ? shared::call_begins(ns) : ns);
+    clock().noticed = noticed;
+    come_in_order();
+}
+
+void end_call() {
+    if (shared::in_order()) shared::call_ends();
+}
+
+void come_in_order() {
+    if (shared::in_order() && clock().noticed) shared::await_others(clock().ns);
+}
+
+void begin_clock(std::uint64_t ns) {
+    move_to(std::max(clock().ns, ns));
 }
 
 void wait_until_ns(std::uint64_t ns) {
@@ -97,3 +119,12 @@ void submitted() {
 }
 
 }  // namespace simcuda::driver
+
+// For programs that are tenants of a simulated GPU: the calling thread's time, which the program's clocks do
+// not tell, and what takes it: a program that thinks or sleeps. In nanoseconds.
+extern "C" __attribute__((visibility("default"))) std::uint64_t simcuda_now_ns() {
+    return simcuda::driver::now_ns();
+}
+extern "C" __attribute__((visibility("default"))) void simcuda_spend_ns(std::uint64_t ns) {
+    simcuda::driver::spend_ns(ns);
+}

@@ -1,9 +1,11 @@
 #include "tools/simcuda/driver/cost.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "tools/simcuda/driver/gpu_model.h"
 #include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/shared/order.h"
 
 namespace simcuda::driver {
 namespace {
@@ -20,6 +22,13 @@ void take(Timing& timing, Resource& resource, std::uint64_t ns) {
 }
 
 }  // namespace
+
+GpuResources::GpuResources(unsigned device)
+    : shared(shared::in_order() ? &shared::page()->devices[device] : nullptr) {
+    Resource* const parts[] = {&link_up, &link_down, &memory, &multiprocessors};
+    for (std::size_t i = 0; shared != nullptr && i < std::size(parts); ++i)
+        parts[i]->share(shared->part_until[i]);
+}
 
 void cost_of_transfer(Timing& timing, const Op& op, GpuResources& resources) {
     const GpuModel* gpu = modelled_gpu();
@@ -42,6 +51,7 @@ void cost_of_transfer(Timing& timing, const Op& op, GpuResources& resources) {
 void cost_of_kernel(Timing& timing, const exec::sc_tally& tally, std::uint64_t threads,
                     GpuResources& resources) {
     timing.least_ns = 1000 * knobs().kernel_us;
+    timing.kernel_of = resources.shared;
     take(timing, resources.link_up, ns_at(static_cast<double>(tally.host_read), knobs().h2d_gbps));
     take(timing, resources.link_down, ns_at(static_cast<double>(tally.host_written), knobs().d2h_gbps));
     const GpuModel* gpu = modelled_gpu();

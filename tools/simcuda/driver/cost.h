@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tools/simcuda/driver/shared/page.h"
 #include "tools/simcuda/driver/timeline.h"
 #include "tools/simcuda/driver/work.h"
 #include "tools/simcuda/exec/tally.h"
@@ -11,7 +12,10 @@ namespace simcuda::driver {
 
 // What works of a device share.
 struct GpuResources {
+    explicit GpuResources(unsigned device);
+
     Resource link_up, link_down, memory, multiprocessors;
+    shared::SharedDevice* const shared;  // with whom; null: nobody
 };
 
 // Note in `timing` what they take. Kernels: once they have run.

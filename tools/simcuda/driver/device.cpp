@@ -14,6 +14,7 @@
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/memory.h"
 #include "tools/simcuda/driver/scheduler.h"
+#include "tools/simcuda/driver/shared/order.h"
 #include "tools/simcuda/driver/shared/page.h"
 #include "tools/simcuda/exec/tally.h"
 #include "tools/simcuda/ptx/count.h"
@@ -40,6 +41,7 @@ std::atomic<bool> forked{false};
 void in_child() {
     forked = true;
     ready = false;
+    shared::leave();
 }
 
 // Where host memory lies that kernels reach, by the addresses at which their code does.
@@ -86,6 +88,10 @@ void initialise() {
     }
     first_device = storage;
     device_count = knobs().devices;
+    if (shared::in_order()) {
+        begin_clock(shared::begin_order());
+        keep_order();
+    }
     ready = true;
 }
 

@@ -218,6 +218,7 @@ Knobs read_knobs() {
     read.count("SIMCUDA_KERNELS", k.kernels, 4, 128);
     read.count("SIMCUDA_QUEUE", k.queue, 1, 1'000'000);
     read.text("SIMCUDA_SHARED", k.shared);
+    read.count("SIMCUDA_PROCESSES", k.processes, 1, 64);
     read.size("SIMCUDA_CONTEXT_BYTES", k.context_bytes, 0);
     read.size("SIMCUDA_MODULE_BYTES", k.module_bytes, 0);
     read.size("SIMCUDA_STREAM_BYTES", k.stream_bytes, 0);

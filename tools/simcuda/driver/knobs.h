@@ -59,6 +59,7 @@ struct Knobs {
     HostVmm host_vmm = HostVmm::All;          // host-located VMM memory that exists
     std::uint64_t kernels = 8;                // kernels running at once per device
     std::uint64_t queue = 1024;               // works pending in a stream before a call blocks
+    std::uint64_t processes = 1;              // that begin together in simulated time, where they share GPUs
     std::string shared;  // file: processes with the same are on the same GPUs; empty: none are
 
     // What the driver takes for itself, bytes of device memory

@@ -9,7 +9,9 @@
 #include "tools/simcuda/driver/context.h"
 #include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/shared/order.h"
 #include "tools/simcuda/driver/stream.h"
+#include "tools/simcuda/driver/worker.h"
 
 namespace simcuda::driver {
 namespace {
@@ -99,7 +101,8 @@ Scheduler::Scheduler(unsigned device)
       device_to_host_(8 * device + 2, simulated_time() ? 0 : knobs().d2h_gbps, {device, false}),
       on_device_(8 * device + 3, 0),
       kernels_(8 * device + 4),
-      host_(8 * device + 5) {}
+      host_(8 * device + 5),
+      resources_(device) {}
 
 bool Scheduler::begin_early() {
     if (early_ >= knobs().kernels / 2) return false;
@@ -191,6 +194,7 @@ void await(const WorkPtr& work) {
 }
 
 void await_all(std::unique_lock<std::mutex>& lock, const std::vector<WorkPtr>& works) {
+    const AwaitedWork waits(works);
     await(lock, [&] { return std::all_of(works.begin(), works.end(), has_ended); });
     if (!simulated_time()) return;
     await_timing_until(lock, [&] {
@@ -198,10 +202,18 @@ void await_all(std::unique_lock<std::mutex>& lock, const std::vector<WorkPtr>& w
                            [](const WorkPtr& work) { return work == nullptr || work->timing.known; });
     });
     wait_until_ns(end_of(works));
+    lock.unlock();
+    come_in_order();
+    lock.lock();
 }
 
 bool have_ended(std::unique_lock<std::mutex>& lock, const std::vector<WorkPtr>& works) {
     if (!simulated_time()) return std::all_of(works.begin(), works.end(), has_ended);
+    if (shared::in_order()) {
+        lock.unlock();
+        shared::await_others(now_ns());
+        lock.lock();
+    }
     await_timing_until(lock, settle_timing);
     const auto late = std::find_if(works.begin(), works.end(), [](const WorkPtr& work) {
         return work != nullptr && !(work->timing.known && work->done_ns <= now_ns());
@@ -212,6 +224,22 @@ bool have_ended(std::unique_lock<std::mutex>& lock, const std::vector<WorkPtr>& 
     }
     asked_too_early(late->get(), next_end_after(now_ns()));
     return false;
+}
+
+void keep_order() {
+    start_worker("simcuda-order", [] {
+        for (;;) {
+            const std::uint32_t seen = shared::changes();
+            std::uint64_t held_up = kNoEnd;
+            {
+                std::lock_guard lock(work_mutex());
+                settle_timing();
+                held_up = held_up_until();
+                if (waiting != 0) completions().notify_all();
+            }
+            shared::await_change(seen, held_up);
+        }
+    });
 }
 
 namespace detail {

@@ -41,6 +41,9 @@ class Scheduler {
     unsigned early_ = 0;
 };
 
+// Where processes are in one order: starts a thread that times work when its time has come.
+void keep_order();
+
 // A kernel that a launch may begin behind when it has let that go; and what has ended when it and all before
 // it have.
 struct Primary {

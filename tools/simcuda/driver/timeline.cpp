@@ -4,8 +4,10 @@
 #include <iterator>
 #include <list>
 #include <set>
+#include <utility>
 
 #include "tools/simcuda/driver/clock.h"
+#include "tools/simcuda/driver/shared/order.h"
 
 namespace simcuda::driver {
 namespace {
@@ -32,13 +34,21 @@ bool all_timed(const std::vector<WorkPtr>& works) {
     return std::all_of(works.begin(), works.end(), [](const WorkPtr& work) { return work->timing.known; });
 }
 
+// What it comes behind is timed.
+std::uint64_t begin_of(const Work& work) {
+    std::uint64_t begin = work.timing.from_ns;
+    for (const WorkPtr& earlier : work.timing.after) begin = std::max(begin, earlier->done_ns);
+    return begin;
+}
+
 void work_out(Work& work) {
     Timing& timing = work.timing;
-    std::uint64_t from = timing.from_ns;
-    for (const WorkPtr& earlier : timing.after) from = std::max(from, earlier->done_ns);
+    std::uint64_t from = begin_of(work);
     timing.after.clear();
+    if (timing.kernel_of != nullptr) from = shared::begin_kernel(*timing.kernel_of, from);
     std::uint64_t end = from + timing.least_ns;
     for (const auto& [resource, ns] : timing.takes) end = std::max(end, resource->book(from, ns));
+    if (timing.kernel_of != nullptr) shared::end_kernel(*timing.kernel_of, end);
     work.done_ns = end;
     timing.known = true;
     log_kernel(timing.did, timing.from_ns, end);
@@ -66,7 +76,63 @@ Work* settle_once(bool& again) {
     return nullptr;
 }
 
+// The thread that waits for work, if it is the one that others wait for: its works, and when it began to.
+struct Awaited {
+    const std::vector<WorkPtr>* works = nullptr;
+    const void* waiter = nullptr;
+    std::uint64_t from_ns = 0;
+};
+Awaited awaited;                    // guarded by work_mutex
+std::uint64_t held_up_ns = kNoEnd;  // guarded by work_mutex
+
+void wake_who_awaits() {
+    if (awaited.works == nullptr) return;
+    std::uint64_t end = awaited.from_ns;
+    for (const WorkPtr& work : *awaited.works) {
+        if (work == nullptr) continue;
+        if (!work->timing.known) return;
+        end = std::max(end, work->done_ns);
+    }
+    shared::woken(awaited.waiter, end);
+    awaited = {};
+}
+
+// What begins first of what is to be timed next; the end if there is nothing.
+std::list<WorkPtr>::iterator first_to_begin() {
+    auto first = untimed().end();
+    for (auto it = untimed().begin(); it != untimed().end(); ++it) {
+        const Timing& timing = (*it)->timing;
+        if ((timing.may_wait && !(*it)->done) || !all_timed(timing.after)) continue;
+        if (first == untimed().end() || begin_of(**it) < begin_of(**first)) first = it;
+    }
+    return first;
+}
+
+// The first work that is not done, of several processes'.
+Work* settle_in_order() {
+    for (;;) {
+        const auto first = first_to_begin();
+        const bool none = first == untimed().end();
+        const std::uint64_t begin = none ? kNoEnd : begin_of(**first);
+        shared::set_next_work(begin);
+        if (none || !(*first)->done) {
+            held_up_ns = kNoEnd;
+            return none ? nullptr : first->get();
+        }
+        const Timing& timing = (*first)->timing;
+        const bool noticed = timing.kernel_of != nullptr || !timing.takes.empty();
+        if (noticed && !shared::is_next(begin)) {
+            if (std::exchange(held_up_ns, begin) != begin) shared::look_again();
+            return nullptr;
+        }
+        work_out(**first);
+        untimed().erase(first);
+        wake_who_awaits();
+    }
+}
+
 Work* settle() {
+    if (shared::in_order()) return settle_in_order();
     Work* first = nullptr;
     for (bool again = true; again;) {
         again = false;
@@ -78,6 +144,7 @@ Work* settle() {
 }  // namespace
 
 std::uint64_t Resource::book(std::uint64_t from, std::uint64_t ns) {
+    if (shared_until_ != nullptr) return shared::take_part(*shared_until_, from, ns);
     while (ns != 0) {
         const auto next = taken_.upper_bound(from);
         const auto before = next == taken_.begin() ? taken_.end() : std::prev(next);
@@ -110,10 +177,27 @@ void await_timing(const WorkPtr& work, const std::vector<WorkPtr>& after, const 
                  [](const WorkPtr& earlier) { return earlier != nullptr; });
     timing.may_wait = may_wait_for_program(work->op);
     untimed().push_back(work);
+    if (shared::in_order() && !timing.may_wait && all_timed(timing.after))
+        shared::set_next_work(std::min(shared::next_work(), begin_of(*work)));
 }
 
 bool settle_timing() {
-    return settle() == nullptr;
+    const bool settled = settle() == nullptr;
+    return shared::in_order() ? shared::next_work() > now_ns() : settled;
+}
+
+std::uint64_t held_up_until() {
+    return held_up_ns;
+}
+
+AwaitedWork::AwaitedWork(const std::vector<WorkPtr>& works) : works_(works) {
+    const auto is_known = [](const WorkPtr& work) { return work == nullptr || work->timing.known; };
+    if (!shared::in_order() || std::all_of(works.begin(), works.end(), is_known)) return;
+    awaited = {&works, shared::wait_for_work(), now_ns()};
+}
+
+AwaitedWork::~AwaitedWork() {
+    if (awaited.works == &works_) awaited = {};
 }
 
 void stop_awaiting_timing() {
@@ -123,7 +207,8 @@ void stop_awaiting_timing() {
 
 std::uint64_t next_end_after(std::uint64_t ns) {
     const auto it = ends().upper_bound(ns);
-    return it == ends().end() ? kNoEnd : *it;
+    const std::uint64_t end = it == ends().end() ? kNoEnd : *it;
+    return shared::in_order() ? std::min(end, shared::next_work()) : end;
 }
 
 }  // namespace simcuda::driver

@@ -98,6 +98,9 @@ struct SpawnStep {
 };
 
 class Resource;
+namespace shared {
+struct SharedDevice;
+}
 
 // What says when work ends in simulated time: timeline.h.
 struct Timing {
@@ -106,8 +109,9 @@ struct Timing {
     std::vector<std::pair<Resource*, std::uint64_t>> takes;  // what it needs, and for how long
     std::vector<std::shared_ptr<Work>> after;                // until the time is known
     bool may_wait = false;                                   // for what the program does
-    bool known = false;                                      // Work::done_ns is
-    KernelWork did;                                          // where that is logged
+    shared::SharedDevice* kernel_of = nullptr;  // of a kernel, where processes take turns; null: they do not
+    bool known = false;                         // Work::done_ns is
+    KernelWork did;                             // where that is logged
 };
 
 // One submitted operation. Guarded by the scheduler's mutex, but for `op` and `context` while an engine has

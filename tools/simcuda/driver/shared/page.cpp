@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::array<char, 8> kMark{'s', 'i', 'm', 'c', 'u', 'd', 'a', 'p'};
 constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
 Page* joined = nullptr;
 Slot* own = nullptr;
@@ -102,6 +103,7 @@ void begin(Page& page) {
     ::pthread_mutex_init(&page.mutex, &attributes);
     ::pthread_mutexattr_destroy(&attributes);
     page.machine = own_machine();
+    page.wanted = kNever;
     page.version = kVersion;
     page.bytes = sizeof page;
     page.mark = kMark;
@@ -118,6 +120,9 @@ Slot* claim_slot(Page& page) {
     const Identity identity = own_identity();
     for (Number& used : free->used) used = 0;
     for (Number& kernels : free->kernels) kernels = 0;
+    free->bound = page.now.load();
+    for (Number* none : {&free->work, &free->passed, &free->passed_work}) *none = kNever;
+    free->outside = 0;
     free->started = identity.started;
     free->stack = identity.stack;
     free->process = identity.process;
@@ -165,6 +170,11 @@ void join() {
     const std::string wrong = try_to_join(path);
     if (!wrong.empty())
         message("SIMCUDA_SHARED=%s %s; this process has GPUs of its own", path.c_str(), wrong.c_str());
+}
+
+void leave() {
+    joined = nullptr;
+    own = nullptr;
 }
 
 Page* page() {

@@ -30,6 +30,10 @@ struct Slot {
     Number started, stack;              // Identity
     Number used[kMostDevices + 1];      // bytes of each device's memory, and of the host's
     Number kernels[kMostDevices];       // that run or wait for a turn, and threads that help them (turns.h)
+    // order.h:
+    Number bound, work;          // of what the process may do next; of that its work alone
+    Number passed, passed_work;  // bounds of those that others do not wait for
+    Number outside;              // whether the bound is that of a thread that is in no call
 
     Identity identity() const { return {process, started, stack}; }
 };
@@ -40,11 +44,16 @@ struct Machine {
     double up_gbps, down_gbps;
 };
 
-// What processes take of a device one after another, by the machine's clock in nanoseconds.
+// What processes take of a device one after another, in nanoseconds.
 struct SharedDevice {
+    // By the machine's clock:
     Number link_until[2];  // to the device, from it
     Number holder;         // of the turn: the number of a slot
     Number turn_began;
+    // In simulated time:
+    Number part_until[4];  // the parts of GpuResources (cost.h)
+    Number kernels_of;     // a process
+    Number kernels_until;
 };
 
 struct Page {
@@ -52,6 +61,11 @@ struct Page {
     std::uint32_t version, bytes;
     Machine machine;
     pthread_mutex_t mutex;  // robust, of all processes
+    // order.h:
+    Number now;                          // what has come in order is not before this
+    Number wanted;                       // the lowest bound that is waited for
+    std::atomic<std::uint32_t> changes;  // a futex
+    std::atomic<std::uint32_t> begun;
     SharedDevice devices[kMostDevices];
     Slot slots[kMostProcesses];
 };
@@ -59,6 +73,9 @@ struct Page {
 // Joins the page that SIMCUDA_SHARED names, once for the process, if it names one. A page that cannot be used
 // is named on stderr, and the process has GPUs of its own. Not thread-safe.
 void join();
+
+// A forked child, which has no driver, is on no page.
+void leave();
 
 Page* page();  // null: the process has GPUs of its own
 Slot* own_slot();

@@ -1,11 +1,15 @@
 #include "tools/simcuda/driver/shared/process.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
 
 namespace simcuda::driver::shared {
 namespace {
@@ -56,6 +60,21 @@ bool is_alive(const Identity& identity) {
     const bool ended = (now.state == 'Z' || now.state == 'X') && now.threads <= 1;
     const bool same_stack = now.identity.stack == identity.stack || now.identity.stack == 0;
     return !ended && now.identity.started == identity.started && same_stack;
+}
+
+Activity activity_of(std::int32_t process) {
+    const std::string folder = "/proc/" + std::to_string(process) + "/task";
+    const std::unique_ptr<DIR, int (*)(DIR*)> threads(::opendir(folder.c_str()), ::closedir);
+    Activity activity{threads != nullptr, 0};
+    while (const dirent* const entry = threads != nullptr ? ::readdir(threads.get()) : nullptr) {
+        if (entry->d_name[0] == '.') continue;
+        std::ifstream status(folder + "/" + entry->d_name + "/status");
+        for (std::string name, value; status >> name && std::getline(status, value);) {
+            if (name == "State:" && value.find_first_of("RD") < 2) activity.asleep = false;
+            if (name.ends_with("voluntary_ctxt_switches:")) activity.switches += std::stoull(value);
+        }
+    }
+    return activity;
 }
 
 }  // namespace simcuda::driver::shared

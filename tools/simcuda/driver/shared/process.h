@@ -18,4 +18,11 @@ Identity own_identity();
 // The same program in the same process, with at least one thread that has not ended.
 bool is_alive(const Identity& identity);
 
+// What its threads are about. If all are asleep, and have switched as often as before, they were meanwhile.
+struct Activity {
+    bool asleep = false;         // no thread runs or is about to
+    std::uint64_t switches = 0;  // how often a thread has stopped running
+};
+Activity activity_of(std::int32_t process);
+
 }  // namespace simcuda::driver::shared
