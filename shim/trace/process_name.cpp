@@ -24,11 +24,17 @@ std::uint64_t start_in(const char* path) noexcept {
     if (length <= 0) return 0;
     text[length] = '\0';
     // The second field is a name that may have spaces and brackets; the third and all behind it have none.
-    const char* field = std::strrchr(text, ')');
-    // The third: dead ones stay until their parent has asked for them.
-    if (field != nullptr && (field[2] == 'Z' || field[2] == 'X')) return 0;
-    for (int number = 2; field != nullptr && number < 22; ++number) field = std::strchr(field + 1, ' ');
-    return field == nullptr ? 0 : std::strtoull(field, nullptr, 10);
+    const char* const name_end = std::strrchr(text, ')');
+    const auto number_at = [&](int wanted) -> std::uint64_t {
+        const char* field = name_end;
+        for (int number = 2; field != nullptr && number < wanted; ++number)
+            field = std::strchr(field + 1, ' ');
+        return field == nullptr ? 0 : std::strtoull(field, nullptr, 10);
+    };
+    // The third: dead ones stay until their parent has asked for them. A main thread may have ended before
+    // others, which the twentieth counts.
+    const bool ended = name_end != nullptr && (name_end[2] == 'Z' || name_end[2] == 'X');
+    return ended && number_at(20) <= 1 ? 0 : number_at(22);
 }
 
 std::uint64_t inode_of(const char* path) noexcept {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -192,6 +193,30 @@ TEST_CASE("live page: the name of a process is read as it is written, and what i
     for (const char* const text : {"", "12", "12.3", "a.b.c"}) CHECK(parse_process(text) == ProcessName{});
     CHECK(life_of(this_process()) == Life::Runs);
     CHECK(life_of({}) == Life::Unknown);
+}
+
+TEST_CASE("live page: a process whose main thread has ended runs while another of its threads does") {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const pid_t child = support::start_child([&] {
+        std::thread([&, main = pthread_self()] {
+            pthread_join(main, nullptr);
+            if (write(ends[1], "x", 1) == 1) pause();
+        }).detach();
+        syscall(SYS_exit, 0);  // of this thread alone
+    });
+    char letter;
+    REQUIRE(read(ends[0], &letter, 1) == 1);
+    const ProcessName process = process_of(child);
+    CHECK(process.started != 0);
+    CHECK(life_of(process) == Life::Runs);
+    kill(child, SIGKILL);
+    siginfo_t ended{};
+    REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
+    CHECK(life_of(process) == Life::Gone);
+    support::end_of_child(child);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 TEST_CASE("live page: one of other name spaces is not written to, and goes once nobody has it") {
