@@ -46,6 +46,18 @@ constexpr auto upcoming_of() -> decltype(lms_policy::upcoming) {
 }
 
 template <typename Policy>
+constexpr auto leaving_of() -> decltype(lms_policy::leaving) {
+    if constexpr (requires(Policy & policy, const lms_policy_request& request) { policy.leaving(request); }) {
+        return [](void* state, const lms_policy_request* request) {
+            return unless_out_of_memory<std::uint32_t>(
+                LMS_NO_CHUNK, [&] { return static_cast<Policy*>(state)->leaving(*request); });
+        };
+    } else {
+        return nullptr;
+    }
+}
+
+template <typename Policy>
 constexpr auto freed_of() -> decltype(lms_policy::freed) {
     if constexpr (requires(Policy & policy) { policy.freed(0u); }) {
         return [](void* state, std::uint32_t chunk) { static_cast<Policy*>(state)->freed(chunk); };
@@ -54,8 +66,8 @@ constexpr auto freed_of() -> decltype(lms_policy::freed) {
     }
 }
 
-// Policy has a noexcept constructor from lms_policy_config and the methods called below; `work`, `upcoming`
-// and `freed` where it wants them. A chunk that could not be added is never chosen.
+// Policy has a noexcept constructor from lms_policy_config and the methods called below; `work`, `upcoming`,
+// `freed` and `leaving` where it wants them. A chunk that could not be added is never chosen.
 template <typename Policy>
 constexpr lms_policy table_of(const char* name) {
     return {
@@ -91,6 +103,7 @@ constexpr lms_policy table_of(const char* name) {
         .upcoming = upcoming_of<Policy>(),
         .keys = nullptr,
         .freed = freed_of<Policy>(),
+        .leaving = leaving_of<Policy>(),
     };
 }
 

@@ -26,6 +26,7 @@ static_assert(LMS_NO_CHUNK == engine::kNoChunk);
 static_assert(LMS_PURPOSE_ROOM == static_cast<std::uint32_t>(engine::Purpose::Room));
 static_assert(LMS_PURPOSE_WAIT == static_cast<std::uint32_t>(engine::Purpose::Wait));
 static_assert(LMS_PURPOSE_AHEAD == static_cast<std::uint32_t>(engine::Purpose::Ahead));
+static_assert(LMS_PURPOSE_FORETOLD == static_cast<std::uint32_t>(engine::Purpose::Foretold));
 static_assert(LMS_ACCESS_UNKNOWN == engine::kAccessUnknown && LMS_ACCESS_READ == engine::kAccessRead);
 static_assert(LMS_ACCESS_WRITTEN == engine::kAccessWritten && LMS_ACCESS_WHOLE == engine::kAccessWhole);
 static_assert(LMS_NOT_KNOWN == engine::Candidate::kUnknown);
@@ -232,7 +233,8 @@ Host::Host(const lms_policy* table, void* state, bool is_plugin)
       table_(table),
       state_(state),
       work_(entry_of(*table, &lms_policy::work, offsetof(lms_policy, work))),
-      upcoming_(entry_of(*table, &lms_policy::upcoming, offsetof(lms_policy, upcoming))) {}
+      upcoming_(entry_of(*table, &lms_policy::upcoming, offsetof(lms_policy, upcoming))),
+      leaving_(entry_of(*table, &lms_policy::leaving, offsetof(lms_policy, leaving))) {}
 
 Host::~Host() {
     table_->destroy(state_);
@@ -316,7 +318,8 @@ engine::ChunkId Host::next_victim(const engine::VictimRequest& wanted,
                                         .reserved = 0,
                                         .candidate = call_candidate,
                                         .links = call_links};
-    const engine::ChunkId victim = table_->next_victim(state_, &request);
+    const auto choose = wanted.purpose == engine::Purpose::Foretold ? leaving_ : table_->next_victim;
+    const engine::ChunkId victim = choose == nullptr ? engine::kNoChunk : choose(state_, &request);
     if (victim == engine::kNoChunk || context.is_eligible(victim)) return victim;
     static std::atomic<bool> said;
     if (log::once(said)) {

@@ -56,6 +56,7 @@ class Host : public engine::Ranking {
     // For every launch: null where the table has none.
     const decltype(lms_policy::work) work_;
     const decltype(lms_policy::upcoming) upcoming_;
+    const decltype(lms_policy::leaving) leaving_;
     std::uint64_t sequence_ = 0;
     engine::ChunkId chunk_end_ = 0;  // above every chunk ever added
 };

@@ -11,6 +11,7 @@
 #include "policy/adapter.h"
 #include "policy/builtin.h"
 #include "policy/chunk_list.h"
+#include "policy/growth.h"
 #include "policy/repetition.h"
 
 namespace lms::policy {
@@ -87,20 +88,36 @@ class NextUse {
         return LMS_NO_CHUNK;
     }
 
+    // What is needed last, as far as what the program is foretold to take before that lacks room.
+    std::uint32_t leaving(const lms_policy_request& request) {
+        if (!repetition_.trusted(kEnoughToBring)) return LMS_NO_CHUNK;
+        growth_.look(repetition_);
+        std::uint64_t room = limit_bytes_ - std::min(limit_bytes_, resident_bytes_);
+        if (growth_before(kFar) <= room) return LMS_NO_CHUNK;
+        bring_up_to_date();
+        for (auto it = order_.rbegin(); it != order_.rend() && growth_before(it->first) > room; ++it) {
+            if (request.eligible(request.context, it->second) != 0) return it->second;
+            room += chunks_[it->second].bytes;
+        }
+        return LMS_NO_CHUNK;
+    }
+
     std::uint32_t upcoming(std::uint32_t* out, std::uint32_t most) {
         if (!repetition_.trusted(kEnoughToBring)) return 0;
         if (epoch_there_ != repetition_.epoch()) there_until_ = 0;
         epoch_there_ = repetition_.epoch();
+        growth_.look(repetition_);
         std::uint32_t count = 0;
         std::uint64_t room = limit_bytes_ - std::min(limit_bytes_, resident_bytes_);
         Position seen = std::max(there_until_, repetition_.now());
-        const Position end = repetition_.now() + kHorizon;
+        Position end = Repetition::kNever;
         repetition_.foretold(seen, [&](std::uint32_t chunk, Position at) {
             if (at > end) return false;
             if (count == 0) seen = at - 1;
             if (recent_.contains(chunk) || std::find(out, out + count, chunk) != out + count) return true;
             if (is_for_others(room, at, chunks_[chunk].bytes)) return false;
             room -= std::min(room, chunks_[chunk].bytes);
+            if (count == 0) end = at + kHorizon;
             out[count++] = chunk;
             return count < most;
         });
@@ -110,7 +127,7 @@ class NextUse {
 
   private:
     using Position = Repetition::Position;
-    // Events that are looked ahead at.
+    // Events that are looked at after the first chunk that is foretold and not on the device.
     static constexpr Position kHorizon = 256;
     // Events within which a chunk comes in whatever goes for it, if that is needed later; before that what
     // goes must be needed so many times later.
@@ -139,7 +156,10 @@ class NextUse {
     // be too many: what came in there would only go again. Where nothing is free, what is needed later goes
     // for it.
     bool is_for_others(std::uint64_t room, Position at, std::uint64_t bytes) const {
-        return room >= bytes && room - bytes < repetition_.growth(at);
+        return room >= bytes && room - bytes < growth_before(at);
+    }
+    std::uint64_t growth_before(Position at) const {
+        return growth_.before(at, repetition_.bytes_in_use(repetition_.now()));
     }
 
     // When what goes for the sake of a chunk that is needed at `next` must not be needed yet. What is swapped
@@ -185,6 +205,7 @@ class NextUse {
     double frac_;
     std::uint64_t limit_bytes_ = 0, resident_bytes_ = 0;
     Repetition repetition_;
+    Growth growth_;
     ChunkList recent_;  // on the device, least recently used first
     std::vector<Chunk> chunks_;
     std::vector<std::uint32_t> outdated_;                 // whose key may be wrong

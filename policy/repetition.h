@@ -105,15 +105,9 @@ class Repetition {
         }
     }
 
-    // How many bytes more than now are foretold to be in use before the event `at`, at most: of chunks that
-    // work has named since they were made.
-    std::uint64_t growth(Position at) const {
-        const std::uint64_t now_bytes = event(match_).bytes_in_use;
-        std::uint64_t most = now_bytes;
-        for (Position past = match_ + 1; past < at - lag(); ++past)
-            most = std::max(most, event(past).bytes_in_use);
-        return most - now_bytes;
-    }
+    // The bytes foretold to be in use at the event `at`, from now() to now() + lag(): of chunks that work has
+    // named since they were made. Needs a match.
+    std::uint64_t bytes_in_use(Position at) const { return event(at - lag()).bytes_in_use; }
 
   private:
     static constexpr std::size_t kEvents = std::size_t{1} << kHistoryBits;

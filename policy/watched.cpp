@@ -89,11 +89,11 @@ engine::ChunkId Watched::next_victim(const engine::VictimRequest& wanted,
     const bool decides = this->decides();
     if (decides) {
         const engine::ChunkId victim =
-            timed("next_victim", [&] { return Host::next_victim(wanted, eligible); });
+            timed(wanted.purpose == engine::Purpose::Foretold ? "leaving" : "next_victim",
+                  [&] { return Host::next_victim(wanted, eligible); });
         if (victim != engine::kNoChunk) return victim;
     }
-    // Nothing has to go for what is only foretold.
-    if (wanted.purpose == engine::Purpose::Ahead) return engine::kNoChunk;
+    if (!engine::must_go(wanted.purpose)) return engine::kNoChunk;
     const engine::ChunkId victim = lru_->next_victim(wanted, eligible);
     if (decides && victim != engine::kNoChunk && wanted.asker != nullptr) wanted.asker->overruled();
     return victim;

@@ -109,9 +109,10 @@ typedef struct lms_policy_links {
 } lms_policy_links;
 
 /* What a victim is for. */
-#define LMS_PURPOSE_ROOM 0u  /* room for a chunk that work needs now, or very soon */
-#define LMS_PURPOSE_WAIT 1u  /* no chunk is idle: the chunk whose work to wait for, then to evict */
-#define LMS_PURPOSE_AHEAD 2u /* room to prefetch `sooner`: a chunk that is needed later than it, or none */
+#define LMS_PURPOSE_ROOM 0u     /* room for a chunk that work needs now, or very soon */
+#define LMS_PURPOSE_WAIT 1u     /* no chunk is idle: the chunk whose work to wait for, then to evict */
+#define LMS_PURPOSE_AHEAD 2u    /* room to prefetch `sooner`: a chunk that is needed later than it, or none */
+#define LMS_PURPOSE_FORETOLD 3u /* room that work will need; asked of `leaving` alone */
 
 /* A request for a victim. eligible(context, chunk) answers non-zero if the chunk may be evicted now
  * (LMS_PURPOSE_WAIT: may be waited for). */
@@ -184,6 +185,11 @@ typedef struct lms_policy {
     /* Event: the program has freed the chunk. No work names it again, and it is never eligible. `removed`
      * follows when its stream has reached the free. */
     void (*freed)(void* state, uint32_t chunk);
+
+    /* The chunk to evict now, although no chunk needs its room yet: the program is foretold to have more in
+     * use than the device holds before the chunk is needed. Answers like next_victim, or LMS_NO_CHUNK if none
+     * is to go. It is asked when there is nothing else to do, and few copies out are left to make. */
+    uint32_t (*leaving)(void* state, const lms_policy_request* request);
 } lms_policy;
 
 /* The export of a plugin: its table, which must stay valid while the process lives; null if it does not

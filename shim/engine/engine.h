@@ -61,7 +61,8 @@ struct PendingEviction {
     Use copied{};              // finished when the copy is, once it is enqueued
     bool enqueued = false;
     bool copies = true;
-    bool orphan = false;  // the chunk's buffer is gone; `device` is of no chunk
+    bool foretold = false;  // goes as soon as it is copied: its room is foretold to be lacking
+    bool orphan = false;    // the chunk's buffer is gone; `device` is of no chunk
 };
 
 // What starting evictions needs next.
@@ -234,17 +235,23 @@ class Engine final : private Asker {
     // `ahead` more those that come before the first clean one, which can go at any time.
     NextEviction next_eviction(const VictimRequest& wanted, std::uint64_t ahead, std::uint64_t now_ns);
     // With `host` its copy can be made. False: it cannot go now, and `host` is back in the pool.
-    bool begin_eviction(ChunkId victim, std::uint64_t serial, const Block& host, std::uint64_t now_ns);
+    bool begin_eviction(ChunkId victim, std::uint64_t serial, const Block& host, std::uint64_t now_ns,
+                        bool foretold = false);
     // The same of one that needs no copy.
     bool begin_clean_eviction(ChunkId victim, std::uint64_t now_ns);
+    // The chunk to evict because room is foretold to be lacking, while few copies out are left to make.
+    // Enough: none now, but ask again when some work or copy is over; NoVictims: none.
+    NextEviction next_foretold();
     // Whom to wait for if nothing is idle; kNoChunk: none.
     ChunkId busy_victim(std::uint64_t bytes, const std::function<bool(const Chunk&)>& accept);
 
     std::vector<CopyOut> copies_to_enqueue() const;
     // `copied` false: the driver refused, the eviction has ended. `end` may be finished.
     void copy_enqueued(std::uint64_t eviction, bool copied, const Use& end);
-    // Chunks whose copies are complete, until they have `bytes` together or no other is complete.
+    // Chunks whose copies are complete, until they have `bytes` together or no other is complete; or all of
+    // them that go for what is foretold.
     std::vector<RemapOut> take_remaps_out(std::uint64_t bytes);
+    std::vector<RemapOut> take_foretold_remaps_out();
     void remapped_out(const RemapOut& remap, bool done, std::optional<std::uint64_t> digest);
 
     // Bytes of the chunks that leave: whose copy has begun and that no launch has claimed back.
@@ -343,6 +350,7 @@ class Engine final : private Asker {
     VictimRequest asked_by(const VictimRequest& wanted) {
         return {wanted.need_bytes, wanted.purpose, wanted.sooner, this};
     }
+    std::vector<RemapOut> take_remaps_out(std::uint64_t bytes, bool foretold_alone);
     bool hold_one(const ChunkRequest& need, ChunkPins& pins);
     void list(ChunkId victim, const Block& host, bool copies, std::uint64_t now_ns);
     void sweep_evictions();

@@ -12,6 +12,9 @@ namespace {
 // Such as come up once are over by the next try.
 constexpr unsigned kRefusals = 3;
 
+// Copies out that are enqueued before more is chosen to go for what is foretold.
+constexpr int kFewCopies = 2;
+
 }  // namespace
 
 bool Engine::leaves(const PendingEviction& each) const {
@@ -47,16 +50,36 @@ NextEviction Engine::next_eviction(const VictimRequest& wanted, std::uint64_t ah
     return {Is::Enough};
 }
 
+NextEviction Engine::next_foretold() {
+    using Is = NextEviction::Is;
+    const auto under_way = std::ranges::count_if(
+        pending_evictions_, [&](const PendingEviction& each) { return each.copies && !is_complete(each); });
+    if (under_way >= kFewCopies) return {Is::Enough};
+    if (opaque_busy()) return {Is::Enough};
+    bool busy = false;
+    const ChunkId victim = residency_.next_victim(asked_by({1, Purpose::Foretold}), [&](ChunkId id) {
+        if (!may_leave(id) || needs_no_copy(id)) return false;
+        const bool used = residency_.in_flight(id);
+        busy |= used;
+        return !used;
+    });
+    if (victim == kNoChunk) return {busy || under_way > 0 ? Is::Enough : Is::NoVictims};
+    const Chunk& chunk = residency_.chunk(victim);
+    return {Is::WantsHostBlock, victim, chunk.serial, chunk.bytes};
+}
+
 bool Engine::begin_clean_eviction(ChunkId victim, std::uint64_t now_ns) {
     if (opaque_busy() || !residency_.begin_out(victim)) return false;
     list(victim, backing_[victim].host, false, now_ns);
     return true;
 }
 
-bool Engine::begin_eviction(ChunkId victim, std::uint64_t serial, const Block& host, std::uint64_t now_ns) {
+bool Engine::begin_eviction(ChunkId victim, std::uint64_t serial, const Block& host, std::uint64_t now_ns,
+                            bool foretold) {
     // Making the block may have taken time.
     if (!opaque_busy() && residency_.chunk(victim).serial == serial && residency_.begin_out(victim)) {
         list(victim, host, true, now_ns);
+        pending_evictions_.back().foretold = foretold;
         return true;
     }
     put(host);
@@ -86,11 +109,19 @@ void Engine::copy_enqueued(std::uint64_t eviction, bool copied, const Use& end) 
 }
 
 std::vector<RemapOut> Engine::take_remaps_out(std::uint64_t bytes) {
+    return take_remaps_out(bytes, false);
+}
+
+std::vector<RemapOut> Engine::take_foretold_remaps_out() {
+    return take_remaps_out(~std::uint64_t{0}, true);
+}
+
+std::vector<RemapOut> Engine::take_remaps_out(std::uint64_t bytes, bool foretold_alone) {
     std::vector<RemapOut> remaps;
     std::uint64_t sum = 0;
     for (auto it = pending_evictions_.begin(); it != pending_evictions_.end() && sum < bytes;) {
         const Chunk& chunk = residency_.chunk(it->chunk);
-        if (!is_complete(*it) || !leaves(*it)) {
+        if (!is_complete(*it) || !leaves(*it) || (foretold_alone && !it->foretold)) {
             ++it;
         } else if (residency_.allocation(chunk.allocation).dead) {
             residency_.cancel_out(it->chunk);

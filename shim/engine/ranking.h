@@ -10,8 +10,13 @@
 namespace lms::engine {
 
 // What a victim is for (<lms/policy.h> says more): room for what is needed now; whose work to wait for; room
-// for `sooner`, which is foretold.
-enum class Purpose : std::uint32_t { Room, Wait, Ahead };
+// for `sooner`, which is foretold; room that is foretold to be lacking.
+enum class Purpose : std::uint32_t { Room, Wait, Ahead, Foretold };
+
+// Whether something has to go: where the policy names no victim, another is taken.
+inline bool must_go(Purpose purpose) {
+    return purpose == Purpose::Room || purpose == Purpose::Wait;
+}
 
 // What a policy may ask back of a chunk that may go, and of the copies that are under way.
 struct Candidate {

@@ -252,7 +252,7 @@ ChunkId Residency::next_victim(const VictimRequest& wanted, const std::function<
                !allocations_[chunk.allocation].dead && accept(id);
     };
     const ChunkId victim = ranking_->next_victim(wanted, eligible);
-    if (victim != kNoChunk || wanted.purpose == Purpose::Ahead) return victim;
+    if (victim != kNoChunk || !must_go(wanted.purpose)) return victim;
     for (ChunkId id = 0; id < chunks_.size(); ++id) {
         if (!eligible(id)) continue;
         if (wanted.asker) wanted.asker->overruled();

@@ -90,7 +90,7 @@ CUresult submit_after_look(const Transfer& whole) {
     // It waits for the host anyway, so that what is in host memory need not come in.
     const bool stay = whole.waits && with_host(whole) && shim::within_reach(to, whole.bytes) &&
                       shim::within_reach(from, whole.bytes);
-    if (stay) bring_ahead_while_busy(whole.stream);
+    if (stay) move_ahead_while_busy(whole.stream);
     if (stay || piece < whole.bytes) {
         if (const CUresult error = host_sides(sides); error != CUDA_SUCCESS) return error;
     }

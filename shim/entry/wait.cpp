@@ -44,9 +44,9 @@ class WaitTold {
     std::uint64_t begin_ns_;
 };
 
-bool bring_ahead() {
+bool move_ahead() {
     bool more = false;
-    for (shim::Session* session : shim::sessions()) more |= session->bring_ahead();
+    for (shim::Session* session : shim::sessions()) more |= session->move_ahead();
     return more;
 }
 
@@ -74,7 +74,7 @@ void meanwhile(Given given, IsOver is_over) {
             const shim::CapturesHeldOff held_off;
             if (!held_off || shim::capturing_anywhere() || !unfinished(given) || is_over()) return;
         }
-        if (!bring_ahead()) return;
+        if (!move_ahead()) return;
         util::pause(bounds::kAhead);
     }
 }
@@ -166,7 +166,7 @@ CUresult wait_for_event(CUevent event) {
 
 }  // namespace
 
-void bring_ahead_while_busy(CUstream stream) {
+void move_ahead_while_busy(CUstream stream) {
     const WaitTold told;
     meanwhile(given_to(stream));
 }

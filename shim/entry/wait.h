@@ -7,7 +7,7 @@ namespace lms::entry {
 
 // For a call that is about to wait in the driver for what `stream` (resolved: program/streams.h) was given.
 // Comes back when that is over, nothing is foretold, or something is being captured.
-void bring_ahead_while_busy(CUstream stream);
+void move_ahead_while_busy(CUstream stream);
 
 // Waits in the driver for what work given to `stream` (of the current context) would wait for: also for what
 // other streams were given, if it is a default one.

@@ -26,12 +26,12 @@ FencePtr unfinished_work(const State& state) {
 }
 
 // Makes the host block that the copy of `victim` wants, and lists it. NoVictims: it cannot go now.
-Start begin_copied(State& state, ChunkId victim, std::uint64_t serial, std::uint64_t bytes,
-                   SessionLock& lock) {
+Start begin_copied(State& state, ChunkId victim, std::uint64_t serial, std::uint64_t bytes, SessionLock& lock,
+                   bool foretold = false) {
     const auto host = host_block(state, bytes, lock);
     if (!host) return Start::NoHostMemory;
-    return state.engine.begin_eviction(victim, serial, *host, trace::now_ns()) ? Start::Enough
-                                                                               : Start::NoVictims;
+    return state.engine.begin_eviction(victim, serial, *host, trace::now_ns(), foretold) ? Start::Enough
+                                                                                         : Start::NoVictims;
 }
 
 // Enqueues the copies of what was chosen; false: the driver refused.
@@ -90,6 +90,18 @@ Start start_evictions(State& state, const engine::VictimRequest& wanted, std::ui
     return enqueue_copies(state, lock) ? result : Start::Failed;
 }
 
+Start start_foretold(State& state, SessionLock& lock) {
+    using Is = engine::NextEviction::Is;
+    if (state.trial != State::Trial::Passed) return Start::Failed;
+    for (;;) {
+        const engine::NextEviction next = state.engine.next_foretold();
+        if (next.is != Is::WantsHostBlock) return next.is == Is::Enough ? Start::Enough : Start::NoVictims;
+        const Start begun = begin_copied(state, next.victim, next.serial, next.bytes, lock, true);
+        if (begun != Start::Enough) return begun;
+        if (!enqueue_copies(state, lock)) return Start::Failed;
+    }
+}
+
 Start start_evictions_of(State& state, std::span<const ChunkRequest> those, SessionLock& lock) {
     if (state.engine.is_distrusted()) return Start::Failed;
     Start result = Start::Enough;
@@ -106,7 +118,9 @@ Start start_evictions_of(State& state, std::span<const ChunkRequest> those, Sess
     return enqueue_copies(state, lock) ? result : Start::Failed;
 }
 
-Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) {
+namespace {
+
+Finish complete(State& state, std::span<const engine::RemapOut> outs, SessionLock& lock) {
     struct Job {
         engine::RemapOut out;
         std::vector<Remap> remaps;
@@ -115,7 +129,7 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
         std::optional<std::uint64_t> digest = std::nullopt;
     };
     std::vector<Job> jobs;
-    for (const engine::RemapOut& out : state.engine.take_remaps_out(bytes)) {
+    for (const engine::RemapOut& out : outs) {
         const auto fence = state.copy_fences.extract(out.eviction);
         jobs.push_back({out, remaps_of(state, out.chunk, out.device, out.host),
                         fence.empty() ? nullptr : fence.mapped()});
@@ -150,6 +164,16 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
     state.changed.notify_all();
     if (moved) announce_pressure(state);
     return moved ? Finish::Moved : Finish::Failed;
+}
+
+}  // namespace
+
+Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) {
+    return complete(state, state.engine.take_remaps_out(bytes), lock);
+}
+
+Finish complete_foretold(State& state, SessionLock& lock) {
+    return complete(state, state.engine.take_foretold_remaps_out(), lock);
 }
 
 }  // namespace lms::shim

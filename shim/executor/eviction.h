@@ -17,11 +17,16 @@ enum class Start { Enough, NoVictims, NoHostMemory, Failed };
 Start start_evictions(State& state, const engine::VictimRequest& wanted, std::uint64_t ahead,
                       SessionLock& lock);
 
+// The same for room that is foretold to be lacking, a few copies at a time. NoVictims: no more is.
+Start start_foretold(State& state, SessionLock& lock);
+
 // The same of those that are on the device, idle and not kept there.
 Start start_evictions_of(State& state, std::span<const ChunkRequest> those, SessionLock& lock);
 
 enum class Finish { Moved, NothingReady, Failed };
 // Remaps chunks whose copies are complete, until they have `bytes` together or no other is complete.
 Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock);
+// Those of start_foretold() whose copies are complete.
+Finish complete_foretold(State& state, SessionLock& lock);
 
 }  // namespace lms::shim

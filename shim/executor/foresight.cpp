@@ -19,11 +19,26 @@ constexpr int kMostStepsAhead = 64;  // of one submission or wait
 
 }  // namespace
 
-bool Migrator::bring_ahead(SessionLock& lock) {
+bool Migrator::move_ahead(SessionLock& lock) {
     if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
     std::array<ChunkId, 8> next{};
-    if (state_.engine.upcoming(next) == 0) return false;
+    const bool in = state_.engine.upcoming(next) != 0;
+    if (!in && state_.engine.next_foretold().is == engine::NextEviction::Is::NoVictims) return false;
     const MigrationTurn turn(*this, lock);
+    const bool more_in = in && bring_in_ahead(lock);
+    return evict_ahead(lock) || more_in;
+}
+
+bool Migrator::evict_ahead(SessionLock& lock) {
+    if (queue_.size() > 1) return true;
+    poll_completions(state_, lock);
+    if (!may_remap_now()) return false;
+    complete_foretold(state_, lock);
+    return start_foretold(state_, lock) == Start::Enough;
+}
+
+bool Migrator::bring_in_ahead(SessionLock& lock) {
+    std::array<ChunkId, 8> next{};
     bool more = true;
     // A policy that takes back what it has just asked for is not to keep the thread.
     for (int steps = 0; more && steps < kMostStepsAhead; ++steps) {

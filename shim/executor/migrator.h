@@ -36,10 +36,9 @@ class Migrator {
     // moves that are under way.
     void hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
 
-    // Brings in what the policy foretells, as far as that holds nobody up: a few chunks at a time, and out
-    // goes only what is idle and needed later. False if there is nothing more to be brought in, or nobody
-    // knows what.
-    bool bring_ahead(SessionLock& lock);
+    // Moves what the policy foretells, as far as that holds nobody up: a few chunks at a time, and out goes
+    // only what is idle and needed later. False if there is nothing more to be moved, or nobody knows what.
+    bool move_ahead(SessionLock& lock);
 
     // Gives device memory back to the driver, evicting if need be; the bytes given back.
     std::uint64_t reclaim(std::uint64_t bytes, SessionLock& lock);
@@ -88,6 +87,8 @@ class Migrator {
     Step await_opaque(SessionLock& lock);
     Step await_idle(std::uint64_t bytes, SessionLock& lock);
     bool may_remap_now() const;
+    bool bring_in_ahead(SessionLock& lock);
+    bool evict_ahead(SessionLock& lock);
     bool step_ahead(std::span<const engine::ChunkId> next, SessionLock& lock);
     void start_ahead(const ChunkPins& hold, SessionLock& lock);
     Step page_in_now(std::span<const PageIn> fills, SessionLock& lock);

@@ -212,9 +212,8 @@ class Session {
 
     // Makes room for memory the program gets from the driver itself; the bytes given up.
     std::uint64_t reclaim(std::uint64_t bytes);
-    // For a thread that waits: brings in what is foretold, as far as that goes now. False if there is no more
-    // to it.
-    bool bring_ahead();
+    // For a thread that waits: moves what is foretold, as far as that goes now. False if there is no more to it.
+    bool move_ahead();
     // What the program has given the GPU so far, as far as there are fences: in one stream, as the calling
     // thread knows it, or in all. And whether any of that is unfinished.
     std::vector<engine::Use> given(CUstream stream);

@@ -305,14 +305,14 @@ void Session::submitted(Work& work) {
     // for may be the last that it does.
     const bool timed_copy = work.timing != 0 && work.reach.copied.way != trace::CopyWay::Unknown;
     if (timed_copy || state.fences.many()) poll_completions(state, lock);
-    if (!hold.pinned.empty()) migrator_->bring_ahead(lock);
+    if (!hold.pinned.empty()) migrator_->move_ahead(lock);
 }
 
-bool Session::bring_ahead() {
+bool Session::move_ahead() {
     if (!state_->under_pressure.load()) return false;
     SessionLock lock(state_->mutex);
     if (state_->paused) return false;
-    return migrator_->bring_ahead(lock);
+    return migrator_->move_ahead(lock);
 }
 
 std::vector<engine::Use> Session::given(CUstream stream) {

@@ -130,7 +130,7 @@ TEST_CASE("ahead: a policy that takes back what it has asked for does not keep t
         for (int i = 0; i < 16; ++i) {
             asked = 0;
             REQUIRE(scene.need(0, scene.stream) == CUDA_SUCCESS);
-            scene.rig.session().bring_ahead();
+            scene.rig.session().move_ahead();
             CHECK(asked > 0);
             CHECK(asked < Undecided::kTooOften / 10);
         }

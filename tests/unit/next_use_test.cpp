@@ -375,6 +375,38 @@ TEST_CASE("next-use: what is free is kept for what will be made, until that is g
     }
 }
 
+// Each round makes eight buffers more, one beside each of eight that stay, and gives them all back at its
+// end.
+TEST_CASE("next-use: what is foretold to lack room has as much evicted, and nothing that is needed before") {
+    constexpr unsigned kStay = 8, kRounds = 30;
+    Cache cache("next-use", 2 * kStay);
+    const auto going = [&](std::uint64_t limit_chunks) {
+        cache.host().eviction_start(limit_chunks * 4096, 0);
+        std::set<ChunkId> gone;
+        const auto stays = [&](ChunkId id) { return !gone.contains(id); };
+        for (ChunkId id; (id = cache.host().next_victim({1, Purpose::Foretold}, stays)) != kNoChunk;)
+            gone.insert(id);
+        return gone;
+    };
+    for (unsigned i = 0; i < kStay; ++i) cache.run({UseStep::Make, {i}});
+    for (unsigned round = 0; round < kRounds; ++round) {
+        const unsigned first = kStay * (round + 1);
+        for (unsigned i = 0; i < kStay; ++i) {
+            cache.run({UseStep::Make, {first + i}});
+            cache.run({UseStep::Work, {i, first + i}});
+            if (round == 0) CHECK(going(1).empty());  // nothing is foretold yet
+            // Twelve are there, and four are to be made.
+            if (round < kRounds - 1 || i != kStay / 2 - 1) continue;
+            CHECK(going(16).empty());
+            CHECK(going(14).size() == 2);
+            const std::set<ChunkId> gone = going(12);
+            CHECK(gone.size() == 4);
+            for (unsigned soon = kStay / 2; soon < kStay; ++soon) CHECK(!gone.contains(cache.chunk(soon)));
+        }
+        for (unsigned i = 0; i < kStay; ++i) cache.run({UseStep::Drop, {first + i}});
+    }
+}
+
 TEST_CASE("next-use: nothing goes ahead of need for what is not known to be needed") {
     const unsigned kBuffers = 20;
     Cache cache("next-use", 12);
