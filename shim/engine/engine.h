@@ -264,6 +264,8 @@ class Engine final : private Asker {
     // and the longer a copy waits for its remap, the more likely that is. What is needed is copied again.
     void cancel_stale();
     bool leaves(const PendingEviction& each) const;
+    // Whether some copy, in or out, is not seen to be over.
+    bool copies_under_way() const;
     bool is_complete(const PendingEviction& each) const;
     // Whether the chunk may be a victim. One that the driver does not let go, time and again, is none for a
     // while: others leave in its place, or the call that needs room is out of memory.

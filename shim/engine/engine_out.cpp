@@ -26,6 +26,12 @@ bool Engine::is_complete(const PendingEviction& each) const {
     return each.enqueued && residency_.timelines.finished(each.copied);
 }
 
+bool Engine::copies_under_way() const {
+    return !filling_.empty() || std::ranges::any_of(pending_evictions_, [&](const PendingEviction& each) {
+        return each.copies && !is_complete(each);
+    });
+}
+
 void Engine::list(ChunkId victim, const Block& host, bool copies, std::uint64_t now_ns) {
     backing_[victim].eviction = ++evictions_;
     pending_evictions_.push_back({victim, evictions_, backing_[victim].device, host, now_ns, works_});

@@ -9,6 +9,7 @@
 #include "shim/device/scope.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
+#include "shim/entry/wait.h"
 #include "shim/program/capture.h"
 #include "shim/program/contexts.h"
 #include "shim/program/green_contexts.h"
@@ -74,12 +75,14 @@ CUresult wait_for_context(Session& session, CUcontext context) {
     if (shim::capturing_anywhere()) {
         if (const auto status = session.wait_beside_captures(context)) return *status;
     }
+    if (const auto status = session.wait_beside_moves(context)) return *status;
     return driver().cuCtxSynchronize();
 }
 
 // Waits for the work that may use memory of the session's GPU: of all contexts there, and of no others, which
 // the current one may be.
 CUresult wait_for_users(Session& session, CUcontext owner) {
+    move_ahead_while_busy(session);
     CUdevice device = 0;
     CUcontext current = nullptr;
     CUresult status = driver().cuCtxGetDevice(&device);

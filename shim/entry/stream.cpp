@@ -30,6 +30,8 @@ CUresult destroy(CUstream stream, shim::Call call) {
         shim::StreamEnd end(stream);
         if (end && !shim::sessions().empty()) {
             const bool captured = shim::capturing(stream);
+            if (shim::capturing_anywhere() || device::leaves_open(driver().cuStreamQuery(stream)))
+                shim::streams_unlisted.store(true);
             for (shim::Session* session : shim::sessions()) session->stream_ends(stream, captured);
             end.forget();
             for (shim::Session* session : shim::sessions()) session->stream_ended(stream);

@@ -82,6 +82,7 @@ CUresult submit_part(const Transfer& part, bool stay) {
 
 CUresult submit_after_look(const Transfer& whole) {
     const engine::Address to = whole.to, from = whole.from;
+    shim::note_use_beside_moves(whole.stream);
     const auto give_whole = [&] { return give(whole); };
     if (!is_managed(to) && !is_managed(from)) return shim::call_with_oom_retry(give_whole);
     const shim::Range sides[] = {{from, whole.bytes}, {to, whole.bytes}};

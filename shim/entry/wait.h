@@ -3,11 +3,18 @@
 
 #include "shim/device/cuda_api.h"
 
+namespace lms::shim {
+class Session;
+}
+
 namespace lms::entry {
 
 // For a call that is about to wait in the driver for what `stream` (resolved: program/streams.h) was given.
 // Comes back when that is over, nothing is foretold, or something is being captured.
 void move_ahead_while_busy(CUstream stream);
+
+// The same for what any stream of the session's GPU was given.
+void move_ahead_while_busy(shim::Session& session);
 
 // Waits in the driver for what work given to `stream` (of the current context) would wait for: also for what
 // other streams were given, if it is a default one.

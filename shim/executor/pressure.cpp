@@ -323,6 +323,19 @@ bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
     return all;
 }
 
+bool fence_streams(State& state, CUcontext context, std::vector<FencePtr>& fences) {
+    const CapturesHeldOff held_off;
+    // Of threads' own streams the threads alone can tell.
+    const bool own = per_thread_streams_used.load() || per_thread_streams_used_beside_moves.load();
+    if (!held_off || capturing_anywhere() || own || streams_unlisted.load()) return false;
+    for (const KnownStream& each : known_streams()) {
+        if (each.context != context) continue;
+        const StreamUse use(each.stream);
+        if (!use || fence_stream(state, each.stream, fences) != Behind::Known) return false;
+    }
+    return fence_legacy(state, context, fences) == Behind::Known;
+}
+
 void end_pressure(State& state) {
     if (state.under_pressure.exchange(false)) fast_path_gate.reopen();
 }

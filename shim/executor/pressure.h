@@ -57,6 +57,9 @@ void close_legacy_streams(State& state, SessionLock& lock);
 // Leaves fences behind what the context's streams were given so far without a look, and no capture knows of
 // it. False: of some nobody can tell when it is over.
 bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock);
+// Leaves fences behind what the context's streams were given so far, in those that are busy. False: it may
+// have others than are known, or a capture forbids to ask. Without the session's lock.
+bool fence_streams(State& state, CUcontext context, std::vector<FencePtr>& fences);
 // The session begins anew, without buffers.
 void end_pressure(State& state);
 

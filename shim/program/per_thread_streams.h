@@ -24,6 +24,11 @@ std::uint64_t per_thread_streams_gone();
 
 // A thread has submitted work to its own without a look, which other threads cannot ask how far it is.
 inline constinit std::atomic<bool> per_thread_streams_used{false};
+// Or has submitted some beside moves.
+inline constinit std::atomic<bool> per_thread_streams_used_beside_moves{false};
+inline void note_use_beside_moves(CUstream stream) {
+    if (stream == CU_STREAM_PER_THREAD) per_thread_streams_used_beside_moves.store(true);
+}
 // captures_since_none() when one did so last while a capture was under way, and it could not be fenced.
 inline constinit std::atomic<std::uint64_t> per_thread_streams_unfenced_at{0};
 

@@ -2,6 +2,7 @@
 // every stream that may still hold some is asked.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "shim/device/cuda_api.h"
@@ -20,6 +21,9 @@ struct KnownStream {
 };
 // Streams created and not destroyed.
 std::vector<KnownStream> known_streams();
+// Work may be in other streams: these were destroyed before it was over, or a call that the shim does not
+// know made them.
+inline constinit std::atomic<bool> streams_unlisted{false};
 // The context of one of them; null if it is none.
 CUcontext context_of_known(CUstream stream);
 

@@ -354,6 +354,23 @@ std::optional<CUresult> Session::wait_beside_captures(CUcontext context) {
     return port_->health();
 }
 
+std::optional<CUresult> Session::wait_beside_moves(CUcontext context) {
+    State& state = *state_;
+    if (!works_through(context) || !state.under_pressure.load()) return std::nullopt;
+    {
+        SessionLock lock(state.mutex);
+        poll_completions(state, lock);
+        if (!state.engine.copies_under_way()) return std::nullopt;
+    }
+    std::vector<FencePtr> fences;
+    if (!fence_streams(state, context, fences)) return std::nullopt;
+    for (const FencePtr& fence : fences) {
+        while (!wait_for(*fence, bounds::kStalledWork)) {
+        }
+    }
+    return port_->health();
+}
+
 CUresult Session::free_on(CUstream stream, engine::Address address, const std::function<void()>& going) {
     State& state = *state_;
     CUresult recorded = CUDA_SUCCESS;

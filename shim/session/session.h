@@ -119,6 +119,9 @@ class Session {
     // Waits for the work of `context`, as cuCtxSynchronize does, but for what is captured,
     // which that would end. Nothing: it cannot be known when all of it is over.
     std::optional<CUresult> wait_beside_captures(CUcontext context);
+    // The same while copies of the shim's own are under way in that context, for which cuCtxSynchronize would
+    // wait too. Nothing: there are none, or it cannot be known what the program has given it.
+    std::optional<CUresult> wait_beside_moves(CUcontext context);
     // Frees it once `stream` has reached this point. `going` is called, without a lock, when the driver
     // cannot refuse any more, and before the address may be given out again.
     CUresult free_on(
@@ -212,7 +215,8 @@ class Session {
 
     // Makes room for memory the program gets from the driver itself; the bytes given up.
     std::uint64_t reclaim(std::uint64_t bytes);
-    // For a thread that waits: moves what is foretold, as far as that goes now. False if there is no more to it.
+    // For a thread that waits: moves what is foretold, as far as that goes now. False if there is no more to
+    // it.
     bool move_ahead();
     // What the program has given the GPU so far, as far as there are fences: in one stream, as the calling
     // thread knows it, or in all. And whether any of that is unfinished.

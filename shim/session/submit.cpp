@@ -19,6 +19,7 @@ CUcontext context_of(CUstream stream) {
 
 ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
     take_up_requests();
+    note_use_beside_moves(reach.stream);
     held_.reserve(sessions().size());
     const CUcontext context = sessions().size() > 1 ? context_of(reach.stream) : nullptr;
     for (Session* session : sessions()) {
@@ -192,6 +193,7 @@ CUresult submit_in_place(CUstream stream, Look look, util::FunctionRef<CUresult(
 
 CUresult submit_unseen(Call call) {
     CUresult status = CUDA_SUCCESS;
+    streams_unlisted.store(true);
     const auto call_and_fence = [&] {
         const CUresult result = call();
         fence_unseen_work();

@@ -1,6 +1,7 @@
 // Threads that wait: what is foretold comes in meanwhile (LMS_POLICY=next-use).
 #include <array>
 #include <chrono>
+#include <functional>
 
 #include "tests/entry/gate.h"
 
@@ -8,9 +9,11 @@ namespace {
 
 // Twice as many buffers as the GPU holds, used one after the other, round after round.
 struct Rounds {
-    static constexpr std::size_t kBuffers = 16;
+    static constexpr std::size_t kBuffers = 16, kSpare = 64 << 10;
 
-    Rounds() {
+    // Of the spare ones each can be freed once.
+    explicit Rounds(std::size_t count = 0) : spares(count) {
+        for (CUdeviceptr& spare : spares) OK(cuMemAlloc_v2, &spare, kSpare);
         for (std::size_t i = 0; i < kBuffers; ++i)
             buffers.push_back(std::make_unique<rig::Buffer>(rig::kBuffer, i));
         OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
@@ -29,6 +32,10 @@ struct Rounds {
         for (std::size_t i = 0; i < 12 * kBuffers; ++i) use(i % kBuffers);
         OK(cuStreamSynchronize, stream);
     }
+    void free_spare() {
+        OK(cuMemFree_v2, spares.back());
+        spares.pop_back();
+    }
     void use(std::size_t i) { rig::bring_in(buffers[i]->at(), buffers[i]->bytes(), stream); }
     bool all_intact() const {
         bool all = true;
@@ -37,14 +44,16 @@ struct Rounds {
     }
 
     std::vector<std::unique_ptr<rig::Buffer>> buffers;
+    std::vector<CUdeviceptr> spares;
     CUstream stream = nullptr;
 };
 
 // `wait` comes back once what was submitted is over; the first of what comes next that was not there is by
 // then.
-void wait_while_held_up(void (*wait)(const Rounds&), CUstream where = nullptr) {
+void wait_while_held_up(const std::function<void(Rounds&)>& wait, CUstream where = nullptr,
+                        std::size_t spares = 0) {
     const rig::Gpu gpu;
-    Rounds rounds;
+    Rounds rounds(spares);
     if (where != nullptr) rounds.stream = where;
     const auto is_there = [&](std::size_t i) { return rounds.buffers[i % Rounds::kBuffers]->resident(); };
     // On to where something is missing of what fits: on a slow machine all of it may have come in by now.
@@ -142,6 +151,103 @@ BODY(held_up_copy) {
         CU_STREAM_LEGACY);
 }
 
+BODY(held_up_free) {
+    wait_while_held_up([](Rounds& rounds) { rounds.free_spare(); }, nullptr, 1);
+}
+
+// A second a megabyte, in simulated time, in which all else takes next to none.
+const rig::Environment kSlowLink = {{"LMS_POLICY", "next-use"},
+                                    {"SIMCUDA_CLOCK", "simulated"},
+                                    {"SIMCUDA_H2D_GBPS", "0.001"},
+                                    {"SIMCUDA_D2H_GBPS", "0.001"}};
+
+constexpr std::size_t kFrees = 4;
+
+// `wait` waits for work that is over at once, while the shim brings in what comes next.
+void wait_beside_copies(void (*wait)(Rounds&)) {
+    const rig::Gpu gpu;
+    Rounds rounds(kFrees);
+    CUevent before = nullptr, after = nullptr;
+    OK(cuEventCreate, &before, CU_EVENT_DEFAULT);
+    OK(cuEventCreate, &after, CU_EVENT_DEFAULT);
+    std::size_t waits = 0;
+    for (std::size_t at = 0; at < 4 * Rounds::kBuffers && waits < kFrees; ++at) {
+        const bool stays = rounds.buffers[at % Rounds::kBuffers]->resident();
+        OK(cuStreamSynchronize, rounds.stream);
+        OK(cuEventRecord, before, rounds.stream);
+        rounds.use(at % Rounds::kBuffers);
+        if (!stays) continue;
+        wait(rounds);
+        ++waits;
+        OK(cuEventRecord, after, rounds.stream);
+        OK(cuEventSynchronize, after);
+        float ms = 0;
+        OK(cuEventElapsedTime, &ms, before, after);
+        EXPECT(ms < 50);  // of 500 that a buffer's copy takes
+    }
+    EXPECT(waits > 0);
+    for (std::size_t i = 0; i < 2 * Rounds::kBuffers; ++i) rounds.use(i % Rounds::kBuffers);
+    EXPECT(rounds.all_intact());
+}
+BODY(free_beside_copies) {
+    wait_beside_copies([](Rounds& rounds) { rounds.free_spare(); });
+}
+BODY(context_beside_copies) {
+    wait_beside_copies([](Rounds&) { OK(cuCtxSynchronize); });
+}
+
+// Beside such copies a free waits for what has nothing to do with buffers, in a stream that is there or gone,
+// or a thread's own.
+void free_beside_work(const std::function<void(rig::Gate&)>& hold_up) {
+    const rig::Gpu gpu;
+    Rounds rounds(1);
+    rig::Gate gate;
+    std::size_t at = 0;
+    while (!rounds.buffers[at % Rounds::kBuffers]->resident()) rounds.use(at++ % Rounds::kBuffers);
+    OK(cuStreamSynchronize, rounds.stream);
+    hold_up(gate);
+    std::atomic<bool> opened{false};
+    std::thread opening([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        opened = true;
+        gate.open();
+    });
+    rounds.use(at % Rounds::kBuffers);
+    rounds.free_spare();
+    EXPECT(opened.load());
+    opening.join();
+    for (std::size_t i = 0; i < Rounds::kBuffers; ++i) rounds.use(i);
+    EXPECT(rounds.all_intact());
+}
+BODY(free_beside_stream) {
+    free_beside_work([](rig::Gate& gate) {
+        CUstream stream = nullptr;
+        OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+        gate.hold_up(stream);
+    });
+}
+BODY(free_beside_destroyed_stream) {
+    free_beside_work([](rig::Gate& gate) {
+        CUstream stream = nullptr;
+        OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+        gate.hold_up(stream);
+        OK(cuStreamDestroy_v2, stream);
+    });
+}
+BODY(free_beside_own_stream) {
+    free_beside_work([](rig::Gate& gate) {
+        CUcontext context = nullptr;
+        OK(cuCtxGetCurrent, &context);
+        std::thread([&] {
+            OK(cuCtxSetCurrent, context);
+            CUdeviceptr buffer = 0;
+            OK(cuMemAlloc_v2, &buffer, 4096);
+            OK(cuMemsetD8Async_ptsz, buffer, 1, 4096, nullptr);
+            gate.hold_up(CU_STREAM_PER_THREAD);
+        }).join();
+    });
+}
+
 // Though the stream is given more all the time, the wait is over with what was there.
 void wait_while_fed(void (*wait)(const Rounds&, CUevent)) {
     const rig::Gpu gpu;
@@ -215,4 +321,27 @@ TEST_CASE("wait: what is foretold comes in while a thread waits for its context"
 TEST_CASE("wait: what is foretold comes in while a thread waits for a context by its handle" *
           doctest::test_suite("waits-context-v2")) {
     rig::run_both("held_up_context_v2", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
+TEST_CASE("wait: what is foretold comes in while a thread waits to free memory" *
+          doctest::test_suite("waits-free")) {
+    rig::run_both("held_up_free", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
+TEST_CASE("wait: who frees memory does not wait for the copies of the shim" *
+          doctest::test_suite("waits-free-copies")) {
+    rig::run_both("free_beside_copies", rig::Driver::Simulated, kSlowLink);
+}
+TEST_CASE("wait: who waits for a context does not wait for the copies of the shim" *
+          doctest::test_suite("waits-context-copies")) {
+    rig::run_both("context_beside_copies", rig::Driver::Simulated, kSlowLink);
+}
+
+// A hundredth of a second a buffer.
+const rig::Environment kLateCopies = {
+    {"LMS_POLICY", "next-use"}, {"SIMCUDA_H2D_GBPS", "0.05"}, {"SIMCUDA_D2H_GBPS", "0.05"}};
+
+TEST_CASE("wait: who frees memory beside copies of the shim waits for every stream" *
+          doctest::test_suite("waits-free-streams")) {
+    for (const char* const body :
+         {"free_beside_stream", "free_beside_destroyed_stream", "free_beside_own_stream"})
+        rig::run_both(body, rig::Driver::Simulated, kLateCopies);
 }
