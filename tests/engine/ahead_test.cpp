@@ -138,6 +138,73 @@ TEST_CASE("ahead: a policy that takes back what it has asked for does not keep t
     }
 }
 
+// Foretells that room will be lacking for as long as a certain buffer is there.
+class Foretelling final : public engine::Ranking {
+  public:
+    explicit Foretelling(engine::Address from, engine::Address to) : from_(from), to_(to) {}
+
+    void added(const engine::Added& one) override {
+        if (one.address >= from_ && one.address < to_) going_.push_back(one.chunk);
+        chunks_ = std::max(chunks_, one.chunk + 1);
+    }
+    void freed(engine::ChunkId) override {}
+    void removed(engine::ChunkId) override {}
+    void used(engine::ChunkId) override {}
+    void resident(engine::ChunkId) override {}
+    void evicted(engine::ChunkId) override {}
+    void work(std::span<const engine::ChunkId>, const engine::WorkFacts*) override {}
+    engine::ChunkId next_victim(const engine::VictimRequest& wanted,
+                                const std::function<bool(engine::ChunkId)>& eligible) override {
+        if (wanted.purpose == engine::Purpose::Foretold) {
+            const auto one = std::ranges::find_if(going_, eligible);
+            return one == going_.end() ? engine::kNoChunk : *one;
+        }
+        for (engine::ChunkId chunk = 0; chunk < chunks_; ++chunk) {
+            if (eligible(chunk)) return chunk;
+        }
+        return engine::kNoChunk;
+    }
+    std::size_t upcoming(std::span<engine::ChunkId>) override { return 0; }
+    std::uint64_t eviction_start(std::uint64_t budget_bytes, std::uint64_t) override { return budget_bytes; }
+
+  private:
+    engine::Address from_, to_;
+    std::vector<engine::ChunkId> going_;
+    engine::ChunkId chunks_ = 0;
+};
+
+TEST_CASE("ahead: what is foretold to lack room goes beside work, but not what that work may still change") {
+    for (const bool maps_host : {true, false}) {
+        for (const Safety safety : {Safety::Args, Safety::Opaque, Safety::Strict}) {
+            for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+                CAPTURE(maps_host);
+                CAPTURE(seed);
+                AheadScene scene(options_of(safety, seed, maps_host));
+                const Region& warm = scene.regions[scene.warm];
+                scene.rig.session().rank_by(
+                    std::make_unique<Foretelling>(warm.address, warm.address + warm.bytes));
+                const CUstream other = scene.rig.stream();
+                const Gate gate = std::make_shared<std::atomic<bool>>(false);
+                REQUIRE(scene.rig.submit(scene.late_write(other, scene.warm, gate, true)) == CUDA_SUCCESS);
+                const auto look = [&] {
+                    for (int i = 0; i < 8; ++i) {
+                        scene.rig.gpu().run(1000);
+                        scene.rig.session().move_ahead();
+                    }
+                };
+                look();
+                CHECK(scene.place(scene.warm) == Place::Device);
+                *gate = true;
+                scene.changed(scene.warm);
+                scene.rig.drain();
+                look();
+                CHECK((scene.place(scene.warm) == Place::Host) == (safety != Safety::Strict));
+                scene.check();
+            }
+        }
+    }
+}
+
 TEST_CASE("ahead: a buffer copied out ahead of need is freed, and its memory given back to the driver") {
     for (const bool maps_host : {true, false}) {
         for (std::uint64_t seed = 1; seed <= 10; ++seed) {

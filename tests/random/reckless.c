@@ -57,6 +57,9 @@ static uint32_t upcoming(void* state, uint32_t* chunks, uint32_t most) {
     }
     return below(s, 4) ? count : 0;
 }
+static uint32_t leaving(void* state, const lms_policy_request* r) {
+    return below(state, 4) ? LMS_NO_CHUNK : next_victim(state, r);
+}
 
 static const lms_policy table = {
     .size = sizeof table,
@@ -73,6 +76,7 @@ static const lms_policy table = {
     .next_victim = next_victim,
     .work = work,
     .upcoming = upcoming,
+    .leaving = leaving,
 };
 const lms_policy* lms_policy_get(uint32_t version) {
     return version == LMS_POLICY_ABI_VERSION ? &table : NULL;
