@@ -30,7 +30,8 @@ bool Migrator::move_ahead(SessionLock& lock) {
 }
 
 bool Migrator::evict_ahead(SessionLock& lock) {
-    if (queue_.size() > 1) return true;
+    // Host memory that others need now is not taken from them.
+    if (queue_.size() > 1 || state_.holders > 0) return true;
     poll_completions(state_, lock);
     if (!may_remap_now()) return false;
     complete_foretold(state_, lock);
