@@ -164,8 +164,8 @@ typedef struct lms_policy {
      * first. If the answer is not eligible, or no chunk while some chunk is eligible, the shim takes the
      * choice of lru; for LMS_PURPOSE_AHEAD it evicts none.
      *
-     * A call of this function, of `work` or of `upcoming` may take 10 ms. Time beyond that adds up, and
-     * shorter calls pay it back. At more than a second lru replaces the policy, on all devices; then only
+     * A call of this function, of `work`, `upcoming` or `leaving` may take 10 ms. Time beyond that adds up,
+     * and shorter calls pay it back. At more than a second lru replaces the policy, on all devices; then only
      * is_managed and destroy of this table are called. */
     uint32_t (*next_victim)(void* state, const lms_policy_request* request);
 

@@ -33,6 +33,7 @@ class Foreseen final : public engine::Ranking {
     void work(std::span<const engine::ChunkId>, const engine::WorkFacts*) override {}
     engine::ChunkId next_victim(const engine::VictimRequest& wanted,
                                 const std::function<bool(engine::ChunkId)>& eligible) override {
+        if (wanted.purpose == engine::Purpose::Foretold) return engine::kNoChunk;
         const bool for_another =
             wanted.purpose == engine::Purpose::Ahead && wanted.sooner != engine::kNoChunk;
         const std::uint32_t sooner = for_another ? chunks_[wanted.sooner].next : 0;

@@ -65,6 +65,7 @@ class Replay final : engine::Asker {
     static constexpr std::uint64_t kChunksAhead = 2;
     // Of one look, as the shim takes: a policy may ask for what it has just let go.
     static constexpr int kMostStepsAhead = 64;
+    static constexpr int kFewCopies = 2;
     static constexpr std::size_t kDeep = 16;
 
     struct Place {
@@ -79,6 +80,7 @@ class Replay final : engine::Asker {
         ChunkId chunk;
         double copied_at;
         bool copies;
+        bool foretold = false;
     };
 
     struct Dead {
@@ -312,8 +314,37 @@ class Replay final : engine::Asker {
         }
     }
 
-    // Gets as far as it does without waiting; false: nothing is foretold that could come in.
+    // Gets as far as it does without waiting; false: nothing is foretold that could move.
     bool look_ahead() {
+        const bool more_in = bring_in_ahead();
+        return evict_ahead() || more_in;
+    }
+
+    bool evict_ahead() {
+        for (auto each = leaving_.begin(); each != leaving_.end();) {
+            const bool goes = each->foretold && each->copied_at <= pace_.now;
+            if (goes) put_out(each);
+            each = goes ? leaving_.begin() : each + 1;
+        }
+        for (;;) {
+            const auto under_way = std::ranges::count_if(
+                leaving_, [&](const Leaving& each) { return each.copies && each.copied_at > pace_.now; });
+            if (under_way >= kFewCopies) return true;
+            bool busy = false;
+            const ChunkId victim = residency_.next_victim(
+                {1, engine::Purpose::Foretold, engine::kNoChunk, this}, [&](ChunkId id) {
+                    if (needs_no_copy(id)) return false;
+                    const bool used = idle_at(id) > pace_.now;
+                    busy |= used;
+                    return !used;
+                });
+            if (victim == engine::kNoChunk) return busy || under_way > 0;
+            leave(victim);
+            leaving_.back().foretold = true;
+        }
+    }
+
+    bool bring_in_ahead() {
         std::array<ChunkId, 8> next{};
         for (int steps = 0; steps < kMostStepsAhead; ++steps) {
             if (pace_.now < few_fills_at()) return true;
