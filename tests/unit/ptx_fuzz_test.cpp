@@ -12,31 +12,28 @@
 #include "shim/code/ptx_taint.h"
 #include "tests/unit/ptx_reference.h"
 
-using namespace lms::reference;
-using lms::shim::AccessBounds;
-using lms::shim::AccessRange;
-using lms::shim::PtxModule;
+namespace lms::reference {
 
 namespace {
 
 // Nothing where the code shows nothing.
-std::optional<AccessBounds> told(const Kernel& kernel, const Launch& launch) {
-    PtxModule module(kernel.text());
+std::optional<shim::AccessBounds> told(const Kernel& kernel, const Launch& launch) {
+    shim::PtxModule module(kernel.text());
     const auto all = module.bounds_of("k");
     if (!all) return std::nullopt;
     const std::vector<unsigned char> parameters = launch.parameters();
     std::vector<std::uint64_t> inputs;
-    for (const lms::shim::Parameter& each : all->inputs()) {
+    for (const shim::Parameter& each : all->inputs()) {
         REQUIRE(each.offset + each.bytes <= parameters.size());
         std::memcpy(&inputs.emplace_back(), parameters.data() + each.offset, each.bytes);
     }
     return all->bounds({launch.blocks, launch.threads}, inputs);
 }
 
-bool is_in(const AccessBounds& bounds, const Access& access) {
+bool is_in(const shim::AccessBounds& bounds, const Access& access) {
     const std::size_t word = 8 * access.by->pointer;
     if (bounds.written.touch(word, 8) || (!access.stored && bounds.read.touch(word, 8))) return true;
-    return std::ranges::any_of(bounds.ranges, [&](const AccessRange& each) {
+    return std::ranges::any_of(bounds.ranges, [&](const shim::AccessRange& each) {
         return access.address >= each.begin && access.address + access.bytes <= each.end &&
                (each.written || !access.stored);
     });
@@ -52,7 +49,7 @@ constexpr unsigned kMostSteps = 400;
 // How many accesses the bounds leave out.
 unsigned wrong(const Kernel& kernel, std::uint64_t seed, Counts& counts) {
     const Launch launch = random_launch(seed);
-    const std::optional<AccessBounds> bounds = told(kernel, launch);
+    const std::optional<shim::AccessBounds> bounds = told(kernel, launch);
     ++counts.kernels;
     if (!bounds) return 0;
     ++counts.shown;
@@ -87,10 +84,10 @@ Kernel shrunk(Kernel kernel, std::uint64_t seed) {
 
 std::string told_wrong(const Kernel& kernel, std::uint64_t seed) {
     const Launch launch = random_launch(seed);
-    const AccessBounds bounds = told(kernel, launch).value();
+    const shim::AccessBounds bounds = told(kernel, launch).value();
     std::ostringstream text;
     text << "seed " << seed << "\n" << kernel.text();
-    for (const AccessRange& each : bounds.ranges)
+    for (const shim::AccessRange& each : bounds.ranges)
         text << "range " << each.begin << " to " << each.end << (each.written ? " w\n" : "\n");
     run(kernel, launch, seed, kMostSteps, [&](const Access& access) {
         if (!is_in(bounds, access))
@@ -120,3 +117,5 @@ TEST_CASE("bounds: random kernels access nothing else") {
     CHECK(counts.shown > counts.kernels / 2);
     CHECK(counts.bounded > counts.accesses / 4);
 }
+
+}  // namespace lms::reference

@@ -110,12 +110,14 @@ bool holds(Comparison comparison, int a, int b) {
 
 TEST_CASE("value ranges: what two registers give") {
     for (const IntegerType type : {kSigned, kUnsigned}) {
-        const auto plain = [&](const char* name, auto&& function, auto&& of) {
+        const auto plain = [&](const char* name, ValueRange (*function)(unsigned, ValueRange, ValueRange),
+                               auto&& of) {
             check(
                 name, type, 8, [&](ValueRange a, ValueRange b) { return function(8, a, b); },
                 [&](int a, int b) -> std::optional<std::int64_t> { return of(a, b); });
         };
-        const auto typed = [&](const char* name, unsigned bits, auto&& function, auto&& of) {
+        const auto typed = [&](const char* name, unsigned bits,
+                               ValueRange (*function)(IntegerType, ValueRange, ValueRange), auto&& of) {
             check(
                 name, type, bits, [&](ValueRange a, ValueRange b) { return function(type, a, b); },
                 [&](int a, int b) -> std::optional<std::int64_t> { return of(a, b); });
