@@ -38,6 +38,8 @@ void CodeImage::look() {
     }
     for (const PackedCode& packed : std::exchange(ptx_, {})) {
         auto text = unpack(packed);
+        // It may be what runs.
+        tells_writes_ &= text.has_value();
         if (!text) continue;
         if (layouts_in_ptx_) add(layouts_in_ptx(*text));
         if (tells_addresses_) modules_.push_back(std::make_unique<PtxModule>(std::move(*text)));
@@ -65,8 +67,8 @@ Addresses CodeImage::addresses_of(const std::string& kernel) {
 }
 
 ParameterWords CodeImage::written_by(const std::string& kernel) {
-    if (!tells_writes_) return ParameterWords::all();
     look();
+    if (!tells_writes_) return ParameterWords::all();
     ParameterWords written;
     for (const auto& module : modules_) written.add(module->written_by(kernel));
     return written.none() ? ParameterWords::all() : written;
@@ -74,10 +76,11 @@ ParameterWords CodeImage::written_by(const std::string& kernel) {
 
 std::vector<std::shared_ptr<const PtxBounds>> CodeImage::bounds_of(const std::string& kernel) {
     std::vector<std::shared_ptr<const PtxBounds>> bounds;
-    if (!tells_writes_) return bounds;
     look();
+    if (!tells_writes_) return bounds;
     for (const auto& module : modules_) {
-        if (module->addresses_of(kernel) != PtxModule::Answer::Absent) bounds.push_back(module->bounds_of(kernel));
+        if (module->addresses_of(kernel) != PtxModule::Answer::Absent)
+            bounds.push_back(module->bounds_of(kernel));
     }
     return bounds;
 }

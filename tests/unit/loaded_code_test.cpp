@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -318,6 +319,12 @@ TEST_CASE("code: what a kernel writes is told by PTX that was compiled like what
     own_ptx.ptx(90, text).ptx(90, by_both, Packing::Raw, For::Itself);
     CHECK_FALSE(only_reads_a(own_ptx, {90}));
     CHECK(only_reads_a(own_ptx, {100}));
+
+    // One of which nothing can be read may write anything.
+    FatBinary damaged;
+    damaged.ptx(75, text).ptx(90, by_both, Packing::Lz4);
+    std::ranges::fill(std::span(damaged.bytes()).last(40), '\xff');
+    CHECK_FALSE(only_reads_a(damaged, {75, 90}));
 
     LoadedCode code;
     code.loaded(handle(0), CodeImage(text.c_str(), std::nullopt, {.addresses = true}), nullptr);
