@@ -322,6 +322,8 @@ class Run {
                 return shift_left(bits, a(), b());
             case PtxCompute::ShiftRight:
                 return shift_right(step.type, a(), b());
+            case PtxCompute::Extract:
+                return extract(step.type, a(), b(), c());
             case PtxCompute::And:
                 return bit_and(bits, a(), b());
             case PtxCompute::Or:

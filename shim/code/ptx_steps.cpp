@@ -325,6 +325,8 @@ class Builder {
             case PtxCompute::ShiftLeft:
             case PtxCompute::ShiftRight:
                 return are(bits, bits, 32, 0);
+            case PtxCompute::Extract:
+                return are(bits, bits, 32, 32);
             case PtxCompute::MultiplyWide:
             case PtxCompute::MultiplyAddWide:
                 return are(2 * bits, bits, bits, 2 * bits);
@@ -395,6 +397,7 @@ class Builder {
         if (words.size() != 2) return;
         if (root == "mov" && sources.size() == 1) step.what = PtxCompute::Move;
         if (root == "selp" && sources.size() == 3) step.what = PtxCompute::Select;
+        if (root == "bfe" && sources.size() == 3 && words[1].front() == 'u') step.what = PtxCompute::Extract;
         const auto named = std::ranges::find(kBinary, root, &Named::root);
         const bool unary = root == "not" || root == "neg" || root == "abs";
         if (named != kBinary.end() && sources.size() == (unary ? 1u : 2u)) step.what = named->what;

@@ -30,6 +30,7 @@ enum class PtxCompute : std::uint8_t {
     Remainder,
     ShiftLeft,
     ShiftRight,
+    Extract,  // of the first, so many bits from one on
     And,
     Or,
     Xor,

@@ -167,6 +167,13 @@ ValueRange shift_right(IntegerType type, ValueRange a, ValueRange by) {
     return stored(type.bits, {lo, hi});
 }
 
+ValueRange extract(IntegerType type, ValueRange a, ValueRange from, ValueRange count) {
+    if (!from.is_one() || !count.is_one() || from.lo < 0 || from.lo > 255 || count.lo < 0 || count.lo > 62)
+        return ValueRange::any();
+    const ValueRange mask = ValueRange::of((std::int64_t{1} << static_cast<unsigned>(count.lo)) - 1);
+    return bit_and(type.bits, shift_right(type, a, from), mask);
+}
+
 ValueRange bit_and(unsigned bits, ValueRange a, ValueRange b) {
     WideRange x = numbers({bits, false}, a);
     WideRange mask = numbers({bits, false}, b);

@@ -211,6 +211,11 @@ TEST_CASE("bounds: numbers that are computed") {
                                "ld.global.u32 %r20, [%rd10];") == "a+0..1368");
     CHECK(bounds_text(kIndex + "rem.s32 %r5, %r5, 100;" + kElements + kCopy) == "a+0..400, b+0..400 w");
     CHECK(bounds_text(kIndex + "and.b32 %r5, %r5, 31;" + kElements + kCopy) == "a+0..128, b+0..128 w");
+    // As Triton finds a thread's part of a tile.
+    CHECK(bounds_text(
+              "mov.u32 %r3, %ctaid.x; shl.b32 %r4, %r3, 6; mov.u32 %r6, %tid.x; bfe.u32 %r7, %r6, 3, 4;"
+              "shl.b32 %r8, %r7, 2; or.b32 %r5, %r4, %r8; setp.lt.s32 %p1, %r5, %r1;" +
+              kElements + "@%p1 ld.global.v4.b32 {%r20, %r21, %r22, %r23}, [ %rd10 + 0 ];") == "a+0..1024");
     CHECK(bounds_text(kIndex + "shr.u32 %r5, %r5, 5;" + kElements + kCopy) == "a+0..128, b+0..128 w");
     CHECK(bounds_text(kIndex + "min.s32 %r5, %r5, 9; max.s32 %r5, %r5, 2;" + kElements + kCopy) ==
           "a+8..40, b+8..40 w");

@@ -216,6 +216,23 @@ TEST_CASE("value ranges: numbers of a type") {
     CHECK(as({64, true}, ValueRange::any()) == ValueRange::any());
 }
 
+TEST_CASE("value ranges: bits of a number") {
+    std::size_t wrong = 0;
+    for (const ValueRange& range : samples()) {
+        for (int from = 0; from < 10; ++from) {
+            for (int count = 0; count < 10; ++count) {
+                const ValueRange result =
+                    extract(kUnsigned, range, ValueRange::of(from), ValueRange::of(count));
+                for (const std::uint8_t x : registers(range))
+                    wrong += !has(8, result, (x >> from) & ((1 << count) - 1));
+            }
+        }
+    }
+    CHECK(wrong == 0);
+    CHECK(extract({32, false}, ValueRange::any(), ValueRange::of(3), ValueRange::of(4)) == ValueRange{0, 15});
+    CHECK(extract({32, false}, ValueRange::any(), {3, 4}, ValueRange::of(4)).is_any());
+}
+
 // None is larger than it needs to be, of these.
 TEST_CASE("value ranges: what is exact") {
     CHECK(add(32, {0, 7}, {-3, 4}) == ValueRange{-3, 11});
