@@ -69,7 +69,10 @@ class Generator {
         jump.guard = guard;
     }
 
-    Register variable(unsigned bits) { return {bits, random_.below(kVariables)}; }
+    // Often the same ones.
+    Register variable(unsigned bits) {
+        return {bits, random_.below(random_.chance(50) ? kVariables / 2 : kVariables)};
+    }
     Register fresh(unsigned bits) { return {bits, kScratch + (next_++ % 6)}; }
     Operand predicate() {
         Operand result = of(Register{1, random_.below(6)});
@@ -150,6 +153,11 @@ class Generator {
         if (what < 66) return predicates();
         if (what < 69 && wild_) return jump();
         if (what < 71) return leave();
+        if (what < 75) {
+            const Register moved = variable(random_.chance(70) ? 32 : 64);
+            emit(Op::Add, {moved.bits, true}, moved, of(moved), of(random_.one_of(kNumbers)));
+            return;
+        }
         if (depth == 0) return computation();
         if (what < 84) return branches(depth - 1);
         loop(depth - 1);
@@ -350,6 +358,14 @@ class Generator {
         branch(to, guard);
     }
 
+    template <typename Make>
+    void in_some_rounds(Make&& make) {
+        const std::optional<unsigned> past = random_.chance(10) ? std::optional(labels_++) : std::nullopt;
+        if (past) branch(*past, condition());
+        make();
+        if (past) kernel_.code.push_back(label(*past));
+    }
+
     void loop(unsigned depth) {
         Counted loop;
         loop.type = random_.chance(15) ? type() : Type{random_.chance(70) ? 32u : 64u, random_.chance(60)};
@@ -369,13 +385,13 @@ class Generator {
         kernel_.code.push_back(label(head));
         const bool at_top = random_.chance(40);
         const bool moves_first = random_.chance(10), steps_first = random_.chance(15);
-        if (at_top) test(loop, bound, end, false);
+        if (at_top) in_some_rounds([&] { test(loop, bound, end, false); });
         if (moves_first) step(loop, false, true);
         if (steps_first) step(loop, true, false);
         statements(depth, 1 + random_.below(3));
         if (random_.chance(70)) access();
         if (random_.chance(10)) branch(random_.chance(50) ? head : end, condition());
-        step(loop, !steps_first, !moves_first);
+        in_some_rounds([&] { step(loop, !steps_first, !moves_first); });
         if (at_top) {
             branch(head, random_.chance(85) ? std::nullopt : std::optional(condition()));
         } else {
