@@ -37,7 +37,14 @@ class Run {
   public:
     Run(const PtxSteps& steps, const std::vector<std::vector<RegisterId>>& readers, const LaunchShape& shape,
         std::span<const std::uint64_t> inputs)
-        : steps_(steps), readers_(readers), shape_(shape), inputs_(inputs), at_(steps.flow.blocks().size()) {}
+        : steps_(steps),
+          readers_(readers),
+          shape_(shape),
+          inputs_(inputs),
+          at_(steps.flow.blocks().size()),
+          is_open_(steps.flow.blocks().size()) {
+        is_open_[0] = 1;
+    }
 
     AccessBounds bounds() {
         if (!settle()) return anywhere();
@@ -62,25 +69,33 @@ class Run {
 
     // False where there is none in sight.
     bool settle() {
-        bool stable = false;
-        for (int round = 0; !std::exchange(stable, true); ++round) {
-            if (round == 2 * kMostRounds) return false;
-            for (const std::uint32_t block : steps_.flow.order()) {
+        const std::span<const std::uint32_t> order = steps_.flow.order();
+        for (int round = 0; std::ranges::find(is_open_, 1) != is_open_.end(); ++round) {
+            if (round == kMostRounds) return false;
+            for (const std::uint32_t block : order) {
+                if (std::exchange(is_open_[block], 0) == 0) continue;
                 Place now = arrive(block);
                 const PtxSteps::Loop* const loop = loop_at(block);
                 if (round > 1 && now && at_[block] && loop) widen(*now, *at_[block], *loop);
                 if (same(now, at_[block])) continue;
-                // What never settles may be anything.
-                if (round >= kMostRounds && now) std::ranges::fill(now->values, ValueRange::any());
-                at_[block] = std::move(now);
-                stable = false;
+                put(block, std::move(now));
             }
         }
         // What was taken for any number may be bounded by how the loop goes on.
         for (int round = 0; round < 2; ++round) {
-            for (const std::uint32_t block : steps_.flow.order()) at_[block] = arrive(block);
+            for (const PtxSteps::Loop& loop : steps_.loops) is_open_[steps_.flow.loops()[loop.loop].head] = 1;
+            for (const std::uint32_t block : order) {
+                if (std::exchange(is_open_[block], 0) == 0) continue;
+                Place now = arrive(block);
+                if (!same(now, at_[block])) put(block, std::move(now));
+            }
         }
         return true;
+    }
+
+    void put(std::uint32_t block, Place now) {
+        at_[block] = std::move(now);
+        for (const FlowEdge& edge : steps_.flow.blocks()[block].next) is_open_[edge.to] = 1;
     }
 
     static bool same(const Place& a, const Place& b) {
@@ -129,12 +144,15 @@ class Run {
         for (std::size_t i = 0; i < next.size(); ++i) {
             if (next[i].to != block) continue;
             const auto& guard = steps_.edges[before][i];
-            const KnownAt whole = known_;
+            // Seldom: a jump to where it goes on anyway.
+            const bool again = std::ranges::any_of(std::span(next).subspan(i + 1),
+                                                   [&](const FlowEdge& each) { return each.to == block; });
+            const Place whole = again ? Place(known_) : std::nullopt;
             if (!guard || holds(guard->predicate, guard->when)) {
                 if (guard) look_at_copies();
                 visit(known_);
             }
-            known_ = whole;
+            if (whole) known_ = *whole;
         }
     }
 
@@ -609,8 +627,9 @@ class Run {
     const std::vector<std::vector<RegisterId>>& readers_;
     const LaunchShape& shape_;
     const std::span<const std::uint64_t> inputs_;
-    std::vector<Place> at_;  // where each block begins
-    KnownAt known_;          // at the step that is looked at
+    std::vector<Place> at_;      // where each block begins
+    std::vector<char> is_open_;  // by block: what leads to it is no longer what it was
+    KnownAt known_;              // at the step that is looked at
     AccessBounds result_;
     int looked_at_ = 0;
     int narrowed_ = 0;
