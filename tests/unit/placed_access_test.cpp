@@ -10,7 +10,7 @@ using namespace lms::shim;
 
 namespace {
 
-struct Block {
+struct ParameterBlock {
     std::vector<Parameter> layout;
     std::vector<char> bytes = std::vector<char>(64);
 
@@ -35,7 +35,7 @@ KernelAccess access_at(std::vector<LinearTerm> terms, std::int64_t constant) {
 }  // namespace
 
 TEST_CASE("placed accesses: begin where the sum of the parameters says") {
-    Block block;
+    ParameterBlock block;
     block.add(0, std::uint64_t{0x7000'0000'0000});
     block.add(8, std::int64_t{-5});
     block.add(16, std::int32_t{-7});

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 // The file is gone with `scratch`.
-std::string step_file(const Scratch& scratch, const std::string& lines) {
+std::string step_file(const ::Scratch& scratch, const std::string& lines) {
     scratch.put("step.txt", "# a step\n# n: images\n# precision: f32\n" + lines);
     return scratch.path("step.txt");
 }
@@ -103,7 +103,7 @@ TEST_CASE("plan: the table and the simulated GPU have the same figures") {
 }
 
 TEST_CASE("plan: a step that fits takes its kernels' time; with less memory it moves, and takes longer") {
-    const Scratch scratch;
+    const ::Scratch scratch;
     const std::string path = step_file(scratch, layers(8));
     // Eight times 32 and 64 MiB.
     const Planned whole = plan_of(path, 1, "v100,1G,10");
@@ -145,7 +145,7 @@ TEST_CASE("plan: the smallest GPU is the one with least memory that loses less t
 
 TEST_CASE("plan: what is wrong with a recorded step is told with its line") {
     const auto problem_of = [](const std::string& lines) {
-        const Scratch scratch;
+        const ::Scratch scratch;
         std::string problem;
         read_step(step_file(scratch, lines), 1, problem);
         return problem;
@@ -157,7 +157,7 @@ TEST_CASE("plan: what is wrong with a recorded step is told with its line") {
     CHECK(problem_of("P 0 5x\n").find(":4: \"5x\" is no number") != std::string::npos);
     CHECK(problem_of("P 0 99999999999999999999\n").find("is no number") != std::string::npos);
     CHECK(problem_of("P 0 5\n").find("no kernels") != std::string::npos);
-    const Scratch scratch;
+    const ::Scratch scratch;
     CHECK(size_of_step(step_file(scratch, "")) == "images");
     CHECK(size_of_step("README.md").empty());
 }

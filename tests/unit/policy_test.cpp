@@ -67,7 +67,7 @@ std::string problem_with(const std::string& name) {
 }
 
 // Compiles a plugin and returns its path.
-std::string build(const Scratch& scratch, const std::string& name, const std::string& source,
+std::string build(const ::Scratch& scratch, const std::string& name, const std::string& source,
                   const std::string& headers = "include") {
     scratch.put(name + ".c", source);
     const std::string command = "cc -Wall -Werror -shared -fPIC -I" + headers + " -o " +
@@ -261,7 +261,7 @@ TEST_CASE("policy: any sequence of events gives what a plain list gives") {
 }
 
 TEST_CASE("policy host: what cannot be used is told in one line, and lru serves") {
-    const Scratch scratch;
+    const ::Scratch scratch;
     CHECK(problem_with("lur") == "expected next-use, lru, lms, or the path of a plugin");
     CHECK(problem_with("./nothing.so").find("nothing.so") != std::string::npos);
     CHECK(problem_with("nothing.so").find("./nothing.so: cannot open") != std::string::npos);
@@ -300,7 +300,7 @@ TEST_CASE("policy host: what cannot be used is told in one line, and lru serves"
 
 // It writes a file when it is loaded, whatever comes of it.
 TEST_CASE("policy host: a plugin that others may have written is not loaded") {
-    const Scratch scratch;
+    const ::Scratch scratch;
     const std::string mark = scratch.path("loaded");
     REQUIRE(mkdir(scratch.path("folder").c_str(), 0700) == 0);
     const std::string plugin =
@@ -336,7 +336,7 @@ TEST_CASE("policy host: a plugin that others may have written is not loaded") {
 }
 
 TEST_CASE("policy host: a plugin that answers nonsense harms nobody") {
-    const Scratch scratch;
+    const ::Scratch scratch;
     const std::string path = build(scratch, "rogue", R"(
         #include <lms/policy.h>
         static int state;
@@ -380,7 +380,7 @@ TEST_CASE("policy host: examples/lfu.c builds, loads and evicts the least often 
     REQUIRE(file);
     const std::string source{std::istreambuf_iterator<char>(file), {}};
 
-    const Scratch scratch;
+    const ::Scratch scratch;
     const auto host = make(build(scratch, "lfu", source));
     CHECK_FALSE(host->is_managed(kThreshold - 1));
     CHECK(host->is_managed(kThreshold));
@@ -397,7 +397,7 @@ TEST_CASE("policy host: examples/lfu.c builds, loads and evicts the least often 
 TEST_CASE("policy host: a plugin built against the first header of version 1 works") {
     std::ifstream file("tests/unit/policy_v1/plugin.c");
     REQUIRE(file);
-    const Scratch scratch;
+    const ::Scratch scratch;
     const std::string plugin =
         build(scratch, "oldest", {std::istreambuf_iterator<char>(file), {}}, "tests/unit/policy_v1");
     const auto host = make(plugin);
@@ -420,7 +420,7 @@ TEST_CASE("policy host: a plugin built against the first header of version 1 wor
 TEST_CASE("policy host: options are given to the policy that takes them") {
     CHECK(problem_with("lru,fast=1") == "lru takes no key \"fast\", nor any other");
     CHECK(problem_with("next-use,") == "next-use takes no key \"\", nor any other");
-    const Scratch scratch;
+    const ::Scratch scratch;
     // Its start of eviction is what its options say, in their order.
     const std::string plugin =
         build(scratch, "digits",
