@@ -106,6 +106,11 @@ TEST_CASE("bounds: a grid of threads, guarded") {
         bounds_text(kIndex +
                     "setp.gt.s32 %p1, %r5, 2; setp.lt.s32 %p2, %r5, %r1; and.pred %p3, %p1, %p2; @!%p3 ret;" +
                     kElements + kCopy) == "a+12..4000, b+12..4000 w");
+    // Where not both hold, either may.
+    CHECK(bounds_text(kIndex +
+                      "ld.global.u32 %r7, [%rd3]; setp.lt.s32 %p1, %r5, 10; setp.eq.s32 %p2, %r7, 0;"
+                      "and.pred %p3, %p1, %p2; @%p3 ret;" +
+                      kElements + kCopy) == "a+0..4096, b+0..4096 w, c+0..4");
     // Atomics write.
     CHECK(bounds_text("mov.u32 %r3, %tid.x; mul.wide.u32 %rd9, %r3, 8; add.s64 %rd10, %rd1, %rd9;"
                       "atom.global.add.u64 %rd11, [%rd10], %rd4; red.global.add.u32 [%rd2+4], 1;") ==
@@ -167,10 +172,14 @@ TEST_CASE("bounds: loops of one thread") {
     CHECK(bounds_text(kIndex + "and.b32 %r7, %r5, 3; setp.eq.s32 %p1, %r7, 0; @%p1 ret; mov.u64 %rd5, %rd1;"
                                "$L: st.global.u32 [%rd5], %r7; add.s64 %rd5, %rd5, 4; add.s32 %r7, %r7, -1;"
                                "setp.ne.s32 %p1, %r7, 0; @%p1 bra $L;") == "a+0..16 w");
-    // But not in steps of 2, which pass 0 by.
-    CHECK(bounds_text(kIndex + "and.b32 %r7, %r5, 3; setp.eq.s32 %p1, %r7, 0; @%p1 ret; mov.u64 %rd5, %rd1;"
-                               "$L: st.global.u32 [%rd5], %r7; add.s64 %rd5, %rd5, 4; add.s32 %r7, %r7, -2;"
-                               "setp.ne.s32 %p1, %r7, 0; @%p1 bra $L;") == "a? w");
+    // But not in steps of 2, which pass 0 by, nor where some thread begins with 0.
+    for (const std::string begins :
+         {"rem.u32 %r7, %r5, 7; setp.eq.s32 %p1, %r7, 0; @%p1 ret; mov.u32 %r8, -2;",
+          "and.b32 %r7, %r5, 3; mov.u32 %r8, -1;"})
+        CHECK(bounds_text(kIndex + begins +
+                          "mov.u64 %rd5, %rd1;"
+                          "$L: st.global.u32 [%rd5], %r7; add.s64 %rd5, %rd5, 4; add.s32 %r7, %r7, %r8;"
+                          "setp.ne.s32 %p1, %r7, 0; @%p1 bra $L;") == "a? w");
     // A matrix by its columns, by 4: the pointer moves by the rows' bytes, four times a round.
     CHECK(bounds_text("mul.wide.s32 %rd5, %r2, 4; mov.u32 %r4, %r1; mov.u64 %rd6, %rd1; $L:"
                       "ld.global.u32 %r20, [%rd6]; add.s64 %rd7, %rd6, %rd5; ld.global.u32 %r21, [%rd7];"
