@@ -116,11 +116,11 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
     reach.opaque |= layout->addresses == Addresses::Incomplete;
     reach.unseen |= layout->addresses == Addresses::Unknown;
     Looked look{*layout, managed_bounds(), later || any_tables() ? table_bounds() : Bounds{}};
-    std::shared_ptr<const AccessBounds> bounds;
+    AccessBounds bounds;
     const auto look_at_bounds = [&](auto&& read) {
         if (!layout->bounds || !shape) return;
         bounds = layout->bounds->bounds(*shape, read);
-        if (add_ranges(reach, *bounds, look.managed)) look.bounds = bounds.get();
+        if (add_ranges(reach, bounds, look.managed)) look.bounds = &bounds;
     };
     if (extra) {
         const void* buffer = nullptr;

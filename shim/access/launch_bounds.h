@@ -13,8 +13,8 @@
 
 namespace lms::shim {
 
-// Of one kernel. What launches gave before is kept with its answers, for programs repeat themselves.
-// Thread-safe.
+// Of one kernel. The answers to numbers that launches gave before are kept, for programs repeat themselves;
+// where their memory begins does not count. Thread-safe.
 class LaunchBounds {
   public:
     // `all`: of each code that may run. Null: the code shows nothing for one of them.
@@ -23,39 +23,39 @@ class LaunchBounds {
 
     // By `read(place, to, bytes)`, which reads the launch's parameters.
     template <typename Read>
-    std::shared_ptr<const AccessBounds> bounds(const LaunchShape& shape, Read&& read) {
-        std::vector<std::uint64_t> key;
-        key.reserve(inputs_.size() + kShapeWords);
+    AccessBounds bounds(const LaunchShape& shape, Read&& read) {
+        std::vector<std::uint64_t> values;
+        values.reserve(inputs_.size());
         for (const Input& input : inputs_) {
             std::uint64_t value = 0;
             read(input.at, &value, input.bytes);
-            key.push_back(value);
+            values.push_back(value);
         }
-        for (std::size_t axis = 0; axis < kShapeWords; ++axis)
-            key.push_back(std::uint64_t{shape.blocks[axis]} << 32 | shape.threads[axis]);
-        return known(shape, std::move(key));
+        return known(shape, values);
     }
 
   private:
-    static constexpr std::size_t kShapeWords = 3;
     // Answers that are kept of a kernel.
     static constexpr std::size_t kMostAnswers = 1024;
 
     struct Input {
         Place at;
         std::size_t bytes;
+        bool moves_along;
     };
+    using Key = std::vector<std::uint64_t>;
     struct Hash {
-        std::size_t operator()(const std::vector<std::uint64_t>& key) const;
+        std::size_t operator()(const Key& key) const;
     };
+    using Answers = std::vector<PtxBounds::Answer>;  // of each of `all_`
 
-    std::shared_ptr<const AccessBounds> known(const LaunchShape& shape, std::vector<std::uint64_t> key);
+    AccessBounds known(const LaunchShape& shape, std::span<const std::uint64_t> values);
+    std::shared_ptr<const Answers> answers(const LaunchShape& shape, std::span<const std::uint64_t> values);
 
     std::vector<std::shared_ptr<const PtxBounds>> all_;
     std::vector<Input> inputs_;  // of each of them, one after the other
     util::Mutex mutex_{util::LockOrder::Leaf};
-    std::unordered_map<std::vector<std::uint64_t>, std::shared_ptr<const AccessBounds>, Hash> answers_
-        LMS_GUARDED_BY(mutex_);
+    std::unordered_map<Key, std::shared_ptr<const Answers>, Hash> answers_ LMS_GUARDED_BY(mutex_);
 };
 
 }  // namespace lms::shim

@@ -1,6 +1,7 @@
 #include "shim/code/ptx_bounds.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -33,11 +34,38 @@ ValueRange narrower(ValueRange a, ValueRange b) {
     return width(b) < width(a) ? b : a;
 }
 
+// By address, those that overlap or follow one another as one. `kind` tells ranges apart that are not to be
+// one.
+template <typename Range, typename Kind>
+void unite(std::vector<Range>& ranges, Kind&& kind) {
+    std::ranges::sort(ranges, {},
+                      [&](const Range& each) { return std::pair(std::invoke(kind, each), each.begin); });
+    std::size_t count = 0;
+    for (const Range& each : ranges) {
+        Range* const last = count > 0 ? &ranges[count - 1] : nullptr;
+        if (last && std::invoke(kind, *last) == std::invoke(kind, each) && each.begin <= last->end) {
+            last->end = std::max(last->end, each.end);
+        } else {
+            ranges[count++] = each;
+        }
+    }
+    ranges.resize(count);
+}
+
+// Where inputs that only move accesses along are taken to lead: so far from each other, and from what may be
+// an address, that each access shows to which it belongs.
+constexpr std::int64_t kApart = std::int64_t{1} << 44, kFirst = std::int64_t{1} << 56;
+constexpr std::int64_t stand_in(std::uint32_t input) {
+    return kFirst + kApart * (input + 1);
+}
+
 class Run {
   public:
-    Run(const PtxSteps& steps, const std::vector<std::vector<RegisterId>>& readers, const LaunchShape& shape,
+    Run(const PtxSteps& steps, const PtxPointers& pointers,
+        const std::vector<std::vector<RegisterId>>& readers, const LaunchShape& shape,
         std::span<const std::uint64_t> inputs)
         : steps_(steps),
+          pointers_(pointers),
           readers_(readers),
           shape_(shape),
           inputs_(inputs),
@@ -46,20 +74,20 @@ class Run {
         is_open_[0] = 1;
     }
 
-    AccessBounds bounds() {
+    PtxBounds::Answer answer() {
         if (!settle()) return anywhere();
         for (const std::uint32_t block : steps_.flow.order()) {
             if (!at_[block]) continue;
             known_ = *at_[block];
             for (const PtxStep& step : steps_.blocks[block]) pass(step, true);
         }
-        result_.add({});
+        unite(result_.ranges, [](const RelativeRange& each) { return std::pair(each.input, each.written); });
         return std::move(result_);
     }
 
   private:
-    AccessBounds anywhere() const {
-        AccessBounds all;
+    PtxBounds::Answer anywhere() const {
+        PtxBounds::Answer all;
         for (const PtxSteps::Access& each : steps_.accesses)
             (each.written ? all.written : all.read).add(each.words);
         return all;
@@ -368,6 +396,7 @@ class Run {
     }
 
     ValueRange input(const PtxStep& step) const {
+        if (pointers_.moves_along[step.number]) return ValueRange::of(stand_in(step.number));
         const auto given = static_cast<std::int64_t>(inputs_[step.number]);
         const unsigned bits = step.type.bits;
         if (bits == 64) return ValueRange::of(given);
@@ -616,39 +645,32 @@ class Run {
             (access.written ? result_.written : result_.read).add(access.words);
             return;
         }
-        const auto begin = static_cast<std::uint64_t>(addresses->lo);
-        const auto end = static_cast<std::uint64_t>(addresses->hi) + access.bytes;
-        result_.ranges.push_back({begin, end, access.written});
+        const auto input = pointers_.of_access[step.number];
+        const std::int64_t from = input ? stand_in(*input) : 0;
+        const std::int64_t begin = addresses->lo - from;
+        const std::int64_t end = addresses->hi - from + static_cast<std::int64_t>(access.bytes);
+        // What is not near where it is to begin has come from elsewhere.
+        if (input && (begin < -kApart / 2 || end > kApart / 2)) {
+            (access.written ? result_.written : result_.read).add(access.words);
+            return;
+        }
+        result_.ranges.push_back({begin, end, access.written, input});
     }
 
     static constexpr int kDeep = 12;
 
     const PtxSteps& steps_;
+    const PtxPointers& pointers_;
     const std::vector<std::vector<RegisterId>>& readers_;
     const LaunchShape& shape_;
     const std::span<const std::uint64_t> inputs_;
     std::vector<Place> at_;      // where each block begins
     std::vector<char> is_open_;  // by block: what leads to it is no longer what it was
     KnownAt known_;              // at the step that is looked at
-    AccessBounds result_;
+    PtxBounds::Answer result_;
     int looked_at_ = 0;
     int narrowed_ = 0;
 };
-
-// By address, those that overlap or follow one another as one.
-void unite(std::vector<AccessRange>& ranges) {
-    std::ranges::sort(ranges, {},
-                      [](const AccessRange& each) { return std::pair(each.written, each.begin); });
-    std::size_t count = 0;
-    for (const AccessRange& each : ranges) {
-        if (count > 0 && ranges[count - 1].written == each.written && each.begin <= ranges[count - 1].end) {
-            ranges[count - 1].end = std::max(ranges[count - 1].end, each.end);
-        } else {
-            ranges[count++] = each;
-        }
-    }
-    ranges.resize(count);
-}
 
 }  // namespace
 
@@ -656,7 +678,7 @@ void AccessBounds::add(const AccessBounds& more) {
     ranges.insert(ranges.end(), more.ranges.begin(), more.ranges.end());
     read.add(more.read);
     written.add(more.written);
-    unite(ranges);
+    unite(ranges, &AccessRange::written);
 }
 
 std::unique_ptr<const PtxBounds> PtxBounds::of(const PtxModuleText& module, const PtxBodies& kernel,
@@ -666,7 +688,8 @@ std::unique_ptr<const PtxBounds> PtxBounds::of(const PtxModuleText& module, cons
     return std::unique_ptr<const PtxBounds>(new PtxBounds(std::move(*steps)));
 }
 
-PtxBounds::PtxBounds(PtxSteps steps) : steps_(std::move(steps)), readers_(steps_.registers) {
+PtxBounds::PtxBounds(PtxSteps steps)
+    : steps_(std::move(steps)), pointers_(PtxPointers::of(steps_)), readers_(steps_.registers) {
     for (const auto& block : steps_.blocks) {
         for (const PtxStep& step : block) {
             if (step.result == kNoRegister) continue;
@@ -681,8 +704,21 @@ PtxBounds::PtxBounds(PtxSteps steps) : steps_(std::move(steps)), readers_(steps_
     }
 }
 
-AccessBounds PtxBounds::bounds(const LaunchShape& shape, std::span<const std::uint64_t> inputs) const {
-    return Run(steps_, readers_, shape, inputs).bounds();
+PtxBounds::Answer PtxBounds::follow(const LaunchShape& shape, std::span<const std::uint64_t> inputs) const {
+    return Run(steps_, pointers_, readers_, shape, inputs).answer();
+}
+
+AccessBounds PtxBounds::placed(const Answer& answer, std::span<const std::uint64_t> inputs) {
+    AccessBounds bounds{{}, answer.read, answer.written};
+    for (const RelativeRange& each : answer.ranges) {
+        const std::uint64_t from = each.input ? inputs[*each.input] : 0;
+        const AccessRange range{from + static_cast<std::uint64_t>(each.begin),
+                                from + static_cast<std::uint64_t>(each.end), each.written};
+        // Nothing is at either end of all addresses.
+        if (range.begin < range.end) bounds.ranges.push_back(range);
+    }
+    bounds.add({});
+    return bounds;
 }
 
 }  // namespace lms::shim

@@ -9,10 +9,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "shim/code/kernel_access.h"
+#include "shim/code/ptx_pointers.h"
 #include "shim/code/ptx_steps.h"
 
 namespace lms::shim {
@@ -32,6 +34,13 @@ struct AccessRange {
     friend bool operator==(const AccessRange&, const AccessRange&) = default;
 };
 
+// The same by where an input leads: [begin, end) from there on, in bytes, or addresses where there is none.
+struct RelativeRange {
+    std::int64_t begin, end;
+    bool written;
+    std::optional<std::uint32_t> input;
+};
+
 struct AccessBounds {
     std::vector<AccessRange> ranges;  // by address, those that are written apart from the others
     // Of parameters that lead to accesses which are not in these.
@@ -48,13 +57,26 @@ class PtxBounds {
 
     // What of the parameter block it asks for, 1 to 8 bytes each.
     std::span<const Parameter> inputs() const { return steps_.inputs; }
-    // `inputs`: their values, in that order, their bytes in the lowest ones. Thread-safe.
-    AccessBounds bounds(const LaunchShape& shape, std::span<const std::uint64_t> inputs) const;
+    // Whether the answer does not depend on this one: it is where memory begins.
+    bool moves_along(std::size_t input) const { return pointers_.moves_along[input]; }
+
+    struct Answer {
+        std::vector<RelativeRange> ranges;
+        ParameterWords read, written;  // as of AccessBounds
+    };
+    // `inputs`: their values, in that order, their bytes in the lowest ones. Thread-safe, as all of it.
+    Answer follow(const LaunchShape& shape, std::span<const std::uint64_t> inputs) const;
+    // What follows from such an answer where these inputs lead.
+    static AccessBounds placed(const Answer& answer, std::span<const std::uint64_t> inputs);
+    AccessBounds bounds(const LaunchShape& shape, std::span<const std::uint64_t> inputs) const {
+        return placed(follow(shape, inputs), inputs);
+    }
 
   private:
     explicit PtxBounds(PtxSteps steps);
 
     PtxSteps steps_;
+    PtxPointers pointers_;
     std::vector<std::vector<RegisterId>> readers_;  // by register: those that are computed from it
 };
 

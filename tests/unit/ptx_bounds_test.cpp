@@ -79,7 +79,40 @@ const std::string kElements =
     "mul.wide.s32 %rd9, %r5, 4; add.s64 %rd10, %rd1, %rd9; add.s64 %rd11, %rd2, %rd9;\n";
 const std::string kCopy = "ld.global.u32 %r20, [%rd10]; st.global.u32 [%rd11], %r20;\n";
 
+// The parameters of 8 bytes that a kernel asks for and that its answer does not depend on.
+std::string moving(const std::string& text) {
+    PtxModule module(
+        ".version 8.4\n.target sm_90\n.address_size 64\n"
+        ".visible .entry f(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 k)\n"
+        "{\n.reg .pred %p<9>;\n.reg .b32 %r<99>;\n.reg .b64 %rd<99>;\n"
+        "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u64 %rd4, [k];\n" +
+        text + "\nret;\n}\n");
+    const auto all = module.bounds_of("f");
+    REQUIRE(all);
+    std::string names;
+    for (std::size_t i = 0; i < all->inputs().size(); ++i) {
+        if (all->moves_along(i)) names += "abck"[all->inputs()[i].offset / 8];
+    }
+    std::ranges::sort(names);
+    return names;
+}
+
 }  // namespace
+
+TEST_CASE("bounds: what a pointer decides beside where accesses are") {
+    const std::string load = "ld.global.u32 %r9, [%rd9];";
+    CHECK(moving("add.s64 %rd9, %rd1, 16;" + load + "st.global.u32 [%rd2], %r9;") == "ab");
+    CHECK(moving("mad.lo.s64 %rd9, %rd4, 4, %rd1;" + load) == "a");
+    CHECK(moving("cvta.to.global.u64 %rd8, %rd1; sub.s64 %rd9, %rd8, 8;" + load) == "a");
+    // Whether there is an access, and where it is within what the pointer leads to.
+    CHECK(moving("setp.eq.s64 %p1, %rd1, 0; @%p1 ret; mov.u64 %rd9, %rd1;" + load) == "");
+    CHECK(moving("setp.lt.u64 %p1, %rd1, %rd2; @%p1 ret; mov.u64 %rd9, %rd3;" + load) == "c");
+    CHECK(moving("and.b64 %rd9, %rd1, -16;" + load) == "");
+    CHECK(moving("sub.s64 %rd8, %rd2, %rd1; add.s64 %rd9, %rd3, %rd8;" + load) == "");
+    // One of two, a sum of two.
+    CHECK(moving("setp.eq.s64 %p1, %rd4, 0; selp.b64 %rd9, %rd1, %rd2, %p1;" + load) == "");
+    CHECK(moving("add.s64 %rd9, %rd1, %rd4;" + load) == "");
+}
 
 TEST_CASE("bounds: a grid of threads, guarded") {
     CHECK(bounds_text("ld.global.u32 %r3, [%rd1+8]; st.global.v4.u32 [%rd2], {%r3, %r3, %r3, %r3};") ==
