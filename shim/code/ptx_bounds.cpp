@@ -274,20 +274,21 @@ class Run {
                                                  const PtxSteps::Loop::Test& test, const KnownAt& outside) {
         const auto by = total(counter.bits, counter.by, outside);
         const auto added = total(counter.bits, test.added, outside);
-        const auto begin = as(test.type, outside.values[counter.reg]);
         const auto with = as(test.type, value(test.with, outside));
         constexpr std::int64_t kMost = std::int64_t{1} << 60;
         const auto small = [](std::int64_t number) { return number > -kMost && number < kMost; };
-        if (!by || *by == 0 || !added || !begin || !with || !small(*by) || !small(*added))
-            return std::nullopt;
-        if (!small(begin->lo) || !small(begin->hi) || !small(with->lo) || !small(with->hi))
+        if (!by || *by == 0 || !added || !with || !small(*by) || !small(*added)) return std::nullopt;
+        // What the first round compares; each round adds `by` to it.
+        const auto first = as(test.type, add(counter.bits, outside.values[counter.reg],
+                                             ValueRange::of(*added + (test.is_later ? *by : 0))));
+        if (!first || !small(first->lo) || !small(first->hi) || !small(with->lo) || !small(with->hi))
             return std::nullopt;
         if (test.comparison == Comparison::NotEqual) {
             // Steps of 1 pass no number by, wherever they begin.
-            if (!with->is_one() || (!begin->is_one() && *by != 1 && *by != -1)) return std::nullopt;
-            const std::int64_t nearest = with->lo - *added - (*by > 0 ? begin->hi : begin->lo);
-            const std::int64_t furthest = with->lo - *added - (*by > 0 ? begin->lo : begin->hi);
-            if (furthest % *by != 0 || nearest / *by < 1) return std::nullopt;
+            if (!with->is_one() || (!first->is_one() && *by != 1 && *by != -1)) return std::nullopt;
+            const std::int64_t nearest = with->lo - (*by > 0 ? first->hi : first->lo);
+            const std::int64_t furthest = with->lo - (*by > 0 ? first->lo : first->hi);
+            if (furthest % *by != 0 || (*by > 0 ? nearest < 0 : nearest > 0)) return std::nullopt;
             return furthest / *by;
         }
         const bool up = test.comparison == Comparison::Less || test.comparison == Comparison::LessEqual;
@@ -298,17 +299,12 @@ class Run {
             test.comparison == Comparison::LessEqual || test.comparison == Comparison::GreaterEqual;
         // The last number with which it goes on, and how far that is.
         const std::int64_t last = up ? with->hi - (also_equal ? 0 : 1) : with->lo + (also_equal ? 0 : 1);
-        const std::int64_t way = up ? last - *added - begin->lo : begin->hi + *added - last;
-        const std::int64_t rounds = way < 0 ? 0 : way / (up ? *by : -*by) + 1;
-        // It must not go round the end of its type before.
-        const auto far = static_cast<__int128>(rounds + 1) * *by + *added;
-        const auto furthest = (up ? begin->hi : begin->lo) + far;
+        const std::int64_t way = up ? last - first->lo : first->hi - last;
+        // The number with which it ends must not go round the end of its type.
+        const std::int64_t end = last + *by;
         const auto all = as(test.type, ValueRange::any());
-        const __int128 most = all ? static_cast<__int128>(all->hi) : INT64_MAX;
-        const __int128 least = all ? static_cast<__int128>(all->lo) : 0;
-        const auto nearest = static_cast<__int128>(up ? begin->lo : begin->hi) + *added;
-        const auto fits = [&](__int128 number) { return number >= least && number <= most; };
-        return fits(furthest) && fits(nearest) ? std::optional(rounds) : std::nullopt;
+        if (up ? end > (all ? all->hi : INT64_MAX) : end < (all ? all->lo : 0)) return std::nullopt;
+        return way < 0 ? 0 : way / (up ? *by : -*by) + 1;
     }
 
     // ------------------------------------------------------------ one step
@@ -319,6 +315,7 @@ class Run {
             return;
         }
         ValueRange result = computed(step, [&](const PtxStepOperand& from) { return value(from, known_); });
+        if (const auto rest = rest_of_division(step)) result = narrower(result, *rest);
         const RegisterId reg = step.result;
         const bool maybe = step.guard.has_value();
         if (maybe) result = joined(64, known_.values[reg], result);
@@ -328,6 +325,67 @@ class Run {
             const PtxStep* const by = known_.computed_by[reader];
             if (by && reads(*by, reg)) known_.computed_by[reader] = nullptr;
         }
+    }
+
+    // x - x / m * m, as compilers write it where m is a constant: they multiply by a rounded-up 2^n / m, and
+    // shift by n. Of unsigned numbers.
+    std::optional<ValueRange> rest_of_division(const PtxStep& step) const {
+        const PtxStepOperand* x = &step.from[0];
+        const PtxStep* product = nullptr;
+        PtxStepOperand quotient;
+        std::int64_t m = 0;
+        if (step.what == PtxCompute::Subtract) {
+            product = computed_by(step.from[1]);
+            if (!product || product->what != PtxCompute::Multiply) return std::nullopt;
+            quotient = product->from[0];
+            m = constant(product->from[1], step.type.bits);
+        } else if (step.what == PtxCompute::MultiplyAdd) {
+            x = &step.from[2];
+            quotient = step.from[0];
+            m = -constant(step.from[1], step.type.bits);
+        }
+        const auto number = m > 1 ? as({step.type.bits, false}, value(*x, known_)) : std::nullopt;
+        if (!number || !divides(quotient, *x, number->hi, m)) return std::nullopt;
+        return ValueRange{0, std::min(number->hi, m - 1)};
+    }
+
+    // Whether the operand is x / m, where x is `most` at most.
+    bool divides(const PtxStepOperand& operand, const PtxStepOperand& x, std::int64_t most,
+                 std::int64_t m) const {
+        const PtxStep* step = computed_by(operand);
+        std::int64_t shift = 0;
+        if (step && step->what == PtxCompute::Divide)
+            return step->from[0].reg == x.reg && constant(step->from[1], step->type.bits) == m;
+        if (step && step->what == PtxCompute::ShiftRight && !step->type.is_signed) {
+            shift = constant(step->from[1], 32);
+            step = computed_by(step->from[0]);
+        }
+        if (!step || step->from[0].reg != x.reg || shift < 0 || shift > 31) return false;
+        const auto factor = as({step->type.bits, false}, value(step->from[1], known_));
+        // The lower half of a product is the same for signed numbers.
+        const bool is_unsigned = !step->type.is_signed || step->what == PtxCompute::Multiply;
+        if (!factor || !factor->is_one() || step->type.bits > 32 || !is_unsigned) return false;
+        const __int128 whole = static_cast<__int128>(most) * factor->lo;
+        if (step->what == PtxCompute::MultiplyHigh) {
+            shift += step->type.bits;
+        } else if (step->what != PtxCompute::Multiply || whole >= static_cast<__int128>(1)
+                                                                      << step->type.bits) {
+            return false;
+        }
+        // Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
+        const __int128 unit = static_cast<__int128>(1) << shift;
+        const __int128 over = static_cast<__int128>(factor->lo) * m - unit;
+        return over >= 0 && over * most < unit;
+    }
+
+    const PtxStep* computed_by(const PtxStepOperand& operand) const {
+        return operand.reg == kNoRegister ? nullptr : known_.computed_by[operand.reg];
+    }
+
+    // 0: it is none.
+    std::int64_t constant(const PtxStepOperand& operand, unsigned bits) const {
+        const auto number = as({bits, true}, value(operand, known_));
+        return number && number->is_one() ? number->lo : 0;
     }
 
     static bool reads(const PtxStep& step, RegisterId reg) {

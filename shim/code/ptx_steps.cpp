@@ -611,8 +611,10 @@ class Builder {
             for (std::size_t i = 0; i < found.counters.size(); ++i) {
                 const auto& counter = found.counters[i];
                 if (counter.reg != left.reg) continue;
-                if (counter.always && counter.bits == test->type.bits)
-                    found.tests.push_back({i, std::move(added), comparison, test->type, right});
+                if (!counter.always || counter.bits != test->type.bits) return;
+                const Given& change = given_[counter.reg];
+                const bool is_later = comes_before(change, at, before);
+                found.tests.push_back({i, std::move(added), is_later, comparison, test->type, right});
                 return;
             }
             const Given* const source = only(loop, left.reg);

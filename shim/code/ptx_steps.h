@@ -107,6 +107,7 @@ struct PtxSteps {
         struct Test {
             std::size_t counter;  // of `counters`
             Sum added;
+            bool is_later;  // what is compared is the counter after it was counted up in that round
             Comparison comparison;
             IntegerType type;
             PtxStepOperand with;
