@@ -395,6 +395,8 @@ TEST_CASE("next-use: what is foretold to lack room has as much evicted, and noth
             cache.run({UseStep::Make, {first + i}});
             cache.run({UseStep::Work, {i, first + i}});
             if (round == 0) CHECK(going(1).empty());  // nothing is foretold yet
+            // Nine are there, and seven are to be made; what is needed when four more are there stays.
+            if (round == kRounds - 1 && i == 0) CHECK(going(9).size() == 4);
             // Twelve are there, and four are to be made.
             if (round < kRounds - 1 || i != kStay / 2 - 1) continue;
             CHECK(going(16).empty());
