@@ -98,7 +98,7 @@ APPS := $(patsubst tests/apps/%.cu,$(BUILD)/apps/%,$(sort $(wildcard tests/apps/
 TEST_DIRS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp))))
 TESTS := $(TEST_DIRS:%=$(BUILD)/tests/%)
 # Kept per folder: what a test program links beside its own sources.
-CORE_SRC := $(filter shim/engine/% shim/util/% shim/trace/%,$(SHIM_SRC)) $(POLICY_SRC)
+CORE_SRC := $(filter shim/engine/% shim/util/% shim/trace/% shim/sharing/%,$(SHIM_SRC)) $(POLICY_SRC)
 LINK_unit := $(CORE_SRC) $(filter shim/code/%,$(SHIM_SRC)) shim/program/address_book.cpp shim/program/system_gpus.cpp shim/access/placed_access.cpp \
              shim/access/pointer_words.cpp tests/support/fat_binary.cpp $(LMS_LIB)
 LIBS_unit := -llz4 $(LIBS_lms)

@@ -1,5 +1,6 @@
 #include "tests/fuzz/targets.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -21,6 +22,8 @@
 #include "policy/host.h"
 #include "shim/code/code_image.h"
 #include "shim/code/ptx_layouts.h"
+#include "shim/sharing/grants.h"
+#include "shim/sharing/page.h"
 #include "shim/trace/demangle.h"
 #include "shim/trace/format.h"
 #include "shim/trace/live_folder.h"
@@ -246,6 +249,26 @@ void trace_parts(std::string_view input) {
     for (unsigned part = 0; part < parts; ++part) std::filesystem::remove(trace::name_of_part(path, part));
 }
 
+// All behind the head of the page in which processes on one GPU say what they have.
+void sharing_page(std::string_view input) {
+    static const int kFolder = ::open(scratch_folder().c_str(), O_RDONLY | O_DIRECTORY);
+    std::string problem;
+    const auto page = sharing::SharingPage::open(kFolder, "sharing", problem);
+    must(page != nullptr);
+    constexpr std::size_t kHead = offsetof(sharing::PageLayout, changes);
+    std::string bytes(input.substr(0, sizeof(sharing::PageLayout) - kHead));
+    bytes.resize(sizeof(sharing::PageLayout) - kHead);
+    const int file = openat(kFolder, "sharing", O_RDWR);
+    must(file >= 0 && pwrite(file, bytes.data(), bytes.size(), kHead) == static_cast<ssize_t>(bytes.size()));
+    close(file);
+    page->write({.allocated_bytes = 1 << 20, .last_use_ns = 1});
+    std::vector<sharing::Tenant> tenants;
+    for (const auto& seen : page->tenants()) tenants.push_back(seen.tenant);
+    std::uint64_t sum = 0;
+    for (const std::uint64_t each : sharing::grants(tenants, 1 << 30, 1)) sum += each;
+    must(sum <= 1 << 30);
+}
+
 // The page of a process. The input: how many bytes of it there are, then what differs from one as it should
 // be, each with its place and its length.
 void live_page(std::string_view input) {
@@ -290,7 +313,8 @@ constexpr Target kTargets[] = {{"settings", settings},
                                {"trace_records", trace_records},
                                {"trace_page", trace_page},
                                {"trace_parts", trace_parts},
-                               {"live_page", live_page}};
+                               {"live_page", live_page},
+                               {"sharing_page", sharing_page}};
 
 }  // namespace
 

@@ -1,0 +1,223 @@
+#include "shim/sharing/page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "shim/util/clock.h"
+#include "shim/util/keep_errno.h"
+#include "shim/util/write_signals.h"
+
+namespace lms::sharing {
+namespace {
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 46;
+
+std::uint64_t now_ns() {
+    return static_cast<std::uint64_t>(util::Clock::now().time_since_epoch().count());
+}
+
+class File {
+  public:
+    File(int folder, const std::string& name, int flags)
+        : number_(openat(folder, name.c_str(), flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
+                         S_IRUSR | S_IWUSR)) {}
+    ~File() {
+        if (number_ >= 0) ::close(number_);
+    }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    bool is_open() const { return number_ >= 0; }
+    int number() const { return number_; }
+
+  private:
+    const int number_;
+};
+
+// Whole from the moment that it has its name. 0 or an errno.
+int make(int folder, const std::string& name) {
+    const std::string fresh = fmt::format("{}.{}", name, getpid());
+    const File file(folder, fresh, O_CREAT | O_EXCL);
+    if (!file.is_open()) return errno;
+    // A page without memory would be a signal at the first write, and one beyond what the program may write
+    // is one here.
+    const util::NoWriteSignals quiet;
+    const auto head = std::make_unique<PageLayout>();
+    int problem = posix_fallocate(file.number(), 0, sizeof(PageLayout));
+    constexpr std::size_t kHead = offsetof(PageLayout, changes);
+    if (problem == 0 && pwrite(file.number(), static_cast<void*>(head.get()), kHead, 0) != kHead)
+        problem = EIO;
+    if (problem == 0 && linkat(folder, fresh.c_str(), folder, name.c_str(), 0) != 0) problem = errno;
+    unlinkat(folder, fresh.c_str(), 0);
+    return problem == EEXIST ? 0 : problem;
+}
+
+std::string distrusted(int file) {
+    struct stat status {};
+    if (fstat(file, &status) != 0) return std::strerror(errno);
+    if (!S_ISREG(status.st_mode)) return "is no ordinary file";
+    if (status.st_uid != geteuid())
+        return fmt::format("belongs to user {}, expected user {}", status.st_uid, geteuid());
+    if ((status.st_mode & 07777) != 0600)
+        return fmt::format("has mode {:04o}, expected 0600", status.st_mode & 07777);
+    if (status.st_size != static_cast<off_t>(sizeof(PageLayout)))
+        return fmt::format("has {} bytes, expected {}", status.st_size, sizeof(PageLayout));
+    return {};
+}
+
+std::string unknown(const PageLayout& page) {
+    if (page.magic != PageLayout::kMagic) return "is no page of this program's";
+    if (page.version != PageLayout::kVersion)
+        return fmt::format("has version {}, expected {}", page.version, PageLayout::kVersion);
+    if (page.bytes != sizeof(PageLayout))
+        return fmt::format("says that it has {} bytes, expected {}", page.bytes, sizeof(PageLayout));
+    return {};
+}
+
+std::uint64_t at_most(const PageSlot::Word& word, std::uint64_t most) {
+    return std::min(word.load(std::memory_order_relaxed), most);
+}
+
+Tenant tenant_in(const PageSlot& slot, std::uint64_t now) {
+    Tenant tenant;
+    tenant.allocated_bytes = at_most(slot.allocated_bytes, kMostBytes);
+    tenant.resident_bytes = at_most(slot.resident_bytes, kMostBytes);
+    tenant.granted_bytes = at_most(slot.granted_bytes, kMostBytes);
+    tenant.pinned_bytes = at_most(slot.pinned_bytes, kMostBytes);
+    tenant.least_bytes = at_most(slot.least_bytes, kMostBytes);
+    tenant.weight = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, at_most(slot.weight, kMostWeight)));
+    tenant.priority = static_cast<std::uint32_t>(at_most(slot.priority, kMostPriority));
+    tenant.last_use_ns = at_most(slot.last_use_ns, now);
+    tenant.waiting_since_ns = at_most(slot.waiting_since_ns, now);
+    return tenant;
+}
+
+trace::ProcessName process_in(const PageSlot& slot) {
+    return {slot.number, slot.started, slot.spaces};
+}
+
+bool has_ended(const PageSlot& slot, const trace::ProcessName& process, std::uint64_t now) {
+    if (process.number < 0) {  // while it took the slot
+        const std::int64_t number = -std::max<std::int64_t>(process.number, -INT32_MAX);
+        return trace::process_of(static_cast<pid_t>(number)).started == 0;
+    }
+    if (process.number > INT32_MAX) return true;
+    switch (trace::life_of(process)) {
+        case trace::Life::Runs:
+            return false;
+        case trace::Life::Gone:
+            return true;
+        case trace::Life::Unknown:
+            return now - std::min(now, slot.seen_ns.load()) >= static_cast<std::uint64_t>(kUnseen.count());
+    }
+    return true;
+}
+
+}  // namespace
+
+std::unique_ptr<SharingPage> SharingPage::open(int folder, const std::string& name, std::string& problem) {
+    const util::KeepErrno keep;
+    if (faccessat(folder, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (const int error = make(folder, name)) {
+            problem = fmt::format("cannot be made: {}", std::strerror(error));
+            return nullptr;
+        }
+    }
+    const File file(folder, name, 0);
+    problem = file.is_open() ? distrusted(file.number())
+                             : fmt::format("cannot be opened: {}", std::strerror(errno));
+    if (!problem.empty()) return nullptr;
+    void* const place =
+        mmap(nullptr, sizeof(PageLayout), PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+    if (place == MAP_FAILED) {
+        problem = fmt::format("cannot be mapped: {}", std::strerror(errno));
+        return nullptr;
+    }
+    auto* const page = static_cast<PageLayout*>(place);
+    problem = unknown(*page);
+    if (problem.empty()) return std::unique_ptr<SharingPage>(new SharingPage(page));
+    munmap(place, sizeof(PageLayout));
+    return nullptr;
+}
+
+SharingPage::~SharingPage() {
+    leave();
+    munmap(page_, sizeof(PageLayout));
+}
+
+// A slot may have been given to another, if this process was not seen for long.
+bool SharingPage::has_slot() const noexcept {
+    return slot_ != nullptr && process_in(*slot_) == own_;
+}
+
+bool SharingPage::take_slot() noexcept {
+    const std::uint64_t now = now_ns();
+    for (PageSlot& slot : page_->slots) {
+        std::int64_t free = slot.number;
+        if (free != 0 && !has_ended(slot, process_in(slot), now)) continue;
+        if (!slot.number.compare_exchange_strong(free, -own_.number)) continue;
+        slot.started = own_.started;
+        slot.spaces = own_.spaces;
+        slot.seen_ns = now;
+        slot.number = own_.number;
+        slot_ = &slot;
+        return true;
+    }
+    slot_ = nullptr;
+    return false;
+}
+
+bool SharingPage::write(const Tenant& own) noexcept {
+    const util::KeepErrno keep;
+    // A child of fork is not the process that has the slot.
+    if (own_.number != getpid() || (!has_slot() && !take_slot())) return false;
+    slot_->allocated_bytes = own.allocated_bytes;
+    slot_->resident_bytes = own.resident_bytes;
+    slot_->granted_bytes = own.granted_bytes;
+    slot_->pinned_bytes = own.pinned_bytes;
+    slot_->least_bytes = own.least_bytes;
+    slot_->weight = own.weight;
+    slot_->priority = own.priority;
+    slot_->last_use_ns = own.last_use_ns;
+    slot_->waiting_since_ns = own.waiting_since_ns;
+    slot_->seen_ns = now_ns();
+    return true;
+}
+
+void SharingPage::leave() noexcept {
+    if (own_.number != getpid() || !has_slot()) return;
+    std::int64_t number = own_.number;
+    slot_->number.compare_exchange_strong(number, 0);
+    slot_ = nullptr;
+    announce();
+}
+
+std::vector<Seen> SharingPage::tenants() const {
+    const util::KeepErrno keep;
+    std::vector<Seen> all;
+    const std::uint64_t now = now_ns();
+    for (PageSlot& slot : page_->slots) {
+        const trace::ProcessName process = process_in(slot);
+        if (process.number == 0) continue;
+        if (has_ended(slot, process, now)) {
+            std::int64_t number = process.number;
+            slot.number.compare_exchange_strong(number, 0);
+        } else if (process.number > 0) {
+            all.push_back({process, tenant_in(slot, now)});
+        }
+    }
+    return all;
+}
+
+void SharingPage::announce() noexcept {
+    ++page_->changes;
+}
+
+}  // namespace lms::sharing

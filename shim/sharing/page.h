@@ -1,0 +1,87 @@
+// The page in which processes on one GPU say what they have: a file of the user's, mapped by each.
+//
+// There is no lock. A process writes its own slot alone, and a slot changes hands by one compare-and-swap;
+// each works out from a copy of all what is its own (grants.h). So a process may end or stop at any moment
+// and holds up none. Whatever bytes the page has, a copy is of tenants within their bounds. (A robust mutex
+// of glibc keeps pointers of its holder in the page, which made-up bytes would send anywhere.)
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shim/sharing/tenant.h"
+#include "shim/trace/process_name.h"
+
+namespace lms::sharing {
+
+struct PageSlot {
+    using Word = std::atomic<std::uint64_t>;
+    // Of a ProcessName; `number` is 0 of a free slot, and negative while its fields are written.
+    std::atomic<std::int64_t> number;
+    Word started, spaces;
+    Word seen_ns;  // the process wrote here last; CLOCK_MONOTONIC
+    // Of a Tenant:
+    Word allocated_bytes, resident_bytes, granted_bytes, pinned_bytes, least_bytes, weight, priority,
+        last_use_ns, waiting_since_ns;
+};
+
+struct PageLayout {
+    static constexpr std::array<char, 8> kMagic{'l', 'm', 's', 's', 'h', 'a', 'r', 'e'};
+    static constexpr std::uint32_t kVersion = 1;
+    static constexpr std::size_t kSlots = 64;
+
+    std::array<char, 8> magic = kMagic;
+    std::uint32_t version = kVersion;
+    std::uint32_t bytes = sizeof(PageLayout);
+    std::atomic<std::uint32_t> changes;  // counts what others are to look at
+    PageSlot slots[kSlots];
+};
+
+// A process in other name spaces, of which cannot be known whether it runs, counts as ended when it has not
+// written for so long.
+inline constexpr std::chrono::nanoseconds kUnseen = std::chrono::seconds(60);
+
+struct Seen {
+    trace::ProcessName process;
+    Tenant tenant;
+};
+
+// Any thread, one at a time.
+class SharingPage {
+  public:
+    // Opens the page of that name in `folder`, and makes it where there is none. Null, and why in words that
+    // follow the file's name: it is not used then. May throw std::bad_alloc.
+    static std::unique_ptr<SharingPage> open(int folder, const std::string& name, std::string& problem);
+    ~SharingPage();  // leaves it
+    SharingPage(const SharingPage&) = delete;
+    SharingPage& operator=(const SharingPage&) = delete;
+
+    // Writes what this process has into its slot, of which it takes one if it has none (any more). False: all
+    // slots are taken, and others do not know of it.
+    bool write(const Tenant& own) noexcept;
+    void leave() noexcept;
+
+    // All that run, in the order of their slots; frees the slots of those that have ended. May throw
+    // std::bad_alloc.
+    std::vector<Seen> tenants() const;
+    bool is_own(const Seen& seen) const { return seen.process == own_; }
+
+    // The others are to look again.
+    void announce() noexcept;
+    const std::atomic<std::uint32_t>& changes() const { return page_->changes; }
+
+  private:
+    explicit SharingPage(PageLayout* page) : page_(page), own_(trace::this_process()) {}
+    bool has_slot() const noexcept;
+    bool take_slot() noexcept;
+
+    PageLayout* const page_;
+    const trace::ProcessName own_;
+    PageSlot* slot_ = nullptr;
+};
+
+}  // namespace lms::sharing

@@ -1,0 +1,59 @@
+#include "shim/sharing/turns.h"
+
+#include <algorithm>
+
+namespace lms::sharing {
+namespace {
+
+constexpr std::uint64_t ns(std::chrono::nanoseconds length) {
+    return static_cast<std::uint64_t>(length.count());
+}
+
+std::uint64_t since(std::uint64_t then_ns, std::uint64_t now_ns) {
+    return now_ns - std::min(now_ns, then_ns);
+}
+
+std::uint64_t missing_bytes(const Tenant& tenant, std::uint64_t capacity_bytes) {
+    const std::uint64_t useful = std::min(tenant.allocated_bytes, capacity_bytes);
+    return useful - std::min(useful, tenant.resident_bytes);
+}
+
+bool is_over(const Turn& turn, const Tenant& holder, const Tenant& next, std::uint64_t now_ns) {
+    return next.priority > holder.priority || since(turn.began_ns, now_ns) >= turn.length_ns ||
+           (since(turn.began_ns, now_ns) >= ns(kUnusedTurn) &&
+            since(holder.last_use_ns, now_ns) >= ns(kUnusedTurn));
+}
+
+}  // namespace
+
+std::uint64_t turn_length_ns(std::uint64_t missing_bytes, std::uint64_t link_bytes_per_s) {
+    if (link_bytes_per_s == 0) return ns(kShortestTurn);
+    constexpr unsigned __int128 kSecond = 1'000'000'000;
+    const auto length = kSecond * kTurnFactor * missing_bytes / link_bytes_per_s;
+    return static_cast<std::uint64_t>(
+        std::clamp<unsigned __int128>(length, ns(kShortestTurn), ns(kLongestTurn)));
+}
+
+std::size_t next_tenant(std::span<const Tenant> tenants, std::size_t holder) {
+    std::size_t next = kNoTenant;
+    for (std::size_t i = 0; i < tenants.size(); ++i) {
+        const Tenant& tenant = tenants[i];
+        if (i == holder || tenant.waiting_since_ns == 0) continue;
+        const bool first = next == kNoTenant || tenant.priority > tenants[next].priority ||
+                           (tenant.priority == tenants[next].priority &&
+                            tenant.waiting_since_ns < tenants[next].waiting_since_ns);
+        if (first) next = i;
+    }
+    return next;
+}
+
+Turn turn_at(const Turn& now, std::span<const Tenant> tenants, std::uint64_t capacity_bytes,
+             std::uint64_t link_bytes_per_s, std::uint64_t now_ns) {
+    const std::size_t next = next_tenant(tenants, now.holder);
+    const bool held = now.holder < tenants.size();
+    if (next == kNoTenant) return held ? now : Turn{};
+    if (held && !is_over(now, tenants[now.holder], tenants[next], now_ns)) return now;
+    return {next, now_ns, turn_length_ns(missing_bytes(tenants[next], capacity_bytes), link_bytes_per_s)};
+}
+
+}  // namespace lms::sharing

@@ -1,0 +1,40 @@
+// Which process's work goes to a GPU if its links do not carry what all would move. Pure.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shim/sharing/tenant.h"
+
+namespace lms::sharing {
+
+inline constexpr std::size_t kNoTenant = ~std::size_t{0};
+
+// A turn is so many times as long as bringing in what its holder lacks takes: at most a tenth is lost.
+inline constexpr std::uint64_t kTurnFactor = 9;
+inline constexpr std::chrono::nanoseconds kShortestTurn = std::chrono::milliseconds(20);
+inline constexpr std::chrono::nanoseconds kLongestTurn = std::chrono::seconds(30);
+// A holder that has not used the GPU for so long gives its turn to one that waits.
+inline constexpr std::chrono::nanoseconds kUnusedTurn = std::chrono::milliseconds(30);
+
+struct Turn {
+    std::size_t holder = kNoTenant;  // an index
+    std::uint64_t began_ns = 0;      // CLOCK_MONOTONIC
+    std::uint64_t length_ns = 0;
+};
+
+// `link_bytes_per_s`: to the GPU; 0: not known.
+std::uint64_t turn_length_ns(std::uint64_t missing_bytes, std::uint64_t link_bytes_per_s);
+
+// Which of those that wait comes next, beside the holder: the one of the highest priority that has waited
+// longest; kNoTenant: none waits.
+std::size_t next_tenant(std::span<const Tenant> tenants, std::size_t holder = kNoTenant);
+
+// The turn from now on: as it is, or of another. It ends early where its holder does not use it, or has ended
+// (kNoTenant), or is of lower priority than one that waits.
+Turn turn_at(const Turn& now, std::span<const Tenant> tenants, std::uint64_t capacity_bytes,
+             std::uint64_t link_bytes_per_s, std::uint64_t now_ns);
+
+}  // namespace lms::sharing

@@ -1,0 +1,186 @@
+#include "shim/sharing/grants.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "shim/sharing/turns.h"
+
+namespace {
+
+using namespace lms::sharing;
+
+constexpr std::uint64_t kNow = 100'000'000'000, kUsed = kNow - 1, kUnused = kNow - 600'000'000;
+
+Tenant tenant(std::uint64_t allocated, std::uint32_t weight = 1, std::uint64_t last_use_ns = kUsed,
+              std::uint64_t least = 0) {
+    return {.allocated_bytes = allocated, .least_bytes = least, .weight = weight, .last_use_ns = last_use_ns};
+}
+
+using Grants = std::vector<std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("grants: one alone has all, and none has none") {
+    CHECK(grants({}, 100, kNow).empty());
+    CHECK(grants(std::vector{tenant(500)}, 100, kNow) == Grants{100});
+    CHECK(grants(std::vector{tenant(5)}, 100, kNow) == Grants{100});
+    CHECK(grants(std::vector{tenant(5, 1, kUnused)}, 100, kNow) == Grants{100});
+}
+
+TEST_CASE("grants: those that use the GPU have the same, or what they have allocated") {
+    CHECK(grants(std::vector{tenant(500), tenant(500)}, 100, kNow) == Grants{50, 50});
+    CHECK(grants(std::vector{tenant(500), tenant(20), tenant(500)}, 100, kNow) == Grants{40, 20, 40});
+    // What is left over is to grow into.
+    CHECK(grants(std::vector{tenant(30), tenant(20)}, 100, kNow) == Grants{55, 45});
+}
+
+TEST_CASE("grants: by weight") {
+    CHECK(grants(std::vector{tenant(500), tenant(500, 2), tenant(500, 4)}, 70, kNow) == Grants{10, 20, 40});
+    CHECK(grants(std::vector{tenant(500), tenant(5, 1000)}, 70, kNow) == Grants{65, 5});
+}
+
+TEST_CASE("grants: idle ones give first, but what is kept for them") {
+    CHECK(grants(std::vector{tenant(500), tenant(500, 1, kUnused)}, 100, kNow) == Grants{100, 0});
+    CHECK(grants(std::vector{tenant(70), tenant(500, 1, kUnused)}, 100, kNow) == Grants{70, 30});
+    CHECK(grants(std::vector{tenant(500), tenant(500, 1, kUnused, 20)}, 100, kNow) == Grants{80, 20});
+    CHECK(grants(std::vector{tenant(500), tenant(5, 1, kUnused, 20)}, 100, kNow) == Grants{95, 5});
+    CHECK(grants(std::vector{tenant(500, 1, kUnused), tenant(500, 1, kUnused)}, 100, kNow) == Grants{50, 50});
+}
+
+TEST_CASE("grants: more is kept than there is") {
+    CHECK(grants(std::vector{tenant(500, 1, kUsed, 90), tenant(500, 1, kUsed, 30)}, 60, kNow) ==
+          Grants{40, 20});  // 60 of the first, at most, and 30
+}
+
+TEST_CASE("grants: whatever tenants there are, together within the GPU, fair and with nothing wasted") {
+    for (unsigned seed = 0; seed < 20'000; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random(seed);
+        const auto bytes = [&] { return random() >> (random() % 64); };
+        const std::uint64_t capacity = bytes() >> (random() % 2 * 20);
+        std::vector<Tenant> tenants(1 + random() % 8);
+        for (Tenant& each : tenants) {
+            each = tenant(bytes(), static_cast<std::uint32_t>(random() >> (random() % 32 + 32)),
+                          random() % 2 == 0 ? kUsed : bytes(), random() % 2 == 0 ? 0 : bytes());
+        }
+        const auto all = grants(tenants, capacity, kNow);
+        REQUIRE(all.size() == tenants.size());
+        std::uint64_t sum = 0;
+        for (const std::uint64_t each : all) REQUIRE_FALSE(__builtin_add_overflow(sum, each, &sum));
+        CHECK(sum <= capacity);
+
+        std::uint64_t weights = 0;
+        bool short_of_some = false;
+        std::vector<std::uint64_t> most, least, weight;
+        for (std::size_t i = 0; i < tenants.size(); ++i) {
+            weight.push_back(std::clamp(tenants[i].weight, 1u, kMostWeight));
+            weights += weight.back();
+            most.push_back(std::min(tenants[i].allocated_bytes, capacity));
+            least.push_back(std::min(tenants[i].least_bytes, most.back()));
+            short_of_some |= all[i] < most[i];
+        }
+        // Less than a byte for each unit of weight is left to nobody.
+        CHECK(capacity - sum <= weights);
+        unsigned __int128 kept = 0;
+        for (const std::uint64_t each : least) kept += each;
+        for (std::size_t i = 0; i < tenants.size(); ++i) {
+            if (kept <= capacity) CHECK(all[i] >= least[i]);
+            if (short_of_some) CHECK(all[i] <= most[i]);
+            for (std::size_t j = 0; kept <= capacity && j < tenants.size(); ++j) {
+                const bool used_i = kNow - std::min(kNow, tenants[i].last_use_ns) < 500'000'000;
+                const bool used_j = kNow - std::min(kNow, tenants[j].last_use_ns) < 500'000'000;
+                if (all[i] >= most[i]) continue;
+                // Where i lacks some, an idle j has no more than is kept for it, and one in use no more by
+                // weight.
+                if (used_i && !used_j) CHECK(all[j] <= least[j] + weights);
+                if (used_i != used_j || all[j] <= least[j]) continue;
+                CHECK(static_cast<unsigned __int128>(all[j]) * weight[i] <=
+                      static_cast<unsigned __int128>(all[i] + weight[i]) * weight[j]);
+            }
+        }
+    }
+}
+
+TEST_CASE("turns: their length is nine times what bringing in takes, within bounds") {
+    CHECK(turn_length_ns(1'000'000'000, 10'000'000'000) == 900'000'000);
+    CHECK(turn_length_ns(0, 10'000'000'000) == 20'000'000);
+    CHECK(turn_length_ns(1'000'000'000, 0) == 20'000'000);
+    CHECK(turn_length_ns(~std::uint64_t{0}, 1) == 30'000'000'000);
+}
+
+TEST_CASE("turns: the next is of the highest priority, and has waited longest of these") {
+    std::vector<Tenant> tenants(4);
+    CHECK(next_tenant(tenants) == kNoTenant);
+    tenants[1].waiting_since_ns = 5;
+    tenants[2].waiting_since_ns = 3;
+    CHECK(next_tenant(tenants) == 2);
+    tenants[3].waiting_since_ns = 9;
+    tenants[3].priority = 1;
+    CHECK(next_tenant(tenants) == 3);
+    CHECK(next_tenant(tenants, 3) == 2);
+}
+
+TEST_CASE("turns: a turn ends when it is over, unused, or another's by priority, and one waits") {
+    std::vector<Tenant> tenants{tenant(1000), tenant(1000)};
+    tenants[1].resident_bytes = 400;
+    const auto at = [&](const Turn& turn, std::uint64_t now) {
+        return turn_at(turn, tenants, 900, 50'000, now);
+    };
+    CHECK(at({}, kNow).holder == kNoTenant);
+    tenants[0].waiting_since_ns = kNow - 10;
+    tenants[1].waiting_since_ns = kNow - 5;
+    const Turn first = at({}, kNow);
+    CHECK(first.holder == 0);
+    CHECK(first.began_ns == kNow);
+    CHECK(first.length_ns == 162'000'000);  // 900 bytes at 50,000 a second, nine times
+    tenants[0].waiting_since_ns = 0;
+    const auto used_until = [&](std::uint64_t now) { tenants[0].last_use_ns = now; };
+    used_until(kNow + 160'000'000);
+    CHECK(at(first, kNow + 161'000'000).holder == 0);
+    const Turn second = at(first, kNow + 162'000'000);
+    CHECK(second.holder == 1);
+    CHECK(second.length_ns == 90'000'000);
+    // Unused; but not before it can have been used.
+    used_until(kNow - 1'000'000'000);
+    CHECK(at(first, kNow + 29'000'000).holder == 0);
+    CHECK(at(first, kNow + 30'000'000).holder == 1);
+    // By priority.
+    used_until(kNow + 1);
+    tenants[1].priority = 1;
+    CHECK(at(first, kNow + 1).holder == 1);
+    // None waits.
+    tenants[1].waiting_since_ns = 0;
+    CHECK(at(first, kNow + 999'000'000'000).holder == 0);
+    // Its holder has ended.
+    tenants[1].waiting_since_ns = 1;
+    CHECK(at({7, kNow, 1}, kNow).holder == 1);
+}
+
+TEST_CASE("turns: of those that always want one, each has the same time, whoever comes with whatever") {
+    for (unsigned seed = 0; seed < 200; ++seed) {
+        std::mt19937 random(seed);
+        std::vector<Tenant> tenants(2 + random() % 4);
+        for (Tenant& each : tenants) each = tenant(1000);
+        std::vector<std::uint64_t> had(tenants.size());
+        Turn turn;
+        std::uint64_t now = kNow;
+        for (int i = 0; i < 4000; ++i) {
+            const std::uint64_t step = 1 + random() % 3'000'000;
+            now += step;
+            for (std::size_t t = 0; t < tenants.size(); ++t) {
+                tenants[t].last_use_ns = now;
+                if (t == turn.holder)
+                    tenants[t].waiting_since_ns = 0;
+                else if (tenants[t].waiting_since_ns == 0)
+                    tenants[t].waiting_since_ns = now;
+            }
+            turn = turn_at(turn, tenants, 1000, 0, now);
+            REQUIRE(turn.holder < tenants.size());
+            had[turn.holder] += step;
+        }
+        const auto [least, most] = std::ranges::minmax(had);
+        CHECK(10 * least >= 9 * most);
+    }
+}
