@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shim/executor/gpu_share.h"
+
 namespace lms::shim {
 
 namespace {
@@ -17,6 +19,12 @@ std::uint64_t capped(const Settings& settings, std::uint64_t total_bytes) {
 // Of what may be filled, not of the whole GPU.
 std::uint64_t reserve_of(const Settings& settings, std::uint64_t total_bytes) {
     return settings.reserve_bytes.value_or(default_reserve(capped(settings, total_bytes)));
+}
+
+// What managed memory may take; 0: what there is.
+std::uint64_t most_bytes(const State& state, std::uint64_t limit) {
+    const std::uint64_t granted = state.granted_bytes;
+    return limit == 0 ? granted : granted == 0 ? limit : std::min(limit, granted);
 }
 
 struct Look {
@@ -49,16 +57,35 @@ CUresult refresh_budget(State& state, SessionLock& lock) {
         limit > 0 ? now.info.total_bytes : capped(state.settings, now.info.total_bytes);
     const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
     std::uint64_t budget = minus(total, reserve + now.held_by_others);
-    if (limit > 0) {
+    if (const std::uint64_t most = most_bytes(state, limit); most > 0) {
         const std::uint64_t spare = util::host_memory().spare_bytes(kHostLook);
-        budget = std::min(budget, std::max(limit, state.engine.least_budget(spare)));
+        budget = std::min(budget, std::max(most, state.engine.least_budget(spare)));
     }
     state.engine.set_budget(budget);
     return status;
 }
 
+CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) {
+    GpuShare::Levels own{.allocated_bytes = state.residency.allocated_bytes(),
+                         .held_bytes = state.device_blocks.held_bytes(),
+                         .pinned_bytes = state.host_blocks.held_bytes(),
+                         .free_bytes = 0,
+                         .granted_bytes = state.granted_bytes};
+    device::MemoryInfo info{};
+    const CUresult status = unlocked(lock, [&] {
+        const CUresult asked = state.port.memory_info(info);
+        if (asked != CUDA_SUCCESS) return asked;
+        own.free_bytes = minus(info.free_bytes, reserve_of(state.settings, info.total_bytes));
+        own.granted_bytes = share.look(own);
+        return asked;
+    });
+    if (status != CUDA_SUCCESS) return status;
+    state.granted_bytes = own.granted_bytes;
+    return refresh_budget(state, lock);
+}
+
 std::uint64_t excess_bytes(const State& state) {
-    return limit_now.load(std::memory_order_relaxed) == 0
+    return most_bytes(state, limit_now.load(std::memory_order_relaxed)) == 0
                ? 0
                : minus(state.device_blocks.held_bytes(), state.engine.budget_bytes());
 }

@@ -18,14 +18,20 @@ inline constinit std::atomic<std::uint64_t> limit_now{0};
 std::uint64_t default_reserve(std::uint64_t total_bytes);
 
 // Looks at the device and brings state.engine.budget_bytes() up to date: the device's memory, capped by
-// LMS_LIMIT, less the reserve, less what others hold; instead of LMS_LIMIT, limit_now, but never less than
-// must be there for the host has no room for more. Drops `lock` around the driver call.
+// LMS_LIMIT, less the reserve, less what others hold; instead of LMS_LIMIT, limit_now; at most granted_bytes.
+// The last two never leave less than must be there for the host has no room for more. Drops `lock` around the
+// driver call.
 CUresult refresh_budget(State& state, SessionLock& lock);
+
+class GpuShare;
+// Looks at what other processes have of the GPU, and brings granted_bytes and the budget up to date. Drops
+// `lock` around driver calls.
+CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock);
 
 // How old a look at what the host has left may be, where it decides about more than one block.
 inline constexpr std::chrono::milliseconds kHostLook{100};
 
-// Bytes of device memory that are held beyond what limit_now leaves.
+// Bytes of device memory that are held beyond what limit_now and granted_bytes leave.
 std::uint64_t excess_bytes(const State& state);
 
 // Bytes of host memory that may be pinned in all: within LMS_HOST_LIMIT what is held, what has been promised

@@ -106,6 +106,8 @@ struct State {
     std::unordered_map<std::uint64_t, FencePtr> copy_fences;
     bool remaps_beside_work = false;  // seen: a remap does not wait for work that runs
 
+    std::uint64_t granted_bytes = 0;  // what it may take of a GPU that others use too; 0: they do not
+
     std::vector<ProgramPin> program_pins;                               // none of a buffer that is freed
     std::unordered_map<engine::ChunkId, std::uint32_t> program_pinned;  // how often each is in those
     std::uint64_t program_pinned_bytes = 0;                             // of them, each once

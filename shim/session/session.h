@@ -12,6 +12,7 @@
 
 #include "shim/device/port.h"
 #include "shim/engine/ranking.h"
+#include "shim/executor/gpu_share.h"
 #include "shim/executor/migrator.h"
 #include "shim/executor/state.h"
 #include "shim/session/working_set.h"
@@ -212,6 +213,11 @@ class Session {
     void rank_by(std::unique_ptr<engine::Ranking> ranking);
     // limit_now has changed.
     void limit_changed();
+    // Others may use the GPU too from now on; null: they do not.
+    void share_by(std::unique_ptr<GpuShare> share);
+    // Whether what others have of it is to be looked at; then gives back what is beyond this process's share.
+    bool share_is_due() const { return share_ && share_->is_due(); }
+    void look_at_share();
 
     // Makes room for memory the program gets from the driver itself; the bytes given up.
     std::uint64_t reclaim(std::uint64_t bytes);
@@ -298,6 +304,7 @@ class Session {
     CUresult wait_for_fill(const Work& work, const FencePtr& fence);
     CUresult begin_unseen(Work& work);
     void end_unseen(const Work& work);
+    void keep_to_budget(SessionLock& lock);  // as far as that goes now
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests
@@ -305,6 +312,7 @@ class Session {
     std::unique_ptr<engine::Ranking> ranking_;
     std::unique_ptr<State> state_;
     std::unique_ptr<Migrator> migrator_;
+    std::unique_ptr<GpuShare> share_;  // null: the GPU is as if it were this process's alone
 };
 
 }  // namespace lms::shim

@@ -196,6 +196,19 @@ void Session::look_at_all_work() {
 void Session::limit_changed() {
     SessionLock lock(state_->mutex);
     refresh_budget(*state_, lock);
+    keep_to_budget(lock);
+}
+
+void Session::share_by(std::unique_ptr<GpuShare> share) {
+    share_ = std::move(share);
+}
+
+void Session::look_at_share() {
+    SessionLock lock(state_->mutex);
+    if (refresh_grant(*state_, *share_, lock) == CUDA_SUCCESS) keep_to_budget(lock);
+}
+
+void Session::keep_to_budget(SessionLock& lock) {
     note_levels(*state_);
     if (excess_bytes(*state_) == 0) return;
     begin_pressure(*state_, lock);

@@ -13,6 +13,7 @@
 #include "shim/device/driver_port.h"
 #include "shim/device/scope.h"
 #include "shim/executor/budget.h"
+#include "shim/executor/gpu_share.h"
 #include "shim/program/address_book.h"
 #include "shim/program/capture.h"
 #include "shim/program/contexts.h"
@@ -74,6 +75,9 @@ Session* open(CUdevice device, CUcontext context) {
         session = Session::open({device, context}, std::move(port),
                                 make_policy(policy_now().empty() ? settings().policy : policy_now()),
                                 settings(), error);
+        CUuuid uuid{};
+        if (session && device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS)
+            session->share_by(GpuShare::open(device, uuid.bytes, settings().share));
     }
     if (!session) {
         static std::atomic<bool> said;
@@ -195,6 +199,17 @@ void set_limit(std::uint64_t bytes) {
     for (Session* session : sessions()) {
         if (session->awake()) session->limit_changed();
     }
+}
+
+bool shares_are_due() noexcept {
+    for (const Session* session : sessions())
+        if (session->awake() && session->share_is_due()) return true;
+    return false;
+}
+
+void look_at_shares() {
+    for (Session* session : sessions())
+        if (session->awake() && session->share_is_due()) session->look_at_share();
 }
 
 void context_ending(CUcontext context, ContextEnd& end) {

@@ -56,6 +56,11 @@ void context_gone(CUcontext context);
 // are opened later.
 void set_limit(std::uint64_t bytes);
 
+// Of each GPU: whether other processes under the shim have come or changed, and what this one gives back for
+// that.
+bool shares_are_due() noexcept;
+void look_at_shares();
+
 // Decides what goes from now on, in all sessions: what `setting` means, as LMS_POLICY. False, having said why
 // at warn, if there is none that can be used.
 bool set_policy(const std::string& setting);

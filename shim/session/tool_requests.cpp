@@ -94,6 +94,7 @@ void detail::take_up_requests() noexcept try {
     if (device::driver().cuCtxGetCurrent(&context) == CUDA_ERROR_NOT_PERMITTED) return;
     trace::LiveRequest& request = trace::own_page.page.request;
     look(request);
+    look_at_shares();
     if (request.paused == 1) wait_while_paused(request);
 } catch (const std::exception& problem) {
     log::warn("`lms set` or `lms trace` failed: {}", problem.what());

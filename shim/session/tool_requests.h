@@ -1,9 +1,10 @@
-// What the user of a running program asks of it from outside (`lms set`), in the page that it shares with
-// tools.
+// What comes from outside of a running program: requests of its user (`lms set`), in the page that it shares
+// with tools, and other processes on its GPUs.
 #pragma once
 
 #include <atomic>
 
+#include "shim/session/sessions.h"
 #include "shim/trace/live_page.h"
 
 namespace lms::shim {
@@ -19,7 +20,7 @@ inline void take_up_requests() {
     const trace::LiveRequest& request = trace::own_page.page.request;
     if (request.number.load(std::memory_order_relaxed) >
             detail::requests_seen.load(std::memory_order_relaxed) ||
-        request.paused.load(std::memory_order_relaxed) == 1) [[unlikely]]
+        request.paused.load(std::memory_order_relaxed) == 1 || shares_are_due()) [[unlikely]]
         detail::take_up_requests();
 }
 

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 
+#include "shim/util/share_terms.h"
+
 namespace lms::sharing {
 
-inline constexpr std::uint32_t kMostWeight = 1000;
-inline constexpr std::uint32_t kMostPriority = 100;
+inline constexpr std::uint32_t kMostWeight = util::ShareTerms::kMostWeight;
+inline constexpr std::uint32_t kMostPriority = util::ShareTerms::kMostPriority;
 
 struct Tenant {
     std::uint64_t allocated_bytes = 0;   // by its program: what it could use

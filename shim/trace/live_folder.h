@@ -21,6 +21,7 @@ class LiveFolder {
     LiveFolder(const LiveFolder&) = delete;
     LiveFolder& operator=(const LiveFolder&) = delete;
     bool is_open() const { return folder_ >= 0; }
+    int number() const { return folder_; }  // its file descriptor, while this lives
 
     // A new file of `bytes`, all of which have their memory; -1 with errno. The caller closes it.
     int create(const std::string& name) const noexcept;

@@ -66,6 +66,8 @@ constexpr auto kLastLook = 100us;
 constexpr auto kCapture = 10us;
 // What to bring in while the program waits for the GPU.
 constexpr auto kAhead = 50us;
+// What other processes on the GPU have, while there are any.
+constexpr auto kShareLook = 10ms;
 // Requests of `lms set`, while paused.
 constexpr auto kRequest = 10ms;
 // The event of a trial, and the work beside it.

@@ -125,6 +125,15 @@ constexpr Setting kTable[] = {
      "a size in bytes above 0, or with suffix K, M, G or T",
      [](std::string_view text, Settings& s) { return parse_limit(text, s.soft_limit_bytes); },
      [](const Settings& s) { return show_size(s.soft_limit_bytes); }},
+    {"LMS_SHARE", "share", "TERMS", "off",
+     "How it shares a GPU with other processes under the shim: its weight, what is kept for it, its priority",
+     "weight=1 to 1000, min=SIZE, priority=0 to 100, with commas between, or off",
+     [](std::string_view text, Settings& s) {
+         const auto terms = util::parse_share_terms(text);
+         if (terms) s.share = *terms;
+         return terms.has_value();
+     },
+     [](const Settings& s) { return util::format_share_terms(s.share); }},
     {"LMS_MEMINFO", "meminfo", "WHICH", "physical",
      "How much memory the program sees: the GPU alone, or with the host limit added", "physical or enlarged",
      [](std::string_view text, Settings& s) { return parse_choice(text, kMemInfoNames, s.meminfo); },

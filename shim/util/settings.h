@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shim/util/log.h"
+#include "shim/util/share_terms.h"
 #include "shim/util/units.h"
 
 namespace lms {
@@ -41,6 +42,7 @@ struct Settings {
     std::optional<std::uint64_t> reserve_bytes;  // GPU memory left to the driver; empty: the engine decides
     std::optional<std::uint64_t> host_limit_bytes;  // see util::host_limit_bytes()
     std::optional<std::uint64_t> soft_limit_bytes;  // beyond it an allocation fails once; empty: none does
+    util::ShareTerms share;                         // with other processes on a GPU
     HostMapping host_mapping = HostMapping::Auto;
     bool retain = true;  // host copies of what nothing has written since
     // Whether it matters which work writes what: host copies are good for as long as nothing has written the

@@ -52,9 +52,9 @@ TEST_CASE("lms: help and version") {
     CHECK(run_help.status == 0);
     CHECK(shell("build/lms help run").out == run_help.out);
     CHECK(run_help.out.find("Usage: lms run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n") != std::string::npos);
-    for (const char* option :
-         {"--sim ", "--sim-memory", "--threshold", "--frac", "--limit", "--reserve", "--host-limit",
-          "--soft-limit", "--meminfo", "--safety", "--policy", "--log", "--stats", "--trace", "--driver"}) {
+    for (const char* option : {"--sim ", "--sim-memory", "--threshold", "--frac", "--limit", "--reserve",
+                               "--host-limit", "--soft-limit", "--share", "--meminfo", "--safety", "--policy",
+                               "--log", "--stats", "--trace", "--driver"}) {
         CHECK_MESSAGE(run_help.out.find(option) != std::string::npos, option);
     }
 }
@@ -104,7 +104,7 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
 
     const Result all = shell(
         "build/lms run --threshold 4M --frac 0.5 --limit 64M --reserve 1M --host-limit 2G --soft-limit 48M "
-        "--meminfo enlarged --frameworks jax,pytorch "
+        "--share weight=2 --meminfo enlarged --frameworks jax,pytorch "
         "--safety strict --host-mapping off --check "
         "--policy build/policy/lru.so --log info:/dev/null --stats s-%p --trace t-%p --trace-size 64M "
         "--driver /d.so -- env | "
@@ -115,7 +115,8 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
           "LIMIT=64M\nLMS_LOG=info:/dev/"
           "null\nLMS_MEMINFO=enlarged\n"
           "LMS_POLICY=build/policy/"
-          "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_SOFT_LIMIT=48M\nLMS_STATS=s-%p\nLMS_THRESHOLD=4M\n"
+          "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_SHARE=weight=2\nLMS_SOFT_LIMIT=48M\nLMS_STATS=s-%"
+          "p\nLMS_THRESHOLD=4M\n"
           "LMS_TRACE=t-%p\nLMS_TRACE_SIZE=64M\n");
 
     const std::string words = R"(-- --limit '[1,2]' '' 'a b' "it's" -h --)";

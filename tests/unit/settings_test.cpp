@@ -60,6 +60,7 @@ TEST_CASE("settings: the defaults") {
     CHECK_FALSE(s.reserve_bytes);
     CHECK_FALSE(s.host_limit_bytes);
     CHECK_FALSE(s.soft_limit_bytes);
+    CHECK_FALSE(s.share.shares);
     CHECK(s.meminfo == MemInfo::Physical);
     CHECK(s.frameworks == "auto");
     CHECK(s.safety == Safety::Opaque);
@@ -79,6 +80,7 @@ TEST_CASE("settings: every variable is read") {
     const Parsed parsed = parse({{"LMS_THRESHOLD", "512"},
                                  {"LMS_FRAC", "0.25"},
                                  {"LMS_LIMIT", "64M"},
+                                 {"LMS_SHARE", "weight=2,min=4G,priority=1"},
                                  {"LMS_RESERVE", "0"},
                                  {"LMS_HOST_LIMIT", "1.5G"},
                                  {"LMS_SOFT_LIMIT", "48M"},
@@ -103,6 +105,7 @@ TEST_CASE("settings: every variable is read") {
     CHECK(s.reserve_bytes == 0);
     CHECK(s.host_limit_bytes == 3ull << 29);
     CHECK(s.soft_limit_bytes == 48ull << 20);
+    CHECK(s.share == lms::util::ShareTerms{true, 2, 4ull << 30, 1});
     CHECK(s.meminfo == MemInfo::Enlarged);
     CHECK(s.frameworks == "pytorch,jax");
     CHECK(s.safety == Safety::Strict);
@@ -133,14 +136,18 @@ TEST_CASE("settings: the edges of what is accepted") {
 
 TEST_CASE("settings: a bad value gives one line and the default") {
     const std::pair<const char*, const char*> bad[] = {
-        {"LMS_THRESHOLD", "big"},  {"LMS_THRESHOLD", "-1"},     {"LMS_FRAC", "1.01"},
-        {"LMS_FRAC", "-0.1"},      {"LMS_FRAC", "nan"},         {"LMS_FRAC", "90%"},
-        {"LMS_FRAC", "0,5"},       {"LMS_LIMIT", "0"},          {"LMS_LIMIT", "64X"},
-        {"LMS_SOFT_LIMIT", "0"},   {"LMS_SOFT_LIMIT", "all"},   {"LMS_RESERVE", "M"},
-        {"LMS_HOST_LIMIT", "1e9"}, {"LMS_MEMINFO", "Physical"}, {"LMS_SAFETY", "none"},
-        {"LMS_EXEMPT", "a,,b"},    {"LMS_EXEMPT", "a,"},        {"LMS_EXEMPT", ","},
-        {"LMS_CHECK", "yes"},      {"LMS_CHECK", "2"},          {"LMS_HOST_MAPPING", "1"},
-        {"LMS_LOG", "verbose"},    {"LMS_LOG", "debug:"},       {"LMS_LOG", "/tmp/log"},
+        {"LMS_THRESHOLD", "big"},   {"LMS_THRESHOLD", "-1"},      {"LMS_FRAC", "1.01"},
+        {"LMS_FRAC", "-0.1"},       {"LMS_FRAC", "nan"},          {"LMS_FRAC", "90%"},
+        {"LMS_FRAC", "0,5"},        {"LMS_LIMIT", "0"},           {"LMS_LIMIT", "64X"},
+        {"LMS_SOFT_LIMIT", "0"},    {"LMS_SOFT_LIMIT", "all"},    {"LMS_RESERVE", "M"},
+        {"LMS_HOST_LIMIT", "1e9"},  {"LMS_MEMINFO", "Physical"},  {"LMS_SAFETY", "none"},
+        {"LMS_EXEMPT", "a,,b"},     {"LMS_EXEMPT", "a,"},         {"LMS_EXEMPT", ","},
+        {"LMS_CHECK", "yes"},       {"LMS_CHECK", "2"},           {"LMS_HOST_MAPPING", "1"},
+        {"LMS_SHARE", "weight"},    {"LMS_SHARE", "weight=0"},    {"LMS_SHARE", "weight=1001"},
+        {"LMS_SHARE", "min=4X"},    {"LMS_SHARE", "priority=-1"}, {"LMS_SHARE", "priority=101"},
+        {"LMS_SHARE", "weight=1,"}, {"LMS_SHARE", "off,min=1"},   {"LMS_SHARE", "min=1,min=2"},
+        {"LMS_SHARE", ",min=1"},    {"LMS_SHARE", "share=1"},     {"LMS_LOG", "verbose"},
+        {"LMS_LOG", "debug:"},      {"LMS_LOG", "/tmp/log"},
     };
     for (const auto& [name, value] : bad) {
         const std::string setting = std::string(name) + "=" + value;
@@ -158,6 +165,8 @@ TEST_CASE("settings: a bad value gives one line and the default") {
 }
 
 TEST_CASE("settings: what is shown reads back as the same") {
+    for (const char* terms : {"off", "weight=7", "weight=1,min=4G", "weight=2,min=1.5G,priority=3"})
+        CHECK(lms::util::format_share_terms(parse({{"LMS_SHARE", terms}}).settings.share) == terms);
     const Parsed parsed =
         parse({{"LMS_THRESHOLD", "100B"}, {"LMS_FRAC", "0.1"}, {"LMS_LIMIT", "1.5G"}, {"LMS_LOG", "info:x"}});
     for (const lms::Setting& setting : lms::settings_table()) {

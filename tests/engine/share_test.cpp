@@ -1,0 +1,148 @@
+// A GPU that other processes under the shim use too: this one gives them room, and takes it back.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "shim/executor/gpu_share.h"
+#include "tests/engine/scene.h"
+#include "tests/support/child.h"
+#include "tests/support/scratch.h"
+
+namespace lms::fake {
+namespace {
+
+using shim::GpuShare;
+
+constexpr std::array<char, 16> kUuid{'s', 'h', 'a', 'r', 'e'};
+
+struct LivePages {
+    LivePages() { setenv("XDG_RUNTIME_DIR", scratch.path().c_str(), 1); }
+    ~LivePages() { unsetenv("XDG_RUNTIME_DIR"); }
+    Scratch scratch;
+};
+
+// Another process that uses the GPU all the time, and wants more than that has.
+class Neighbour {
+  public:
+    explicit Neighbour(const util::ShareTerms& terms = {.shares = true}) {
+        int ends[2];
+        REQUIRE(::pipe(ends) == 0);
+        process_ = support::start_child([&] {
+            const auto share = GpuShare::open(0, kUuid, terms);
+            const GpuShare::Levels levels{1 << 20, 0, 0, 1 << 12, 0};
+            if (share) share->look(levels);
+            if (!share || ::write(ends[1], "x", 1) != 1) ::_exit(1);
+            for (;; ::usleep(20'000)) share->look(levels);
+        });
+        char letter = 0;
+        REQUIRE(::read(ends[0], &letter, 1) == 1);
+        ::close(ends[0]);
+        ::close(ends[1]);
+    }
+    ~Neighbour() {
+        ::kill(process_, SIGKILL);
+        support::end_of_child(process_);
+    }
+
+  private:
+    pid_t process_ = 0;
+};
+
+struct SharedScene : Scene {
+    explicit SharedScene(const util::ShareTerms& terms = {.shares = true}, bool maps_host = true)
+        : Scene(options_of(Safety::Opaque, 1, maps_host)) {
+        rig.session().share_by(GpuShare::open(0, kUuid, terms));
+    }
+    void look() {
+        while (!rig.session().share_is_due()) ::usleep(1000);
+        rig.session().look_at_share();
+    }
+    std::uint64_t granules_used() {
+        return rig.gpu().with_memory([](const Memory& memory) { return memory.used_bytes(); }) /
+               rig.options().granularity;
+    }
+    void use_all() {
+        for (std::size_t i = 0; i < regions.size(); ++i) {
+            const Gate open = std::make_shared<std::atomic<bool>>(true);
+            REQUIRE(rig.submit(late_write(stream, i, open, true)) == CUDA_SUCCESS);
+            changed(i);
+            rig.drain();
+        }
+    }
+};
+
+TEST_CASE("share: a process that comes gets its half, and one that ends leaves it") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        const LivePages pages;
+        SharedScene scene({.shares = true}, maps_host);
+        scene.look();  // of its own coming
+        CHECK_FALSE(scene.rig.session().share_is_due());
+        for (int i = 0; i < 6; ++i) scene.make(8);
+        CHECK(scene.granules_used() >= 48);
+        {
+            const Neighbour neighbour;
+            CHECK(scene.rig.session().share_is_due());
+            for (int round = 0; round < 3; ++round) {
+                scene.look();
+                CHECK(scene.granules_used() <= 32);
+                scene.use_all();
+                CHECK(scene.granules_used() <= 34);
+            }
+            scene.check();
+        }
+        scene.look();
+        scene.use_all();
+        for (std::size_t i = 0; i < 6; ++i) CHECK(scene.place(i) == Place::Device);
+        scene.check();
+    }
+}
+
+TEST_CASE("share: by weight, and not below what is kept") {
+    const LivePages pages;
+    const Neighbour neighbour({.shares = true, .weight = 3});
+    {
+        SharedScene scene;
+        for (int i = 0; i < 6; ++i) scene.make(8);
+        scene.look();
+        CHECK(scene.granules_used() <= 16);
+        CHECK(scene.granules_used() >= 8);
+        scene.check();
+    }
+    SharedScene scene({.shares = true, .least_bytes = 40 * 64});
+    for (int i = 0; i < 6; ++i) scene.make(8);
+    scene.look();
+    CHECK(scene.granules_used() <= 40);
+    CHECK(scene.granules_used() >= 32);
+    scene.check();
+}
+
+TEST_CASE("share: what fits beside others stays") {
+    const LivePages pages;
+    const Neighbour neighbour;
+    SharedScene scene;
+    for (int i = 0; i < 3; ++i) scene.make(8);
+    for (int i = 0; i < 3; ++i) {
+        scene.look();
+        CHECK(scene.granules_used() >= 24);
+        scene.use_all();
+    }
+    scene.check();
+}
+
+TEST_CASE("share: unless the user asks for it and there is a page, the process is as if alone") {
+    const LivePages pages;
+    CHECK(GpuShare::open(0, kUuid, {.shares = true}) != nullptr);
+    CHECK(GpuShare::open(0, kUuid, {}) == nullptr);
+    const std::string folder = pages.scratch.path("lmsshim-" + std::to_string(geteuid()));
+    const std::string page = folder + "/gpu.73686172650000000000000000000000";
+    REQUIRE(::access(page.c_str(), F_OK) == 0);
+    REQUIRE(::truncate(page.c_str(), 100) == 0);
+    CHECK(GpuShare::open(0, kUuid, {.shares = true}) == nullptr);
+}
+
+}  // namespace
+}  // namespace lms::fake
