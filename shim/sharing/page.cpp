@@ -44,6 +44,7 @@ class File {
 // Whole from the moment that it has its name. 0 or an errno.
 int make(int folder, const std::string& name) {
     const std::string fresh = fmt::format("{}.{}", name, getpid());
+    unlinkat(folder, fresh.c_str(), 0);  // of one that had this number and was killed here
     const File file(folder, fresh, O_CREAT | O_EXCL);
     if (!file.is_open()) return errno;
     // A page without memory would be a signal at the first write, and one beyond what the program may write

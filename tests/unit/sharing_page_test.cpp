@@ -143,6 +143,13 @@ TEST_CASE("sharing page: a child of fork is not its parent") {
     CHECK(all[0].tenant.allocated_bytes == 7);
 }
 
+TEST_CASE("sharing page: what a process left that was killed while it made the page is in nobody's way") {
+    const Folder folder;
+    folder.scratch.put("page." + std::to_string(getpid()), "half");
+    CHECK(folder.open());
+    CHECK(folder.problem == "");
+}
+
 TEST_CASE("sharing page: a file of another owner, mode, size, kind or version is not used") {
     const Folder folder;
     const std::string path = folder.scratch.path("page");
