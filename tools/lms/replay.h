@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/lms/modelled_moves.h"
 #include "tools/lms/replay_script.h"
 
 namespace lms::tool {
@@ -37,12 +38,7 @@ struct Reached {
     std::uint64_t bytes_out = 0;
 };
 
-struct Replayed {
-    std::uint64_t bytes_in = 0;
-    std::uint64_t bytes_out = 0;
-    std::uint64_t fills = 0;
-    std::uint64_t fills_ahead = 0;  // of those, as foretold, before they were needed
-    std::uint64_t evictions = 0;
+struct Replayed : Moved {
     std::uint64_t in_place = 0;         // works that found no room for all they named
     double seconds = 0;                 // as modelled
     double fitting_seconds = 0;         // if nothing had to move
