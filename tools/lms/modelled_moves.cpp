@@ -33,6 +33,10 @@ void ModelledMoves::look() {
     moves_at_ = std::max(moves_at_, now_);
     fences_.poll(clock());
     engine_.complete_moves();
+}
+
+void ModelledMoves::settle_frees() {
+    look();
     const auto unheld = [&](engine::AllocationId id) { return !engine_.is_held(id); };
     while (const auto id = engine_.pending_frees.take_finished(engine_.timelines(), unheld)) release(*id);
 }
@@ -67,7 +71,7 @@ Block ModelledMoves::host_block(std::uint64_t bytes) {
 
 std::optional<engine::AllocationId> ModelledMoves::allocate(std::uint64_t asked_bytes,
                                                             std::span<const std::uint64_t> chunk_bytes) {
-    look();
+    settle_frees();
     const std::uint64_t all = std::accumulate(chunk_bytes.begin(), chunk_bytes.end(), std::uint64_t{0});
     const auto address = all == 0 ? std::nullopt : arena_.take(all);
     if (!address) return std::nullopt;
@@ -86,8 +90,7 @@ std::optional<engine::AllocationId> ModelledMoves::allocate(std::uint64_t asked_
 void ModelledMoves::release(engine::AllocationId id) {
     while (engine_.must_wait_to_remove(id)) {
         wait_until(fences_.next_end());
-        fences_.poll(clock());
-        engine_.complete_moves();
+        look();
     }
     const engine::Allocation buffer = residency().allocation(id);
     std::vector<Block> blocks;
@@ -110,7 +113,7 @@ void ModelledMoves::change_budget(std::uint64_t bytes) {
         return held - std::min(held, bytes);
     };
     for (trim(excess()); excess() > 0; trim(excess())) {
-        look();
+        settle_frees();
         if (make_room(excess(), bytes) == Step::Impossible) return;
     }
 }
@@ -135,7 +138,7 @@ bool ModelledMoves::bring_in(std::span<const ChunkRequest> needs, engine::ChunkP
 }
 
 ModelledMoves::Step ModelledMoves::step(std::span<const ChunkRequest> missing) {
-    look();
+    settle_frees();
     std::vector<ChunkRequest> able;
     std::uint64_t all = 0;
     const ChunkRequest* busy = nullptr;
@@ -218,7 +221,7 @@ void ModelledMoves::await_named(std::uint64_t bytes) {
         const ChunkId named = engine_.busy_victim(bytes, [](const engine::Chunk&) { return true; });
         if (named == engine::kNoChunk || !residency().in_flight(named)) return;
         wait_until(fences_.end_of_first(residency().chunk(named).uses));
-        fences_.poll(clock());
+        look();
     }
 }
 

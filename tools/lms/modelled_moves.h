@@ -40,7 +40,7 @@ class ModelledMoves {
     ModelledFences& fences() { return fences_; }
     const Moved& moved() const { return moved_; }
 
-    // Takes note of what has ended by now; gives back the buffers freed in stream order that nothing uses.
+    // Takes note of what has ended by now.
     void look();
     // A new buffer, on the GPU as long as there is room, else on the host. Nothing: there is no address for
     // it.
@@ -60,6 +60,7 @@ class ModelledMoves {
     static constexpr std::size_t kFewFills = 2;  // Migrator's
     static constexpr int kMostStepsAhead = 64;   // of one look, as foresight.cpp has
 
+    void settle_frees();
     double& clock() { return apart_ ? moves_at_ : now_; }
     Step wait_until(double time);
     Step step(std::span<const engine::ChunkRequest> missing);
