@@ -97,6 +97,56 @@ TEST_CASE("replay: memory that was freed last in a stream's order is given out f
     CHECK(run(script, "lru", false).fills == 1);
 }
 
+TEST_CASE("replay: memory that was freed in a stream's order is taken over though the stream is long past") {
+    // It is on the host, and there is room on the GPU by then. Nobody looked for what can be given back.
+    ReplayScript script = script_of(2, 1, {0}, false, false);
+    script.steps.insert(script.steps.end() - 1, {.kind = Step::Kind::StreamFree, .buffer = 1});
+    Step& work = script.steps.back();
+    work.ran_ns = 1'000'000;
+    work.waits = true;
+    work.over = 1;
+    script.chunks = 3;
+    script.buffers.push_back({kChunk, {kChunk}, 2});
+    script.steps.push_back({.kind = Step::Kind::Free, .buffer = 0});
+    script.steps.push_back({.kind = Step::Kind::Revive, .buffer = 2});
+    script.touches.push_back({2, false, false, false, ReplayScript::kNever});
+    script.steps.push_back({.kind = Step::Kind::Work, .first = 1, .end = 2, .took_ns = 1000});
+    CHECK(run(script, "next-use", false).fills == 1);
+}
+
+TEST_CASE("replay: of a stream with much unfinished work only every so many works tell of their end") {
+    lms::engine::Timelines timelines;
+    ModelledFences fences(2, timelines);
+    double end = 0;
+    std::vector<lms::engine::Use> works;
+    const auto add = [&] { works.push_back(fences.add(0, ++end, fences.is_deep(0))); };
+    while (works.size() < 16) add();
+    CHECK(fences.end_of(works[15]) == 16);
+    CHECK(fences.is_deep(0));
+    add();
+    add();
+    CHECK(fences.end_of(works[16]) == 18);  // the idle stream would tell
+    add();
+    CHECK(fences.end_of(works[16]) == 19);
+    CHECK(fences.end_of(works[17]) == 19);
+    // What another stream copies is told of one by one.
+    const lms::engine::Use copy = fences.add(1, 2.5);
+    CHECK(fences.next_end() == 1);
+    fences.poll(2);
+    CHECK(timelines.finished(works[1]));
+    CHECK_FALSE(timelines.finished(works[2]));
+    CHECK(fences.next_end() == 2.5);
+    CHECK(fences.end_of(works[1]) == 0);
+    CHECK(fences.end_of_first({works[1], copy, works[2]}) == 2.5);
+    CHECK(fences.number_of(works[2]) < fences.number_of(copy));
+    fences.poll(18.5);
+    CHECK_FALSE(timelines.finished(works[16]));
+    fences.poll(19);
+    CHECK(timelines.finished(works[18]));
+    CHECK(fences.next_end() == ModelledFences::kNever);
+    CHECK_FALSE(fences.is_deep(0));
+}
+
 TEST_CASE("replay: how long it takes if all fits is the time of that replay, the GPU's work included") {
     const auto with_kernels = [](std::uint64_t room) {
         ReplayScript script = script_of(3, room, rounds(3, 20), false, false);

@@ -21,10 +21,11 @@ class ModelledFences {
         for (std::size_t i = 0; i < streams; ++i) timelines_.create();
     }
 
-    // Of what ends then, behind all that the stream was given before.
-    engine::Use add(engine::TimelineId stream, double end) {
+    // Of what ends then, behind all that the stream was given before. Where that is_deep(), `deep`, for a
+    // work.
+    engine::Use add(engine::TimelineId stream, double end, bool deep = false) {
         Line& line = lines_[stream];
-        const bool open = is_deep(stream) && !is_due(line);
+        const bool open = deep && !is_due(line);
         if (line.pending.empty()) busy_.push_back(stream);
         ++line.works;
         ++entered_;

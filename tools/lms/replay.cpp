@@ -182,12 +182,15 @@ class Replay {
         const std::uint64_t submission = engine.begin_submission(false, hold.unseen);
         const auto filled = engine.announce(needs, hold);
         const double ready = filled ? moves_.fences().end_of(*filled) : 0;
-        if (is_deep(step.stream)) pace_.now = std::max(pace_.now, ready);
+        const bool deep = is_deep(step.stream);
+        if (deep) pace_.now = std::max(pace_.now, ready);
         const double end = pace_.submit(step, ready);
         fitting_.submit(step, 0);
         fitting_.now = fitting_.next(step);
-        const bool holds = !hold.pinned.empty() || !hold.in_place.empty() || hold.unseen;
-        engine.submitted(hold, holds ? std::optional(moves_.fences().add(step.stream, end)) : std::nullopt);
+        std::optional<engine::Use> over;
+        if (!hold.pinned.empty() || !hold.in_place.empty() || hold.unseen)
+            over = moves_.fences().add(step.stream, end, deep);
+        engine.submitted(hold, over);
         engine.end_submission(submission);
         engine.let_go(hold);
         for (const Touch& touch : script_.touched_by(step)) {

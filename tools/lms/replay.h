@@ -11,9 +11,9 @@
 
 namespace lms::tool {
 
-// Orders that know the future. The first moves the fewest bytes: its victims may be in use still, so the
-// links wait for them, and the program does not. The second moves what a policy could move: idle victims,
-// chunks brought in ahead.
+// Orders that know the future. The first moves the fewest bytes: its victims may be in use still, so moves
+// wait for them, and the program does not. The second moves what a policy could move: idle victims, chunks
+// brought in ahead.
 inline constexpr const char* kFewestBytes = "fewest-bytes";
 inline constexpr const char* kForesight = "foresight";
 inline constexpr const char* kLeastTime = "least-time";  // a row of `lms replay`: the fastest of all replayed
