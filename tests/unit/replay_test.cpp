@@ -147,6 +147,24 @@ TEST_CASE("replay: of a stream with much unfinished work only every so many work
     CHECK_FALSE(fences.is_deep(0));
 }
 
+TEST_CASE("replay: a free in a stream's order tells of the works before it that left no event") {
+    // Room for two: what the seventeenth work of the first stream used can go before the long one behind it
+    // is over.
+    std::vector<std::uint32_t> works(16, 0);
+    works.insert(works.end(), {1, 0, 3});
+    ReplayScript script = script_of(4, 2, works, false, false);
+    script.streams = 2;
+    for (Step& step : script.steps) step.ran_ns = 1'000'000;
+    script.steps.back().stream = 1;
+    Step& last_of_first = *(script.steps.end() - 2);
+    last_of_first.ran_ns = 100'000'000;
+    CHECK(run(script, "lru", false).seconds > 0.1);
+    script.steps.insert(script.steps.end() - 2, {.kind = Step::Kind::StreamFree, .buffer = 2});
+    const Replayed freed = run(script, "lru", false);
+    CHECK(freed.evictions == 1);
+    CHECK(freed.seconds < 0.1);
+}
+
 TEST_CASE("replay: how long it takes if all fits is the time of that replay, the GPU's work included") {
     const auto with_kernels = [](std::uint64_t room) {
         ReplayScript script = script_of(3, room, rounds(3, 20), false, false);

@@ -71,7 +71,6 @@ class ModelledFences {
         const std::size_t index = index_of(use);
         return index == kOver ? 0 : lines_[use.timeline].pending[index].number;
     }
-    engine::Use latest_in(engine::TimelineId stream) const { return {stream, lines_[stream].last}; }
 
     // When the next of all is over; kNever: nothing is unfinished.
     double next_end() const {

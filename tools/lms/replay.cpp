@@ -141,8 +141,10 @@ class Replay {
         free_behind(step.stream, *buffers_[step.buffer]);
     }
     void free_behind(std::uint32_t stream, AllocationId id) {
+        const engine::Use reached = moves_.fences().add(stream, std::max(pace_.now, pace_.free[stream]));
         moves_.engine().pending_frees.add(
-            {id, moves_.fences().latest_in(stream), key_of(stream), moves_.residency().allocation(id).bytes});
+            {id, reached, key_of(stream), moves_.residency().allocation(id).bytes});
+        moves_.look();
     }
 
     // It has the chunks of the newest dead buffer of its stream and size as they are, if there is one still.
