@@ -1,7 +1,6 @@
 #include "shim/entry/wait.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -139,34 +138,14 @@ CUresult wait_for_stream(CUstream stream, shim::Call wait) {
     return waited(wait());
 }
 
-// Waits for what the program has given the context, but not for the shim's copies in it. Nothing: the
-// driver's wait is needed.
-std::optional<CUresult> wait_beside_moves(CUcontext context) {
-    for (shim::Session* session : shim::sessions()) {
-        const auto status = session->wait_beside_moves(context);
-        if (!status) continue;
-        const device::InContext in_context(context);
-        const shim::CapturesHeldOff held_off;
-        if (*status != CUDA_SUCCESS || in_context.status() != CUDA_SUCCESS || !held_off ||
-            shim::capturing_anywhere())
-            return std::nullopt;
-        // As every wait it writes out what kernels have printed.
-        return driver().cuStreamSynchronize(CU_STREAM_LEGACY);
-    }
-    return std::nullopt;
-}
-
 CUresult wait_for_context(CUcontext context, shim::Call wait) {
     const WaitTold told;
-    std::optional<CUresult> over;
     // Whatever comes of it, the wait is made.
     guarded([&] {
-        if (!context) return CUDA_SUCCESS;
-        meanwhile(given_to(context));
-        over = wait_beside_moves(context);
+        if (context) meanwhile(given_to(context));
         return CUDA_SUCCESS;
     });
-    return waited(over ? *over : wait());
+    return waited(wait());
 }
 
 // What GPUs are given from here on comes after what the event stands for, so being recorded again and again

@@ -192,9 +192,6 @@ void wait_beside_copies(void (*wait)(Rounds&)) {
 BODY(free_beside_copies) {
     wait_beside_copies([](Rounds& rounds) { rounds.free_spare(); });
 }
-BODY(context_beside_copies) {
-    wait_beside_copies([](Rounds&) { OK(cuCtxSynchronize); });
-}
 
 // Beside such copies a free waits for what has nothing to do with buffers, in a stream that is there or gone,
 // or a thread's own.
@@ -329,10 +326,6 @@ TEST_CASE("wait: what is foretold comes in while a thread waits to free memory" 
 TEST_CASE("wait: who frees memory does not wait for the copies of the shim" *
           doctest::test_suite("waits-free-copies")) {
     rig::run_both("free_beside_copies", rig::Driver::Simulated, kSlowLink);
-}
-TEST_CASE("wait: who waits for a context does not wait for the copies of the shim" *
-          doctest::test_suite("waits-context-copies")) {
-    rig::run_both("context_beside_copies", rig::Driver::Simulated, kSlowLink);
 }
 
 // A hundredth of a second a buffer.
