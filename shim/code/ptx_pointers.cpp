@@ -77,10 +77,7 @@ class PointerFollower {
         for (std::size_t i = 0; i < std::size(step.from); ++i) {
             if (!passes_on(step, i)) decides_ |= of(step.from[i]);
         }
-        // A sum of two moves along with both.
-        if (step.what == PtxCompute::Add && of(step.from[0]).any() && of(step.from[1]).any())
-            decides_ |= of(step.from[0]) | of(step.from[1]);
-        // So it is not known with which an access does.
+        // Of a sum of two, and of one or the other, it is not known with which an access moves along.
         if (step.what == PtxCompute::Reach && of(step.from[0]).count() > 1) decides_ |= of(step.from[0]);
     }
 

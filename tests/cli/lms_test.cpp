@@ -348,7 +348,7 @@ TEST_CASE("lms settings: every variable, its default and its value now") {
         shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_POLICY=lur LMS_LIMTI=3 build/lms settings --json");
     CHECK(result.status == 0);
     const auto json = nlohmann::json::parse(result.out);
-    CHECK(json.size() == 19);
+    CHECK(json.size() == 20);
     for (const auto& setting : json) {
         for (const char* key : {"variable", "option", "current", "default", "accepted", "meaning"}) {
             CHECK(setting.contains(key));
