@@ -173,7 +173,8 @@ TEST_CASE("trace file: tells every allocation, launch and move, and when the dev
 TEST_CASE("trace file: when the program waited for the GPU") {
     const std::string path = support::scratch_file("trace");
     // Kernels take so long that a busy machine does not let them end before the program waits.
-    const Run run = run_shimmed({"streams", "8"}, "4M", {{"LMS_TRACE", path}, {"SIMCUDA_KERNEL_US", "20000"}});
+    const Run run =
+        run_shimmed({"streams", "8"}, "4M", {{"LMS_TRACE", path}, {"SIMCUDA_KERNEL_US", "20000"}});
     REQUIRE_MESSAGE(run.status == 0, run.err);
     const auto trace = std::make_unique<lms::tool::Trace>();
     std::string problem;

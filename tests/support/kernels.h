@@ -33,8 +33,9 @@ DONE:
 )";
 }
 
-// out[i] = in[i] + k, whose parameters are out, `in`, k and n; `load` puts the address of `in` into %a2. A number
-// that is 0, which the code does not show, has a part in where that is: so it names the whole of both buffers.
+// out[i] = in[i] + k, whose parameters are out, `in`, k and n; `load` puts the address of `in` into %a2. A
+// number that is 0, which the code does not show, has a part in where that is: so it names the whole of both
+// buffers.
 inline std::string add_kernel(const std::string& name, const std::string& in = ".param .u64 in",
                               const std::string& load = "ld.param.u64 %a2, [in];") {
     return word_kernel(name, ".param .u64 out, " + in + ", .param .u32 k, .param .u32 n",

@@ -47,16 +47,15 @@ struct Event {
 };
 
 // One thread, which the simulated GPU times as a GPU full of them. The words at both ends and in the middle
-// stand for a tensor. Where the middle one is depends on memory (digest[1], which is 0), so that the code tells
-// no more than that the kernel may reach all of it.
+// stand for a tensor. Where the middle one is depends on memory (digest[1], which is 0), so that the code
+// tells no more than that the kernel may reach all of it.
 __global__ void work(Touched touched, unsigned rounds, Word number, Word* digest) {
     Word seen = number;
     const Word moved = digest[1];
     const auto middle = [&](const Tensor& t) { return min(t.count / 2 + moved, t.count - 1); };
 #pragma unroll
     for (const Tensor& t : touched.reads)
-        if (t.count != 0)
-            seen = seen * 33 + t.words[0] + 3 * t.words[middle(t)] + 5 * t.words[t.count - 1];
+        if (t.count != 0) seen = seen * 33 + t.words[0] + 3 * t.words[middle(t)] + 5 * t.words[t.count - 1];
     Word x = seen;
 #pragma unroll 1
     for (unsigned i = 0; i < rounds; ++i) x = x * 1664525u + (x >> 16);
