@@ -1,7 +1,6 @@
 #include "shim/code/ptx_bounds.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -34,16 +33,16 @@ ValueRange narrower(ValueRange a, ValueRange b) {
     return width(b) < width(a) ? b : a;
 }
 
-// By address, those that overlap or follow one another as one. `kind` tells ranges apart that are not to be
-// one.
-template <typename Range, typename Kind>
-void unite(std::vector<Range>& ranges, Kind&& kind) {
+// By the input that they move along with, those that are written apart from the others; those that overlap or
+// follow one another as one.
+void unite(std::vector<RelativeRange>& ranges) {
+    const auto kind = [](const RelativeRange& each) { return std::pair(each.input, each.written); };
     std::ranges::sort(ranges, {},
-                      [&](const Range& each) { return std::pair(std::invoke(kind, each), each.begin); });
+                      [&](const RelativeRange& each) { return std::pair(kind(each), each.begin); });
     std::size_t count = 0;
-    for (const Range& each : ranges) {
-        Range* const last = count > 0 ? &ranges[count - 1] : nullptr;
-        if (last && std::invoke(kind, *last) == std::invoke(kind, each) && each.begin <= last->end) {
+    for (const RelativeRange& each : ranges) {
+        RelativeRange* const last = count > 0 ? &ranges[count - 1] : nullptr;
+        if (last && kind(*last) == kind(each) && each.begin <= last->end) {
             last->end = std::max(last->end, each.end);
         } else {
             ranges[count++] = each;
@@ -81,7 +80,7 @@ class Run {
             known_ = *at_[block];
             for (const PtxStep& step : steps_.blocks[block]) pass(step, true);
         }
-        unite(result_.ranges, [](const RelativeRange& each) { return std::pair(each.input, each.written); });
+        unite(result_.ranges);
         return std::move(result_);
     }
 
@@ -736,7 +735,6 @@ void AccessBounds::add(const AccessBounds& more) {
     ranges.insert(ranges.end(), more.ranges.begin(), more.ranges.end());
     read.add(more.read);
     written.add(more.written);
-    unite(ranges, &AccessRange::written);
 }
 
 std::unique_ptr<const PtxBounds> PtxBounds::of(const PtxModuleText& module, const PtxBodies& kernel,
@@ -775,7 +773,6 @@ AccessBounds PtxBounds::placed(const Answer& answer, std::span<const std::uint64
         // Nothing is at either end of all addresses.
         if (range.begin < range.end) bounds.ranges.push_back(range);
     }
-    bounds.add({});
     return bounds;
 }
 

@@ -42,7 +42,8 @@ struct RelativeRange {
 };
 
 struct AccessBounds {
-    std::vector<AccessRange> ranges;  // by address, those that are written apart from the others
+    // In the order of the parameters that lead there, in each run of a step the same. They may overlap.
+    std::vector<AccessRange> ranges;
     // Of parameters that lead to accesses which are not in these.
     ParameterWords read, written;
 

@@ -17,11 +17,11 @@ from steps import Step
 # step, n, machine, allocator, policy: bytes in, bytes out, milliseconds a step
 EXPECTED = {
     ("vdsr", 32, "v100-pcie3", "async", "next-use"): (0, 0, 963),
-    ("vdsr", 128, "v100-pcie3", "async", "next-use"): (28856811520, 29527900160, 5280),
+    ("vdsr", 128, "v100-pcie3", "async", "next-use"): (28991029248, 29527900160, 5293),
     ("vdsr", 128, "v100-pcie3", "async", "lru"): (28722593792, 29259464704, 5268),
-    ("googlenet", 20, "p100-pcie3", "malloc", "next-use"): (5924454400, 6198132736, 559),
-    ("unet3d", 1728, "v100-pcie3", "malloc", "next-use"): (8313110528, 14101250048, 2990),
-    ("unet3d", 1728, "v100-pcie3", "async", "lru"): (8732540928, 11429478400, 1637),
+    ("googlenet", 20, "p100-pcie3", "malloc", "next-use"): (5699010560, 5603590144, 533),
+    ("unet3d", 1728, "v100-pcie3", "malloc", "next-use"): (8829009920, 12852396032, 2183),
+    ("unet3d", 1728, "v100-pcie3", "async", "lru"): (8732540928, 11643387904, 1648),
 }
 
 

@@ -109,10 +109,6 @@ void begin(Page& page) {
     page.mark = kMark;
 }
 
-bool same(const Machine& a, const Machine& b) {
-    return std::memcmp(&a, &b, sizeof a) == 0;
-}
-
 Slot* claim_slot(Page& page) {
     const auto free = std::find_if(std::begin(page.slots), std::end(page.slots),
                                    [](const Slot& slot) { return slot.process == 0; });
@@ -139,13 +135,10 @@ std::string try_to_join(const std::string& path) {
     if (empty && !file.grow()) return std::string("cannot be written: ") + std::strerror(errno);
     Page* const page = file.map();
     if (page == nullptr) return std::string("cannot be mapped: ") + std::strerror(errno);
-    if (empty) {
-        begin(*page);
-    } else if (std::string wrong = wrong_with(*page, status); !wrong.empty()) {
-        return wrong;
-    } else if (!free_slots_of_ended(*page)) {
+    if (std::string wrong = empty ? std::string() : wrong_with(*page, status); !wrong.empty()) return wrong;
+    if (empty || !free_slots_of_ended(*page)) {
         begin(*page);  // also what a process left that ended with the machine
-    } else if (!same(page->machine, own_machine())) {
+    } else if (page->machine != own_machine()) {
         return "has GPUs of other numbers, memory, speeds or clock than this process is to have";
     }
     own = claim_slot(*page);

@@ -42,6 +42,8 @@ struct Slot {
 struct Machine {
     std::uint64_t devices, memory, host_memory, multiprocessors, simulated_time;
     double up_gbps, down_gbps;
+
+    friend bool operator==(const Machine&, const Machine&) = default;
 };
 
 // What processes take of a device one after another, in nanoseconds.
