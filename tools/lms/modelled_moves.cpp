@@ -12,6 +12,15 @@ using engine::ChunkId;
 using engine::ChunkRequest;
 using engine::Place;
 
+namespace {
+
+// A damaged trace may have copies of no rate, which would never end.
+double speed(double bytes_per_s) {
+    return bytes_per_s >= 1 ? std::min(bytes_per_s, 1e18) : 1;
+}
+
+}  // namespace
+
 ModelledMoves::ModelledMoves(const engine::EngineOptions& options, engine::Ranking& ranking,
                              std::size_t streams, bool maps_host, const Costs& costs, bool apart, double& now)
     : engine_(options, ranking),
@@ -20,7 +29,7 @@ ModelledMoves::ModelledMoves(const engine::EngineOptions& options, engine::Ranki
       in_(static_cast<engine::TimelineId>(streams)),
       out_(in_ + 1),
       maps_host_(maps_host),
-      costs_(costs),
+      costs_{speed(costs.in_bytes_per_s), speed(costs.out_bytes_per_s), costs.remap_seconds},
       apart_(apart),
       now_(now) {}
 
