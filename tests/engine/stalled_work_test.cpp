@@ -202,7 +202,7 @@ TEST_CASE("stalled work: a thread that stands in the driver is waited for once")
 
 // Whether `get_on` comes back while another thread is inside `wait`, which waits for what `endless` holds up.
 template <typename Wait, typename GetOn>
-void check_gets_on(Scene& scene, Wait wait, GetOn get_on) {
+bool gets_on(Scene& scene, Wait wait, GetOn get_on) {
     std::atomic<bool> waiting{true};
     const std::uint64_t before = scene.rig.gpu().calls(Call::Query);
     std::thread other([&] {
@@ -212,54 +212,70 @@ void check_gets_on(Scene& scene, Wait wait, GetOn get_on) {
     // It looks again and again.
     while (waiting && scene.rig.gpu().calls(Call::Query) < before + 100) std::this_thread::yield();
     get_on();
-    CHECK(waiting);
+    const bool before_it = waiting;
     other.join();
+    return before_it;
 }
 
+namespace {
+
+enum class Wants { Launch, Pin, Room };
+
+bool others_get_on(Wants wants) {
+    Scene scene(options_of(Safety::Opaque));
+    const std::size_t busy = scene.make(20);
+    const std::size_t idle = scene.make(20);
+    const std::size_t held = scene.make(40);
+    const std::size_t away = scene.make(20);
+    REQUIRE(scene.need(held, scene.stream) == CUDA_SUCCESS);
+    scene.rig.drain();
+    const Gate endless = closed();
+    const CUstream stream = scene.rig.stream();
+    REQUIRE(scene.rig.submit(scene.late_write(stream, held, endless, true)) == CUDA_SUCCESS);
+    scene.changed(held);
+    REQUIRE(scene.place(busy) == Place::Host);
+    // Used in place, it cannot come in.
+    shim::WorkingSet reach;
+    reach.stream = stream;
+    reach.ranges = {{.address = scene.regions[busy].address, .bytes = 20 * 64, .may_stay = true}};
+    std::optional<InDriver> in_place(std::in_place, scene, reach);
+    const auto wait = [&] {
+        const Address at = scene.regions[busy].address;
+        switch (wants) {
+            case Wants::Launch:
+                CHECK(scene.need(busy, scene.rig.stream()) == CUDA_SUCCESS);
+                break;
+            case Wants::Pin:
+                CHECK(scene.rig.session().pin(at, 20 * 64) == shim::Session::Asked::Busy);
+                break;
+            case Wants::Room:
+                scene.rig.session().reclaim(1000 * 64);
+        }
+    };
+    const bool got_on = gets_on(scene, wait, [&] {
+        for (const std::size_t index : {away, idle, away, idle}) {
+            CHECK(scene.need(index, scene.stream) == CUDA_SUCCESS);
+            scene.rig.gpu().finish(scene.rig.gpu().mark(scene.stream));
+        }
+    });
+    *endless = true;
+    in_place.reset();
+    scene.check();
+    return got_on;
+}
+
+}  // namespace
+
+// The wait ends after a second, which a busy machine may take for the rest: then it is tried again.
 TEST_CASE(
     "stalled work: who waits for it, for a launch or for more, does not hold up those who need none of it") {
-    enum class Wants { Launch, Pin, Room };
+    constexpr int kTries = 5;
     for (const Wants wants : {Wants::Launch, Wants::Pin, Wants::Room}) {
         CAPTURE(static_cast<int>(wants));
-        Scene scene(options_of(Safety::Opaque));
-        const std::size_t busy = scene.make(20);
-        const std::size_t idle = scene.make(20);
-        const std::size_t held = scene.make(40);
-        const std::size_t away = scene.make(20);
-        REQUIRE(scene.need(held, scene.stream) == CUDA_SUCCESS);
-        scene.rig.drain();
-        const Gate endless = closed();
-        const CUstream stream = scene.rig.stream();
-        REQUIRE(scene.rig.submit(scene.late_write(stream, held, endless, true)) == CUDA_SUCCESS);
-        scene.changed(held);
-        REQUIRE(scene.place(busy) == Place::Host);
-        // Used in place, it cannot come in.
-        shim::WorkingSet reach;
-        reach.stream = stream;
-        reach.ranges = {{.address = scene.regions[busy].address, .bytes = 20 * 64, .may_stay = true}};
-        std::optional<InDriver> in_place(std::in_place, scene, reach);
-        const auto wait = [&] {
-            const Address at = scene.regions[busy].address;
-            switch (wants) {
-                case Wants::Launch:
-                    CHECK(scene.need(busy, scene.rig.stream()) == CUDA_SUCCESS);
-                    break;
-                case Wants::Pin:
-                    CHECK(scene.rig.session().pin(at, 20 * 64) == shim::Session::Asked::Busy);
-                    break;
-                case Wants::Room:
-                    scene.rig.session().reclaim(1000 * 64);
-            }
-        };
-        check_gets_on(scene, wait, [&] {
-            for (const std::size_t index : {away, idle, away, idle}) {
-                CHECK(scene.need(index, scene.stream) == CUDA_SUCCESS);
-                scene.rig.gpu().finish(scene.rig.gpu().mark(scene.stream));
-            }
-        });
-        *endless = true;
-        in_place.reset();
-        scene.check();
+        int tries = 0;
+        while (!others_get_on(wants) && ++tries < kTries) {
+        }
+        CHECK(tries < kTries);
     }
 }
 
