@@ -502,21 +502,6 @@ class Run {
                narrow(step.from[1], step.type, *right, kDeep);
     }
 
-    static Comparison mirrored(Comparison comparison) {
-        switch (comparison) {
-            case Comparison::Less:
-                return Comparison::Greater;
-            case Comparison::LessEqual:
-                return Comparison::GreaterEqual;
-            case Comparison::Greater:
-                return Comparison::Less;
-            case Comparison::GreaterEqual:
-                return Comparison::LessEqual;
-            default:
-                return comparison;
-        }
-    }
-
     // The operand's number of that type is in the range: so are those that it was computed from. False: it
     // cannot be.
     bool narrow(const PtxStepOperand& operand, IntegerType type, ValueRange to, int depth) {

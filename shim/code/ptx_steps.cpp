@@ -625,21 +625,6 @@ class Builder {
         }
     }
 
-    static Comparison mirrored(Comparison comparison) {
-        switch (comparison) {
-            case Comparison::Less:
-                return Comparison::Greater;
-            case Comparison::LessEqual:
-                return Comparison::GreaterEqual;
-            case Comparison::Greater:
-                return Comparison::Less;
-            case Comparison::GreaterEqual:
-                return Comparison::LessEqual;
-            default:
-                return comparison;
-        }
-    }
-
     const PtxModuleText& module_;
     const PtxBody& body_;
     const PtxFunction& function_;

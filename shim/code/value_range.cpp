@@ -87,6 +87,23 @@ Comparison opposite(Comparison comparison) {
     return Comparison::Less;
 }
 
+Comparison mirrored(Comparison comparison) {
+    switch (comparison) {
+        case Comparison::Less:
+            return Comparison::Greater;
+        case Comparison::LessEqual:
+            return Comparison::GreaterEqual;
+        case Comparison::Greater:
+            return Comparison::Less;
+        case Comparison::GreaterEqual:
+            return Comparison::LessEqual;
+        case Comparison::Equal:
+        case Comparison::NotEqual:
+            break;
+    }
+    return comparison;
+}
+
 std::optional<ValueRange> as(IntegerType type, ValueRange range) {
     const WideRange all = numbers(type, range);
     if (all.hi > INT64_MAX) return std::nullopt;

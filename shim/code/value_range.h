@@ -28,7 +28,8 @@ struct IntegerType {
 };
 
 enum class Comparison : std::uint8_t { Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual };
-Comparison opposite(Comparison comparison);
+Comparison opposite(Comparison comparison);  // where it does not hold
+Comparison mirrored(Comparison comparison);  // of the operands the other way round
 
 // The numbers that such a type has for it: at most those of the type. Nothing where those do not fit: numbers
 // of 64 bits above the largest signed one.
