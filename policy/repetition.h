@@ -123,6 +123,7 @@ class Repetition {
     static constexpr Position kLeastAge = 64, kMostAge = 1 << 14;
     static constexpr double kSettled = 0.9;
     static constexpr std::uint32_t kNoRole = ~std::uint32_t{0};
+    static constexpr std::uint64_t kBase = 0x9FB21C651E98DF25;
     static constexpr std::uint64_t kAdded = 0x9E3779B97F4A7C15, kWork = 0xD1B54A32D192ED03;
 
     struct Chunk {
@@ -136,6 +137,7 @@ class Repetition {
         std::uint64_t first = 0;  // of its uses, and how many
         std::uint32_t count = 0;
         std::uint64_t bytes_in_use = 0;
+        std::uint64_t until = 0;  // of all tokens up to this one: a polynomial in kBase
     };
     struct Role {
         std::uint32_t chunk = LMS_NO_CHUNK;  // what has it now
@@ -150,6 +152,12 @@ class Repetition {
     static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
         const std::uint64_t x = (a ^ b) * 0xFF51AFD7ED558CCDull;
         return x ^ (x >> 32) ^ (a << 7);
+    }
+
+    static constexpr std::uint64_t power(std::size_t length) {
+        std::uint64_t product = 1;
+        for (std::size_t i = 0; i < length; ++i) product *= kBase;
+        return product;
     }
 
     std::uint32_t role_of(std::uint32_t chunk) const {
@@ -173,7 +181,7 @@ class Repetition {
 
     void begin_event(std::uint64_t token) {
         while (end_ - begin_ >= kEvents) forget_oldest();
-        event(end_) = {token, uses_end_, 0, bytes_in_use_};
+        event(end_) = {token, uses_end_, 0, bytes_in_use_, event(end_ - 1).until * kBase + token};
         ++end_;
         follow(token);
         settle_age();
@@ -236,8 +244,8 @@ class Repetition {
         const bool came_true = match_ != 0 && event(match_ + 1).token == token;
         trust_ += ((came_true ? 1.0 : 0.0) - trust_) * kWeight;
         true_since_ += came_true;
-        const Position by_long = look_up(long_places_, kLong);
-        const Position by_short = look_up(short_places_, kShort);
+        const Position by_long = look_up<kLong>(long_places_);
+        const Position by_short = look_up<kShort>(short_places_);
         if (came_true) {
             ++match_;
             return;
@@ -247,10 +255,12 @@ class Repetition {
     }
 
     // Where the last `length` tokens were last seen, 0 if nowhere; from now on it is here.
-    Position look_up(std::vector<Place>& places, std::size_t length) {
+    template <std::size_t length>
+    Position look_up(std::vector<Place>& places) {
         if (now() < begin_ + length) return 0;
-        std::uint64_t context = length;
-        for (Position at = end_ - length; at < end_; ++at) context = mix(context, event(at).token);
+        constexpr std::uint64_t kPower = power(length);
+        const std::uint64_t before = event(now() - length).until * kPower;
+        const std::uint64_t context = mix(length, event(now()).until - before);
         Place& place = places[context % kPlaces];
         const Position found = place.context == context && place.at >= begin_ ? place.at : 0;
         place = {context, now()};

@@ -47,7 +47,7 @@ void add_words(WorkingSet& reach, const Looked& look, const void* data, std::siz
         (leads_to(look.layout.written) ? reach.addresses : reach.only_read).push_back(address);
     };
     scan(data, bytes, look.managed, found);
-    scan(data, bytes, look.tables, found);
+    if (look.tables.begin != look.tables.end) scan(data, bytes, look.tables, found);
     if (bytes >= sizeof(CUtensorMap)) find_tensor_maps(data, offset, bytes, reach.addresses);
 }
 
@@ -55,6 +55,8 @@ void add_words(WorkingSet& reach, const Looked& look, const void* data, std::siz
 template <typename Read>
 void add_accesses(WorkingSet& reach, const Looked& look, Read&& read) {
     const Layout& layout = look.layout;
+    constexpr std::size_t kFew = 16;  // of which most kernels have no more
+    reach.used.reserve(std::min(layout.accesses.size(), kFew));
     const auto is_bounded = [&](const PlacedAccess& access) {
         return look.bounds && std::ranges::none_of(access.words, [&](const PlacedAccess::Word& each) {
                    const std::size_t at = layout.parameters[each.at.parameter].offset + each.at.offset;
@@ -146,7 +148,9 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
     };
     look_at_bounds(read);
     for (std::size_t i = 0; i < layout->parameters.size(); ++i) {
-        add_words(reach, look, parameters[i], layout->parameters[i].offset, layout->parameters[i].bytes);
+        const Parameter& each = layout->parameters[i];
+        if (each.bytes >= sizeof(engine::Address))
+            add_words(reach, look, parameters[i], each.offset, each.bytes);
     }
     add_accesses(reach, look, read);
 }

@@ -1,7 +1,7 @@
 #include "shim/access/used_addresses.h"
 
-#include <iterator>
-#include <map>
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 
@@ -28,20 +28,21 @@ class Follower {
   private:
     // Whether the parameters lead somewhere, or need not: it is `shown` where the access begins.
     bool words_lead(std::span<const UsedAddress> parts, bool shown) {
-        bool any = shown;
-        for (const bool ask : {false, true}) {
-            for (const UsedAddress& used : parts) {
-                for (std::size_t i = 0; i < UsedAddress::kWords && used.words[i] != 0; ++i) {
-                    if (shown && used.in_sum[i]) continue;
-                    if (!ask) {
-                        any |= in_buffer(used.words[i]);
-                    } else if (!word_leads(used.words[i], used.written, any)) {
-                        return false;
-                    }
-                }
+        bool any = shown || any_in_buffer(parts);
+        for (const UsedAddress& used : parts) {
+            for (std::size_t i = 0; i < UsedAddress::kWords && used.words[i] != 0; ++i) {
+                if (shown && used.in_sum[i]) continue;
+                if (!word_leads(used.words[i], used.written, any)) return false;
             }
         }
         return any;
+    }
+
+    bool any_in_buffer(std::span<const UsedAddress> parts) {
+        return std::ranges::any_of(parts, [&](const UsedAddress& used) {
+            return std::ranges::any_of(used.words,
+                                       [&](Address word) { return word != 0 && in_buffer(word); });
+        });
     }
 
     // False where it is an address near managed memory that leads nowhere. `any`: some word of the access
@@ -75,19 +76,22 @@ class Follower {
         (written ? reach_.addresses : reach_.only_read).push_back(address);
     }
 
-    // A kernel has few buffers and many accesses.
+    // A kernel has few buffers and many accesses, often of the same buffer one after the other.
     bool in_buffer(Address address) {
-        const auto known = ends_.upper_bound(address);
-        if (known != ends_.begin() && address < std::prev(known)->second) return true;
+        const std::size_t oldest = found_ - std::min(found_, known_.size());
+        for (std::size_t i = found_; i-- > oldest;) {
+            if (in(known_[i % known_.size()], address)) return true;
+        }
         Session* const session = session_at(address);
         const auto buffer = session ? session->buffer_near(address) : std::nullopt;
-        if (buffer) ends_[buffer->address] = buffer->address + buffer->bytes;
+        if (buffer) known_[found_++ % known_.size()] = {buffer->address, buffer->address + buffer->bytes};
         return buffer.has_value();
     }
 
     WorkingSet& reach_;
     const Bounds managed_ = managed_bounds();
-    std::map<Address, Address> ends_;  // of buffers, by their begins
+    std::array<Bounds, 16> known_{};  // buffers, the latest
+    std::size_t found_ = 0;           // ever
 };
 
 }  // namespace

@@ -21,6 +21,20 @@ bool Engine::present(std::span<const ChunkRequest> needs) const {
     });
 }
 
+[[gnu::always_inline]] inline bool Engine::hold_one(const ChunkRequest& need, ChunkPins& pins) {
+    if (gone(need, residency_)) return true;
+    if (residency_.pin_on_device(need.chunk)) {
+        pins.pinned.push_back(need.chunk);
+    } else if (residency_.chunk(need.chunk).state == State::OnHost && !need.wants_in()) {
+        residency_.pin_in_place(need.chunk);
+        pins.in_place.push_back(need.chunk);
+    } else {
+        return false;
+    }
+    backing_[need.chunk].fresh_at = Backing::kUsed;
+    return true;
+}
+
 bool Engine::hold(std::span<const ChunkRequest> needs, ChunkPins& pins, std::vector<ChunkRequest>& missing) {
     pins.pinned.reserve(needs.size());
     bool some_aside = false;
@@ -37,20 +51,6 @@ bool Engine::hold(std::span<const ChunkRequest> needs, ChunkPins& pins, std::vec
         }
     }
     return missing.empty();
-}
-
-bool Engine::hold_one(const ChunkRequest& need, ChunkPins& pins) {
-    if (gone(need, residency_)) return true;
-    if (residency_.pin_on_device(need.chunk)) {
-        pins.pinned.push_back(need.chunk);
-    } else if (residency_.chunk(need.chunk).state == State::OnHost && !need.wants_in()) {
-        residency_.pin_in_place(need.chunk);
-        pins.in_place.push_back(need.chunk);
-    } else {
-        return false;
-    }
-    backing_[need.chunk].fresh_at = Backing::kUsed;
-    return true;
 }
 
 bool Engine::hold_in_place(std::span<const ChunkRequest> needs, std::span<const ChunkRequest> missing,

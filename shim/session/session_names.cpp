@@ -227,7 +227,7 @@ class Naming {
         const State::Named& named = state_.named[id];
         return named.naming == state_.namings ? &named : nullptr;
     }
-    std::size_t add(ChunkId id, bool overwritten, bool written, bool may_stay) {
+    [[gnu::always_inline]] std::size_t add(ChunkId id, bool overwritten, bool written, bool may_stay) {
         state_.named[id] = {state_.namings, needs_.size()};
         needs_.push_back({id, state_.residency.chunk(id).serial, overwritten, written, may_stay});
         return needs_.size() - 1;
