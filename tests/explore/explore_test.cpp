@@ -161,6 +161,24 @@ const std::vector<Case>& cases() {
          .budget = 2,
          .host_limit = 4,
          .threads = {{copies(0, 1), copies(2, 3)}, {copies(2, 3, 1), copies(0, 1, 1)}}},
+        {.name = "chunks leave because room is foretold to be lacking",
+         .buffers = 3,
+         .on_device = 2,
+         .budget = 2,
+         .host_limit = 4,
+         .threads = {{writes(0), reads(2)}, {writes(1, 1), frees(1)}},
+         .refusals = 1,
+         .foresight = true,
+         .foretells = true},
+        {.name = "opaque work writes while chunks leave ahead of need",
+         .buffers = 3,
+         .on_device = 2,
+         .budget = 2,
+         .host_limit = 4,
+         .threads = {{writes(0), reads(2)}, {opaque(1, 1), unseen(0, 1)}},
+         .foresight = true,
+         .cancels = true,
+         .foretells = true},
         {.name = "three threads, three buffers",
          .buffers = 3,
          .on_device = 2,
@@ -184,6 +202,7 @@ Case large(std::uint64_t seed) {
     plan.in_place = up_to(2) == 0;
     plan.foresight = up_to(2) == 0;
     plan.cancels = up_to(2) == 0;
+    plan.foretells = up_to(2) == 0;
     plan.earlier = up_to(4) == 0;
     plan.shrinks = plan.budget > 1 && up_to(4) == 0;
     plan.sees_all_writes = up_to(4) != 0;
@@ -230,7 +249,7 @@ Case large(std::uint64_t seed) {
 
 TEST_CASE("explore: all orders of events of small cases") {
     // Of each case; a larger one is explored as far as so many states go.
-    constexpr std::uint64_t kMostStates = 500'000;
+    constexpr std::uint64_t kMostStates = 1'000'000;
     std::uint64_t states = 0;
     for (const Case& plan : cases()) {
         CAPTURE(plan.name);

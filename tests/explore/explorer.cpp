@@ -45,7 +45,7 @@ Found explore(const Case& plan, std::uint64_t most_states) {
     visited.insert(open.front().world.fingerprint());
     std::vector<Action> actions;
     while (!open.empty() && found.states < most_states) {
-        const Open at(std::move(open.front()));
+        Open at(std::move(open.front()));
         open.pop_front();
         ++found.states;
         at.world.actions(actions);
@@ -56,9 +56,10 @@ Found explore(const Case& plan, std::uint64_t most_states) {
             return found;
         }
         for (const Action& action : actions) {
-            World next = at.world;
+            World next = &action == &actions.back() ? std::move(at.world) : at.world;
             found.wrong = next.apply(action);
             if (found.wrong.empty() && !visited.insert(next.fingerprint()).second) continue;
+            if (found.wrong.empty()) found.wrong = next.check();
             steps.push_back({at.step, action});
             const auto step = static_cast<std::uint32_t>(steps.size() - 1);
             if (!found.wrong.empty()) {
@@ -79,6 +80,7 @@ std::string replay(const Case& plan, const std::vector<Action>& path) {
         world.actions(actions);
         if (std::ranges::none_of(actions, [&](const Action& each) { return each == action; })) continue;
         if (std::string wrong = world.apply(action); !wrong.empty()) return wrong;
+        if (std::string wrong = world.check(); !wrong.empty()) return wrong;
     }
     return {};
 }
@@ -98,6 +100,7 @@ Found walk(const Case& plan, std::uint64_t seed, std::size_t most_steps) {
         const Action action = actions[random() % actions.size()];
         found.path.push_back(action);
         found.wrong = world.apply(action);
+        if (found.wrong.empty()) found.wrong = world.check();
         if (!found.wrong.empty()) break;
     }
     found.ends = world.is_over();

@@ -342,24 +342,28 @@ std::string World::apply(const Action& action) {
         case K::Evict: {
             victims_->pick = action.a;
             const std::uint64_t now = engine_.pending_eviction_bytes();
-            const NextEviction next = action.b == 0 ? engine_.next_eviction({now + kBytes}, 0, 0)
-                                                    : engine_.next_eviction({now}, kBytes, 0);
+            const NextEviction next = action.b == 0   ? engine_.next_eviction({now + kBytes}, 0, 0)
+                                      : action.b == 1 ? engine_.next_eviction({now}, kBytes, 0)
+                                                      : engine_.next_foretold();
+            const bool foretold = action.b == 2;
             if (next.is != NextEviction::Is::WantsHostBlock) break;
             auto host = engine_.pool(Place::Host).take(kBytes);
             if (!host && !host_room() && engine_.spare_copy(kBytes))
                 host = engine_.pool(Place::Host).take(kBytes);
             if (host) {
-                if (engine_.begin_eviction(next.victim, next.serial, *host, 0)) command_.is = Is::Copies;
+                if (engine_.begin_eviction(next.victim, next.serial, *host, 0, foretold))
+                    command_.is = Is::Copies;
             } else if (host_room()) {
                 command_.is = Is::HostBlock;
                 command_.victim = next;
+                command_.foretold = foretold;
             }
             break;
         }
         case K::MakeHostBlock:
             command_.is = Is::None;
             if (done && engine_.begin_eviction(command_.victim.victim, command_.victim.serial,
-                                               new_block(Place::Host), 0))
+                                               new_block(Place::Host), 0, command_.foretold))
                 command_.is = Is::Copies;
             break;
         case K::EnqueueCopies:
@@ -375,7 +379,8 @@ std::string World::apply(const Action& action) {
             }
             break;
         case K::RemapOut:
-            command_.out = engine_.take_remaps_out(kNever);
+            command_.out =
+                action.a == 0 ? engine_.take_remaps_out(kNever) : engine_.take_foretold_remaps_out();
             command_.is = command_.out.empty() ? Is::None : Is::RemapsOut;
             for (const RemapOut& each : command_.out) {
                 for (Slot& slot : slots_) {
@@ -451,7 +456,7 @@ std::string World::apply(const Action& action) {
             write(action.a);
             break;
     }
-    return check();
+    return {};
 }
 
 }  // namespace explore

@@ -56,6 +56,7 @@ struct Case {
     bool sees_all_writes = true;
     bool foresight = false;  // chunks come in that no work needs yet
     bool cancels = false;    // evictions end at any moment
+    bool foretells = false;  // chunks leave because room is foretold to be lacking
 };
 
 struct Action {
@@ -70,10 +71,10 @@ struct Action {
         Unpin,
         Run,              // the next piece of stream `a` runs
         Deliver,          // the engine learns what fences have passed
-        Evict,            // victim number `a`; `b`: one more ahead of need
+        Evict,            // victim number `a`; `b`: one more ahead of need, or 2: for room that is foretold
         MakeHostBlock,    // `a`: 1 made, 0 refused
         EnqueueCopies,    // `a`: 1 done, 0 refused
-        RemapOut,         // begins
+        RemapOut,         // begins; `a`: of what goes for what is foretold alone
         RemappedOut,      // `a`: 1 done, 0 refused
         PageIn,           // chunk `a`; `b`: for work that overwrites it, or writes it, or reads it
         MakeDeviceBlock,  // `a`: 1 made, 0 refused
@@ -117,8 +118,10 @@ class World {
 
     // What may happen next.
     void actions(std::vector<Action>& out) const;
-    // Does it; empty, or what is wrong from then on.
+    // Does it; empty, or what work found wrong.
     std::string apply(const Action& action);
+    // Empty, or what is wrong with a state. The same for states of one fingerprint.
+    std::string check() const;
     // The same for states that the engine and the program cannot tell apart.
     std::uint64_t fingerprint() const;
     // No thread has anything left to do.
@@ -155,6 +158,7 @@ class World {
         enum class Is : std::uint8_t { None, HostBlock, Copies, RemapsOut, DeviceBlock, Fills };
         Is is = Is::None;
         NextEviction victim{};
+        bool foretold = false;
         std::vector<RemapOut> out;
         ChunkRequest need{};
         Fills fills;
@@ -182,7 +186,6 @@ class World {
     void write(std::uint8_t slot);
     std::string touch(std::uint8_t slot, bool reads, const char* by);
     std::string run(std::uint8_t stream);
-    std::string check() const;
     bool copy_in_pending(std::uint8_t slot) const;
     bool host_room() const;
     void begin_fill(const Block& block);

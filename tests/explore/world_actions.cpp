@@ -100,12 +100,15 @@ void World::actions(std::vector<Action>& out) const {
                     !residency.allocation(slots_[i].buffer).dead && engine_.may_leave(slots_[i].chunk);
     }
     bool leaving = false;
-    bool ready = false;
+    bool ready = false, foretold = false;
     for (const PendingEviction& each : engine_.pending_evictions()) {
         leaving |= engine_.leaves(each);
-        ready |= engine_.leaves(each) && engine_.is_complete(each);
+        const bool complete = engine_.leaves(each) && engine_.is_complete(each);
+        ready |= complete;
+        foretold |= complete && each.foretold;
     }
     if (ready) out.push_back({K::RemapOut});
+    if (foretold) out.push_back({K::RemapOut, 1});
     if (leaving && plan_->cancels) out.push_back({K::Cancel});
     if (engine_.opaque_busy()) return;
     const std::uint64_t leave = engine_.pending_eviction_bytes();
@@ -115,6 +118,8 @@ void World::actions(std::vector<Action>& out) const {
         if (leave == 0 || excess) out.push_back({K::Evict, pick, 0});
         if (leave <= kBytes) out.push_back({K::Evict, pick, 1});
     }
+    for (std::uint8_t pick = 0; plan_->foretells && pick < eligible; ++pick)
+        out.push_back({K::Evict, pick, 2});
     if (refused && eligible == 0) out.push_back({K::ForgetRefusals});
     if (!engine_.retained().empty() && !host_room()) out.push_back({K::Spare});
     if (!room) return;

@@ -51,7 +51,7 @@ std::uint64_t World::fingerprint() const {
     }
     for (const PendingEviction& each : engine_.pending_evictions()) {
         add(slot_of(each.chunk) * 16 + engine_.leaves(each) * 8 + each.enqueued * 4 + each.copies * 2 +
-            each.orphan);
+            each.orphan + each.foretold * 512);
         add_use(each.copied);
         add(contents_[each.device.alias] * 16u + contents_[each.host.alias]);
     }
@@ -88,7 +88,7 @@ std::uint64_t World::fingerprint() const {
     add(static_cast<std::uint64_t>(command_.is));
     switch (command_.is) {
         case Command::Is::HostBlock:
-            add(slot_of(command_.victim.victim));
+            add(slot_of(command_.victim.victim) * 2 + command_.foretold);
             break;
         case Command::Is::RemapsOut:
             for (const RemapOut& each : command_.out)
