@@ -285,6 +285,7 @@ LINT_QUICK := -clang-analyzer-*,-bugprone-assert-side-effect,-bugprone-misplaced
 lint: compile_commands.json ## develop: check formatting and prose, and run clang-tidy (part of CI; FOLDERS='shim/engine ...', or FILES='...' with all checks)
 	@clang-format --dry-run -Werror $(FORMATTED)
 	@python3 -B tests/layout/prose.py
+	@python3 -B tests/layout/guarded.py
 ifdef FILES
 	@printf '%s\n' $(FILES) | xargs -P$(shell nproc) -n1 clang-tidy -quiet -p .
 else

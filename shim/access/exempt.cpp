@@ -43,7 +43,7 @@ util::Mutex renewing{util::LockOrder::Table};
 struct Unmatched {
     util::Mutex mutex{util::LockOrder::Leaf};
     std::vector<std::string> names LMS_GUARDED_BY(mutex);
-    pid_t process = 0;
+    std::atomic<pid_t> process = 0;  // asked without the lock, which a child of fork may find held
 };
 Unmatched& unmatched() {
     static Unmatched& instance = *new Unmatched;
@@ -51,7 +51,6 @@ Unmatched& unmatched() {
 }
 
 void tell_unmatched() {
-    // In a child of fork the lock may be held by a thread that it does not have.
     if (unmatched().process != getpid()) return;
     std::vector<std::string> names;
     {

@@ -38,7 +38,7 @@ struct Region {
 // Never destroyed: other libraries' exit handlers copy too.
 struct TableRegistry {
     util::Mutex mutex{util::LockOrder::PointerTables};
-    PointerWords words;                                                   // likewise guarded
+    PointerWords words LMS_GUARDED_BY(mutex);
     std::map<Address, Region> regions LMS_GUARDED_BY(mutex);              // by their begin
     std::multimap<const void*, Address> variables LMS_GUARDED_BY(mutex);  // by owner: their begins
     // Where what is known of handles is while they are mapped nowhere; how many there ever were.
@@ -65,7 +65,8 @@ void raise(std::atomic<Address>& value, Address to) {
 
 // Calls `visit(its address in a, in b)` for each row of two boxes; the shape is a's.
 template <typename Visit>
-void each_row(const StridedRegion& a, const StridedRegion& b, Visit&& visit) {
+void each_row(const StridedRegion& a, const StridedRegion& b, Visit&& visit)
+    LMS_LOCKS(no_thread_safety_analysis) {
     for (std::uint64_t z = 0; z < a.depth; ++z) {
         for (std::uint64_t y = 0; y < a.height; ++y) {
             visit(a.begin + z * a.slice_pitch + y * a.pitch, b.begin + z * b.slice_pitch + y * b.pitch);
@@ -260,7 +261,9 @@ void read_words(const StridedRegion& to, const StridedRegion& from, Effect effec
     }
     if (effect == Effect::Replaces) {
         known_again(all, to.begin, to.width);
-        each_row(to, from, [&](Address row, Address) { all.words.overwrite(row, to.width, {}); });
+        each_row(to, from, [&](Address row, Address) LMS_REQUIRES(all.mutex) {
+            all.words.overwrite(row, to.width, {});
+        });
     }
     all.words.add(words);
 }
@@ -303,9 +306,11 @@ void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect
     const auto region = region_at(all, to.begin);
     if (region != all.regions.end()) region->second.copied_into = true;
     bool any = false;
-    each_row(to, from, [&](Address, Address source) { any |= all.words.any_in(source, to.width); });
+    each_row(to, from, [&](Address, Address source) LMS_REQUIRES(all.mutex) {
+        any |= all.words.any_in(source, to.width);
+    });
     if (any) cover(all, to, allocation);
-    each_row(to, from, [&](Address row, Address source) {
+    each_row(to, from, [&](Address row, Address source) LMS_REQUIRES(all.mutex) {
         if (effect == Effect::Replaces) {
             all.words.copy(row, source, to.width);
         } else {
@@ -341,7 +346,8 @@ void note_set(const StridedRegion& to) {
     if (!table_words_seen.load()) return;
     const util::Lock lock(all.mutex);
     known_again(all, to.begin, to.width);
-    each_row(to, to, [&](Address row, Address) { all.words.overwrite(row, to.width, {}); });
+    each_row(to, to,
+             [&](Address row, Address) LMS_REQUIRES(all.mutex) { all.words.overwrite(row, to.width, {}); });
 }
 
 void note_unmanaged(Address address, std::uint64_t bytes) {

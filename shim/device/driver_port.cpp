@@ -269,9 +269,8 @@ CUresult DriverPort::set(Address destination, std::uint8_t value, std::uint64_t 
     return driver().cuMemsetD8Async(destination, value, bytes, stream(direction));
 }
 
-void DriverPort::time_copies(bool on) {
-    times_copies_ = on;
-    if (!on) return;
+void DriverPort::time_copies() {
+    times_copies_ = true;
     const InContext in_context(context_);
     times_.start(in_);
 }
@@ -312,7 +311,8 @@ CUresult DriverPort::record_legacy(CUcontext context, CUevent& event) {
 CUresult DriverPort::record_behind_legacy(CUcontext context, CUevent& event) {
     const InContext in_context(context);
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();
-    const auto known = [&]() -> CUstream& { return events_[context].behind_legacy; };
+    const auto known = [&]()
+                           LMS_REQUIRES(events_lock_) -> CUstream& { return events_[context].behind_legacy; };
     CUstream stream = nullptr;
     {
         const util::Lock lock(events_lock_);
@@ -505,7 +505,7 @@ CUresult DriverPort::work_through(CUcontext context) {
     }
     context_ = context;
     times_.forget();
-    if (context && times_copies_) time_copies(true);
+    if (context && times_copies_) time_copies();
     if (before) {
         const InContext in_context(before);
         for (const CUstream stream : streams) driver().cuStreamDestroy_v2(stream);

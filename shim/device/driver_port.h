@@ -46,7 +46,8 @@ class DriverPort final : public Port {
     CUresult copy(Address destination, Address source, std::uint64_t bytes, Direction direction) override;
     CUresult set(Address destination, std::uint8_t value, std::uint64_t bytes, Direction direction) override;
     CUstream stream(Direction direction) const override { return direction == Direction::In ? in_ : out_; }
-    void time_copies(bool on) override;
+    void time_copies() override;
+    void time_no_copies() override { times_copies_ = false; }
     std::optional<DeviceTime> time_of_copy(Address destination) override { return times_.take(destination); }
     std::uint64_t begin_timing(CUstream stream) override;
     void end_timing(std::uint64_t piece, CUstream stream) override;
@@ -120,21 +121,21 @@ class DriverPort final : public Port {
         std::uint64_t bytes;
         CUmemGenericAllocationHandle handle;
     };
+    DeviceTimes times_;
+    MoveTrial trial_{*this};
     util::Mutex owed_lock_{util::LockOrder::Leaf};
-    std::vector<Owed> owed_;
+    std::vector<Owed> owed_ LMS_GUARDED_BY(owed_lock_);
     std::atomic<bool> owes_{false};  // what is there
     void owe(Owed owed);
     util::Mutex peers_lock_{util::LockOrder::Leaf};
-    std::vector<CUdevice> peers_;
+    std::vector<CUdevice> peers_ LMS_GUARDED_BY(peers_lock_);
     util::Mutex events_lock_{util::LockOrder::Leaf};
-    std::unordered_map<CUcontext, Events> events_;
+    std::unordered_map<CUcontext, Events> events_ LMS_GUARDED_BY(events_lock_);
     // Queries in a row whose answers said nothing, and since when (of the steady clock).
     std::atomic<std::uint32_t> unanswered_{0};
     std::atomic<std::int64_t> unanswered_since_{0};
     std::atomic<bool> said_unanswered_{false};
     std::atomic<bool> times_copies_{false};
-    DeviceTimes times_;
-    MoveTrial trial_{*this};
 };
 
 }  // namespace lms::device

@@ -23,7 +23,7 @@ class Missing {
     bool forget(Address address) { return any() && static_cast<bool>(take(address)); }
     bool any() const { return any_.load(); }
     // False: it still has no memory. One thread at a time for each address.
-    bool restore(Address address) {
+    bool restore(Address address) LMS_UNLOCKED {
         const std::function<bool()> again = take(address);
         if (!again || again()) return true;
         add(address, again);
@@ -42,7 +42,7 @@ class Missing {
     }
 
     util::Mutex lock_{util::LockOrder::Leaf};
-    std::map<Address, std::function<bool()>> all_;
+    std::map<Address, std::function<bool()>> all_ LMS_GUARDED_BY(lock_);
     std::atomic<bool> any_{false};
 };
 

@@ -26,16 +26,16 @@ class BlockSource {
     // Makes a new block; drops `lock`, the session's, around the driver calls. Whether it may be made is the
     // caller's to decide first: from here on it counts as held. What the driver took long to refuse it is not
     // asked for again at once.
-    CUresult create(std::uint64_t bytes, Block& block, SessionLock& lock);
+    CUresult create(std::uint64_t bytes, Block& block, SessionLock& lock) LMS_LOCKED;
     // Gives free blocks back to the driver until at least `bytes` are, or none is left; returns how many
     // bytes were. Drops `lock` around the driver calls. What the driver does not take back stays held until
     // recover() finds that it has.
-    std::uint64_t trim(std::uint64_t bytes, SessionLock& lock);
+    std::uint64_t trim(std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
 
     // Gives back what can be of blocks that are mapped somewhere still; they stay held likewise.
-    void lose(std::span<const Block> blocks, SessionLock& lock);
+    void lose(std::span<const Block> blocks, SessionLock& lock) LMS_LOCKED;
     // The bytes that have been the driver's again since; drops `lock` if there may be any.
-    std::uint64_t recover(SessionLock& lock);
+    std::uint64_t recover(SessionLock& lock) LMS_LOCKED;
 
     // Forgets the free blocks, and the lost ones, which the driver has taken away itself.
     void abandon();
@@ -47,8 +47,8 @@ class BlockSource {
 
   private:
     using Clock = util::Clock;
-    CUresult make(Block& block);
-    bool destroy(const Block& block);
+    CUresult make(Block& block) LMS_UNLOCKED;
+    bool destroy(const Block& block) LMS_UNLOCKED;
     std::uint64_t note_gone(std::span<const Block> gone);
     void note_refusal(Clock::duration took);
     bool pinned() const { return place_ == engine::Place::Host && !port_.maps_host_memory(); }

@@ -22,7 +22,7 @@ std::uint64_t reserve_of(const Settings& settings, std::uint64_t total_bytes) {
 }
 
 // What managed memory may take; 0: what there is.
-std::uint64_t most_bytes(const State& state, std::uint64_t limit) {
+std::uint64_t most_bytes(const State& state, std::uint64_t limit) LMS_LOCKED {
     const std::uint64_t granted = state.granted_bytes;
     return limit == 0 ? granted : granted == 0 ? limit : std::min(limit, granted);
 }
@@ -32,7 +32,7 @@ struct Look {
     std::uint64_t held_by_others;  // and by the program's unmanaged allocations
 };
 
-CUresult look(State& state, SessionLock& lock, Look& look) {
+CUresult look(State& state, SessionLock& lock, Look& look) LMS_LOCKED {
     const std::uint64_t held_before = state.device_blocks.held_bytes();
     const CUresult status = unlocked(lock, [&] { return state.port.memory_info(look.info); });
     // Other threads make and give back blocks meanwhile. What is ours must not be taken for others': that

@@ -21,31 +21,31 @@ std::uint64_t default_reserve(std::uint64_t total_bytes);
 // LMS_LIMIT, less the reserve, less what others hold; instead of LMS_LIMIT, limit_now; at most granted_bytes.
 // The last two never leave less than must be there for the host has no room for more. Drops `lock` around the
 // driver call.
-CUresult refresh_budget(State& state, SessionLock& lock);
+CUresult refresh_budget(State& state, SessionLock& lock) LMS_LOCKED;
 
 class GpuShare;
 // Looks at what other processes have of the GPU, and brings granted_bytes and the budget up to date. Drops
 // `lock` around driver calls.
-CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock);
+CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) LMS_LOCKED;
 
 // How old a look at what the host has left may be, where it decides about more than one block.
 inline constexpr std::chrono::milliseconds kHostLook{100};
 
 // Bytes of device memory that are held beyond what limit_now and granted_bytes leave.
-std::uint64_t excess_bytes(const State& state);
+std::uint64_t excess_bytes(const State& state) LMS_LOCKED;
 
 // Bytes of host memory that may be pinned in all: within LMS_HOST_LIMIT what is held, what has been promised
 // (which is given whatever else happens), and what the machine could spare at most `age` ago.
-std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age);
+std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age) LMS_LOCKED;
 
 // Whether `bytes` more may be allocated: within capacity_bytes(), and beyond the budget within what the
 // machine can spare.
-bool has_capacity(const State& state, std::uint64_t bytes);
+bool has_capacity(const State& state, std::uint64_t bytes) LMS_LOCKED;
 
 // What the program is told a device of `total_bytes` has in all, by LMS_LIMIT and LMS_MEMINFO.
 std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings);
 
 // What the program is told it has, by LMS_MEMINFO. Drops `lock` around the driver call.
-CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& info);
+CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& info) LMS_LOCKED;
 
 }  // namespace lms::shim

@@ -16,7 +16,7 @@ using engine::ChunkId;
 namespace {
 
 // Behind work that is unfinished, as far as any thread has looked; null: there is none.
-FencePtr unfinished_work(const State& state) {
+FencePtr unfinished_work(const State& state) LMS_LOCKED {
     FencePtr fence;
     for (const engine::Use& use : state.fences.latest()) {
         if (!fence || !fence->event()) fence = state.fences.fence_of(use);
@@ -27,7 +27,7 @@ FencePtr unfinished_work(const State& state) {
 
 // Makes the host block that the copy of `victim` wants, and lists it. NoVictims: it cannot go now.
 Start begin_copied(State& state, ChunkId victim, std::uint64_t serial, std::uint64_t bytes, SessionLock& lock,
-                   bool foretold = false) {
+                   bool foretold = false) LMS_LOCKED {
     const auto host = host_block(state, bytes, lock);
     if (!host) return Start::NoHostMemory;
     return state.engine.begin_eviction(victim, serial, *host, trace::now_ns(), foretold) ? Start::Enough
@@ -35,7 +35,7 @@ Start begin_copied(State& state, ChunkId victim, std::uint64_t serial, std::uint
 }
 
 // Enqueues the copies of what was chosen; false: the driver refused.
-bool enqueue_copies(State& state, SessionLock& lock) {
+bool enqueue_copies(State& state, SessionLock& lock) LMS_LOCKED {
     struct Job {
         engine::CopyOut copy;
         FencePtr fence;
@@ -120,7 +120,7 @@ Start start_evictions_of(State& state, std::span<const ChunkRequest> those, Sess
 
 namespace {
 
-Finish complete(State& state, std::span<const engine::RemapOut> outs, SessionLock& lock) {
+Finish complete(State& state, std::span<const engine::RemapOut> outs, SessionLock& lock) LMS_LOCKED {
     struct Job {
         engine::RemapOut out;
         std::vector<Remap> remaps;

@@ -180,8 +180,9 @@ std::vector<CUcontext> Fences::open_legacy() const {
 engine::TimelineId Fences::timeline_for_another() {
     forget_gone();
     // A timeline whose fences have all passed can go on as another stream's.
-    const auto idle = std::find_if(orphans_.begin(), orphans_.end(),
-                                   [&](engine::TimelineId id) { return lines_[id].pending.empty(); });
+    const auto idle = std::find_if(orphans_.begin(), orphans_.end(), [&](engine::TimelineId id) LMS_LOCKED {
+        return lines_[id].pending.empty();
+    });
     if (idle == orphans_.end()) {
         lines_.emplace_back(&memory_);
         return timelines_.create();
@@ -195,7 +196,7 @@ void Fences::forget_gone() {
     const std::uint64_t gone = per_thread_streams_gone();
     if (gone == known_gone_) return;
     known_gone_ = gone;
-    std::erase_if(ids_, [&](const auto& each) {
+    std::erase_if(ids_, [&](const auto& each) LMS_LOCKED {
         if (per_thread_stream_lives(each.first)) return false;
         drop_spares(lines_[each.second]);
         orphans_.push_back(each.second);
@@ -247,7 +248,7 @@ std::uint64_t Fences::number_of(const engine::Use& use) const {
 bool Fences::entered_before(const engine::Use& use, std::span<const engine::Use> others) const {
     const std::uint64_t number = number_of(use);
     return std::any_of(others.begin(), others.end(),
-                       [&](const engine::Use& other) { return number < number_of(other); });
+                       [&](const engine::Use& other) LMS_LOCKED { return number < number_of(other); });
 }
 
 std::vector<engine::Use> Fences::latest() const {
@@ -315,7 +316,7 @@ void Fences::poll(SessionLock& lock) {
             // None: another thread has seen it pass, and all before it.
             for (Look& look : looks) look.has_passed = !look.fence || look.fence->passed();
         });
-        std::erase_if(looks, [&](Look& look) {
+        std::erase_if(looks, [&](Look& look) LMS_LOCKED {
             const bool asked = std::exchange(look.fence, nullptr) != nullptr;  // else it could not be kept
             Line& line = lines_[look.timeline];
             if (!asked) look.told_by = look.asked;

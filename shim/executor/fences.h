@@ -37,7 +37,7 @@ class Fence {
     Fence(const Fence&) = delete;
     Fence& operator=(const Fence&) = delete;
 
-    bool passed() const;
+    bool passed() const LMS_UNLOCKED;
     // Its stream and the work in it are gone.
     void lapse() { lapsed_ = true; }
     // Null: it has none.
@@ -50,7 +50,7 @@ class Fence {
     }
 
   private:
-    CUresult ask() const;
+    CUresult ask() const LMS_UNLOCKED;
 
     device::Port& port_;
     CUevent event_;
@@ -77,14 +77,15 @@ class Fences {
 
     // Records a fence in `stream` now, without the session's lock: a spare one, if there is. Null, and the
     // driver's error, when it refused.
-    FencePtr record(CUstream stream, CUresult* error = nullptr);
-    FencePtr record(CUstream stream, FencePtr spare);
-    FencePtr record_legacy(CUcontext context, CUresult* error = nullptr);  // in its legacy default stream
+    FencePtr record(CUstream stream, CUresult* error = nullptr) LMS_UNLOCKED;
+    FencePtr record(CUstream stream, FencePtr spare) LMS_UNLOCKED;
+    FencePtr record_legacy(CUcontext context,
+                           CUresult* error = nullptr) LMS_UNLOCKED;  // in its legacy default stream
     // Behind what that was given so far, holding up none of what other streams are given. (Each of these two
     // waits for those of the other kind before it: they are of one line.)
-    FencePtr record_behind_legacy(CUcontext context);
+    FencePtr record_behind_legacy(CUcontext context) LMS_UNLOCKED;
     // Behind all of the context's streams (Port::record_context).
-    FencePtr record_context(CUcontext context);
+    FencePtr record_context(CUcontext context) LMS_UNLOCKED;
     // Without an event: the next one of `stream` stands for the work before this too, and where none follows,
     // the idle stream does. Null: others cannot ask that stream. (Per-thread streams, and those that nobody
     // knows.)
@@ -98,42 +99,42 @@ class Fences {
     // before another's recording began is known to come first.
     // `launched_ns`: when the work before it was launched, where a trace is to tell when that is over; else
     // 0.
-    engine::Use add(FencePtr fence, std::uint64_t launched_ns = 0);
+    engine::Use add(FencePtr fence, std::uint64_t launched_ns = 0) LMS_LOCKED;
     // A fence of that stream's that has passed, for record(): with it neither the port's events nor memory
     // have to be looked for. Null: there is none.
-    FencePtr spare(StreamKey stream);
+    FencePtr spare(StreamKey stream) LMS_LOCKED;
     // Of the work that was seen to be over since the last call, of each stream the latest.
-    std::vector<std::uint64_t> take_over() { return std::exchange(over_, {}); }
+    std::vector<std::uint64_t> take_over() LMS_LOCKED { return std::exchange(over_, {}); }
     // The stream is gone; another may get the same key, and nothing orders its work after this one's.
-    void forget(StreamKey stream);
+    void forget(StreamKey stream) LMS_LOCKED;
     // Whether so much unfinished work is in the stream that its queue may fill up: how many entries that has
     // nobody tells, and each event and wait of the shim's takes one from the program.
-    bool is_deep(StreamKey stream) const;
+    bool is_deep(StreamKey stream) const LMS_LOCKED;
     // Whether the next work there is to leave an event all the same: one for each eighth of what is
     // unfinished.
-    bool is_due(StreamKey stream) const;
+    bool is_due(StreamKey stream) const LMS_LOCKED;
     // Whether some work there has no event behind it.
-    bool is_open(StreamKey stream) const;
+    bool is_open(StreamKey stream) const LMS_LOCKED;
     // The contexts whose legacy streams are so.
-    std::vector<CUcontext> open_legacy() const;
+    std::vector<CUcontext> open_legacy() const LMS_LOCKED;
     // The fence whose passing means that `use` is finished; null when it is. Where threads recorded in the
     // stream at once no single one does, and this is the first of those that may: who waits looks again.
-    FencePtr fence_of(const engine::Use& use) const;
+    FencePtr fence_of(const engine::Use& use) const LMS_LOCKED;
     // Whether the fence of `use` was entered before the last of those of `others`: whose stream is likely to
     // be there sooner. Finished ones come first.
-    bool entered_before(const engine::Use& use, std::span<const engine::Use> others) const;
+    bool entered_before(const engine::Use& use, std::span<const engine::Use> others) const LMS_LOCKED;
     // What is finished when all that were entered so far have passed.
-    std::vector<engine::Use> latest() const;
+    std::vector<engine::Use> latest() const LMS_LOCKED;
     // Of these, the program's: moves wait for nothing, and nobody who waits for the program waits for them.
-    std::vector<engine::Use> latest_of_program() const;
+    std::vector<engine::Use> latest_of_program() const LMS_LOCKED;
     // Of these, that of `stream`; none if it has none.
-    std::vector<engine::Use> latest_in(CUstream stream) const;
+    std::vector<engine::Use> latest_in(CUstream stream) const LMS_LOCKED;
     // The oldest that is not known to have passed, of each stream that has one.
-    std::vector<engine::Use> oldest() const;
+    std::vector<engine::Use> oldest() const LMS_LOCKED;
     // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.
-    void poll(SessionLock& lock);
+    void poll(SessionLock& lock) LMS_LOCKED;
     // Whether so many have been entered since the last look that another is due.
-    bool many() const { return pending_ > next_look_; }
+    bool many() const LMS_LOCKED { return pending_ > next_look_; }
 
   private:
     struct Pending {
@@ -167,7 +168,7 @@ class Fences {
         bool is_open() const;
         std::uint64_t unfinished() const { return works - works_over; }
     };
-    const Line* line_of(StreamKey stream) const;
+    const Line* line_of(StreamKey stream) const LMS_LOCKED;
 
     static constexpr std::size_t kManyFences = 256;
     // Unfinished works in a stream that any queue has room for several times over.
@@ -176,32 +177,32 @@ class Fences {
     static constexpr std::size_t kMostSpares = 4096;
 
     template <typename Record>
-    FencePtr recorded(StreamKey stream, CUresult* error, Record&& record);
-    engine::TimelineId timeline_for_another();
+    FencePtr recorded(StreamKey stream, CUresult* error, Record&& record) LMS_UNLOCKED;
+    engine::TimelineId timeline_for_another() LMS_LOCKED;
     // Of each thread that has ended nobody says that its stream is gone.
-    void forget_gone();
-    std::uint64_t number_of(const engine::Use& use) const;
+    void forget_gone() LMS_LOCKED;
+    std::uint64_t number_of(const engine::Use& use) const LMS_LOCKED;
     static std::uint64_t note_passed(Line& line, std::uint64_t position, std::uint64_t known);
-    void pass(engine::TimelineId timeline, std::uint64_t position);
-    void keep(Line& line, FencePtr passed);
-    void drop_spares(Line& line);
+    void pass(engine::TimelineId timeline, std::uint64_t position) LMS_LOCKED;
+    void keep(Line& line, FencePtr passed) LMS_LOCKED;
+    void drop_spares(Line& line) LMS_LOCKED;
 
     device::Port& port_;
     engine::Timelines& timelines_;
-    std::unordered_map<StreamKey, engine::TimelineId> ids_;
-    std::pmr::unsynchronized_pool_resource memory_;  // of what is pending
-    std::vector<Line> lines_;                        // by TimelineId
-    std::vector<engine::TimelineId> orphans_;        // of streams that are gone
-    std::vector<std::uint64_t> over_;                // take_over()
-    std::uint64_t known_gone_ = 0;                   // of per-thread streams
+    std::unordered_map<StreamKey, engine::TimelineId> ids_ LMS_GUARDED;
+    std::pmr::unsynchronized_pool_resource memory_ LMS_GUARDED;  // of what is pending
+    std::vector<Line> lines_ LMS_GUARDED;                        // by TimelineId
+    std::vector<engine::TimelineId> orphans_ LMS_GUARDED;        // of streams that are gone
+    std::vector<std::uint64_t> over_ LMS_GUARDED;                // take_over()
+    std::uint64_t known_gone_ LMS_GUARDED = 0;                   // of per-thread streams
     std::atomic<std::uint64_t> entered_{0};
-    std::size_t pending_ = 0;  // not yet known to have passed
-    std::size_t next_look_ = kManyFences;
-    std::size_t spares_ = 0;
+    std::size_t pending_ LMS_GUARDED = 0;  // not yet known to have passed
+    std::size_t next_look_ LMS_GUARDED = kManyFences;
+    std::size_t spares_ LMS_GUARDED = 0;
 };
 
 // Waits until `fence` has passed, so long at most; true when it has. Polls, because a driver wait has no
 // bound.
-bool wait_for(const Fence& fence, util::Clock::duration most);
+bool wait_for(const Fence& fence, util::Clock::duration most) LMS_UNLOCKED;
 
 }  // namespace lms::shim

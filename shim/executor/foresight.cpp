@@ -64,7 +64,7 @@ bool Migrator::may_remap_now() const {
 // Gets further with the first of `next` that can come in; false if that is not possible now.
 bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
     const engine::Residency& residency = state_.residency;
-    const auto able = std::find_if(next.begin(), next.end(), [&](ChunkId id) {
+    const auto able = std::find_if(next.begin(), next.end(), [&](ChunkId id) LMS_LOCKED {
         const engine::Chunk& chunk = residency.chunk(id);
         return chunk.state == engine::State::OnHost && !residency.allocation(chunk.allocation).dead &&
                residency.may_come_in(id);

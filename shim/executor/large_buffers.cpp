@@ -19,7 +19,7 @@ std::uint64_t kind_of(const void* code, std::uint64_t wanted_bytes, std::uint64_
     return kind | 1;
 }
 
-bool is_missing(const State& state, const ChunkRequest& need) {
+bool is_missing(const State& state, const ChunkRequest& need) LMS_LOCKED {
     return need.wants_in() && !gone(need, state.residency) &&
            state.residency.chunk(need.chunk).state == engine::State::OnHost;
 }
@@ -81,7 +81,7 @@ void note_submitted(State& state, std::uint64_t piece, const TimedWork& work) {
 
 void note_times(State& state) {
     LargeBuffers& large = state.large;
-    std::erase_if(large.under_way, [&](const auto& each) {
+    std::erase_if(large.under_way, [&](const auto& each) LMS_LOCKED {
         const auto time = state.port.time_of_work(each.first);
         if (!time) return false;
         large.costs.ran(each.second.kind, each.second.in_place_bytes, time->end_ns - time->begin_ns);

@@ -38,16 +38,17 @@ struct LargeBuffers {
 // All need the session's lock.
 
 // More than a quarter of what may be on the GPU, where what is missing can be used in place.
-bool is_large(const State& state, std::uint64_t bytes);
+bool is_large(const State& state, std::uint64_t bytes) LMS_LOCKED;
 
 // Of the large buffers among `needs` all but the parts that are meant is aside. If all fits at once none is,
 // for parts are guessed; else sets aside too what is not there and had better be used in place. `code` stands
 // for what runs. What is to be timed of it, once note_in_place() has told where it ended up.
-TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> needs);
-void note_in_place(const State& state, std::span<const ChunkRequest> needs, TimedWork& work);
+TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> needs) LMS_LOCKED;
+void note_in_place(const State& state, std::span<const ChunkRequest> needs, TimedWork& work) LMS_LOCKED;
 
-void note_submitted(State& state, std::uint64_t piece, const TimedWork& work);
-void note_times(State& state);
-void note_copy(State& state, trace::Direction direction, std::uint64_t bytes, const device::DeviceTime& time);
+void note_submitted(State& state, std::uint64_t piece, const TimedWork& work) LMS_LOCKED;
+void note_times(State& state) LMS_LOCKED;
+void note_copy(State& state, trace::Direction direction, std::uint64_t bytes,
+               const device::DeviceTime& time) LMS_LOCKED;
 
 }  // namespace lms::shim

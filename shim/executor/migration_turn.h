@@ -13,7 +13,7 @@ namespace lms::shim {
 // A place in the queue of migrators; constructed, it is this thread's turn.
 class Migrator::MigrationTurn {
   public:
-    MigrationTurn(Migrator& migrator, SessionLock& lock) : migrator_(migrator) { await(lock); }
+    MigrationTurn(Migrator& migrator, SessionLock& lock) LMS_LOCKED : migrator_(migrator) { await(lock); }
     ~MigrationTurn() {
         starves(false);
         leave();
@@ -22,7 +22,7 @@ class Migrator::MigrationTurn {
     MigrationTurn& operator=(const MigrationTurn&) = delete;
 
     // Lets everyone else who waits go first.
-    void give_way(SessionLock& lock) {
+    void give_way(SessionLock& lock) LMS_LOCKED {
         leave();
         await(lock);
     }
@@ -45,7 +45,7 @@ class Migrator::MigrationTurn {
     }
 
   private:
-    void await(SessionLock& lock) {
+    void await(SessionLock& lock) LMS_LOCKED {
         migrator_.queue_.push_back(this);
         migrator_.state_.changed.wait(lock, [&] { return migrator_.queue_.front() == this; });
     }

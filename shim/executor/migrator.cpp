@@ -100,7 +100,8 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
         const Step result = step(missing, lock);
         const std::uint64_t from = std::exchange(until, trace::now_ns());
         spent[static_cast<std::size_t>(waits_for_)] += until - from;
-        std::erase_if(missing, [&](const ChunkRequest& need) { return gone(need, state_.residency); });
+        std::erase_if(missing,
+                      [&](const ChunkRequest& need) LMS_LOCKED { return gone(need, state_.residency); });
         if (result == Step::Moved) wait.begin_anew();
         if (result == Step::Waited) wait.waited();
         turn.note(result);
@@ -266,7 +267,8 @@ Migrator::Step Migrator::await_opaque(SessionLock& lock) {
 Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
     waits_for_ = trace::StallCause::InUse;
     const Residency& residency = state_.residency;
-    const auto may_be_waited_for = [&](const engine::Chunk& chunk) { return !stalled_.includes(chunk.uses); };
+    const auto may_be_waited_for = [&](const engine::Chunk& chunk)
+                                       LMS_LOCKED { return !stalled_.includes(chunk.uses); };
     ChunkId busy = state_.engine.busy_victim(bytes, may_be_waited_for);
     if (busy == engine::kNoChunk)
         busy = state_.engine.busy_victim(bytes, [](const engine::Chunk&) { return true; });

@@ -30,38 +30,38 @@ class Migrator {
     // host memory, in place. Needs `lock`, the session's, and drops it while it moves or waits.
     // CUDA_ERROR_OUT_OF_MEMORY when they can never all be on the device and cannot be used in place; then
     // nothing is held. Needs whose buffer was freed are passed over.
-    CUresult bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+    CUresult bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) LMS_LOCKED;
 
     // Holds `needs` wherever they are: on the device or, where kernels reach host memory, in place. Waits for
     // moves that are under way.
-    void hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+    void hold_anywhere(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) LMS_LOCKED;
 
     // Moves what the policy foretells, as far as that holds nobody up: a few chunks at a time, and out goes
     // only what is idle and needed later. False if there is nothing more to be moved, or nobody knows what.
-    bool move_ahead(SessionLock& lock);
+    bool move_ahead(SessionLock& lock) LMS_LOCKED;
 
     // Gives device memory back to the driver, evicting if need be; the bytes given back.
-    std::uint64_t reclaim(std::uint64_t bytes, SessionLock& lock);
+    std::uint64_t reclaim(std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
 
     // Waits for a moment if moves hold memory that they will give back; false if there are none.
-    bool give_back_soon(SessionLock& lock);
+    bool give_back_soon(SessionLock& lock) LMS_LOCKED;
 
     // The next three are asked for by the program, not needed by its work: that they do not wait for, the
     // first not beyond a bound.
     //
     // Brings `needs` in and pins them in `hold`. False, and nothing is held: they are not all there.
-    bool try_bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+    bool try_bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) LMS_LOCKED;
     // Evicts `those`, as far as they are idle.
     enum class Evicted { All, Some, NoHostMemory };
-    Evicted evict(std::span<const ChunkRequest> those, SessionLock& lock);
+    Evicted evict(std::span<const ChunkRequest> those, SessionLock& lock) LMS_LOCKED;
     // Evicts what is idle and beyond a new limit, and gives it back to the driver.
-    void give_back_excess(SessionLock& lock, bool waits_for_copies);
+    void give_back_excess(SessionLock& lock, bool waits_for_copies) LMS_LOCKED;
 
     // Waits until no work uses the buffer, or it is gone, without a turn; false: for some seconds, in vain.
-    bool await_unused(engine::AllocationId id, SessionLock& lock);
+    bool await_unused(engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
 
     // Calls `action`, which may drop `lock`, while nothing moves or fills.
-    void run_quiesced(SessionLock& lock, const std::function<void()>& action);
+    void run_quiesced(SessionLock& lock, const std::function<void()>& action) LMS_LOCKED;
 
   private:
     using Clock = util::Clock;
@@ -75,29 +75,29 @@ class Migrator {
     };
     class MigrationTurn;
 
-    CUresult hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
-    bool restore(const ChunkPins& hold, SessionLock& lock);
-    bool never_fits(std::span<const ChunkRequest> needs, SessionLock& lock);
+    CUresult hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) LMS_LOCKED;
+    bool restore(const ChunkPins& hold, SessionLock& lock) LMS_LOCKED;
+    bool never_fits(std::span<const ChunkRequest> needs, SessionLock& lock) LMS_LOCKED;
     bool hold_in_place(std::span<const ChunkRequest> needs, std::span<const ChunkRequest> missing,
-                       ChunkPins& hold);
-    Step step(std::span<const ChunkRequest> missing, SessionLock& lock);
-    Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock);
-    Step await_copy_out(SessionLock& lock);
-    Step await_fill(SessionLock& lock);
-    Step await_opaque(SessionLock& lock);
-    Step await_idle(std::uint64_t bytes, SessionLock& lock);
-    bool may_remap_now() const;
-    bool bring_in_ahead(SessionLock& lock);
-    bool evict_ahead(SessionLock& lock);
-    bool step_ahead(std::span<const engine::ChunkId> next, SessionLock& lock);
-    void start_ahead(const ChunkPins& hold, SessionLock& lock);
-    Step page_in_now(std::span<const PageIn> fills, SessionLock& lock);
-    Step await(const std::vector<engine::Use>& uses, SessionLock& lock);
-    Step await_holders(SessionLock& lock);
-    bool someone_holds() const;
+                       ChunkPins& hold) LMS_LOCKED;
+    Step step(std::span<const ChunkRequest> missing, SessionLock& lock) LMS_LOCKED;
+    Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) LMS_LOCKED;
+    Step await_copy_out(SessionLock& lock) LMS_LOCKED;
+    Step await_fill(SessionLock& lock) LMS_LOCKED;
+    Step await_opaque(SessionLock& lock) LMS_LOCKED;
+    Step await_idle(std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
+    bool may_remap_now() const LMS_LOCKED;
+    bool bring_in_ahead(SessionLock& lock) LMS_LOCKED;
+    bool evict_ahead(SessionLock& lock) LMS_LOCKED;
+    bool step_ahead(std::span<const engine::ChunkId> next, SessionLock& lock) LMS_LOCKED;
+    void start_ahead(const ChunkPins& hold, SessionLock& lock) LMS_LOCKED;
+    Step page_in_now(std::span<const PageIn> fills, SessionLock& lock) LMS_LOCKED;
+    Step await(const std::vector<engine::Use>& uses, SessionLock& lock) LMS_LOCKED;
+    Step await_holders(SessionLock& lock) LMS_LOCKED;
+    bool someone_holds() const LMS_LOCKED;
     std::chrono::milliseconds glance() const;
-    void wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& lock);
-    void wait_for_change(SessionLock& lock);
+    void wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& lock) LMS_LOCKED;
+    void wait_for_change(SessionLock& lock) LMS_LOCKED;
 
     State& state_;
     trace::StallCause waits_for_ = trace::StallCause::Mapping;  // as of the last step
@@ -109,8 +109,8 @@ class Migrator {
 };
 
 // Unpins what `hold` holds. Needs the session's lock.
-void let_go(State& state, const ChunkPins& hold);
+void let_go(State& state, const ChunkPins& hold) LMS_LOCKED;
 // The same, and `hold` holds nothing any more.
-void drop(State& state, ChunkPins& hold);
+void drop(State& state, ChunkPins& hold) LMS_LOCKED;
 
 }  // namespace lms::shim

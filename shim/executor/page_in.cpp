@@ -38,7 +38,7 @@ bool enqueue_contents(State& state, const Job& job) {
 
 // Makes the addresses lead to the block and enqueues the copy; the fence behind that, if there is one and the
 // driver did not refuse it. Without the lock.
-FencePtr enqueue(State& state, Job& job) {
+FencePtr enqueue(State& state, Job& job) LMS_UNLOCKED {
     device::Port& port = state.port;
     job.done = remap(port, job.remaps) == CUDA_SUCCESS;
     if (!job.done || !job.enqueues) return nullptr;

@@ -16,6 +16,6 @@ enum class Outcome {
 
 // Maps the blocks and enqueues the copies; does not wait for them. Needs `lock`, the session's, and drops it
 // around driver calls. Only for the migrator whose turn it is.
-Outcome page_in(State& state, std::span<const engine::PageIn> fills, SessionLock& lock);
+Outcome page_in(State& state, std::span<const engine::PageIn> fills, SessionLock& lock) LMS_LOCKED;
 
 }  // namespace lms::shim

@@ -129,7 +129,7 @@ void release(State& state, engine::AllocationId id, SessionLock& lock) {
             return !taken;
         });
     });
-    std::erase_if(lost, [&](const Block& block) { return state.engine.is_read(block); });
+    std::erase_if(lost, [&](const Block& block) LMS_LOCKED { return state.engine.is_read(block); });
     for (const Mapped& each : mapped) state.engine.put_freed(each.block);
     // Where something is mapped still, nothing else can be: its address and its memory are never used again.
     if (mapped.size() == count) {
@@ -144,7 +144,7 @@ void release(State& state, engine::AllocationId id, SessionLock& lock) {
 
 namespace {
 
-void forget_ended_copies(State& state) {
+void forget_ended_copies(State& state) LMS_LOCKED {
     const auto& pending = state.engine.pending_evictions();
     std::erase_if(state.copy_fences, [&](const auto& each) {
         return std::ranges::find(pending, each.first, &engine::PendingEviction::eviction) == pending.end();
@@ -165,7 +165,7 @@ void poll_completions(State& state, SessionLock& lock) {
 }
 
 void free_completed(State& state, SessionLock& lock) {
-    const auto unheld = [&](engine::AllocationId id) { return !state.engine.is_held(id); };
+    const auto unheld = [&](engine::AllocationId id) LMS_LOCKED { return !state.engine.is_held(id); };
     while (const auto id = state.engine.pending_frees.take_finished(state.residency.timelines, unheld))
         release(state, *id, lock);
 }

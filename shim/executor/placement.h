@@ -17,7 +17,7 @@ struct MappedAt {
     std::optional<Access> access;
 };
 // All that a chunk has: its own, or wherever the program maps it.
-std::vector<MappedAt> addresses_of(const State& state, engine::ChunkId id);
+std::vector<MappedAt> addresses_of(const State& state, engine::ChunkId id) LMS_LOCKED;
 
 // What an address leads to, and what it is to lead to; Block{}: nothing. To pinned memory none can lead.
 struct Remap {
@@ -26,7 +26,8 @@ struct Remap {
     Block to;
 };
 // For all addresses of a chunk.
-std::vector<Remap> remaps_of(const State& state, engine::ChunkId id, const Block& from, const Block& to);
+std::vector<Remap> remaps_of(const State& state, engine::ChunkId id, const Block& from,
+                             const Block& to) LMS_LOCKED;
 
 // For messages: the first of them; 0: none.
 inline engine::Address address_of(std::span<const Remap> remaps) {
@@ -34,18 +35,18 @@ inline engine::Address address_of(std::span<const Remap> remaps) {
 }
 
 // The one way to change what is mapped at an address of the program's. All or none: at the first that the
-// driver refuses, which is answered, those before are undone. Without the session's lock.
-CUresult remap(device::Port& port, std::span<const Remap> remaps);
-void undo(device::Port& port, std::span<const Remap> remaps);
+// driver refuses, which is answered, those before are undone.
+CUresult remap(device::Port& port, std::span<const Remap> remaps) LMS_UNLOCKED;
+void undo(device::Port& port, std::span<const Remap> remaps) LMS_UNLOCKED;
 
 // Takes a buffer away whose work is finished: its memory goes back to the pools uncopied, its address to the
 // arena. Waits for moves of its chunks to end. Drops `lock`, the session's, around driver calls.
-void release(State& state, engine::AllocationId id, SessionLock& lock);
+void release(State& state, engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
 
 // Takes note of fences and fills that have passed. Drops `lock` while it asks the driver.
-void poll_completions(State& state, SessionLock& lock);
+void poll_completions(State& state, SessionLock& lock) LMS_LOCKED;
 
 // Releases the buffers freed in stream order whose streams have reached the free.
-void free_completed(State& state, SessionLock& lock);
+void free_completed(State& state, SessionLock& lock) LMS_LOCKED;
 
 }  // namespace lms::shim

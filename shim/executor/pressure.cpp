@@ -30,7 +30,7 @@ CUresult asked_again(Query query) {
     return answered ? status : query();
 }
 
-Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) {
+Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) LMS_UNLOCKED {
     device::Port& port = state.port;
     const ContextUse context(in.context);
     if (!context) return {};
@@ -61,11 +61,11 @@ std::vector<CUcontext> contexts_of(const State& state, CUcontext current) {
 }
 
 // Any of them may have been given work that nobody looked at, but for the legacy streams of `others`.
-void list_all_streams(State& state, CUcontext current, std::span<const CUcontext> others) {
+void list_all_streams(State& state, CUcontext current, std::span<const CUcontext> others) LMS_LOCKED {
     state.mutex.check_held();
     EarlierWork& earlier = state.earlier;
     ++earlier.listings;
-    const auto list = [&](StreamKey key, CUstream stream, CUcontext context) {
+    const auto list = [&](StreamKey key, CUstream stream, CUcontext context) LMS_LOCKED {
         std::erase_if(earlier.streams, [&](const EarlierWork::In& in) { return in.key == key; });
         earlier.streams.push_back({key, stream, context, earlier.listings});
     };
@@ -165,7 +165,7 @@ namespace {
 enum class Behind { Known, Unknown, Forbidden };
 
 // By a fence among `fences`, or nothing runs. Forbidden: a capture forbids to ask.
-Behind fence_legacy(State& state, CUcontext context, std::vector<FencePtr>& fences) {
+Behind fence_legacy(State& state, CUcontext context, std::vector<FencePtr>& fences) LMS_UNLOCKED {
     const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
     if (device::about_capture(status)) return Behind::Forbidden;
     // Threads' own streams are waited for by the legacy stream alone.
@@ -176,7 +176,7 @@ Behind fence_legacy(State& state, CUcontext context, std::vector<FencePtr>& fenc
 }
 
 // Forbidden: it is captured itself.
-Behind fence_stream(State& state, CUstream stream, std::vector<FencePtr>& fences) {
+Behind fence_stream(State& state, CUstream stream, std::vector<FencePtr>& fences) LMS_UNLOCKED {
     const CUresult status = asked_again([&] { return state.port.query_stream(stream); });
     if (device::about_capture(status)) return Behind::Forbidden;
     if (!device::leaves_open(status)) return Behind::Known;

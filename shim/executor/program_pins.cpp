@@ -9,7 +9,7 @@ namespace lms::shim {
 
 namespace {
 
-void let_go(State& state, const ProgramPin::One& one) {
+void let_go(State& state, const ProgramPin::One& one) LMS_LOCKED {
     state.engine.unpin_resident(one.chunk, one.serial);
     const auto pinned = state.program_pinned.find(one.chunk);
     if (--pinned->second > 0) return;
@@ -44,7 +44,7 @@ bool end_pin(State& state, engine::Address address, std::uint64_t bytes) {
 }
 
 void end_pins_at(State& state, engine::Address address, std::uint64_t bytes) {
-    std::erase_if(state.program_pins, [&](const ProgramPin& pin) {
+    std::erase_if(state.program_pins, [&](const ProgramPin& pin) LMS_LOCKED {
         if (pin.address - address >= bytes) return false;
         for (const ProgramPin::One& one : pin.chunks) let_go(state, one);
         return true;
@@ -53,11 +53,12 @@ void end_pins_at(State& state, engine::Address address, std::uint64_t bytes) {
 
 void end_pins_of(State& state, engine::AllocationId id) {
     // Most buffers that are freed are none of these.
-    if (std::ranges::none_of(state.residency.allocation(id).chunks,
-                             [&](engine::ChunkId chunk) { return is_program_pinned(state, chunk); }))
+    if (std::ranges::none_of(state.residency.allocation(id).chunks, [&](engine::ChunkId chunk) LMS_LOCKED {
+            return is_program_pinned(state, chunk);
+        }))
         return;
     std::erase_if(state.program_pins, [&](ProgramPin& pin) {
-        std::erase_if(pin.chunks, [&](const ProgramPin::One& one) {
+        std::erase_if(pin.chunks, [&](const ProgramPin::One& one) LMS_LOCKED {
             if (state.residency.chunk(one.chunk).allocation != id) return false;
             let_go(state, one);
             return true;

@@ -14,7 +14,7 @@ namespace {
 // Works before what is in excess and in use is looked at again.
 constexpr std::uint64_t kWorks = 64;
 
-bool is_on_device(const State& state, const ChunkRequest& need) {
+bool is_on_device(const State& state, const ChunkRequest& need) LMS_LOCKED {
     if (gone(need, state.residency)) return false;
     const engine::State where = state.residency.chunk(need.chunk).state;
     return where != engine::State::OnHost && where != engine::State::Empty;
@@ -44,7 +44,7 @@ Migrator::Evicted Migrator::evict(std::span<const ChunkRequest> those, SessionLo
     poll_completions(state_, lock);
     look_at_earlier_work(state_, lock);
     Start started = Start::Enough;
-    const auto leaves = [&](const ChunkRequest& each) {
+    const auto leaves = [&](const ChunkRequest& each) LMS_LOCKED {
         return !gone(each, state_.residency) &&
                state_.residency.chunk(each.chunk).state == engine::State::Evicting;
     };
@@ -58,14 +58,15 @@ Migrator::Evicted Migrator::evict(std::span<const ChunkRequest> those, SessionLo
         await_copy_out(lock);
         if (complete_evictions(state_, UINT64_MAX, lock) == Finish::Failed) break;
     }
-    if (std::ranges::none_of(those, [&](const ChunkRequest& each) { return is_on_device(state_, each); }))
+    if (std::ranges::none_of(those,
+                             [&](const ChunkRequest& each) LMS_LOCKED { return is_on_device(state_, each); }))
         return Evicted::All;
     return started == Start::NoHostMemory ? Evicted::NoHostMemory : Evicted::Some;
 }
 
 bool Migrator::await_unused(engine::AllocationId id, SessionLock& lock) {
     const std::uint64_t serial = state_.residency.allocation(id).serial;
-    const auto is_stalled = [&](engine::ChunkId chunk) {
+    const auto is_stalled = [&](engine::ChunkId chunk) LMS_LOCKED {
         const engine::Chunk& each = state_.residency.chunk(chunk);
         return stalled_for_long_.includes(each.uses) ||
                (each.pins + each.pins_in_place > 0 && stalled_for_long_.includes_holders());

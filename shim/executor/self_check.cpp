@@ -14,7 +14,7 @@ using device::Trust;
 // Each that finds no end takes a second of the thread that makes it.
 constexpr unsigned kMostTrials = 3;
 
-device::Trial make_trial(State& state, SessionLock& lock) {
+device::Trial make_trial(State& state, SessionLock& lock) LMS_LOCKED {
     std::optional<device::TrialMemory> memory;
     if (state.trial_block) memory = {state.trial_block->handle, state.trial_block->alias};
     const auto begun = trace::now_ns();
@@ -25,7 +25,7 @@ device::Trial make_trial(State& state, SessionLock& lock) {
     return trial;
 }
 
-void distrust(State& state, const device::Trial& trial) {
+void distrust(State& state, const device::Trial& trial) LMS_LOCKED {
     trace::add(trace::counters().self_checks_failed);
     announce_distrust(state, trial);
     if (trial.trust == Trust::Nothing) {
@@ -60,7 +60,7 @@ void give_back_trial_block(State& state) {
 }
 
 void check_moves(State& state, SessionLock& lock) {
-    state.changed.wait(lock, [&] { return state.trial != State::Trial::Running; });
+    state.changed.wait(lock, [&]() LMS_LOCKED { return state.trial != State::Trial::Running; });
     if (state.trial != State::Trial::Ahead) return;
     state.trial = State::Trial::Running;
     // The trial may wait for ever there.
@@ -85,7 +85,7 @@ void check_moves(State& state, SessionLock& lock) {
     }
     // Of the first copies it is told how fast they go; of all where these are timed already.
     if (told && trial.over && !state.traced && !state.large.timed)
-        unlocked(lock, [&] { state.port.time_copies(true); });
+        unlocked(lock, [&] { state.port.time_copies(); });
     state.changed.notify_all();
 }
 

@@ -6,11 +6,12 @@
 namespace lms::shim {
 
 bool StalledWork::includes(const std::vector<engine::Use>& uses) const {
-    const engine::Timelines& timelines = state_.residency.timelines;
-    return std::ranges::any_of(uses, [&](const engine::Use& use) {
-        return !timelines.finished(use) && std::ranges::any_of(uses_, [&](const engine::Use& standing) {
-            return standing.timeline == use.timeline && !timelines.finished(standing);
-        });
+    const auto unfinished = [&](const engine::Use& use)
+                                LMS_LOCKED { return !state_.residency.timelines.finished(use); };
+    return std::ranges::any_of(uses, [&](const engine::Use& use) LMS_LOCKED {
+        return unfinished(use) && std::ranges::any_of(uses_, [&](const engine::Use& standing) LMS_LOCKED {
+                   return standing.timeline == use.timeline && unfinished(standing);
+               });
     });
 }
 
@@ -53,7 +54,7 @@ void StalledWork::note(Seen seen) {
     if (engine::any_unfinished(seen.oldest, state_.residency.timelines)) uses_ = std::move(seen.oldest);
     if (state_.earlier.any()) earlier_ = std::move(seen.earlier);
     submissions_ = std::move(seen.submissions);
-    std::erase_if(submissions_, [&](std::uint64_t number) {
+    std::erase_if(submissions_, [&](std::uint64_t number) LMS_LOCKED {
         return std::ranges::find(state_.engine.submissions().under_way(), number,
                                  &engine::Submissions::One::number) ==
                state_.engine.submissions().under_way().end();

@@ -20,11 +20,11 @@ class StalledWork {
     explicit StalledWork(State& state) : state_(state) {}
 
     // Of these uses some stands still. Streams are in order: what comes after stalled work stands still too.
-    bool includes(const std::vector<engine::Use>& uses) const;
+    bool includes(const std::vector<engine::Use>& uses) const LMS_LOCKED;
     // Some of the work that may reach any chunk does.
-    bool includes_opaque() const;
+    bool includes_opaque() const LMS_LOCKED;
     // All threads that hold chunks do.
-    bool includes_holders() const;
+    bool includes_holders() const LMS_LOCKED;
 
   private:
     friend class BoundedWait;
@@ -34,10 +34,10 @@ class StalledWork {
         EarlierWork earlier;
         std::vector<std::uint64_t> submissions;
     };
-    Seen look() const;
-    void note(Seen seen);
+    Seen look() const LMS_LOCKED;
+    void note(Seen seen) LMS_LOCKED;
     bool stands_still(const engine::Submissions::One& one) const;
-    bool some_earlier_stands_still() const;
+    bool some_earlier_stands_still() const LMS_LOCKED;
 
     State& state_;
     std::vector<engine::Use> uses_;
@@ -56,10 +56,10 @@ class BoundedWait {
     // A step got further.
     void begin_anew();
     // A step waited.
-    void waited();
+    void waited() LMS_LOCKED;
     // Whether the bound is over; what was there when the first step waited, and is there still, is stalled
     // then.
-    bool in_vain();
+    bool in_vain() LMS_LOCKED;
 
   private:
     using Clock = util::Clock;

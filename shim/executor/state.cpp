@@ -21,11 +21,13 @@ engine::EngineOptions options_of(const Settings& settings, const Span& span, std
 
 }  // namespace
 
-State::State(int device_, device::Port& port_, const Settings& settings_, Span span, engine::Ranking& ranking)
+State::State(int device_, device::Port& port_, const Settings& settings_, Span span_,
+             engine::Ranking& ranking)
     : device(device_),
       port(port_),
       settings(settings_),
       granularity(port_.granularity()),
+      span(span_),
       engine(options_of(settings_, span, granularity), ranking),
       arena(span.begin, span.app_bytes, granularity, granularity),
       aliases(span.begin + span.app_bytes, span.alias_bytes, granularity, 0),
@@ -34,7 +36,7 @@ State::State(int device_, device::Port& port_, const Settings& settings_, Span s
       host_blocks(port_, engine.pool(engine::Place::Host), engine::Place::Host, aliases),
       fences(port_, engine.timelines()) {
 #ifdef LMS_CHECK_LOCKS
-    mutex.always([this] {
+    mutex.always([this]() LMS_LOCKED {
         if (const std::string broken = engine::broken_rule(engine); !broken.empty())
             util::lock_checks::report(broken.c_str());
     });

@@ -21,6 +21,7 @@
 #include "shim/executor/launch_samples.h"
 #include "shim/executor/link_speeds.h"
 #include "shim/executor/pressure.h"
+#include "shim/executor/session_lock.h"
 #include "shim/program/address_book.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/mutex.h"
@@ -61,22 +62,26 @@ struct Span {
     engine::Address begin;
     std::uint64_t app_bytes;
     std::uint64_t alias_bytes;
+
+    engine::Address app_end() const { return begin + app_bytes; }
+    bool has_buffer(engine::Address address) const { return address - begin < app_bytes; }
+    bool has(engine::Address address) const { return address - begin < app_bytes + alias_bytes; }
 };
 
-// Everything below `mutex` needs it, but for the two atomics at the end. It is never held across a driver
-// call; the parts drop it around each.
+// What is LMS_GUARDED needs `mutex`. That is never held across a driver call; the parts drop it around each.
 struct State {
-    State(int device_, device::Port& port_, const Settings& settings_, Span span, engine::Ranking& ranking);
+    State(int device_, device::Port& port_, const Settings& settings_, Span span_, engine::Ranking& ranking);
 
     const int device;  // CUDA ordinal
     device::Port& port;
     const Settings& settings;
     const std::uint64_t granularity;
+    const Span span;
     enum class Trial { Ahead, Running, Passed, Distrusted };
-    Trial trial = Trial::Ahead;        // executor/self_check.h
-    std::optional<Block> trial_block;  // set apart for it
-    unsigned trials = 0;               // that came to no end
-    bool in_place_lost = false;        // mapped as it is, host memory is not for kernels to use
+    Trial trial LMS_GUARDED = Trial::Ahead;        // executor/self_check.h
+    std::optional<Block> trial_block LMS_GUARDED;  // set apart for it
+    unsigned trials LMS_GUARDED = 0;               // that came to no end
+    bool in_place_lost LMS_GUARDED = false;        // mapped as it is, host memory is not for kernels to use
 
     util::Mutex mutex{util::LockOrder::Session};
     // Signalled whenever a chunk changes state, a pin goes, or opaque work is submitted.
@@ -84,42 +89,47 @@ struct State {
 
     // Decides what moves, and knows what is where. Each buffer has a range of `arena` to itself and an entry
     // in `owners`.
-    engine::Engine engine;
-    const engine::Residency& residency = engine.residency();
-    const std::vector<engine::Backing>& backing = engine.backing();
-    engine::Arena arena;
-    engine::Arena aliases;
-    std::vector<CUcontext> owners;  // by AllocationId; null: the GPU's
-    std::unordered_map<engine::AllocationId, ProgramBuffer> program_buffers;
-    engine::RecordedMappings recorded;  // of buffers and of those that are gone, by graphs and objects
+    engine::Engine engine LMS_GUARDED;
+    const engine::Residency& residency LMS_GUARDED = engine.residency();
+    const std::vector<engine::Backing>& backing LMS_GUARDED = engine.backing();
+    engine::Arena arena LMS_GUARDED;
+    engine::Arena aliases LMS_GUARDED;
+    std::vector<CUcontext> owners LMS_GUARDED;  // by AllocationId; null: the GPU's
+    std::unordered_map<engine::AllocationId, ProgramBuffer> program_buffers LMS_GUARDED;
+    // Of buffers and of those that are gone, by graphs and objects.
+    engine::RecordedMappings recorded LMS_GUARDED;
 
     // Physical memory, created and destroyed.
-    LargeBuffers large;
-    engine::SoftLimit soft_limit;
-    BlockSource device_blocks;
-    BlockSource host_blocks;
-    BlockSource& source_of(engine::Place place) {
+    LargeBuffers large LMS_GUARDED;
+    engine::SoftLimit soft_limit LMS_GUARDED;
+    BlockSource device_blocks LMS_GUARDED;
+    BlockSource host_blocks LMS_GUARDED;
+    BlockSource& source_of(engine::Place place) LMS_LOCKED {
         return place == engine::Place::Device ? device_blocks : host_blocks;
     }
 
     // Ends of copies out, by eviction, for those that wait for one.
-    std::unordered_map<std::uint64_t, FencePtr> copy_fences;
-    bool remaps_beside_work = false;  // seen: a remap does not wait for work that runs
+    std::unordered_map<std::uint64_t, FencePtr> copy_fences LMS_GUARDED;
+    bool remaps_beside_work LMS_GUARDED = false;  // seen: a remap does not wait for work that runs
 
-    std::uint64_t granted_bytes = 0;  // what it may take of a GPU that others use too; 0: they do not
+    // What it may take of a GPU that others use too; 0: they do not.
+    std::uint64_t granted_bytes LMS_GUARDED = 0;
 
-    std::vector<ProgramPin> program_pins;                               // none of a buffer that is freed
-    std::unordered_map<engine::ChunkId, std::uint32_t> program_pinned;  // how often each is in those
-    std::uint64_t program_pinned_bytes = 0;                             // of them, each once
-    std::vector<ProgramPin::One> set_aside;  // by the program's pause(): what was there
-    bool paused = false;                     // and nothing was asked for since
+    std::vector<ProgramPin> program_pins LMS_GUARDED;  // none of a buffer that is freed
+    // How often each is in those.
+    std::unordered_map<engine::ChunkId, std::uint32_t> program_pinned LMS_GUARDED;
+    std::uint64_t program_pinned_bytes LMS_GUARDED = 0;  // of them, each once
+    std::vector<ProgramPin::One> set_aside LMS_GUARDED;  // by the program's pause(): what was there
+    bool paused LMS_GUARDED = false;                     // and nothing was asked for since
 
-    Fences fences;
-    engine::EarlierWork& earlier = engine.earlier;
-    bool traced = false;        // the trace that is written knows what there is; before, it is told nothing
-    LaunchSamples samples;      // for it
-    LinkSpeeds speeds;          // as the device was seen to copy
-    std::uint32_t holders = 0;  // other threads that hold chunks or memory, for a moment, waiting for nobody
+    Fences fences;  // says itself what of it needs the lock
+    engine::EarlierWork& earlier LMS_GUARDED = engine.earlier;
+    // The trace that is written knows what there is; before, it is told nothing.
+    bool traced LMS_GUARDED = false;
+    LaunchSamples samples LMS_GUARDED;  // for it
+    LinkSpeeds speeds LMS_GUARDED;      // as the device was seen to copy
+    // Other threads that hold chunks or memory, for a moment, waiting for nobody.
+    std::uint32_t holders LMS_GUARDED = 0;
 
     // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one
     // that was named last, and which that was; by ChunkId.
@@ -127,10 +137,10 @@ struct State {
         std::uint64_t naming = 0;
         std::size_t index = 0;
     };
-    std::vector<Named> named;
-    std::uint64_t namings = 0;           // ever begun
-    std::vector<engine::ChunkId> told;   // room for what the policy is told of it
-    std::vector<std::uint8_t> accesses;  // of each of those, where it wants to know
+    std::vector<Named> named LMS_GUARDED;
+    std::uint64_t namings LMS_GUARDED = 0;           // ever begun
+    std::vector<engine::ChunkId> told LMS_GUARDED;   // room for what the policy is told of it
+    std::vector<std::uint8_t> accesses LMS_GUARDED;  // of each of those, where it wants to know
 
     // Objects by which work may reach kept chunks that it does not name: while there are any, all work leaves
     // a fence.
@@ -143,7 +153,7 @@ struct State {
 // A thread among the holders. Made and ended with the session's lock held.
 class Holder {
   public:
-    explicit Holder(State& state) : state_(state) { ++state_.holders; }
+    explicit Holder(State& state) LMS_LOCKED : state_(state) { ++state_.holders; }
     ~Holder() { --state_.holders; }
     Holder(const Holder&) = delete;
     Holder& operator=(const Holder&) = delete;

@@ -11,13 +11,13 @@ namespace lms::shim {
 namespace {
 
 // Others may take of the budget when all is allocated already.
-void note_beyond(const State& state, std::uint64_t allocated_bytes) {
+void note_beyond(const State& state, std::uint64_t allocated_bytes) LMS_LOCKED {
     if (allocated_bytes <= state.engine.budget_bytes()) return;
     trace::raise(trace::live_gpu(state.device).most_beyond_bytes,
                  allocated_bytes - state.engine.budget_bytes());
 }
 
-void note_allocated(const State& state, std::uint64_t bytes) {
+void note_allocated(const State& state, std::uint64_t bytes) LMS_LOCKED {
     trace::LiveGpu& gpu = trace::live_gpu(state.device);
     trace::set(gpu.used, 1);
     trace::set(gpu.allocated_bytes, bytes);
@@ -26,7 +26,7 @@ void note_allocated(const State& state, std::uint64_t bytes) {
 }
 
 std::vector<trace::Touched> touched(const State& state, std::span<const ChunkRequest> needs,
-                                    std::span<const engine::ChunkId> in_place) {
+                                    std::span<const engine::ChunkId> in_place) LMS_LOCKED {
     std::vector<trace::Touched> chunks;
     chunks.reserve(needs.size());
     for (const ChunkRequest& need : needs) {
@@ -40,11 +40,12 @@ std::vector<trace::Touched> touched(const State& state, std::span<const ChunkReq
 }
 
 // Null: no trace is written, or it has not been told yet what there is.
-trace::Writer* writer_for(const State& state) {
+trace::Writer* writer_for(const State& state) LMS_LOCKED {
     return state.traced ? trace::writer() : nullptr;
 }
 
-void tell_allocation(const State& state, engine::AllocationId id, std::span<const std::string> call_site) {
+void tell_allocation(const State& state, engine::AllocationId id,
+                     std::span<const std::string> call_site) LMS_LOCKED {
     trace::Writer* const writer = writer_for(state);
     if (!writer) return;
     const engine::Allocation& buffer = state.residency.allocation(id);
@@ -58,7 +59,7 @@ void tell_allocation(const State& state, engine::AllocationId id, std::span<cons
                                     call_site, pieces});
 }
 
-void tell_speeds(const State& state) {
+void tell_speeds(const State& state) LMS_LOCKED {
     trace::Writer* const writer = writer_for(state);
     const std::uint64_t in = state.speeds.bytes_per_s(trace::Direction::In);
     const std::uint64_t out = state.speeds.bytes_per_s(trace::Direction::Out);
@@ -67,7 +68,7 @@ void tell_speeds(const State& state) {
     if (writer && in + out > 0) writer->write(trace::LinkSpeeds{state.device, in, out, trace::now_ns()});
 }
 
-void tell_levels(const State& state) {
+void tell_levels(const State& state) LMS_LOCKED {
     if (trace::Writer* const writer = writer_for(state)) {
         writer->write(trace::Residency{state.device, state.residency.device_bytes(),
                                        state.residency.host_bytes(), trace::now_ns(),
@@ -128,7 +129,7 @@ void note_move(State& state, trace::Direction direction, engine::ChunkId id, tra
                                   seen.has_value()});
     }
     if (seen && state.speeds.copied(direction, bytes, seen->end_ns - seen->begin_ns)) tell_speeds(state);
-    if (seen && !all_are_timed && state.speeds.known()) state.port.time_copies(false);
+    if (seen && !all_are_timed && state.speeds.known()) state.port.time_no_copies();
 }
 
 void note_stall(const State& state, std::string_view kernel, trace::StallCause cause,
@@ -180,7 +181,7 @@ void note_launch(const State& state, std::string_view kernel, trace::Copied copi
 }
 
 void note_work_times(State& state) {
-    state.samples.take([&](std::uint64_t piece, const LaunchSamples::Told& work) {
+    state.samples.take([&](std::uint64_t piece, const LaunchSamples::Told& work) LMS_LOCKED {
         const auto seen = state.port.time_of_work(piece);
         trace::Writer* const writer = writer_for(state);
         if (!seen || !writer) return seen.has_value();

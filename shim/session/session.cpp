@@ -87,8 +87,10 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     SessionLock lock(session->state_->mutex);
     error = refresh_budget(*session->state_, lock);
     if (error != CUDA_SUCCESS) {
-        session->port_->unreserve(span.begin, span.app_bytes + span.alias_bytes);
-        session->port_->work_through(nullptr);
+        unlocked(lock, [&] {
+            session->port_->unreserve(span.begin, span.app_bytes + span.alias_bytes);
+            session->port_->work_through(nullptr);
+        });
         return nullptr;
     }
     announce_no_budget(*session->state_, info.total_bytes);
@@ -137,7 +139,7 @@ CUresult Session::allocate(std::uint64_t bytes, engine::Address& address, CUcont
 
 namespace {
 
-void settle_frees(State& state, SessionLock& lock) {
+void settle_frees(State& state, SessionLock& lock) LMS_LOCKED {
     if (state.engine.pending_frees.empty()) return;
     poll_completions(state, lock);
     free_completed(state, lock);
@@ -145,7 +147,7 @@ void settle_frees(State& state, SessionLock& lock) {
 
 // Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
 // that is waited for, within a bound that begins anew with each.
-bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) {
+bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
     auto deadline = Clock::now() + bounds::kGivenBack;
     while (!has_capacity(state, bytes)) {
         if (state.engine.pending_frees.empty() || Clock::now() >= deadline) return false;
@@ -160,7 +162,7 @@ bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) {
 
 // Whether an allocation of `bytes`, of which its caller asked for `asked`, is to fail for once
 // (LMS_SOFT_LIMIT).
-bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) {
+bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) LMS_LOCKED {
     const std::uint64_t used = state.residency.allocated_bytes();
     const bool awaited = state.soft_limit.awaits_retry();
     const bool refused = state.soft_limit.refuses(used, bytes, std::this_thread::get_id());
@@ -203,7 +205,7 @@ namespace {
 
 // For what will have to go to the host when a new chunk of `bytes` comes in: if the driver does not pin as
 // much as it may be asked for, it is the allocation that fails, not a launch.
-CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) {
+CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
     if (state.host_blocks.held_bytes() >= state.engine.promised_host_bytes(state.residency.allocated_bytes()))
         return CUDA_SUCCESS;
     Block block;
@@ -240,10 +242,10 @@ CUresult Session::place(engine::AllocationId id, SessionLock& lock) {
 CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
     State& state = *state_;
     const engine::Residency& residency = state.residency;
-    const auto where = [&] { return residency.chunk(id).state; };
+    const auto where = [&]() LMS_LOCKED { return residency.chunk(id).state; };
     const std::uint64_t bytes = residency.chunk(id).bytes;
     for (;;) {
-        state.changed.wait(lock, [&] { return where() != engine::State::Remapping; });
+        state.changed.wait(lock, [&]() LMS_LOCKED { return where() != engine::State::Remapping; });
         if (where() != engine::State::Empty) return CUDA_SUCCESS;
         const auto device = device_block(state, bytes, state.engine.eviction_start(), lock);
         if (device && where() == engine::State::Empty) return map_new(id, *device, lock);
@@ -314,7 +316,7 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, engine::Addr
 namespace {
 
 // The buffer that starts there and has not been freed.
-std::optional<engine::AllocationId> live_at(const State& state, engine::Address address) {
+std::optional<engine::AllocationId> live_at(const State& state, engine::Address address) LMS_LOCKED {
     state.mutex.check_held();
     const auto id = state.residency.allocation_at(address);
     if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead)

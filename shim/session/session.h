@@ -149,13 +149,11 @@ class Session {
     bool await_unused(engine::Address home);
 
     // Whether an address is from this session's span, in a buffer or not. No lock: the span never changes.
-    bool spans(engine::Address address) const { return state_->arena.contains(address); }
-    engine::Address span_begin() const { return state_->arena.begin(); }
-    engine::Address span_end() const { return state_->arena.end(); }
+    bool spans(engine::Address address) const { return state_->span.has_buffer(address); }
+    engine::Address span_begin() const { return state_->span.begin; }
+    engine::Address span_end() const { return state_->span.app_end(); }
     // Whether it is of the addresses that the session has taken: its span, and the aliases of its blocks.
-    bool reserved(engine::Address address) const {
-        return spans(address) || state_->aliases.contains(address);
-    }
+    bool reserved(engine::Address address) const { return state_->span.has(address); }
     // Every mapping of a buffer is a multiple of it.
     std::uint64_t granularity() const { return state_->granularity; }
     // The buffer that holds `address`; for memory that the program maps, all it mapped there without a gap.
@@ -282,29 +280,31 @@ class Session {
     bool capture_nears(CUstream stream, bool blocking);
 
   private:
-    void rest(SessionLock& lock);
+    void rest(SessionLock& lock) LMS_LOCKED;
     std::vector<ChunkRequest> requests_at(engine::Address address, std::uint64_t bytes);
-    Asked bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock);
+    Asked bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) LMS_LOCKED;
     Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<engine::Ranking> ranking);
-    std::optional<engine::AllocationId> enter(std::uint64_t bytes, bool collects, SessionLock& lock);
-    CUresult replace(engine::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock);
+    std::optional<engine::AllocationId> enter(std::uint64_t bytes, bool collects,
+                                              SessionLock& lock) LMS_LOCKED;
+    CUresult replace(engine::AllocationId id, CUmemGenericAllocationHandle real,
+                     SessionLock& lock) LMS_LOCKED;
     CUresult copy_to(engine::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
-                     std::span<const BufferPiece> pieces);
-    CUresult place(engine::AllocationId id, SessionLock& lock);
-    CUresult place_chunk(engine::ChunkId id, SessionLock& lock);
-    CUresult map_new(engine::ChunkId id, const Block& block, SessionLock& lock);
+                     std::span<const BufferPiece> pieces) LMS_UNLOCKED;
+    CUresult place(engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
+    CUresult place_chunk(engine::ChunkId id, SessionLock& lock) LMS_LOCKED;
+    CUresult map_new(engine::ChunkId id, const Block& block, SessionLock& lock) LMS_LOCKED;
     void find(std::span<const engine::Address> addresses, std::span<const engine::Address> only_read,
-              std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs);
-    void forget_stream(StreamKey key);
-    void forget_streams(std::span<const CUstream> streams);
+              std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) LMS_LOCKED;
+    void forget_stream(StreamKey key) LMS_LOCKED;
+    void forget_streams(std::span<const CUstream> streams) LMS_LOCKED;
     bool fence_earlier(CUstream stream);
-    void give_host_memory(const ChunkRequest& need, SessionLock& lock);
-    FencePtr announce(const Work& work, SessionLock& lock);
-    void look_at_depth(Work& work, StreamKey stream, SessionLock& lock);
+    void give_host_memory(const ChunkRequest& need, SessionLock& lock) LMS_LOCKED;
+    FencePtr announce(const Work& work, SessionLock& lock) LMS_LOCKED;
+    void look_at_depth(Work& work, StreamKey stream, SessionLock& lock) LMS_LOCKED;
     CUresult wait_for_fill(const Work& work, const FencePtr& fence);
     CUresult begin_unseen(Work& work);
     void end_unseen(const Work& work);
-    void keep_to_budget(SessionLock& lock);  // as far as that goes now
+    void keep_to_budget(SessionLock& lock) LMS_LOCKED;  // as far as that goes now
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests

@@ -17,13 +17,13 @@ namespace {
 
 // What is pinned goes with the context it was pinned in: moves what buffers have there into memory pinned in
 // the one that is worked through now. Nothing else moves meanwhile.
-void pin_again(State& state, SessionLock& lock) {
+void pin_again(State& state, SessionLock& lock) LMS_LOCKED {
     state.engine.drop_copies();
     for (const engine::AllocationId id : state.residency.allocations()) {
         const std::vector<engine::ChunkId> chunks = state.residency.allocation(id).chunks;
         for (const engine::ChunkId chunk : chunks) {
             const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
-            const auto on_host = [&] {
+            const auto on_host = [&]() LMS_LOCKED {
                 return !gone(need, state.residency) &&
                        state.residency.chunk(chunk).state == engine::State::OnHost;
             };
@@ -55,7 +55,7 @@ void pin_again(State& state, SessionLock& lock) {
 }
 
 // What is on the host of memory that no context takes with it, in memory that none does either.
-void keep_unpinned(State& state) {
+void keep_unpinned(State& state) LMS_LOCKED {
     state.engine.drop_copies();
     for (const auto& [id, buffer] : state.program_buffers) {
         for (const engine::ChunkId chunk : state.residency.allocation(id).chunks) {
@@ -91,13 +91,13 @@ CUresult Session::admit(CUdevice device) {
     port_->add_peer(device);
     CUresult status = CUDA_SUCCESS;
     SessionLock lock(state.mutex);
-    migrator_->run_quiesced(lock, [&] {
+    migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         for (const engine::AllocationId id : state.residency.allocations()) {
             if (state.program_buffers.contains(id)) continue;  // it says itself who may reach it
             const std::vector<engine::ChunkId> chunks = state.residency.allocation(id).chunks;
             for (const engine::ChunkId chunk : chunks) {
                 const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
-                const auto where = [&] { return state.residency.chunk(chunk).state; };
+                const auto where = [&]() LMS_LOCKED { return state.residency.chunk(chunk).state; };
                 // New memory, being mapped; before or after the peer was added is not known.
                 while (!gone(need, state.residency) && where() == engine::State::Remapping)
                     state.changed.wait_for(lock, bounds::kQuickGlance);
@@ -134,7 +134,7 @@ CUresult Session::wake(CUcontext context) {
 void Session::see_work_over() {
     State& state = *state_;
     SessionLock lock(state.mutex);
-    state.changed.wait_for(lock, bounds::kOtherThread, [&] { return !state.earlier.asking; });
+    state.changed.wait_for(lock, bounds::kOtherThread, [&]() LMS_LOCKED { return !state.earlier.asking; });
     look_at_earlier_work(state, lock);
     poll_completions(state, lock);
 }
@@ -143,7 +143,7 @@ void Session::context_ending(CUcontext context, CUcontext next) {
     if (!works_through(context)) return;
     SessionLock lock(state_->mutex);
     if (!next && state_->program_buffers.empty()) return;
-    migrator_->run_quiesced(lock, [&] {
+    migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         if (!next) {
             if (!port_->maps_host_memory()) keep_unpinned(*state_);
             return;
@@ -164,7 +164,8 @@ void Session::context_ending(CUcontext context, CUcontext next) {
 void Session::context_stays(CUcontext context) {
     if (!works_through(context) || port_->maps_host_memory()) return;
     SessionLock lock(state_->mutex);
-    if (!state_->program_buffers.empty()) migrator_->run_quiesced(lock, [&] { pin_again(*state_, lock); });
+    if (!state_->program_buffers.empty())
+        migrator_->run_quiesced(lock, [&]() LMS_LOCKED { pin_again(*state_, lock); });
 }
 
 std::vector<Buffer> Session::buffers_of(CUcontext context) {

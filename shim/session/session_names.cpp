@@ -13,7 +13,7 @@ namespace {
 
 // A guard gap of one granule is before and after each buffer (State::arena). Between two buffers it belongs
 // half to each, else all of it to the one there is.
-std::optional<engine::AllocationId> allocation_near(const State& state, engine::Address address) {
+std::optional<engine::AllocationId> allocation_near(const State& state, engine::Address address) LMS_LOCKED {
     const engine::Residency& residency = state.residency;
     if (const auto id = residency.allocation_at(address)) return id;
     const auto before = residency.allocation_at(address - state.granularity);
@@ -84,8 +84,9 @@ namespace {
 class Naming {
   public:
     // `names`: how many pointers there will be.
-    Naming(State& state, std::size_t names, std::pmr::vector<ChunkRequest>& needs)
-        : state_(state), needs_(needs) {
+    Naming(State& state, std::size_t names, std::pmr::vector<ChunkRequest>& needs) LMS_LOCKED
+        : state_(state),
+          needs_(needs) {
         state.mutex.check_held();
         ++state.namings;
         if (state.named.size() < state.backing.size()) state.named.resize(state.backing.size());
@@ -95,7 +96,7 @@ class Naming {
     bool has_large() const { return has_large_; }
 
     // What is only read comes after what is not, so that it is known by then.
-    void whole_buffer(engine::Address address, bool written) {
+    void whole_buffer(engine::Address address, bool written) LMS_LOCKED {
         const engine::Residency& residency = state_.residency;
         const auto id = allocation_near(state_, address);
         // Nothing submitted after a buffer's free uses it; the address was left over.
@@ -116,21 +117,21 @@ class Naming {
     }
 
     // All that begins somewhere, before any of it is named.
-    void begins(engine::Address address) {
+    void begins(engine::Address address) LMS_LOCKED {
         const auto id = state_.residency.allocation_at(address);
         if (!id || !in_parts(state_.residency.allocation(*id))) return;
         const engine::Allocation& buffer = state_.residency.allocation(*id);
         state_.large.parts.begins(buffer.bytes, address - buffer.address, state_.engine.works());
     }
     // The same of what the program has mapped, whose reservation is divided.
-    void begins_in_view(engine::Address address) {
+    void begins_in_view(engine::Address address) LMS_LOCKED {
         const util::SharedLock lock(program_addresses().mutex);
         if (const auto all = program_addresses().book.reservation_of(address))
             state_.large.parts.begins(all->begin, address - all->begin, state_.engine.works());
     }
 
     // Whole buffers are named before.
-    void range(const Range& range) {
+    void range(const Range& range) LMS_LOCKED {
         const engine::Residency& residency = state_.residency;
         std::vector<ChunkId> chunks;
         residency.chunks_in(range.address, range.bytes, chunks);
@@ -157,7 +158,7 @@ class Naming {
     }
 
     // What the program has mapped of this GPU's: by the name that it has here.
-    void views_at(std::span<const engine::Address> pointers, bool written) {
+    void views_at(std::span<const engine::Address> pointers, bool written) LMS_LOCKED {
         const util::SharedLock lock(program_addresses().mutex);
         for (const engine::Address pointer : pointers) {
             if (state_.arena.contains(pointer)) continue;
@@ -171,12 +172,14 @@ class Naming {
                 meant = {pointer, all->begin + end};
                 ordinal = ++parts_;
             }
-            program_addresses().book.each_of_run(pointer, state_.granularity, [&](const View& view) {
-                if (is_here(view)) part_of_view(view, meant, written, ordinal);
-            });
+            program_addresses().book.each_of_run(pointer, state_.granularity,
+                                                 [&](const View& view) LMS_LOCKED {
+                                                     if (is_here(view))
+                                                         part_of_view(view, meant, written, ordinal);
+                                                 });
         }
     }
-    void views_in(const Range& all) {
+    void views_in(const Range& all) LMS_LOCKED {
         const util::SharedLock lock(program_addresses().mutex);
         for (const View& view : program_addresses().book.in(all.address, all.bytes)) {
             if (!is_here(view)) continue;
@@ -193,12 +196,13 @@ class Naming {
 
     // Whether to bring in only what a pointer is thought to mean: the rest of a buffer that takes more than
     // its share of the GPU would push out what other work needs.
-    bool in_parts(const engine::Allocation& buffer) const {
+    bool in_parts(const engine::Allocation& buffer) const LMS_LOCKED {
         return has_large_ && is_large(state_, buffer.bytes);
     }
     // What a pointer means of a buffer. The rest is held where it is, for the pointer may lead there.
     // `ordinal`: ChunkRequest::part.
-    void part(const engine::Allocation& buffer, AddressRange meant, bool written, std::uint32_t ordinal) {
+    void part(const engine::Allocation& buffer, AddressRange meant, bool written,
+              std::uint32_t ordinal) LMS_LOCKED {
         if (!known(buffer.chunks.front())) {
             for (const ChunkId chunk : buffer.chunks) needs_[add(chunk, false, written, false)].aside = true;
         }
@@ -213,7 +217,7 @@ class Naming {
             if (need.part == 0) need.part = ordinal;
         }
     }
-    void part_of_view(const View& view, AddressRange meant, bool written, std::uint32_t ordinal) {
+    void part_of_view(const View& view, AddressRange meant, bool written, std::uint32_t ordinal) LMS_LOCKED {
         const auto id = state_.residency.allocation_at(view.home);
         if (!id || state_.residency.allocation(*id).dead) return;
         const engine::Address begin = std::clamp(meant.begin, view.address, view.end());
@@ -223,11 +227,12 @@ class Naming {
     }
 
     bool is_here(const View& view) const { return view.is_managed() && view.device == state_.device; }
-    const State::Named* known(ChunkId id) const {
+    const State::Named* known(ChunkId id) const LMS_LOCKED {
         const State::Named& named = state_.named[id];
         return named.naming == state_.namings ? &named : nullptr;
     }
-    [[gnu::always_inline]] std::size_t add(ChunkId id, bool overwritten, bool written, bool may_stay) {
+    [[gnu::always_inline]] std::size_t add(ChunkId id, bool overwritten, bool written,
+                                           bool may_stay) LMS_LOCKED {
         state_.named[id] = {state_.namings, needs_.size()};
         needs_.push_back({id, state_.residency.chunk(id).serial, overwritten, written, may_stay});
         return needs_.size() - 1;
@@ -251,7 +256,7 @@ void Session::find(std::span<const engine::Address> addresses, std::span<const e
                    std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) {
     Naming naming(*state_, addresses.size() + only_read.size(), needs);
     const bool views = managed_views.load(std::memory_order_relaxed);
-    const auto begins = [&](engine::Address address) {
+    const auto begins = [&](engine::Address address) LMS_LOCKED {
         if (spans(address)) {
             if (naming.has_large()) naming.begins(address);
         } else if (views) {

@@ -23,9 +23,11 @@ namespace {
 // while moves of them end.
 class HeldStill {
   public:
-    HeldStill(State& state, engine::AllocationId id, SessionLock& lock)
-        : state_(state), chunks_(state.residency.allocation(id).chunks) {
-        const auto moves = [&](ChunkId chunk) { return state_.engine.must_wait_to_hold_still(chunk); };
+    HeldStill(State& state, engine::AllocationId id, SessionLock& lock) LMS_LOCKED
+        : state_(state),
+          chunks_(state.residency.allocation(id).chunks) {
+        const auto moves = [&](ChunkId chunk)
+                               LMS_LOCKED { return state_.engine.must_wait_to_hold_still(chunk); };
         while (std::ranges::any_of(chunks_, moves)) state_.changed.wait_for(lock, bounds::kQuickGlance);
         for (const ChunkId chunk : chunks_) state_.engine.hold_still(chunk);
     }
@@ -42,7 +44,7 @@ class HeldStill {
 };
 
 // The memory that a buffer has.
-std::vector<BufferPiece> pieces_of(const State& state, engine::AllocationId id) {
+std::vector<BufferPiece> pieces_of(const State& state, engine::AllocationId id) LMS_LOCKED {
     std::vector<BufferPiece> pieces;
     const engine::Allocation& buffer = state.residency.allocation(id);
     for (const ChunkId chunk : buffer.chunks) {
@@ -184,7 +186,7 @@ namespace {
 // While it lives nobody is given the chunks of a buffer: work that needs them waits. They end as they were.
 class Away {
   public:
-    Away(State& state, engine::AllocationId id) : state_(state) {
+    Away(State& state, engine::AllocationId id) LMS_LOCKED : state_(state) {
         for (const ChunkId chunk : state.residency.allocation(id).chunks)
             before_.push_back({chunk, state.engine.begin_replacing(chunk)});
     }
@@ -233,7 +235,7 @@ std::optional<CUresult> Session::hand_over(engine::Address home, CUmemGenericAll
     std::optional<CUresult> status;
     // From here on somebody looks at what work reaches.
     begin_pressure(state, lock);
-    migrator_->run_quiesced(lock, [&] {
+    migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         if (!state.engine.is_used(id)) status = replace(id, real, lock);
     });
     if (status != CUDA_SUCCESS) return status;
@@ -267,7 +269,7 @@ CUresult Session::replace(engine::AllocationId id, CUmemGenericAllocationHandle 
     return status;
 }
 
-// Copies the pieces into `real`, by way of `alias`. Without the lock.
+// Copies the pieces into `real`, by way of `alias`.
 CUresult Session::copy_to(engine::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
                           std::span<const BufferPiece> pieces) {
     CUresult status = port_->map(alias, bytes, real, device::Place::Device);

@@ -162,7 +162,7 @@ std::vector<WhereBuffer> Session::snapshot() {
 
 void Session::rank_by(std::unique_ptr<engine::Ranking> ranking) {
     SessionLock lock(state_->mutex);
-    migrator_->run_quiesced(lock, [&] {
+    migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         state_->engine.rank_by(*ranking);
         ranking_.swap(ranking);
     });
@@ -170,12 +170,13 @@ void Session::rank_by(std::unique_ptr<engine::Ranking> ranking) {
 
 void Session::follow_trace() {
     const bool traced = trace::writer() != nullptr;
-    if (traced == state_->traced) return;
-    const auto timed_anyway = [&] {
+    bool timed_anyway = false;
+    {
         const SessionLock lock(state_->mutex);
-        return state_->large.timed;
-    };
-    if (!timed_anyway()) port_->time_copies(traced);
+        if (traced == state_->traced) return;
+        timed_anyway = state_->large.timed;
+    }
+    if (!timed_anyway) traced ? port_->time_copies() : port_->time_no_copies();
     note_gpu(*state_);
     const SessionLock lock(state_->mutex);
     state_->traced = traced;

@@ -24,7 +24,7 @@ using engine::ChunkId;
 
 namespace {
 
-bool is_told(const State& state, const ChunkRequest& need) {
+bool is_told(const State& state, const ChunkRequest& need) LMS_LOCKED {
     return !need.aside && !gone(need, state.residency);
 }
 
@@ -36,7 +36,8 @@ std::uint8_t access_of(const ChunkRequest& need) {
 
 // For plugins alone: what is built in asks for nothing of it.
 [[gnu::noinline]] void tell_more(State& state, const WorkingSet& reach, StreamKey stream,
-                                 std::span<const ChunkRequest> needs, std::span<const ChunkId> told) {
+                                 std::span<const ChunkRequest> needs,
+                                 std::span<const ChunkId> told) LMS_LOCKED {
     state.accesses.clear();
     for (const ChunkRequest& need : needs) {
         if (is_told(state, need)) state.accesses.push_back(access_of(need));
@@ -46,7 +47,7 @@ std::uint8_t access_of(const ChunkRequest& need) {
 }
 
 void tell_policy(State& state, const WorkingSet& reach, StreamKey stream,
-                 std::span<const ChunkRequest> needs) {
+                 std::span<const ChunkRequest> needs) LMS_LOCKED {
     if (state.told.size() < needs.size()) state.told.resize(needs.size());
     ChunkId* const begin = state.told.data();
     ChunkId* end = begin;
@@ -60,7 +61,7 @@ void tell_policy(State& state, const WorkingSet& reach, StreamKey stream,
 
 // For the trace. A copy from host memory to host memory, where evicted memory is used in place, loads no
 // link.
-bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) {
+bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) LMS_LOCKED {
     if (!reach.label.empty()) return state.samples.due();
     return hold.in_place.empty() && LaunchSamples::due(reach.copied);
 }
@@ -94,7 +95,7 @@ CUresult Session::acquire(Work& work) {
         work.timed = choose_place(state, work.reach.code, work.needs);
         if (work.timed.kind != 0 && !state.large.timed) {
             state.large.timed = true;
-            unlocked(lock, [&] { port_->time_copies(true); });
+            unlocked(lock, [&] { port_->time_copies(); });
         }
         const bool opaque = work.reach.opaque || state.settings.safety == Safety::Strict;
         work.hold.opaque = opaque && !work.elsewhere && state.settings.safety != Safety::Args;
@@ -145,7 +146,7 @@ void Session::look_at_depth(Work& work, StreamKey stream, SessionLock& lock) {
 // has none left, it comes in.
 void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     State& state = *state_;
-    const auto untouched = [&] {
+    const auto untouched = [&]() LMS_LOCKED {
         return need.may_stay && !gone(need, state.residency) &&
                state.residency.chunk(need.chunk).state == engine::State::Empty;
     };
@@ -176,7 +177,7 @@ void Session::host_copies(const Work& work, std::vector<HostCopy>& copies) {
 // for: it has just come in, or comes still.
 FencePtr Session::announce(const Work& work, SessionLock& lock) {
     State& state = *state_;
-    state.changed.wait(lock, [&] { return state.engine.may_announce(work.hold.opaque); });
+    state.changed.wait(lock, [&]() LMS_LOCKED { return state.engine.may_announce(work.hold.opaque); });
     const std::optional<engine::Use> filled = state.engine.announce(work.needs, work.hold);
     return filled ? state.fences.fence_of(*filled) : nullptr;
 }
@@ -344,7 +345,7 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     state.engine.touch(needs);
     ChunkPins hold;
     // What is left on the host cannot be kept on the device.
-    const auto bring_in = [&] {
+    const auto bring_in = [&]() LMS_LOCKED {
         const CUresult status = migrator_->bring_in(needs, hold, lock);
         if (status != CUDA_SUCCESS || hold.in_place.empty()) return status;
         drop(state, hold);
@@ -354,7 +355,7 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state)) status = bring_in();
     if (status != CUDA_SUCCESS) return status;
     const auto filling = [&] {
-        return std::any_of(hold.pinned.begin(), hold.pinned.end(), [&](ChunkId id) {
+        return std::any_of(hold.pinned.begin(), hold.pinned.end(), [&](ChunkId id) LMS_LOCKED {
             return state.residency.chunk(id).state == engine::State::Filling;
         });
     };
@@ -375,7 +376,7 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
 namespace {
 
 // What no longer records `kept`, or is never told that it does not, holds back no addresses.
-void drop_recorded(State& state, const ResidentPins& kept) {
+void drop_recorded(State& state, const ResidentPins& kept) LMS_LOCKED {
     for (const ResidentPins::One& one : kept.chunks) {
         if (const auto free = state.recorded.drop(one.serial))
             state.arena.give_back(free->begin, free->bytes);

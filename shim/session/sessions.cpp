@@ -33,11 +33,11 @@ namespace {
 
 constexpr std::size_t kMaxDevices = 64;
 
-// Written under `mutex`, read without: an entry is complete before `count` says that it is there.
+// An entry is complete before `count` says that it is there.
 struct SessionRegistry {
     util::Mutex mutex{util::LockOrder::Sessions};
-    Session* opened[kMaxDevices] = {};
-    CUdevice devices[kMaxDevices] = {};
+    Session* opened[kMaxDevices] = {};   // read without the lock
+    CUdevice devices[kMaxDevices] = {};  // likewise; the lock is for those that write
     std::atomic<std::size_t> count{0};
 };
 

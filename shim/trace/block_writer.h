@@ -67,7 +67,7 @@ class BlockWriter final : public Writer {
     std::atomic<pid_t> process_ = 0;  // asked without the lock, which a child of fork may find held
     Records records_ LMS_GUARDED_BY(mutex_);
     std::string packed_ LMS_GUARDED_BY(mutex_);  // a block that is not in the file yet
-    std::unique_ptr<ZSTD_CCtx_s, std::size_t (*)(ZSTD_CCtx_s*)> packer_;
+    std::unique_ptr<ZSTD_CCtx_s, std::size_t (*)(ZSTD_CCtx_s*)> packer_ LMS_GUARDED_BY(mutex_);
     std::uint64_t end_ LMS_GUARDED_BY(mutex_) = 0;
     std::uint64_t written_ns_ LMS_GUARDED_BY(mutex_) = 0;  // of the last try
     std::uint64_t next_ns_ LMS_GUARDED_BY(mutex_) = 0;     // not before then

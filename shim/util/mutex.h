@@ -39,6 +39,16 @@ enum class LockOrder : std::uint8_t {
     Leaf,           // while one is held, no other lock is taken and no driver call made
 };
 
+// What a thread has that holds a session's lock (shim/executor/session_lock.h), by the name that clang knows
+// it by.
+struct LMS_CAPABILITY SessionHeld {};
+inline constinit SessionHeld session_held;
+// Of what that lock guards; of a function or a lambda that needs it, and of one that no caller holds it
+// across, for it may block in the driver.
+#define LMS_GUARDED LMS_GUARDED_BY(::lms::util::session_held)
+#define LMS_LOCKED LMS_REQUIRES(::lms::util::session_held)
+#define LMS_UNLOCKED LMS_LOCKS(locks_excluded(::lms::util::session_held))
+
 // `Base` is std::mutex or std::shared_mutex.
 template <typename Base>
 class LMS_CAPABILITY Checked {
