@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "shim/code/kernel_access.h"
+#include "shim/code/ptx_known.h"
 #include "shim/code/ptx_pointers.h"
 #include "shim/code/ptx_steps.h"
 
@@ -69,16 +70,13 @@ class PtxBounds {
     Answer follow(const LaunchShape& shape, std::span<const std::uint64_t> inputs) const;
     // What follows from such an answer where these inputs lead.
     static AccessBounds placed(const Answer& answer, std::span<const std::uint64_t> inputs);
-    AccessBounds bounds(const LaunchShape& shape, std::span<const std::uint64_t> inputs) const {
-        return placed(follow(shape, inputs), inputs);
-    }
 
   private:
     explicit PtxBounds(PtxSteps steps);
 
     PtxSteps steps_;
     PtxPointers pointers_;
-    std::vector<std::vector<RegisterId>> readers_;  // by register: those that are computed from it
+    PtxReaders readers_;
 };
 
 }  // namespace lms::shim

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shim/code/ptx_layouts.h"
+#include "shim/code/ptx_loops.h"
 
 namespace lms::shim {
 
@@ -15,8 +16,6 @@ namespace {
 
 // What a look at a launch may cost: beyond these the kernel is not looked at.
 constexpr std::size_t kMostInstructions = 20000, kMostCells = 1 << 20;
-// Numbers that are added up.
-constexpr std::size_t kMostInSum = 64;
 
 using Words = std::vector<std::string_view>;
 
@@ -129,7 +128,7 @@ class Builder {
         if (result_.registers * result_.flow.blocks().size() > kMostCells) return std::nullopt;
         for (std::uint32_t block = 0; block < result_.flow.blocks().size(); ++block) fill(block);
         set_thread_numbers();
-        for (std::size_t i = 0; i < result_.flow.loops().size(); ++i) look_at_loop(i);
+        result_.loops = loops_of(result_);
         return std::move(result_);
     }
 
@@ -491,140 +490,6 @@ class Builder {
         }
     }
 
-    // ------------------------------------------------------------ loops
-
-    // The steps in a loop that give a register its value.
-    struct Given {
-        const PtxStep* step = nullptr;  // the last one
-        std::uint32_t block = 0;
-        std::size_t count = 0;
-    };
-
-    void find_given(const FlowLoop& loop) {
-        given_.assign(result_.registers, {});
-        for (std::uint32_t block = 0; block < result_.blocks.size(); ++block) {
-            if (!loop.has[block]) continue;
-            for (const PtxStep& step : result_.blocks[block]) {
-                if (step.result != kNoRegister)
-                    given_[step.result] = {&step, block, given_[step.result].count + 1};
-            }
-        }
-    }
-
-    // The only such step; null where there are more, or a round may do it twice, or a thread not at all.
-    const Given* only(const FlowLoop& loop, RegisterId reg) const {
-        const Given& given = given_[reg];
-        const bool is_one = given.count == 1 && !given.step->guard && once_a_round(loop, given.block);
-        return is_one ? &given : nullptr;
-    }
-
-    // It is in no loop within the loop.
-    bool once_a_round(const FlowLoop& loop, std::uint32_t block) const {
-        return std::ranges::none_of(result_.flow.loops(), [&](const FlowLoop& other) {
-            return other.has[block] && loop.has[other.head] && other.head != loop.head;
-        });
-    }
-
-    // All that lead back to the head pass it.
-    bool in_each_round(const FlowLoop& loop, std::uint32_t block) const {
-        return std::ranges::all_of(result_.flow.blocks()[loop.head].before, [&](std::uint32_t before) {
-            return !loop.has[before] || result_.flow.dominates(block, before);
-        });
-    }
-
-    // `a` is done in a round before `b` is.
-    bool comes_before(const Given& a, std::uint32_t block, const PtxStep* b) const {
-        return a.block == block ? a.step < b : result_.flow.dominates(a.block, block);
-    }
-
-    bool is_steady(const PtxStepOperand& value) const {
-        return value.reg == kNoRegister || given_[value.reg].count == 0;
-    }
-
-    void look_at_loop(std::size_t number) {
-        const FlowLoop& loop = result_.flow.loops()[number];
-        find_given(loop);
-        PtxSteps::Loop found{number, std::vector<bool>(result_.registers), {}, {}};
-        for (RegisterId reg = 0; reg < result_.registers; ++reg) found.changes[reg] = given_[reg].count > 0;
-        for (RegisterId reg = 0; reg < result_.registers; ++reg) {
-            if (const auto counter = counter_of(loop, reg)) found.counters.push_back(*counter);
-        }
-        for (std::uint32_t block = 0; block < result_.blocks.size(); ++block) {
-            if (loop.has[block] && once_a_round(loop, block) && in_each_round(loop, block))
-                look_at_test(loop, block, found);
-        }
-        result_.loops.push_back(std::move(found));
-    }
-
-    // What such a step adds to its first operand, or to the other one, which becomes `from`. False: it does
-    // something else.
-    bool add_to(PtxSteps::Loop::Sum& sum, const PtxStep& step, PtxStepOperand& from) const {
-        from = step.from[0];
-        if (step.what == PtxCompute::Move) return true;
-        if (step.what != PtxCompute::Add && step.what != PtxCompute::Subtract) return false;
-        PtxStepOperand by = step.from[1];
-        if (step.what == PtxCompute::Add && is_steady(from)) std::swap(from, by);
-        sum.push_back({by, step.what == PtxCompute::Subtract});
-        return is_steady(by);
-    }
-
-    // "add next, this, 1; add this, next, 4"
-    std::optional<PtxSteps::Loop::Counter> counter_of(const FlowLoop& loop, RegisterId reg) const {
-        const Given* given = only(loop, reg);
-        if (!given) return std::nullopt;
-        PtxSteps::Loop::Counter counter{reg, given->step->type.bits, {}, in_each_round(loop, given->block)};
-        for (std::size_t depth = 0; depth < kMostInSum; ++depth) {
-            PtxStepOperand from;
-            if (given->step->type.bits != counter.bits || !add_to(counter.by, *given->step, from))
-                return std::nullopt;
-            if (from.reg == reg) return counter.by.empty() ? std::nullopt : std::optional(std::move(counter));
-            const Given* const before = from.reg == kNoRegister ? nullptr : only(loop, from.reg);
-            // Else the first round may find there whatever the register had before the loop.
-            if (!before || !comes_before(*before, given->block, given->step)) return std::nullopt;
-            given = before;
-        }
-        return std::nullopt;
-    }
-
-    // The block's way out of the loop: what holds where it stays inside.
-    void look_at_test(const FlowLoop& loop, std::uint32_t block, PtxSteps::Loop& found) const {
-        const auto& next = result_.flow.blocks()[block].next;
-        if (next.size() != 2 || loop.has[next[0].to] == loop.has[next[1].to]) return;
-        const auto& stays = result_.edges[block][loop.has[next[0].to] ? 0 : 1];
-        const Given* const given = stays ? only(loop, stays->predicate) : nullptr;
-        if (!given || given->step->what != PtxCompute::Compare || given->step->beside) return;
-        if (given->block != block && !result_.flow.dominates(given->block, block)) return;
-        const PtxStep* const test = given->step;
-        Comparison comparison = stays->when ? test->comparison : opposite(test->comparison);
-        PtxStepOperand left = test->from[0];
-        PtxStepOperand right = test->from[1];
-        if (!is_steady(right)) {
-            std::swap(left, right);
-            comparison = mirrored(comparison);
-        }
-        if (!is_steady(right)) return;
-        // "add other, counter, 3": what is compared is the counter and so much more.
-        PtxSteps::Loop::Sum added;
-        const PtxStep* before = test;
-        std::uint32_t at = given->block;
-        for (std::size_t depth = 0; depth < kMostInSum && left.reg != kNoRegister; ++depth) {
-            for (std::size_t i = 0; i < found.counters.size(); ++i) {
-                const auto& counter = found.counters[i];
-                if (counter.reg != left.reg) continue;
-                if (!counter.always || counter.bits != test->type.bits) return;
-                const Given& change = given_[counter.reg];
-                const bool is_later = comes_before(change, at, before);
-                found.tests.push_back({i, std::move(added), is_later, comparison, test->type, right});
-                return;
-            }
-            const Given* const source = only(loop, left.reg);
-            if (!source || !comes_before(*source, at, before)) return;
-            before = source->step;
-            at = source->block;
-            if (before->type.bits != test->type.bits || !add_to(added, *before, left)) return;
-        }
-    }
-
     const PtxModuleText& module_;
     const PtxBody& body_;
     const PtxFunction& function_;
@@ -634,7 +499,6 @@ class Builder {
     std::unordered_map<PtxName, std::int64_t> parameter_addresses_;
     std::unordered_map<PtxName, RegisterId> ids_;
     std::unordered_map<std::size_t, std::vector<const SeenAccess*>> by_instruction_;
-    std::vector<Given> given_;  // by register, in the loop that is looked at
 };
 
 }  // namespace

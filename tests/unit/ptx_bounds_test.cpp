@@ -53,7 +53,7 @@ std::string bounds_text(const std::string& text, const BoundedLaunch& launch = {
     std::vector<std::uint64_t> inputs;
     for (const auto& each : all->inputs())
         std::memcpy(&inputs.emplace_back(), reinterpret_cast<const char*>(block) + each.offset, each.bytes);
-    const AccessBounds found = all->bounds(launch.shape, inputs);
+    const AccessBounds found = PtxBounds::placed(all->follow(launch.shape, inputs), inputs);
     std::vector<std::string> each;
     for (const AccessRange& range : found.ranges) {
         const std::string begin = name_of_address(range.begin);
@@ -324,7 +324,7 @@ TEST_CASE("bounds: parameters that lie in a struct") {
         REQUIRE(all->inputs().size() == 2);
         std::vector<std::uint64_t> inputs;
         for (const auto& each : all->inputs()) inputs.push_back(each.bytes == 8 ? 1 << 20 : 10);
-        CHECK(all->bounds({{1, 1, 1}, {1, 1, 1}}, inputs).ranges ==
+        CHECK(PtxBounds::placed(all->follow({{1, 1, 1}, {1, 1, 1}}, inputs), inputs).ranges ==
               std::vector<AccessRange>{{(1 << 20) + 40, (1 << 20) + 44, false}});
     }
 }

@@ -27,7 +27,7 @@ std::optional<shim::AccessBounds> told(const Kernel& kernel, const Launch& launc
         REQUIRE(each.offset + each.bytes <= parameters.size());
         std::memcpy(&inputs.emplace_back(), parameters.data() + each.offset, each.bytes);
     }
-    return all->bounds({launch.blocks, launch.threads}, inputs);
+    return shim::PtxBounds::placed(all->follow({launch.blocks, launch.threads}, inputs), inputs);
 }
 
 bool is_in(const shim::AccessBounds& bounds, const Access& access) {

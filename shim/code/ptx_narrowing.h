@@ -1,0 +1,11 @@
+// What a comparison says of the numbers that it compares, and of those that these were computed from. Pure.
+#pragma once
+
+#include "shim/code/ptx_known.h"
+
+namespace lms::shim {
+
+// Leaves what is known where the predicate is so. False: it cannot be.
+bool narrow_where(PtxKnown& known, RegisterId predicate, bool when);
+
+}  // namespace lms::shim
