@@ -30,8 +30,7 @@ bool Migrator::move_ahead(SessionLock& lock) {
 }
 
 bool Migrator::evict_ahead(SessionLock& lock) {
-    // Host memory that others need now is not taken from them.
-    if (queue_.size() > 1 || state_.holders > 0) return true;
+    if (others_want_memory()) return true;
     poll_completions(state_, lock);
     if (!may_remap_now()) return false;
     complete_foretold(state_, lock);
@@ -45,7 +44,8 @@ bool Migrator::bring_in_ahead(SessionLock& lock) {
     for (int steps = 0; more && steps < kMostStepsAhead; ++steps) {
         poll_completions(state_, lock);
         if (!may_remap_now()) return false;
-        if (state_.engine.opaque_busy() || queue_.size() > 1 || state_.engine.filling().size() >= kFewFills)
+        if (state_.engine.opaque_busy() || others_want_memory() ||
+            state_.engine.filling().size() >= kFewFills)
             return true;
         const std::size_t count = state_.engine.upcoming(next);
         if (count == 0) return false;

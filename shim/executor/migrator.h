@@ -95,6 +95,8 @@ class Migrator {
     Step await(const std::vector<engine::Use>& uses, SessionLock& lock) LMS_LOCKED;
     Step await_holders(SessionLock& lock) LMS_LOCKED;
     bool someone_holds() const LMS_LOCKED;
+    // Memory that they need now is not taken for what is foretold.
+    bool others_want_memory() const LMS_LOCKED { return queue_.size() > 1 || state_.holders > 0; }
     std::chrono::milliseconds glance() const;
     void wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& lock) LMS_LOCKED;
     void wait_for_change(SessionLock& lock) LMS_LOCKED;

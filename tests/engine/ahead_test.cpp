@@ -138,6 +138,41 @@ TEST_CASE("ahead: a policy that takes back what it has asked for does not keep t
     }
 }
 
+// What a new buffer gets is there when the driver is asked for it, and not a moment later.
+TEST_CASE("ahead: nothing goes out for what is foretold while a new buffer gets its memory") {
+    for (const Call call : {Call::Create, Call::Map}) {
+        for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+            CAPTURE(seed);
+            Scene scene(options_of(Safety::Opaque, seed));
+            for (int i = 0; i < 16; ++i) scene.make(8);
+            scene.rig.drain();
+            std::size_t asked = 0;
+            scene.rig.session().rank_by(std::make_unique<Undecided>(asked));
+            REQUIRE(scene.need(0, scene.stream) == CUDA_SUCCESS);
+            const auto look = [&] {
+                for (int i = 0; i < 8; ++i) {
+                    scene.rig.gpu().run(1000);
+                    scene.rig.session().move_ahead();
+                }
+            };
+            scene.rig.drain();
+            std::uint64_t copies = 0;
+            scene.rig.gpu().at(call, 1, [&] {
+                const std::uint64_t before = scene.rig.gpu().calls(Call::Copy);
+                std::thread(look).join();
+                copies = scene.rig.gpu().calls(Call::Copy) - before;
+            });
+            scene.make(8);
+            CHECK(copies == 0);
+            // Once it has it, something does.
+            const std::uint64_t before = scene.rig.gpu().calls(Call::Copy);
+            look();
+            CHECK(scene.rig.gpu().calls(Call::Copy) > before);
+            scene.check();
+        }
+    }
+}
+
 // Foretells that room will be lacking for as long as a certain buffer is there.
 class Foretelling final : public engine::Ranking {
   public:
