@@ -286,6 +286,7 @@ void Machine::finish() {
     for (Buffer& buffer : buffers_) {
         if (buffer.alive()) give_back(buffer);
     }
+    drop_divided();
     for (unsigned slot = 0; slot < kOwnStreams; ++slot) {
         if (streams_[slot].alive) ok(CU(cuStreamDestroy_v2)(streams_[slot].handle), "cuStreamDestroy");
         streams_[slot] = {};

@@ -18,6 +18,7 @@ struct Options {
     bool behind = true;      // work may wait for work that is submitted later
     bool sections = true;    // and by addresses that are computed from what leads to no buffer
     bool own = true;         // some memory is mapped by the program itself
+    bool parts = false;      // buffers are parts of a block
     std::uint32_t room = 0;  // bytes: work that names more than this may run out of memory; 0: none may
 };
 
@@ -128,6 +129,11 @@ class Machine {
     void launch_by_table(Hand& hand, Op& op, std::uint32_t table, unsigned slot, UseList& uses,
                          const char* kernel);
 
+    // parts.cpp
+    bool may_be_part(std::uint32_t number) const;
+    CUresult allocate_part(Buffer& buffer, std::uint32_t number, std::uint32_t where);
+    void drop_divided();
+
     // own.cpp
     CUresult reserve_own(Buffer& buffer);
     CUresult map_own(Buffer& buffer);
@@ -191,6 +197,7 @@ class Machine {
     bool pair_ = false;   // whether every other stream is the second device's
     bool peers_ = false;  // whether devices reach each other's memory
     OwnMemory own_;
+    Divided divided_;
     CUdeviceptr nowhere_ = 0;         // reserved, never mapped
     std::uint32_t* flags_ = nullptr;  // page-locked; the first says how many gates are open
 

@@ -52,7 +52,8 @@ void Machine::allocate(Hand& hand, const Op& op) {
     const unsigned slot = slot_of(hand, op.a[3]);
     // Who reaches what is mapped, and how, is another matter with two GPUs.
     const bool own = options_.own && !pair_;
-    const std::uint32_t kind = op.a[1] % kKinds == Own && !own ? Plain : op.a[1] % kKinds;
+    const std::uint32_t asked = op.a[1] % kKinds == Own && !own ? Plain : op.a[1] % kKinds;
+    const std::uint32_t kind = asked == Plain && may_be_part(op.a[0] % kBuffers) ? Part : asked;
     const bool in_stream = kind == Async || kind == FromPool;
     // It is filled there at once, so that its bytes are known.
     if (buffer.alive() || !usable(hand, slot) || !prepare(hand, op, slot, {})) return;
@@ -61,7 +62,9 @@ void Machine::allocate(Hand& hand, const Op& op) {
     made.kind = kind;
     made.device = device_of(slot);
     made.bytes = kind == Pitched ? (op.a[2] % kLargest / kRow + 1) * kRow : (op.a[2] % kLargest / 4 + 1) * 4;
-    if (!ok(allocate_as(made, stream_of(slot)), "allocation")) return;
+    const CUresult result = kind == Part ? allocate_part(made, op.a[0] % kBuffers, hash(op, 5))
+                                         : allocate_as(made, stream_of(slot));
+    if (!ok(result, "allocation")) return;
     made.born = ++born_;
     made.expected.assign(made.bytes, 0);
     buffer = std::move(made);
@@ -91,7 +94,7 @@ void Machine::give_back(Buffer& buffer) {
         result = free_own(buffer);
     } else if (buffer.kind == Pinned) {
         result = CU(cuMemFreeHost)(reinterpret_cast<void*>(buffer.address));
-    } else {
+    } else if (buffer.kind != Part) {  // whose place the next one writes over
         result = CU(cuMemFree_v2)(buffer.address);
     }
     ok(result, "free");
@@ -114,7 +117,7 @@ void Machine::free_buffer(Hand& hand, const Op& op) {
     }
     if (forbidden(hand)) return;
     // The driver waits for what uses the other kinds, on their device.
-    const bool waits = in_stream || buffer.kind == Pinned || buffer.kind == Own || pair_;
+    const bool waits = in_stream || buffer.kind == Pinned || buffer.kind >= Own || pair_;
     if (waits && !host_waits(hand, uses)) return;
     open_gates();
     give_back(buffer);

@@ -153,8 +153,8 @@ std::uint32_t Machine::refuse(Hand& hand, const Op& op) {
     const UseList uses = {{number, Mode::Read}};
     // A capture may be spoilt by what is refused; the legacy stream must not be used beside some.
     if (!may_use(hand, uses) || !buffer.alive() || buffer.of_host() || !usable(hand, slot)) return 0;
-    // What lies past the end of what the program maps is the program's affair.
-    if (buffer.kind == Own) return 0;
+    // What lies past the end of what the program maps or divides is the program's affair.
+    if (buffer.kind >= Own) return 0;
     if (buffer.device != device_of(slot) || forbidden(hand) || !prepare(hand, op, slot, uses)) return 0;
     const CUstream stream = stream_of(slot);
     open_gates();

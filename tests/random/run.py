@@ -7,7 +7,7 @@
     run.py shrink --seed 17 --setting S   the shortest program found that still fails
 
 A setting is `safety-times-host-drains`: args-2-map-free is LMS_SAFETY=args, twice what the GPU holds, host memory
-mapped, unmaps that do not wait; with `-yields` behind it threads make way for others where locks are taken and let go
+mapped, unmaps that do not wait; with `-parts` behind it half of the buffers are parts of a block, with `-yields` threads make way for others where locks are taken and let go
 (yields.c), with `-guards` LMS_CHECK is set and may find nothing. `none` is the driver alone. Python's standard library only.
 """
 
@@ -53,7 +53,7 @@ def environment(setting, seed):
     safety, times, host, drains, *more = setting.split("-")
     memory = int(FOOTPRINT / float(times)) + OVERHEAD
     shim = os.path.join(BUILD, "liblmsshim.so")
-    yields, guards = "yields" in more, "guards" in more
+    yields, guards, parts = ("yields" in more, "guards" in more, "parts" in more)
     if yields:  # kernels that run while threads sleep
         env.update(SIMCUDA_KERNEL_US=str((0, 100, 400)[seed // 3 % 3]), YIELDS_SEED=str(seed))
     env.update(LD_PRELOAD=f"{YIELDS}:{shim}" if yields else shim, LMS_DRIVER=os.path.join(BUILD, "sim", "libcuda.so.1"),
@@ -74,6 +74,8 @@ def environment(setting, seed):
     options += [] if hidden or safety == "opaque" else ["--no-sections"]
     # In strict such work holds up every move, and a graph that copies cannot be made before its operands have moved.
     options += behind if (safety, host, drains) in (("opaque", "map", "free"), ("args", "map", "free")) else ["--no-behind"]
+    # A block that does not fit is used as far as host memory is mapped.
+    options += ["--parts"] if parts and host == "map" else []
     return env, options, ["--room", str((memory - OVERHEAD) * 6 // 10)] if host == "unmap" else []
 
 
@@ -177,7 +179,7 @@ def blocks(options):
     first, last = map(int, options.seeds.split("-"))
     size = options.block
     settings = options.setting.split(",") if options.setting else SETTINGS
-    for way in ("yields", "guards"):
+    for way in ("yields", "guards", "parts"):
         if getattr(options, way):
             settings = [f"{setting}-{way}" for setting in settings]
     for index, at in enumerate(range(first, last + 1, size)):
@@ -340,6 +342,7 @@ def main():
     parser.add_argument("--setting", help="one, or several with commas; all in turn if not given")
     parser.add_argument("--yields", action="store_true", help="threads make way for others at places that the seed chooses")
     parser.add_argument("--guards", action="store_true", help="with LMS_CHECK, which may find nothing")
+    parser.add_argument("--parts", action="store_true", help="half of the buffers are parts of a block of the program's")
     parser.add_argument("--each", type=int, default=3, help="settings that each block of seeds is run in")
     parser.add_argument("--block", type=int, default=40, help="programs that one process runs")
     parser.add_argument("--minutes", type=float)

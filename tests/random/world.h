@@ -13,7 +13,9 @@
 
 namespace rnd {
 
-enum Kind : std::uint32_t { Plain, Async, Pitched, Managed, Pinned, FromPool, Own, kKinds };
+// A program asks for one of the first; a Plain one may become a Part of a block that the program divides
+// itself.
+enum Kind : std::uint32_t { Plain, Async, Pitched, Managed, Pinned, FromPool, Own, kKinds, Part };
 
 // Of a buffer that the program maps itself.
 struct Piece {
@@ -27,6 +29,14 @@ struct OwnMemory {
     std::set<CUmemGenericAllocationHandle> handles;
     std::map<CUdeviceptr, std::uint32_t> mapped;    // bytes
     std::map<CUdeviceptr, std::uint32_t> reserved;  // bytes
+};
+
+// A block that a program divides among its buffers: each has its cell, and lies somewhere in it.
+struct Divided {
+    static constexpr std::uint32_t kCell = 24 << 10, kCells = 24;  // bytes
+
+    std::mutex mutex;
+    CUdeviceptr block = 0;  // 0: not made
 };
 
 struct Buffer {
