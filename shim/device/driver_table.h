@@ -22,6 +22,7 @@ namespace lms::device {
 // most of what came later than the installed header.
 using UntypedEntry = CUresult (*)();
 #define LMS_TYPE_HOOK(symbol) decltype(&::symbol)
+#define LMS_TYPE_RETRY LMS_TYPE_HOOK
 #define LMS_TYPE_PASS(symbol) UntypedEntry
 #define LMS_TYPE_ANY(symbol) UntypedEntry
 
@@ -33,6 +34,7 @@ struct Driver {
 #include "shim/entry_points.def"
 };
 #undef LMS_TYPE_HOOK
+#undef LMS_TYPE_RETRY
 #undef LMS_TYPE_PASS
 #undef LMS_TYPE_ANY
 

@@ -1,6 +1,9 @@
-// The retried rows: calls that name no managed memory but may need room on the GPU. They go on to the driver
-// as they are; where it is out of memory, room is made and they are tried once more.
+// The retried rows: calls that name no managed memory but may need room on the GPU, or that give a stream
+// work without memory: host functions, waits. They go on to the driver as they are; where it is out of
+// memory, room is made and they are tried once more. Who waits for all work is told of what a thread's own
+// stream was given, which no other thread can ask.
 #include "shim/device/driver_table.h"
+#include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
 #include "shim/session/submit.h"
 
@@ -9,14 +12,20 @@ namespace {
 
 using device::Driver;
 
+template <typename Form, typename Argument>
+void note_stream(Argument argument) {
+    if constexpr (std::is_same_v<Argument, CUstream>) shim::note_use_beside_moves(Form::stream(argument));
+}
+
 // The wrapper of one driver function, in that function's own type.
-template <auto Slot>
+template <device::Entry kEntry, auto Slot>
 struct Retried;
 
-template <typename... Arguments, CUresult (*Driver::*Slot)(Arguments...)>
-struct Retried<Slot> {
+template <device::Entry kEntry, typename... Arguments, CUresult (*Driver::*Slot)(Arguments...)>
+struct Retried<kEntry, Slot> {
     static CUresult call(Arguments... arguments) {
         return guarded([&] {
+            (note_stream<Form<kEntry, Slot>>(arguments), ...);
             return shim::call_with_oom_retry([&] { return (device::driver().*Slot)(arguments...); });
         });
     }
@@ -29,7 +38,8 @@ struct Retried<Slot> {
 #define LMS_RETRIED_PASS(symbol) nullptr
 #define LMS_RETRIED_ANY(symbol) nullptr
 #define LMS_RETRIED_RETRY(symbol) \
-    reinterpret_cast<void*>(&lms::entry::Retried<&lms::device::Driver::symbol>::call)
+    reinterpret_cast<void*>(      \
+        &lms::entry::Retried<lms::device::Entry::symbol, &lms::device::Driver::symbol>::call)
 
 // By row; the exports of retried rows jump through it (exports.cpp).
 extern "C"

@@ -1,6 +1,7 @@
 #include "shim/entry/wait.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -138,14 +139,32 @@ CUresult wait_for_stream(CUstream stream, shim::Call wait) {
     return waited(wait());
 }
 
+// Beside copies of the shim, for which the driver would wait too: by fences. Nothing where the driver is to
+// wait.
+std::optional<CUresult> wait_beside_moves(CUcontext context) {
+    if (refusal() == CUDA_ERROR_NOT_PERMITTED) return std::nullopt;
+    const shim::ContextUse use(context);
+    const device::InContext in_context(context);
+    CUdevice device = 0;
+    if (!use || driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return std::nullopt;
+    shim::Session* const session = shim::session_of(device);
+    const auto status = session ? session->wait_beside_moves(context) : std::nullopt;
+    if (status != CUDA_SUCCESS) return status;
+    // What kernels have printed is shown by a wait of the driver's; this one is for no copy of the shim.
+    return driver().cuStreamSynchronize(CU_STREAM_LEGACY);
+}
+
 CUresult wait_for_context(CUcontext context, shim::Call wait) {
     const WaitTold told;
+    std::optional<CUresult> over;
     // Whatever comes of it, the wait is made.
     guarded([&] {
-        if (context) meanwhile(given_to(context));
+        if (!context) return CUDA_SUCCESS;
+        meanwhile(given_to(context));
+        over = wait_beside_moves(context);
         return CUDA_SUCCESS;
     });
-    return waited(wait());
+    return waited(over ? *over : wait());
 }
 
 // What GPUs are given from here on comes after what the event stands for, so being recorded again and again

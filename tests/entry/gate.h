@@ -19,12 +19,21 @@ class Gate {
         return node;
     }
     void hold_up(CUstream stream) { OK(cuLaunchHostFunc, stream, wait, this); }
+    // The calling thread's default stream, by the form for which handle 0 is that.
+    void hold_up_own() { OK(cuLaunchHostFunc_ptsz, nullptr, wait, this); }
+    // By a function of CUDA 13.1.
+    void hold_up_by(const char* launch_v2, CUstream stream) {
+        using Launch = CUresult (*)(CUstream, CUhostFn, void*, unsigned);
+        EXPECT(reinterpret_cast<Launch>(function(launch_v2))(stream, wait, this, 0) == CUDA_SUCCESS);
+    }
+    void hold_up_by_callback(CUstream stream) { OK(cuStreamAddCallback, stream, called, this, 0); }
     void open() { is_open_ = true; }
 
   private:
     static void wait(void* gate) {
         while (!static_cast<Gate*>(gate)->is_open_.load()) std::this_thread::yield();
     }
+    static void CUDA_CB called(CUstream, CUresult, void* gate) { wait(gate); }
 
     std::atomic<bool> is_open_{false};
 };

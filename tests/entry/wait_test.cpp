@@ -192,10 +192,20 @@ void wait_beside_copies(void (*wait)(Rounds&)) {
 BODY(free_beside_copies) {
     wait_beside_copies([](Rounds& rounds) { rounds.free_spare(); });
 }
+BODY(context_beside_copies) {
+    wait_beside_copies([](Rounds&) { OK(cuCtxSynchronize); });
+}
+BODY(context_v2_beside_copies) {
+    wait_beside_copies([](Rounds&) {
+        CUcontext context = nullptr;
+        OK(cuCtxGetCurrent, &context);
+        OK(cuCtxSynchronize_v2, context);
+    });
+}
 
-// Beside such copies a free waits for what has nothing to do with buffers, in a stream that is there or gone,
-// or a thread's own.
-void free_beside_work(const std::function<void(rig::Gate&)>& hold_up) {
+// Beside such copies a free, and who waits for a context, wait for what has nothing to do with buffers, in a
+// stream that is there or gone, or a thread's own.
+void wait_beside_work(const std::function<void(rig::Gate&)>& hold_up, bool frees) {
     const rig::Gpu gpu;
     Rounds rounds(1);
     rig::Gate gate;
@@ -210,40 +220,70 @@ void free_beside_work(const std::function<void(rig::Gate&)>& hold_up) {
         gate.open();
     });
     rounds.use(at % Rounds::kBuffers);
-    rounds.free_spare();
+    if (frees) {
+        rounds.free_spare();
+    } else {
+        OK(cuCtxSynchronize);
+    }
     EXPECT(opened.load());
     opening.join();
     for (std::size_t i = 0; i < Rounds::kBuffers; ++i) rounds.use(i);
     EXPECT(rounds.all_intact());
 }
-BODY(free_beside_stream) {
-    free_beside_work([](rig::Gate& gate) {
-        CUstream stream = nullptr;
-        OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-        gate.hold_up(stream);
-    });
+void hold_up_stream(rig::Gate& gate) {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    gate.hold_up(stream);
 }
-BODY(free_beside_destroyed_stream) {
-    free_beside_work([](rig::Gate& gate) {
-        CUstream stream = nullptr;
-        OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-        gate.hold_up(stream);
-        OK(cuStreamDestroy_v2, stream);
-    });
+void hold_up_destroyed_stream(rig::Gate& gate) {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    gate.hold_up(stream);
+    OK(cuStreamDestroy_v2, stream);
 }
-BODY(free_beside_own_stream) {
-    free_beside_work([](rig::Gate& gate) {
-        CUcontext context = nullptr;
-        OK(cuCtxGetCurrent, &context);
-        std::thread([&] {
-            OK(cuCtxSetCurrent, context);
-            CUdeviceptr buffer = 0;
-            OK(cuMemAlloc_v2, &buffer, 4096);
-            OK(cuMemsetD8Async_ptsz, buffer, 1, 4096, nullptr);
-            gate.hold_up(CU_STREAM_PER_THREAD);
-        }).join();
-    });
+// A thread's own, which was never given anything else.
+void in_own_thread(const std::function<void()>& body) {
+    CUcontext context = nullptr;
+    OK(cuCtxGetCurrent, &context);
+    std::thread([&] {
+        OK(cuCtxSetCurrent, context);
+        body();
+    }).join();
 }
+void hold_up_own_stream(rig::Gate& gate) {
+    in_own_thread([&] { gate.hold_up(CU_STREAM_PER_THREAD); });
+}
+void hold_up_own_stream_as_null(rig::Gate& gate) {
+    in_own_thread([&] { gate.hold_up_own(); });
+}
+void hold_up_own_stream_by_callback(rig::Gate& gate) {
+    in_own_thread([&] { gate.hold_up_by_callback(CU_STREAM_PER_THREAD); });
+}
+
+void hold_up_own_stream_by_v2(rig::Gate& gate) {
+    in_own_thread([&] { gate.hold_up_by("cuLaunchHostFunc_v2", CU_STREAM_PER_THREAD); });
+}
+void hold_up_own_stream_by_v2_ptsz(rig::Gate& gate) {
+    in_own_thread([&] { gate.hold_up_by("cuLaunchHostFunc_v2_ptsz", nullptr); });
+}
+
+#define BESIDE_WORK(name)                        \
+    BODY(free_beside_##name) {                   \
+        wait_beside_work(hold_up_##name, true);  \
+    }                                            \
+    BODY(context_beside_##name) {                \
+        wait_beside_work(hold_up_##name, false); \
+    }
+BESIDE_WORK(stream)
+BESIDE_WORK(destroyed_stream)
+BESIDE_WORK(own_stream)
+BESIDE_WORK(own_stream_as_null)
+BESIDE_WORK(own_stream_by_callback)
+BESIDE_WORK(own_stream_by_v2)
+BESIDE_WORK(own_stream_by_v2_ptsz)
+
+const char* const kWork[] = {"stream", "destroyed_stream", "own_stream", "own_stream_as_null",
+                             "own_stream_by_callback"};
 
 // Though the stream is given more all the time, the wait is over with what was there.
 void wait_while_fed(void (*wait)(const Rounds&, CUevent)) {
@@ -327,6 +367,10 @@ TEST_CASE("wait: who frees memory does not wait for the copies of the shim" *
           doctest::test_suite("waits-free-copies")) {
     rig::run_both("free_beside_copies", rig::Driver::Simulated, kSlowLink);
 }
+TEST_CASE("wait: who waits for a context does not wait for the copies of the shim") {
+    for (const char* const body : {"context_beside_copies", "context_v2_beside_copies"})
+        rig::run_both(body, rig::Driver::Simulated, kSlowLink);
+}
 
 // A hundredth of a second a buffer.
 const rig::Environment kLateCopies = {
@@ -334,7 +378,17 @@ const rig::Environment kLateCopies = {
 
 TEST_CASE("wait: who frees memory beside copies of the shim waits for every stream" *
           doctest::test_suite("waits-free-streams")) {
-    for (const char* const body :
-         {"free_beside_stream", "free_beside_destroyed_stream", "free_beside_own_stream"})
-        rig::run_both(body, rig::Driver::Simulated, kLateCopies);
+    for (const std::string work : kWork)
+        rig::run_both("free_beside_" + work, rig::Driver::Simulated, kLateCopies);
+}
+TEST_CASE("wait: who waits for a context beside copies of the shim waits for every stream") {
+    for (const std::string work : kWork)
+        rig::run_both("context_beside_" + work, rig::Driver::Simulated, kLateCopies);
+}
+TEST_CASE("wait: host functions of the newer form are waited for, too" *
+          doctest::test_suite("waits-host-function-v2")) {
+    for (const std::string form : {"own_stream_by_v2", "own_stream_by_v2_ptsz"}) {
+        for (const std::string who : {"free_beside_", "context_beside_"})
+            rig::run_both(who + form, rig::Driver::Overlay, kLateCopies);
+    }
 }

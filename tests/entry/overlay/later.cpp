@@ -32,6 +32,14 @@ CUresult cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP* copy, unsign
     return cuMemcpy3DBatchAsync_v2_ptsz(1, copy, flags, stream);
 }
 
+CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn call, void* with, unsigned int) {
+    return SIM(cuLaunchHostFunc)(stream, call, with);
+}
+
+CUresult cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn call, void* with, unsigned int) {
+    return SIM(cuLaunchHostFunc_ptsz)(stream, call, with);
+}
+
 CUresult cuGraphAddNode_v3(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
                            const CUgraphEdgeData* edges, std::size_t count, CUgraphNodeParams* parameters) {
     return SIM(cuGraphAddNode_v2)(node, graph, after, edges, count, parameters);
