@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "shim/code/ptx_compute.h"
 #include "shim/code/ptx_layouts.h"
 #include "shim/code/ptx_loops.h"
 
@@ -16,74 +16,6 @@ namespace {
 
 // What a look at a launch may cost: beyond these the kernel is not looked at.
 constexpr std::size_t kMostInstructions = 20000, kMostCells = 1 << 20;
-
-using Words = std::vector<std::string_view>;
-
-Words words_of(std::string_view opcode) {
-    Words words;
-    while (!opcode.empty()) {
-        const std::size_t dot = std::min(opcode.find('.'), opcode.size());
-        words.push_back(opcode.substr(0, dot));
-        opcode.remove_prefix(std::min(dot + 1, opcode.size()));
-    }
-    return words;
-}
-
-bool has(const Words& words, std::string_view word) {
-    return std::ranges::find(words, word) != words.end();
-}
-
-// Bits of "u32", "f16x2", "b128"; 0: no type.
-unsigned bits_of(std::string_view type) {
-    if (type.size() < 2 || std::string_view("busf").find(type.front()) == std::string_view::npos) return 0;
-    unsigned bits = 0;
-    const char* const end = type.data() + type.size();
-    const auto [stopped, error] = std::from_chars(type.data() + 1, end, bits);
-    const bool twice = std::string_view(stopped, static_cast<std::size_t>(end - stopped)) == "x2";
-    if (error != std::errc() || (stopped != end && !twice)) return 0;
-    return bits == 8 || bits == 16 || bits == 32 || bits == 64 || bits == 128 ? bits * (twice ? 2 : 1) : 0;
-}
-
-std::optional<IntegerType> integer_type(std::string_view word) {
-    const unsigned bits = bits_of(word);
-    if (bits == 0 || bits > 64 || word.front() == 'f' || word.ends_with("x2")) return std::nullopt;
-    return IntegerType{bits, word.front() == 's'};
-}
-
-// What an integer of that type is, in a register that may be wider.
-ValueRange loaded(std::string_view type) {
-    const auto integer = integer_type(type);
-    if (!integer || integer->bits > 16) return ValueRange::any();
-    const std::int64_t count = std::int64_t{1} << integer->bits;
-    return integer->is_signed ? ValueRange{-count / 2, count / 2 - 1} : ValueRange{0, count - 1};
-}
-
-struct Named {
-    std::string_view root;
-    PtxCompute what;
-};
-constexpr std::array kBinary{
-    Named{"add", PtxCompute::Add},       Named{"sub", PtxCompute::Subtract},
-    Named{"div", PtxCompute::Divide},    Named{"rem", PtxCompute::Remainder},
-    Named{"shl", PtxCompute::ShiftLeft}, Named{"shr", PtxCompute::ShiftRight},
-    Named{"and", PtxCompute::And},       Named{"or", PtxCompute::Or},
-    Named{"xor", PtxCompute::Xor},       Named{"min", PtxCompute::Minimum},
-    Named{"max", PtxCompute::Maximum},   Named{"not", PtxCompute::Not},
-    Named{"neg", PtxCompute::Negate},    Named{"abs", PtxCompute::Absolute},
-};
-
-struct NamedComparison {
-    std::string_view word;
-    Comparison comparison;
-    bool is_unsigned = false;  // whatever the type
-};
-constexpr std::array kComparisons{
-    NamedComparison{"eq", Comparison::Equal},         NamedComparison{"ne", Comparison::NotEqual},
-    NamedComparison{"lt", Comparison::Less},          NamedComparison{"le", Comparison::LessEqual},
-    NamedComparison{"gt", Comparison::Greater},       NamedComparison{"ge", Comparison::GreaterEqual},
-    NamedComparison{"lo", Comparison::Less, true},    NamedComparison{"ls", Comparison::LessEqual, true},
-    NamedComparison{"hi", Comparison::Greater, true}, NamedComparison{"hs", Comparison::GreaterEqual, true},
-};
 
 // Bytes at the address; 0 where that does not show.
 std::uint64_t bytes_at(const Opcode& opcode, const PtxFunction& function, const PtxInstruction& instruction) {
@@ -100,8 +32,8 @@ std::uint64_t bytes_at(const Opcode& opcode, const PtxFunction& function, const 
         return 0;
     std::uint64_t bits = 0;
     std::uint64_t count = 1;
-    for (const std::string_view word : words_of(instruction.opcode)) {
-        bits = std::max<std::uint64_t>(bits, bits_of(word));
+    for (const std::string_view word : ptx_words(instruction.opcode)) {
+        bits = std::max<std::uint64_t>(bits, ptx_bits(word));
         if (word == "v2") count = 2;
         if (word == "v4") count = 4;
         if (word == "v8") count = 8;
@@ -263,11 +195,11 @@ class Builder {
     // `element`: of a vector that is loaded.
     PtxStep step_of(std::size_t at, std::size_t element = 0) const {
         const PtxInstruction& instruction = function_.body[at];
-        const Words words = words_of(instruction.opcode);
+        const PtxWords words = ptx_words(instruction.opcode);
         const auto& operands = instruction.operands;
         PtxStep step;
         if (body_.opcodes[at].is(Operation::Load)) {
-            step.range = loaded(words.back());
+            step.range = ptx_loaded(words.back());
             load(words, operands, element, step);
             return step;
         }
@@ -275,21 +207,12 @@ class Builder {
         const auto sources = std::span(operands).subspan(1);
         if (!std::ranges::all_of(sources, [&](const PtxOperand& each) { return is_plain(each); }))
             return step;
-        const std::string_view root = words[0];
-        if (words.back() == "pred" && words.size() == 2) {
-            predicate(root, sources, step);
-        } else if (root == "setp") {
-            compare(words, sources, step);
-        } else if (root == "cvt") {
-            convert(words, sources, step);
-        } else if (const auto type = integer_type(words.back()); type && type->bits >= 16) {
-            step.type = *type;
-            compute(words, sources, step);
-        }
+        step = ptx_computes(words, sources.size());
         if (step.what == PtxCompute::Nothing) return step;
         if (!are_of_its_bits(instruction, step)) return PtxStep{};
         for (std::size_t i = 0; i < std::min<std::size_t>(sources.size(), 3); ++i)
             step.from[i] = operand(sources[i]);
+        if (step.what == PtxCompute::Compare && sources.size() == 3) step.beside = operand(sources[2]);
         step.cuts = step.what == PtxCompute::Convert && !has_bits(sources[0], step.type.bits);
         return step;
     }
@@ -334,10 +257,10 @@ class Builder {
         }
     }
 
-    void load(const Words& words, const std::vector<PtxOperand>& operands, std::size_t element,
+    void load(const PtxWords& words, const std::vector<PtxOperand>& operands, std::size_t element,
               PtxStep& step) const {
-        if (!has(words, "param") || operands.size() != 2) return;
-        const auto type = integer_type(words.back());
+        if (std::ranges::find(words, "param") == words.end() || operands.size() != 2) return;
+        const auto type = ptx_integer_type(words.back());
         const PtxOperand& from = operands[1];
         if (!type || !from.offset || from.names.size() != 1) return;
         const auto begin = begin_of(from.names[0]);
@@ -345,61 +268,6 @@ class Builder {
         step.what = PtxCompute::Input;
         step.type = *type;
         step.offset = *begin + *from.offset + static_cast<std::int64_t>(element * type->bits / 8);
-    }
-
-    // All of its words are looked at, here and below: others may give other values.
-    static void predicate(std::string_view root, std::span<const PtxOperand> sources, PtxStep& step) {
-        if (root == "and" && sources.size() == 2) step.what = PtxCompute::Both;
-        if (root == "or" && sources.size() == 2) step.what = PtxCompute::Either;
-        if ((root == "not" || root == "mov") && sources.size() == 1) step.what = PtxCompute::Same;
-        step.both = root == "mov";
-    }
-
-    // "setp.lt.and.s32 p, a, b, q"
-    void compare(const Words& words, std::span<const PtxOperand> sources, PtxStep& step) const {
-        const auto type = integer_type(words.back());
-        const auto comparison = std::ranges::find(kComparisons, words[1], &NamedComparison::word);
-        if (!type || comparison == kComparisons.end() || sources.size() < 2 || sources.size() > 3) return;
-        step.both = has(words, "and");
-        if (words.size() != (step.both || has(words, "or") ? 4 : 3)) return;
-        if (sources.size() == 3) step.beside = operand(sources[2]);
-        step.what = PtxCompute::Compare;
-        step.comparison = comparison->comparison;
-        step.type = *type;
-        if (comparison->is_unsigned) step.type.is_signed = false;
-    }
-
-    static void convert(const Words& words, std::span<const PtxOperand> sources, PtxStep& step) {
-        if (words.size() != 3 || sources.size() != 1) return;
-        const auto to = integer_type(words[1]);
-        const auto from = integer_type(words.back());
-        if (!to || !from || to->bits < 16) return;
-        step.what = PtxCompute::Convert;
-        step.type = *from;
-        step.to = *to;
-    }
-
-    static void compute(const Words& words, std::span<const PtxOperand> sources, PtxStep& step) {
-        const std::string_view root = words[0];
-        // "cvta.to.global.u64": addresses of global memory are the same in both spaces.
-        if (root == "cvta" && has(words, "global") && sources.size() == 1) step.what = PtxCompute::Move;
-        if (words.size() == 3) {
-            const bool wide = words[1] == "wide";
-            const bool low = words[1] == "lo";
-            if (root == "mul" && sources.size() == 2 && (wide || low || words[1] == "hi"))
-                step.what = wide  ? PtxCompute::MultiplyWide
-                            : low ? PtxCompute::Multiply
-                                  : PtxCompute::MultiplyHigh;
-            if (root == "mad" && sources.size() == 3 && (wide || low))
-                step.what = wide ? PtxCompute::MultiplyAddWide : PtxCompute::MultiplyAdd;
-        }
-        if (words.size() != 2) return;
-        if (root == "mov" && sources.size() == 1) step.what = PtxCompute::Move;
-        if (root == "selp" && sources.size() == 3) step.what = PtxCompute::Select;
-        if (root == "bfe" && sources.size() == 3 && words[1].front() == 'u') step.what = PtxCompute::Extract;
-        const auto named = std::ranges::find(kBinary, root, &Named::root);
-        const bool unary = root == "not" || root == "neg" || root == "abs";
-        if (named != kBinary.end() && sources.size() == (unary ? 1u : 2u)) step.what = named->what;
     }
 
     std::optional<PtxStepGuard> guard_of(const std::optional<PtxGuard>& guard) const {
