@@ -106,7 +106,7 @@ LINK_locks := shim/util/clock.cpp
 LINK_ptx := $(filter tools/simcuda/ptx/% tools/simcuda/exec/%,$(SIM_DRIVER_SRC))
 LINK_explore := $(filter shim/engine/%,$(SHIM_SRC))
 LINK_contract := $(CORE_SRC) $(filter shim/device/%,$(SHIM_SRC)) tests/support/fake_port.cpp tests/support/fake_memory.cpp
-LINK_engine := $(CORE_SRC) $(filter shim/program/% shim/executor/%,$(SHIM_SRC)) $(ENGINE_SESSION) \
+LINK_engine := $(CORE_SRC) $(filter shim/program/% shim/telemetry/% shim/executor/%,$(SHIM_SRC)) $(ENGINE_SESSION) \
                tests/support/fake_port.cpp tests/support/fake_memory.cpp $(LMS_LIB)
 LIBS_engine := $(LIBS_lms)
 LINK_cli := tests/support/process.cpp

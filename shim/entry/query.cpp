@@ -6,10 +6,10 @@
 #include "shim/entry/context_check.h"
 #include "shim/entry/guard.h"
 #include "shim/executor/budget.h"
-#include "shim/executor/memory_told.h"
 #include "shim/session/pools.h"
 #include "shim/session/program_memory.h"
 #include "shim/session/sessions.h"
+#include "shim/telemetry/memory_told.h"
 
 namespace lms::entry {
 namespace {

@@ -5,8 +5,7 @@
 #include "shim/executor/block_allocation.h"
 #include "shim/executor/guards.h"
 #include "shim/executor/placement.h"
-#include "shim/executor/telemetry.h"
-#include "shim/executor/user_warnings.h"
+#include "shim/telemetry/telemetry.h"
 #include "shim/trace/live_page.h"
 
 namespace lms::shim {
@@ -74,8 +73,8 @@ Start start_evictions(State& state, const engine::VictimRequest& wanted, std::ui
                       SessionLock& lock) {
     using Is = engine::NextEviction::Is;
     if (state.engine.is_distrusted()) return Start::Failed;
-    state.engine.set_link_speeds(state.speeds.bytes_per_s(trace::Direction::In),
-                                 state.speeds.bytes_per_s(trace::Direction::Out));
+    state.engine.set_link_speeds(state.telemetry.speeds.bytes_per_s(trace::Direction::In),
+                                 state.telemetry.speeds.bytes_per_s(trace::Direction::Out));
     Start result = Start::Enough;
     while (result == Start::Enough) {
         const engine::NextEviction next = state.engine.next_eviction(wanted, ahead, trace::now_ns());
@@ -160,9 +159,9 @@ Finish complete(State& state, std::span<const engine::RemapOut> outs, SessionLoc
         note_move(state, trace::Direction::Out, job.out.chunk, trace::MoveReason::MakeRoom, job.out.since_ns,
                   until, job.out.copies);
     }
-    note_levels(state);
+    state.telemetry.note_levels();
     state.changed.notify_all();
-    if (moved) announce_pressure(state);
+    if (moved) state.telemetry.announce_pressure();
     return moved ? Finish::Moved : Finish::Failed;
 }
 

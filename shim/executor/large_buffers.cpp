@@ -89,11 +89,14 @@ void note_times(State& state) {
     });
 }
 
-void note_copy(State& state, trace::Direction direction, std::uint64_t bytes,
-               const device::DeviceTime& time) {
-    if (bytes == 0) return;
+void note_move(State& state, trace::Direction direction, engine::ChunkId chunk, trace::MoveReason reason,
+               std::uint64_t begin_ns, std::uint64_t end_ns, bool copied) {
+    const auto time =
+        state.telemetry.note_move(direction, chunk, reason, begin_ns, end_ns, copied, state.large.timed);
+    if (!time || !(state.telemetry.traced || state.large.timed)) return;
+    const std::uint64_t bytes = state.residency.chunk(chunk).bytes;
     state.large.ns_per_byte[static_cast<std::size_t>(direction)] =
-        static_cast<double>(time.end_ns - time.begin_ns) / static_cast<double>(bytes);
+        static_cast<double>(time->end_ns - time->begin_ns) / static_cast<double>(bytes);
 }
 
 }  // namespace lms::shim

@@ -48,7 +48,8 @@ void note_in_place(const State& state, std::span<const ChunkRequest> needs, Time
 
 void note_submitted(State& state, std::uint64_t piece, const TimedWork& work) LMS_LOCKED;
 void note_times(State& state) LMS_LOCKED;
-void note_copy(State& state, trace::Direction direction, std::uint64_t bytes,
-               const device::DeviceTime& time) LMS_LOCKED;
+// A move is over: for what is told of it, and for the costs of large buffers.
+void note_move(State& state, trace::Direction direction, engine::ChunkId chunk, trace::MoveReason reason,
+               std::uint64_t begin_ns, std::uint64_t end_ns, bool copied = true) LMS_LOCKED;
 
 }  // namespace lms::shim

@@ -12,8 +12,8 @@
 #include "shim/executor/migration_turn.h"
 #include "shim/executor/placement.h"
 #include "shim/executor/self_check.h"
-#include "shim/executor/telemetry.h"
-#include "shim/executor/user_warnings.h"
+#include "shim/telemetry/telemetry.h"
+#include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
@@ -119,12 +119,12 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
                 // The program may have mended what they came from when it tries again.
                 state_.engine.forget_refusals();
             } else {
-                announce_failure(state_, status);
+                state_.telemetry.announce_failure(status);
             }
             break;
         }
         if (late) {
-            announce_wait(state_);
+            state_.telemetry.announce_wait();
             if (result == Step::Stalled) wait_for_change(lock);
             turn.give_way(lock);
             wait.begin_anew();
@@ -134,7 +134,8 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
     }
     if (status == CUDA_SUCCESS) start_ahead(hold, lock);
     const auto longest = std::ranges::max_element(spent) - spent.begin();
-    note_stall(state_, hold.kernel, static_cast<trace::StallCause>(longest), lacked, since, trace::now_ns());
+    state_.telemetry.note_stall(hold.kernel, static_cast<trace::StallCause>(longest), lacked, since,
+                                trace::now_ns());
     return status;
 }
 
@@ -149,7 +150,7 @@ bool Migrator::never_fits(std::span<const ChunkRequest> needs, SessionLock& lock
     if (state_.port.maps_host_memory() || bytes <= state_.engine.budget_bytes()) return false;
     refresh_budget(state_, lock);
     if (bytes <= state_.engine.budget_bytes()) return false;
-    announce_too_large(state_, bytes);
+    state_.telemetry.announce_too_large(bytes);
     return true;
 }
 

@@ -5,7 +5,7 @@
 
 #include "shim/executor/guards.h"
 #include "shim/executor/placement.h"
-#include "shim/executor/telemetry.h"
+#include "shim/telemetry/telemetry.h"
 
 namespace lms::shim {
 
@@ -76,7 +76,7 @@ Outcome page_in(State& state, std::span<const engine::PageIn> pages, SessionLock
         moved |= job.done;
     }
     state.engine.paged_in(fills, came);
-    note_levels(state);
+    state.telemetry.note_levels();
     state.changed.notify_all();
     return moved ? Outcome::Moved : Outcome::Failed;
 }

@@ -4,9 +4,7 @@
 
 #include "shim/device/patience.h"
 #include "shim/executor/eviction.h"
-#include "shim/executor/program_pins.h"
-#include "shim/executor/telemetry.h"
-#include "shim/executor/user_warnings.h"
+#include "shim/telemetry/telemetry.h"
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
@@ -97,7 +95,7 @@ void release(State& state, engine::AllocationId id, SessionLock& lock) {
         poll_completions(state, lock);
     }
     for (const engine::ChunkId chunk : buffer.chunks) state.engine.drop_copy(chunk);
-    end_pins_of(state, id);
+    state.program_pins.end_of(id);
     struct Mapped {
         std::vector<MappedAt> addresses;
         Block block;
@@ -112,7 +110,7 @@ void release(State& state, engine::AllocationId id, SessionLock& lock) {
     }
     std::vector<engine::RecordedMappings::Serial> serials;
     for (const engine::ChunkId chunk : buffer.chunks) serials.push_back(residency.chunk(chunk).serial);
-    note_free(state, id);
+    state.telemetry.note_free(id);
     state.engine.remove(id);
     state.program_buffers.erase(id);
 
@@ -155,13 +153,14 @@ void forget_ended_copies(State& state) LMS_LOCKED {
 
 void poll_completions(State& state, SessionLock& lock) {
     state.fences.poll(lock);
-    for (const std::uint64_t launched_ns : state.fences.take_over()) note_work_over(state, launched_ns);
+    for (const std::uint64_t launched_ns : state.fences.take_over())
+        state.telemetry.note_work_over(launched_ns);
     for (const engine::CameIn& each : state.engine.complete_moves())
         note_move(state, trace::Direction::In, each.chunk, trace::MoveReason::Needed, each.since_ns,
                   trace::now_ns());
     if (state.copy_fences.size() > state.engine.pending_evictions().size()) forget_ended_copies(state);
     state.host_blocks.free_unpinned();
-    note_work_times(state);
+    state.telemetry.note_work_times();
 }
 
 void free_completed(State& state, SessionLock& lock) {

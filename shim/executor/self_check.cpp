@@ -1,7 +1,7 @@
 #include "shim/executor/self_check.h"
 
 #include "shim/executor/eviction.h"
-#include "shim/executor/user_warnings.h"
+#include "shim/telemetry/telemetry.h"
 #include "shim/trace/events.h"
 #include "shim/trace/live_page.h"
 #include "shim/util/log.h"
@@ -27,7 +27,7 @@ device::Trial make_trial(State& state, SessionLock& lock) LMS_LOCKED {
 
 void distrust(State& state, const device::Trial& trial) LMS_LOCKED {
     trace::add(trace::counters().self_checks_failed);
-    announce_distrust(state, trial);
+    state.telemetry.announce_distrust(trial);
     if (trial.trust == Trust::Nothing) {
         state.trial = State::Trial::Distrusted;
         state.engine.distrust();
@@ -64,7 +64,7 @@ void check_moves(State& state, SessionLock& lock) {
     if (state.trial != State::Trial::Ahead) return;
     state.trial = State::Trial::Running;
     // The trial may wait for ever there.
-    if (state.port.remaps_were_seen_to_wait()) announce_remaps_wait(state);
+    if (state.port.remaps_were_seen_to_wait()) state.telemetry.announce_remaps_wait();
     const device::Trial trial = make_trial(state, lock);
     const bool told = trial.trust != Trust::Unknown;
     if (!told && trial.failed[0] != '\0') {
@@ -76,7 +76,7 @@ void check_moves(State& state, SessionLock& lock) {
     if (told && trial.trust != Trust::Moves) distrust(state, trial);
     if (trial.remaps_wait) {
         trace::add(trace::counters().self_checks_remaps_wait);
-        announce_remaps_wait(state);
+        state.telemetry.announce_remaps_wait();
     }
     if (!again && trial.over && state.trial_block) {
         give_back_trial_block(state);
@@ -84,7 +84,7 @@ void check_moves(State& state, SessionLock& lock) {
         state.device_blocks.trim(state.granularity, lock);
     }
     // Of the first copies it is told how fast they go; of all where these are timed already.
-    if (told && trial.over && !state.traced && !state.large.timed)
+    if (told && trial.over && !state.telemetry.traced && !state.large.timed)
         unlocked(lock, [&] { state.port.time_copies(); });
     state.changed.notify_all();
 }

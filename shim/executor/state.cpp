@@ -34,7 +34,9 @@ State::State(int device_, device::Port& port_, const Settings& settings_, Span s
       soft_limit(settings_.soft_limit_bytes),
       device_blocks(port_, engine.pool(engine::Place::Device), engine::Place::Device, aliases),
       host_blocks(port_, engine.pool(engine::Place::Host), engine::Place::Host, aliases),
-      fences(port_, engine.timelines()) {
+      program_pins(engine),
+      fences(port_, engine.timelines()),
+      telemetry(device_, port_, engine, settings_) {
 #ifdef LMS_CHECK_LOCKS
     mutex.always([this]() LMS_LOCKED {
         if (const std::string broken = engine::broken_rule(engine); !broken.empty())

@@ -18,11 +18,11 @@
 #include "shim/executor/block_source.h"
 #include "shim/executor/fences.h"
 #include "shim/executor/large_buffers.h"
-#include "shim/executor/launch_samples.h"
-#include "shim/executor/link_speeds.h"
 #include "shim/executor/pressure.h"
+#include "shim/executor/program_pins.h"
 #include "shim/executor/session_lock.h"
 #include "shim/program/address_book.h"
+#include "shim/telemetry/telemetry.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
@@ -44,17 +44,6 @@ struct ProgramBuffer {
     };
     bool placed = false;  // has been given memory; before, the program cannot have written any
     std::vector<Mapped> views;
-};
-
-// Chunks that the program wants kept on the device (<lms/lms.h>), and what it named them by.
-struct ProgramPin {
-    struct One {
-        engine::ChunkId chunk;
-        std::uint64_t serial;
-    };
-    engine::Address address;
-    std::uint64_t bytes;
-    std::vector<One> chunks;
 };
 
 // The address space a session reserves: the program's buffers, then the aliases of the blocks.
@@ -115,32 +104,15 @@ struct State {
     // What it may take of a GPU that others use too; 0: they do not.
     std::uint64_t granted_bytes LMS_GUARDED = 0;
 
-    std::vector<ProgramPin> program_pins LMS_GUARDED;  // none of a buffer that is freed
-    // How often each is in those.
-    std::unordered_map<engine::ChunkId, std::uint32_t> program_pinned LMS_GUARDED;
-    std::uint64_t program_pinned_bytes LMS_GUARDED = 0;  // of them, each once
-    std::vector<ProgramPin::One> set_aside LMS_GUARDED;  // by the program's pause(): what was there
-    bool paused LMS_GUARDED = false;                     // and nothing was asked for since
+    ProgramPins program_pins LMS_GUARDED;
+    std::vector<ChunkRequest> set_aside LMS_GUARDED;  // by the program's pause(): what was there
+    bool paused LMS_GUARDED = false;                  // and nothing was asked for since
 
     Fences fences;  // says itself what of it needs the lock
     engine::EarlierWork& earlier LMS_GUARDED = engine.earlier;
-    // The trace that is written knows what there is; before, it is told nothing.
-    bool traced LMS_GUARDED = false;
-    LaunchSamples samples LMS_GUARDED;  // for it
-    LinkSpeeds speeds LMS_GUARDED;      // as the device was seen to copy
+    Telemetry telemetry LMS_GUARDED;
     // Other threads that hold chunks or memory, for a moment, waiting for nobody.
     std::uint32_t holders LMS_GUARDED = 0;
-
-    // What naming a piece of work needs, kept for the next. Where a chunk stands among the needs of the one
-    // that was named last, and which that was; by ChunkId.
-    struct Named {
-        std::uint64_t naming = 0;
-        std::size_t index = 0;
-    };
-    std::vector<Named> named LMS_GUARDED;
-    std::uint64_t namings LMS_GUARDED = 0;           // ever begun
-    std::vector<engine::ChunkId> told LMS_GUARDED;   // room for what the policy is told of it
-    std::vector<std::uint8_t> accesses LMS_GUARDED;  // of each of those, where it wants to know
 
     // Objects by which work may reach kept chunks that it does not name: while there are any, all work leaves
     // a fence.

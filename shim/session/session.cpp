@@ -7,16 +7,14 @@
 #include "shim/executor/block_allocation.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/guards.h"
-#include "shim/executor/memory_told.h"
 #include "shim/executor/page_in.h"
 #include "shim/executor/placement.h"
-#include "shim/executor/program_pins.h"
 #include "shim/executor/self_check.h"
-#include "shim/executor/telemetry.h"
-#include "shim/executor/user_warnings.h"
 #include "shim/program/contexts.h"
 #include "shim/program/fast_path.h"
 #include "shim/program/streams.h"
+#include "shim/telemetry/memory_told.h"
+#include "shim/telemetry/telemetry.h"
 #include "shim/trace/callstack.h"
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
@@ -55,7 +53,7 @@ Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<en
     : context_(gpu.context), port_(std::move(port)), ranking_(std::move(ranking)) {}
 
 Session::~Session() {
-    if (state_ && state_->traced) fast_path_gate.reopen();
+    if (state_ && state_->telemetry.traced) fast_path_gate.reopen();
     if (state_ && state_->under_pressure.load()) fast_path_gate.reopen();
 }
 
@@ -93,7 +91,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
         });
         return nullptr;
     }
-    announce_no_budget(*session->state_, info.total_bytes);
+    session->state_->telemetry.announce_no_budget(info.total_bytes);
     set_trial_block_apart(*session->state_, lock);
     log::info(
         "GPU {}: {} of memory, {} free; buffers may take {} of that and {} of host memory, where evicted "
@@ -112,7 +110,7 @@ CUresult Session::allocate(std::uint64_t bytes, engine::Address& address, CUcont
     const CUresult health = port_->health();
     SessionLock lock(state.mutex);
     if (health != CUDA_SUCCESS) {
-        announce_failure(state, health);
+        state.telemetry.announce_failure(health);
         return health;
     }
     const auto id = enter(bytes, collects, lock);
@@ -125,14 +123,14 @@ CUresult Session::allocate(std::uint64_t bytes, engine::Address& address, CUcont
         // A context may have failed meanwhile, which is no lack of memory.
         const CUresult since = unlocked(lock, [&] { return port_->health(); });
         if (since != CUDA_SUCCESS) {
-            announce_failure(state, since);
+            state.telemetry.announce_failure(since);
             return since;
         }
-        announce_no_host_memory(state, bytes);
+        state.telemetry.announce_no_host_memory(bytes);
         return status;
     }
-    note_allocation(state, *id, caller);
-    note_levels(state);
+    state.telemetry.note_allocation(*id, caller);
+    state.telemetry.note_levels();
     address = state.residency.allocation(*id).address;
     return CUDA_SUCCESS;
 }
@@ -186,7 +184,7 @@ std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool col
     if (!never) settle_frees(state, lock);
     if (!never && collects && refuses_once(state, rounded, bytes)) return std::nullopt;
     if (never || !await_capacity(state, rounded, lock)) {
-        announce_no_capacity(state, bytes);
+        state.telemetry.announce_no_capacity(bytes);
         return std::nullopt;
     }
     if (rounded != bytes) padded_ = true;
@@ -258,7 +256,7 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
         // What a trial of moves was made on, for one.
         if (state.device_blocks.held_bytes() < held) continue;
         if (state.trial == State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
-        announce_pressure(state);
+        state.telemetry.announce_pressure();
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
         if (!port_->maps_host_memory()) return pin_ahead(state, bytes, lock);
@@ -291,7 +289,7 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, engine::Addr
         const CUresult health = port_->health();
         SessionLock lock(state.mutex);
         if (health != CUDA_SUCCESS) {
-            announce_failure(state, health);
+            state.telemetry.announce_failure(health);
             return health;
         }
         auto id = state.engine.pending_frees.take(key, rounded);
@@ -302,10 +300,10 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, engine::Addr
             if (id) padded_ = true;
         }
         if (id) {
-            note_free(state, *id);
+            state.telemetry.note_free(*id);
             state.engine.revive(*id, bytes);
             state.owners[*id] = nullptr;
-            note_allocation(state, *id, caller);
+            state.telemetry.note_allocation(*id, caller);
             address = state.residency.allocation(*id).address;
             return CUDA_SUCCESS;
         }
@@ -383,8 +381,8 @@ CUresult Session::free_on(CUstream stream, engine::Address address, const std::f
     const auto id = live_at(state, address);
     if (!id) return CUDA_ERROR_INVALID_VALUE;
     state.engine.kill(*id);
-    end_pins_of(state, *id);
-    note_stream_free(state, *id, stream);
+    state.program_pins.end_of(*id);
+    state.telemetry.note_stream_free(*id, stream);
     const StreamKey key = fence->stream();
     state.engine.pending_frees.add(
         {*id, state.fences.add(std::move(fence)), key, state.residency.allocation(*id).bytes});

@@ -92,6 +92,19 @@ struct BufferPiece {
     Block block;
 };
 
+// What naming a piece of work needs, kept for the next one.
+struct NamingScratch {
+    // Where a chunk stands among the needs of the work that was named last, and which that was; by ChunkId.
+    struct Named {
+        std::uint64_t naming = 0;
+        std::size_t index = 0;
+    };
+    std::vector<Named> named;
+    std::uint64_t namings = 0;           // ever begun
+    std::vector<engine::ChunkId> told;   // room for what the policy is told of it
+    std::vector<std::uint8_t> accesses;  // of each of those, where it wants to know
+};
+
 // Thread-safe. Calls return what the program is to get.
 class Session {
   public:
@@ -300,6 +313,8 @@ class Session {
     bool fence_earlier(CUstream stream);
     void give_host_memory(const ChunkRequest& need, SessionLock& lock) LMS_LOCKED;
     FencePtr announce(const Work& work, SessionLock& lock) LMS_LOCKED;
+    void tell_policy(const Work& work, StreamKey stream) LMS_LOCKED;
+    void tell_more(const Work& work, StreamKey stream, std::span<const engine::ChunkId> told) LMS_LOCKED;
     void look_at_depth(Work& work, StreamKey stream, SessionLock& lock) LMS_LOCKED;
     CUresult wait_for_fill(const Work& work, const FencePtr& fence);
     CUresult begin_unseen(Work& work);
@@ -312,6 +327,7 @@ class Session {
     std::unique_ptr<engine::Ranking> ranking_;
     std::unique_ptr<State> state_;
     std::unique_ptr<Migrator> migrator_;
+    NamingScratch scratch_ LMS_GUARDED;
     std::unique_ptr<GpuShare> share_;  // null: the GPU is as if it were this process's alone
 };
 

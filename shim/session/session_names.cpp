@@ -84,12 +84,13 @@ namespace {
 class Naming {
   public:
     // `names`: how many pointers there will be.
-    Naming(State& state, std::size_t names, std::pmr::vector<ChunkRequest>& needs) LMS_LOCKED
-        : state_(state),
-          needs_(needs) {
+    Naming(State& state, NamingScratch& scratch, std::size_t names,
+           std::pmr::vector<ChunkRequest>& needs) LMS_LOCKED : state_(state),
+                                                               scratch_(scratch),
+                                                               needs_(needs) {
         state.mutex.check_held();
-        ++state.namings;
-        if (state.named.size() < state.backing.size()) state.named.resize(state.backing.size());
+        ++scratch.namings;
+        if (scratch.named.size() < state.backing.size()) scratch.named.resize(state.backing.size());
         needs.reserve(std::max(kFew, kFewChunks * names));
     }
 
@@ -142,7 +143,7 @@ class Naming {
             if (buffer.dead) continue;
             const bool whole =
                 range.address <= chunk.address && chunk.address + chunk.bytes <= range.address + range.bytes;
-            if (const State::Named* const before = known(id)) {
+            if (const NamingScratch::Named* const before = known(id)) {
                 ChunkRequest& need = needs_[before->index];
                 need.overwritten = need.aside = false;  // named twice: once it is read
                 need.may_stay &= range.may_stay;
@@ -210,7 +211,7 @@ class Naming {
         state_.residency.chunks_in(meant.begin, meant.end - meant.begin, chunks);
         for (const ChunkId chunk : chunks) {
             // Of a mapping whose handle has just become the driver's, others may lie there by now.
-            const State::Named* const named = known(chunk);
+            const NamingScratch::Named* const named = known(chunk);
             if (!named) continue;
             ChunkRequest& need = needs_[named->index];
             need.aside = false;
@@ -227,18 +228,19 @@ class Naming {
     }
 
     bool is_here(const View& view) const { return view.is_managed() && view.device == state_.device; }
-    const State::Named* known(ChunkId id) const LMS_LOCKED {
-        const State::Named& named = state_.named[id];
-        return named.naming == state_.namings ? &named : nullptr;
+    const NamingScratch::Named* known(ChunkId id) const LMS_LOCKED {
+        const NamingScratch::Named& named = scratch_.named[id];
+        return named.naming == scratch_.namings ? &named : nullptr;
     }
     [[gnu::always_inline]] std::size_t add(ChunkId id, bool overwritten, bool written,
                                            bool may_stay) LMS_LOCKED {
-        state_.named[id] = {state_.namings, needs_.size()};
+        scratch_.named[id] = {scratch_.namings, needs_.size()};
         needs_.push_back({id, state_.residency.chunk(id).serial, overwritten, written, may_stay});
         return needs_.size() - 1;
     }
 
     State& state_;
+    NamingScratch& scratch_;
     std::pmr::vector<ChunkRequest>& needs_;
     std::uint32_t parts_ = 0;  // pointers into large buffers so far
     const bool has_large_ = is_large(state_, state_.large.largest_bytes);
@@ -254,7 +256,7 @@ void Session::name(std::span<const engine::Address> addresses, std::span<const R
 
 void Session::find(std::span<const engine::Address> addresses, std::span<const engine::Address> only_read,
                    std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) {
-    Naming naming(*state_, addresses.size() + only_read.size(), needs);
+    Naming naming(*state_, scratch_, addresses.size() + only_read.size(), needs);
     const bool views = managed_views.load(std::memory_order_relaxed);
     const auto begins = [&](engine::Address address) LMS_LOCKED {
         if (spans(address)) {

@@ -5,10 +5,8 @@
 #include "shim/executor/budget.h"
 #include "shim/executor/page_in.h"
 #include "shim/executor/placement.h"
-#include "shim/executor/program_pins.h"
-#include "shim/executor/telemetry.h"
-#include "shim/executor/user_warnings.h"
 #include "shim/session/session.h"
+#include "shim/telemetry/telemetry.h"
 #include "shim/trace/callstack.h"
 #include "shim/trace/writer.h"
 #include "shim/util/bounds.h"
@@ -94,7 +92,7 @@ CUresult Session::create(std::uint64_t bytes, engine::Address& home, bool collec
     const auto id = enter(bytes, collects, lock);
     if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
     state.program_buffers[*id];
-    note_allocation(state, *id, caller);
+    state.telemetry.note_allocation(*id, caller);
     home = state.residency.allocation(*id).address;
     return CUDA_SUCCESS;
 }
@@ -122,10 +120,10 @@ CUresult Session::map(engine::Address home, engine::Address address) {
     if (!buffer.placed) {
         const CUresult status = place(id, lock);
         if (status == CUDA_ERROR_OUT_OF_MEMORY)
-            announce_no_host_memory(state, state.residency.allocation(id).bytes);
+            state.telemetry.announce_no_host_memory(state.residency.allocation(id).bytes);
         if (status != CUDA_SUCCESS) return status;
         buffer.placed = true;
-        note_levels(state);
+        state.telemetry.note_levels();
     }
     const HeldStill still(state, id, lock);
     const ProgramBuffer::Mapped view{address, {}};
@@ -144,7 +142,7 @@ CUresult Session::unmap(engine::Address home, engine::Address address) {
     const std::vector<Remap> remaps = remaps_of(pieces_of(state, id), view_at(buffer, address), true);
     const CUresult status = unlocked(lock, [&] { return take_away(*port_, remaps); });
     if (status == CUDA_SUCCESS) {
-        end_pins_at(state, address, state.residency.allocation(id).bytes);
+        state.program_pins.end_at(address, state.residency.allocation(id).bytes);
         std::erase_if(buffer.views, [&](const auto& view) { return view.address == address; });
     }
     return status;
@@ -217,7 +215,7 @@ bool Session::is_used(engine::Address home) {
     look_at_earlier_work(state, lock);
     const engine::AllocationId id = *state.residency.allocation_at(home);
     // The driver's stays on the GPU.
-    end_pins_of(state, id);
+    state.program_pins.end_of(id);
     return state.engine.is_used(id);
 }
 

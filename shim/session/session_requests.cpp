@@ -4,10 +4,9 @@
 #include "shim/engine/chunking.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/placement.h"
-#include "shim/executor/program_pins.h"
-#include "shim/executor/telemetry.h"
 #include "shim/program/fast_path.h"
 #include "shim/session/session.h"
+#include "shim/telemetry/telemetry.h"
 #include "shim/trace/writer.h"
 
 namespace lms::shim {
@@ -24,9 +23,9 @@ std::vector<ChunkRequest> Session::requests_at(engine::Address address, std::uin
 Session::Asked Session::bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold,
                                        SessionLock& lock) {
     State& state = *state_;
-    std::uint64_t bytes = state.program_pinned_bytes;
+    std::uint64_t bytes = state.program_pins.bytes();
     for (const ChunkRequest& need : needs) {
-        if (!gone(need, state.residency) && !is_program_pinned(state, need.chunk))
+        if (!gone(need, state.residency) && !state.program_pins.has(need.chunk))
             bytes += state.residency.chunk(need.chunk).bytes;
     }
     // The rest has to change places yet.
@@ -43,7 +42,7 @@ Session::Asked Session::pin(engine::Address address, std::uint64_t bytes) {
     ChunkPins hold;
     const Asked status = bring_in_asked(needs, hold, lock);
     if (status != Asked::Done) return status;
-    begin_pin(state, address, bytes, hold.pinned);
+    state.program_pins.begin(address, bytes, hold.pinned);
     let_go(state, hold);
     return Asked::Done;
 }
@@ -51,7 +50,7 @@ Session::Asked Session::pin(engine::Address address, std::uint64_t bytes) {
 bool Session::unpin(engine::Address address, std::uint64_t bytes) {
     State& state = *state_;
     const SessionLock lock(state.mutex);
-    if (!end_pin(state, address, bytes)) return false;
+    if (!state.program_pins.end(address, bytes)) return false;
     state.changed.notify_all();
     return true;
 }
@@ -108,7 +107,7 @@ Session::Asked Session::pause() {
     const Migrator::Evicted evicted = migrator_->evict(all, lock);
     for (const ChunkRequest& each : all) {
         if (!gone(each, state.residency) && state.residency.chunk(each.chunk).state == engine::State::OnHost)
-            state.set_aside.push_back({each.chunk, each.serial});
+            state.set_aside.push_back({.chunk = each.chunk, .serial = each.serial, .written = false});
     }
     // Until it is given back nobody can have it: who needs room waits.
     const Holder holder(state);
@@ -121,8 +120,7 @@ void Session::resume_paused() {
     SessionLock lock(state.mutex);
     state.paused = false;
     // What does not fit any more, or is held up, comes in when it is needed.
-    for (const auto& [chunk, serial] : std::exchange(state.set_aside, {})) {
-        const ChunkRequest each{.chunk = chunk, .serial = serial, .written = false};
+    for (const ChunkRequest& each : std::exchange(state.set_aside, {})) {
         if (gone(each, state.residency)) continue;
         if (state.residency.device_bytes() + state.residency.chunk(each.chunk).bytes >
             state.engine.budget_bytes())
@@ -145,7 +143,7 @@ std::vector<WhereBuffer> Session::snapshot() {
             const engine::State at = state.residency.chunk(chunk).state;
             if (at == engine::State::OnHost || at == engine::State::Empty) continue;
             where.resident_bytes += state.residency.chunk(chunk).bytes;
-            if (is_program_pinned(state, chunk)) where.pinned_bytes += state.residency.chunk(chunk).bytes;
+            if (state.program_pins.has(chunk)) where.pinned_bytes += state.residency.chunk(chunk).bytes;
         }
         const auto mapped = state.program_buffers.find(id);
         if (mapped == state.program_buffers.end()) {
@@ -173,19 +171,19 @@ void Session::follow_trace() {
     bool timed_anyway = false;
     {
         const SessionLock lock(state_->mutex);
-        if (traced == state_->traced) return;
+        if (traced == state_->telemetry.traced) return;
         timed_anyway = state_->large.timed;
     }
     if (!timed_anyway) traced ? port_->time_copies() : port_->time_no_copies();
-    note_gpu(*state_);
+    note_gpu(state_->device, *port_);
     const SessionLock lock(state_->mutex);
-    state_->traced = traced;
+    state_->telemetry.traced = traced;
     // What was under way belongs to no other trace.
-    state_->samples = {};
+    state_->telemetry.samples = {};
     if (!traced) return fast_path_gate.reopen();
     // It tells of every launch.
     fast_path_gate.close();
-    note_standing(*state_);
+    state_->telemetry.note_standing();
 }
 
 void Session::look_at_all_work() {
@@ -210,7 +208,7 @@ void Session::look_at_share() {
 }
 
 void Session::keep_to_budget(SessionLock& lock) {
-    note_levels(*state_);
+    state_->telemetry.note_levels();
     if (excess_bytes(*state_) == 0) return;
     begin_pressure(*state_, lock);
     migrator_->give_back_excess(lock, true);

@@ -8,12 +8,11 @@
 #include "shim/executor/guards.h"
 #include "shim/executor/large_buffers.h"
 #include "shim/executor/placement.h"
-#include "shim/executor/program_pins.h"
-#include "shim/executor/telemetry.h"
 #include "shim/program/capture.h"
 #include "shim/program/contexts.h"
 #include "shim/program/per_thread_streams.h"
 #include "shim/session/session.h"
+#include "shim/telemetry/telemetry.h"
 #include "shim/trace/stats.h"
 #include "shim/trace/writer.h"
 #include "shim/util/bounds.h"
@@ -34,35 +33,10 @@ std::uint8_t access_of(const ChunkRequest& need) {
     return need.overwritten ? engine::kAccessWritten | engine::kAccessWhole : engine::kAccessWritten;
 }
 
-// For plugins alone: what is built in asks for nothing of it.
-[[gnu::noinline]] void tell_more(State& state, const WorkingSet& reach, StreamKey stream,
-                                 std::span<const ChunkRequest> needs,
-                                 std::span<const ChunkId> told) LMS_LOCKED {
-    state.accesses.clear();
-    for (const ChunkRequest& need : needs) {
-        if (is_told(state, need)) state.accesses.push_back(access_of(need));
-    }
-    const engine::WorkFacts facts{stream, reinterpret_cast<std::uintptr_t>(reach.code), state.accesses};
-    state.engine.work(told, &facts);
-}
-
-void tell_policy(State& state, const WorkingSet& reach, StreamKey stream,
-                 std::span<const ChunkRequest> needs) LMS_LOCKED {
-    if (state.told.size() < needs.size()) state.told.resize(needs.size());
-    ChunkId* const begin = state.told.data();
-    ChunkId* end = begin;
-    for (const ChunkRequest& need : needs) {
-        if (is_told(state, need)) *end++ = need.chunk;
-    }
-    if (state.residency.wants_facts()) [[unlikely]]
-        return tell_more(state, reach, stream, needs, {begin, end});
-    state.engine.work({begin, end}, nullptr);
-}
-
 // For the trace. A copy from host memory to host memory, where evicted memory is used in place, loads no
 // link.
 bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) LMS_LOCKED {
-    if (!reach.label.empty()) return state.samples.due();
+    if (!reach.label.empty()) return state.telemetry.samples.due();
     return hold.in_place.empty() && LaunchSamples::due(reach.copied);
 }
 
@@ -78,6 +52,30 @@ bool leaves_fence(const ChunkPins& hold) {
 }
 
 }  // namespace
+
+// For plugins alone: what is built in asks for nothing of it.
+[[gnu::noinline]] void Session::tell_more(const Work& work, StreamKey stream, std::span<const ChunkId> told) {
+    scratch_.accesses.clear();
+    for (const ChunkRequest& need : work.needs) {
+        if (is_told(*state_, need)) scratch_.accesses.push_back(access_of(need));
+    }
+    const engine::WorkFacts facts{stream, reinterpret_cast<std::uintptr_t>(work.reach.code),
+                                  scratch_.accesses};
+    state_->engine.work(told, &facts);
+}
+
+void Session::tell_policy(const Work& work, StreamKey stream) {
+    State& state = *state_;
+    if (scratch_.told.size() < work.needs.size()) scratch_.told.resize(work.needs.size());
+    ChunkId* const begin = scratch_.told.data();
+    ChunkId* end = begin;
+    for (const ChunkRequest& need : work.needs) {
+        if (is_told(state, need)) *end++ = need.chunk;
+    }
+    if (state.residency.wants_facts()) [[unlikely]]
+        return tell_more(work, stream, {begin, end});
+    state.engine.work({begin, end}, nullptr);
+}
 
 CUresult Session::acquire(Work& work) {
     State& state = *state_;
@@ -103,11 +101,11 @@ CUresult Session::acquire(Work& work) {
         if (!port_->maps_host_memory()) {
             for (const ChunkRequest& need : work.needs) give_host_memory(need, lock);
         }
-        tell_policy(state, work.reach, stream, work.needs);
+        tell_policy(work, stream);
         if (!work.needs.empty()) state.paused = false;
         if (excess_bytes(state) > 0) migrator_->give_back_excess(lock, false);
         status = migrator_->bring_in(work.needs, work.hold, lock);
-        while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state))
+        while (status == CUDA_ERROR_OUT_OF_MEMORY && state.program_pins.give_up())
             status = migrator_->bring_in(work.needs, work.hold, lock);
         if (status != CUDA_SUCCESS) return status;
         // Before the lock may be let go of: what is held has a holder whom others see.
@@ -117,7 +115,7 @@ CUresult Session::acquire(Work& work) {
         work.hold.fenced = state.earlier.any();
         if (work.timed.kind != 0) note_in_place(state, work.needs, work.timed);
         timed = work.timed.kind != 0 ||
-                (state.traced && work.begin_ns > 0 && is_timed(state, work.reach, work.hold));
+                (state.telemetry.traced && work.begin_ns > 0 && is_timed(state, work.reach, work.hold));
         filled = announce(work, lock);
         work.leaves_event |= work.hold.fenced;
         if (leaves_fence(work.hold) && work.leaves_event) work.spare = state.fences.spare(stream);
@@ -157,7 +155,7 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     if (!untouched()) {
         state.engine.put(*block);
     } else if (state.engine.back_by_host(need.chunk, *block)) {
-        note_levels(state);
+        state.telemetry.note_levels();
     }
 }
 
@@ -295,9 +293,9 @@ void Session::submitted(Work& work) {
     state.engine.end_submission(work.submission);
     if (work.begin_ns > 0) {
         const WorkingSet& reach = work.reach;
-        note_launch(state, reach.label, reach.copied, reach.stream, work.needs, hold, work.begin_ns);
+        state.telemetry.note_launch(reach.label, reach.copied, reach.stream, work.needs, hold, work.begin_ns);
         if (work.timing != 0 && work.timed.kind == 0)
-            state.samples.put(work.timing, {reach.label, reach.copied});
+            state.telemetry.samples.put(work.timing, {reach.label, reach.copied});
     }
     if (work.timing != 0 && work.timed.kind != 0) note_submitted(state, work.timing, work.timed);
     if (!state.large.under_way.empty()) note_times(state);
@@ -330,7 +328,7 @@ std::vector<engine::Use> Session::given() {
 
 void Session::waited() {
     SessionLock lock(state_->mutex);
-    if (state_->traced) poll_completions(*state_, lock);
+    if (state_->telemetry.traced) poll_completions(*state_, lock);
 }
 
 bool Session::unfinished(std::vector<engine::Use>& given) {
@@ -352,7 +350,7 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
         return CUDA_ERROR_OUT_OF_MEMORY;
     };
     CUresult status = bring_in();
-    while (status == CUDA_ERROR_OUT_OF_MEMORY && give_up_pins(state)) status = bring_in();
+    while (status == CUDA_ERROR_OUT_OF_MEMORY && state.program_pins.give_up()) status = bring_in();
     if (status != CUDA_SUCCESS) return status;
     const auto filling = [&] {
         return std::any_of(hold.pinned.begin(), hold.pinned.end(), [&](ChunkId id) LMS_LOCKED {

@@ -5,10 +5,11 @@ import sys
 
 # A room may include itself and these.
 MAY = {
-    "entry": {"include", "access", "session", "executor", "program", "code", "device", "trace", "engine", "util"},
+    "entry": {"include", "access", "session", "executor", "telemetry", "program", "code", "device", "trace", "engine", "util"},
     "access": {"session", "program", "code", "device", "trace", "engine", "util"},
-    "session": {"executor", "sharing", "program", "device", "trace", "policy", "engine", "util"},
-    "executor": {"sharing", "program", "device", "trace", "policy", "engine", "util"},
+    "session": {"executor", "telemetry", "sharing", "program", "device", "trace", "policy", "engine", "util"},
+    "executor": {"telemetry", "sharing", "program", "device", "trace", "policy", "engine", "util"},
+    "telemetry": {"program", "device", "trace", "engine", "util"},
     "program": {"device", "engine", "util"},
     "code": {"engine", "util"},
     "device": {"engine", "util"},

@@ -1,5 +1,5 @@
 // Which launches are timed.
-#include "shim/executor/launch_samples.h"
+#include "shim/telemetry/launch_samples.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // How fast copies are seen to go.
-#include "shim/executor/link_speeds.h"
+#include "shim/telemetry/link_speeds.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "shim/executor/memory_told.h"
+#include "shim/telemetry/memory_told.h"
 
 #include <sys/types.h>
 #include <unistd.h>

@@ -1,10 +1,11 @@
-#include "shim/executor/user_warnings.h"
+// Messages for the user.
 
 #include <atomic>
 #include <string_view>
 
-#include "shim/executor/budget.h"
 #include "shim/program/framework_setup.h"
+#include "shim/telemetry/telemetry.h"
+#include "shim/util/host_memory.h"
 #include "shim/util/log.h"
 #include "shim/util/mappings.h"
 #include "shim/util/units.h"
@@ -13,22 +14,21 @@ namespace lms::shim {
 
 using util::format_bytes;
 
-void announce_pressure(State& state) {
+void Telemetry::announce_pressure() const {
     static std::atomic<bool> said;
-    if (state.engine.budget_bytes() < state.granularity || !log::once(said)) return;
+    if (engine_.budget_bytes() < port_.granularity() || !log::once(said)) return;
     // A policy may leave memory free (LMS_FRAC).
-    const bool full =
-        state.residency.eviction_start(state.engine.budget_bytes()) >= state.engine.budget_bytes();
+    const bool full = engine_.residency().eviction_start(engine_.budget_bytes()) >= engine_.budget_bytes();
     const std::string_view frameworks = frameworks_set_up();
-    log::warn("GPU {} is {}: {} allocated, {} fit; cold buffers move to host memory (`lms top`){}{}",
-              state.device, full ? "full" : "full by LMS_FRAC or the policy",
-              format_bytes(state.residency.allocated_bytes()), format_bytes(state.engine.budget_bytes()),
+    log::warn("GPU {} is {}: {} allocated, {} fit; cold buffers move to host memory (`lms top`){}{}", device_,
+              full ? "full" : "full by LMS_FRAC or the policy",
+              format_bytes(engine_.residency().allocated_bytes()), format_bytes(engine_.budget_bytes()),
               frameworks.empty() ? "" : "; LMS_FRAMEWORKS=", frameworks);
-    if (state.port.maps_host_memory()) return;
+    if (port_.maps_host_memory()) return;
     log::warn(
         "GPU {} does not map host memory: a kernel that reaches an evicted buffer by a hidden pointer fails; "
         "LMS_CHECK=1 names it",
-        state.device);
+        device_);
 }
 
 void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late) {
@@ -40,21 +40,21 @@ void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool la
         format_bytes(missing_bytes), format_bytes(bytes), late ? ", beside unfinished work" : "");
 }
 
-void announce_wait(const State& state) {
+void Telemetry::announce_wait() const {
     static std::atomic<bool> said;
-    if (state.port.maps_host_memory() || !log::once(said)) return;
+    if (port_.maps_host_memory() || !log::once(said)) return;
     log::warn(
         "a launch waits until unfinished work releases GPU memory; let no host callback wait for the "
         "launching thread, or both hang");
 }
 
-void announce_too_large(const State& state, std::uint64_t bytes) {
+void Telemetry::announce_too_large(std::uint64_t bytes) const {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     log::error(
         "out of memory: a launch names {}; this GPU has room for {} and cannot use host memory in place: "
         "split the launch",
-        format_bytes(bytes), format_bytes(state.engine.budget_bytes()));
+        format_bytes(bytes), format_bytes(engine_.budget_bytes()));
 }
 
 void announce_pins_given_up(std::uint64_t bytes) {
@@ -64,25 +64,24 @@ void announce_pins_given_up(std::uint64_t bytes) {
               format_bytes(bytes));
 }
 
-void announce_no_capacity(const State& state, std::uint64_t bytes) {
+void Telemetry::announce_no_capacity(std::uint64_t bytes) const {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
-    const std::uint64_t host = host_bytes(state, kHostLook);
+    const std::uint64_t host = engine_.host_bytes(util::host_memory().spare_bytes({}));
     log::error("out of memory: no room for {} beside {}; the GPU holds {} and host memory {}: {}",
-               format_bytes(bytes), format_bytes(state.residency.allocated_bytes()),
-               format_bytes(state.engine.budget_bytes()), format_bytes(host),
-               host < state.engine.host_limit_bytes() ? "free some, for machine or cgroup can spare no more"
-                                                      : "raise LMS_HOST_LIMIT");
+               format_bytes(bytes), format_bytes(engine_.residency().allocated_bytes()),
+               format_bytes(engine_.budget_bytes()), format_bytes(host),
+               host < engine_.host_limit_bytes() ? "free some, for machine or cgroup can spare no more"
+                                                 : "raise LMS_HOST_LIMIT");
 }
 
-void announce_no_host_memory(const State& state, std::uint64_t bytes) {
+void Telemetry::announce_no_host_memory(std::uint64_t bytes) const {
     static std::atomic<bool> said;
     if (announce_no_mappings() || !log::once(said)) return;
     log::error(
         "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory, though "
         "LMS_HOST_LIMIT allows {}",
-        format_bytes(bytes), format_bytes(state.host_blocks.held_bytes()),
-        format_bytes(state.engine.host_limit_bytes()));
+        format_bytes(bytes), format_bytes(held_host_bytes()), format_bytes(engine_.host_limit_bytes()));
 }
 
 bool announce_no_mappings() {
@@ -98,26 +97,26 @@ bool announce_no_mappings() {
     return true;
 }
 
-void announce_failure(const State& state, CUresult error) {
+void Telemetry::announce_failure(CUresult error) const {
     static std::atomic<bool> said;
     if (!device::is_sticky(error) || !log::once(said)) return;
     std::uint64_t in = 0, out = 0;
-    for (const engine::ChunkId id : state.engine.filling()) in += state.residency.chunk(id).bytes;
-    for (const engine::PendingEviction& each : state.engine.pending_evictions()) out += each.device.bytes;
+    for (const engine::ChunkId id : engine_.filling()) in += engine_.residency().chunk(id).bytes;
+    for (const engine::PendingEviction& each : engine_.pending_evictions()) out += each.device.bytes;
     log::error(
         "GPU {}: its context has failed (error {}), and all calls say so; {} were coming in and {} going "
         "out: try LMS_CHECK=1",
-        state.device, static_cast<int>(error), format_bytes(in), format_bytes(out));
+        device_, static_cast<int>(error), format_bytes(in), format_bytes(out));
 }
 
-void announce_no_budget(const State& state, std::uint64_t total_bytes) {
-    if (state.engine.budget_bytes() >= state.granularity) return;
+void Telemetry::announce_no_budget(std::uint64_t total_bytes) const {
+    if (engine_.budget_bytes() >= port_.granularity()) return;
     static std::atomic<bool> said;
     if (!log::once(said)) return;
     log::warn(
         "GPU {}: LMS_RESERVE, LMS_LIMIT and other programs leave nothing of its {}: buffers stay in host "
         "memory, slowly",
-        state.device, format_bytes(total_bytes));
+        device_, format_bytes(total_bytes));
 }
 
 void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint64_t host_bytes) {
@@ -129,27 +128,27 @@ void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint
         device, format_bytes(total_bytes), format_bytes(host_bytes));
 }
 
-void announce_distrust(const State& state, const device::Trial& trial) {
-    const std::uint64_t on_host = state.host_blocks.held_bytes() - state.host_blocks.free_bytes();
+void Telemetry::announce_distrust(const device::Trial& trial) const {
+    const std::uint64_t on_host = held_host_bytes() - engine_.pool(engine::Place::Host).free_bytes();
     if (trial.trust == device::Trust::Nothing) {
         log::warn(
             "GPU {} keeps its size: a trial of moves lost contents ({}), with {} in host memory; report it",
-            state.device, trial.failed, format_bytes(on_host));
+            device_, trial.failed, format_bytes(on_host));
     } else {
         log::warn(
             "GPU {}: evicted memory is {}, for a trial of host memory failed ({}): what a launch names "
             "must fit",
-            state.device, on_host == 0 ? "unmapped" : "no longer used in place", trial.failed);
+            device_, on_host == 0 ? "unmapped" : "no longer used in place", trial.failed);
     }
 }
 
-void announce_remaps_wait(const State& state) {
+void Telemetry::announce_remaps_wait() const {
     static std::atomic<bool> said;
-    if (state.settings.safety == Safety::Strict || !log::once(said)) return;
+    if (settings_.safety == Safety::Strict || !log::once(said)) return;
     log::warn(
         "GPU {}: this driver changes a mapping only when all work is done, so moves are slow; for kernels "
         "that wait for the host, set LMS_SAFETY=strict",
-        state.device);
+        device_);
 }
 
 void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes) {

@@ -41,7 +41,7 @@ class LaunchSamples {
     }
     // Gives them to `told`, first come first, until that returns false.
     template <typename Told>
-    void take(Told&& told) LMS_LOCKED {
+    void take(Told&& told) {
         while (!under_way_.empty() && told(under_way_.front().first, under_way_.front().second))
             under_way_.pop_front();
     }
