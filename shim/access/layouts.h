@@ -7,8 +7,7 @@
 
 #include "shim/access/launch_bounds.h"
 #include "shim/access/placed_access.h"
-#include "shim/code/code_image.h"
-#include "shim/code/parameter.h"
+#include "shim/code/loaded_code.h"
 #include "shim/device/cuda_api.h"
 
 namespace lms::shim {

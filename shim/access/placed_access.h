@@ -8,8 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "shim/code/kernel_access.h"
-#include "shim/code/parameter.h"
+#include "shim/code/ptx_bounds.h"
 
 namespace lms::shim {
 

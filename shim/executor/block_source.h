@@ -7,7 +7,7 @@
 
 #include "shim/device/port.h"
 #include "shim/engine/arena.h"
-#include "shim/engine/block_pool.h"
+#include "shim/engine/engine.h"
 #include "shim/executor/session_lock.h"
 #include "shim/util/clock.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "shim/device/port.h"
-#include "shim/engine/timelines.h"
+#include "shim/engine/engine.h"
 #include "shim/executor/session_lock.h"
 #include "shim/util/clock.h"
 

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "shim/device/port.h"
-#include "shim/engine/chunk_request.h"
+#include "shim/engine/engine.h"
 #include "shim/engine/in_place_costs.h"
 #include "shim/engine/parts.h"
 #include "shim/trace/events.h"

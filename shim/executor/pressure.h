@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "shim/engine/earlier_work.h"
+#include "shim/engine/engine.h"
 #include "shim/executor/fences.h"
 #include "shim/executor/session_lock.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "shim/engine/timelines.h"
+#include "shim/engine/engine.h"
 #include "shim/executor/state.h"
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"

@@ -7,7 +7,6 @@
 #include "shim/executor/block_allocation.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/guards.h"
-#include "shim/executor/page_in.h"
 #include "shim/executor/placement.h"
 #include "shim/executor/self_check.h"
 #include "shim/program/contexts.h"

@@ -3,7 +3,6 @@
 
 #include "shim/executor/block_allocation.h"
 #include "shim/executor/budget.h"
-#include "shim/executor/page_in.h"
 #include "shim/executor/placement.h"
 #include "shim/session/session.h"
 #include "shim/telemetry/telemetry.h"

@@ -6,7 +6,6 @@
 #include "shim/executor/budget.h"
 #include "shim/executor/eviction.h"
 #include "shim/executor/guards.h"
-#include "shim/executor/large_buffers.h"
 #include "shim/executor/placement.h"
 #include "shim/program/capture.h"
 #include "shim/program/contexts.h"

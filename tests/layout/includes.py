@@ -19,7 +19,18 @@ MAY = {
     "engine": {"include"},
     "util": set(),
 }
-INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:(shim)/(\w+)/|(policy)/|(lms)/)', re.M)
+# What others may include of a room that has a front. Of `engine` two headers are for values alone, which rooms name that decide nothing.
+SHOWS = {
+    "code": {"loaded_code.h", "ptx_bounds.h"},
+    "engine": {"engine.h", "block.h", "chunk.h", "arena.h", "chunking.h", "in_place_costs.h", "parts.h", "ranking.h", "recorded_mappings.h",
+               "rules.h", "soft_limit.h"},
+    "executor": {"migrator.h", "state.h", "block_allocation.h", "budget.h", "eviction.h", "gpu_share.h", "guards.h", "placement.h",
+                 "self_check.h"},
+    "sharing": {"grants.h", "page.h"},
+    "telemetry": {"telemetry.h", "memory_told.h"},
+    "policy": {"host.h"},
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:(?:(shim)/(\w+)|(policy)|(lms))/)([^">]*)', re.M)
 
 
 def room_of(path):
@@ -27,8 +38,8 @@ def room_of(path):
 
 
 def included(text):
-    for shim, room, policy, lms in INCLUDE.findall(text):
-        yield room if shim else "policy" if policy else "include"
+    for shim, room, policy, _, header in INCLUDE.findall(text):
+        yield (room if shim else "policy" if policy else "include"), header
 
 
 def main():
@@ -44,9 +55,13 @@ def main():
             if room not in MAY:
                 wrong.append(f"{relative}: no room of that name is known here")
                 continue
-            for other in included(path.read_text()):
-                if other != room and other not in MAY[room]:
+            for other, header in included(path.read_text()):
+                if other == room:
+                    continue
+                if other not in MAY[room]:
                     wrong.append(f"{relative} includes {other}/, which {room}/ may not")
+                elif header not in SHOWS.get(other, {header}):
+                    wrong.append(f"{relative} includes {other}/{header}, which {other}/ does not show")
     for line in wrong:
         print(line)
     if seen == 0:
