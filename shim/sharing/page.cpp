@@ -97,6 +97,9 @@ Tenant tenant_in(const PageSlot& slot, std::uint64_t now) {
     tenant.priority = static_cast<std::uint32_t>(at_most(slot.priority, kMostPriority));
     tenant.last_use_ns = at_most(slot.last_use_ns, now);
     tenant.waiting_since_ns = at_most(slot.waiting_since_ns, now);
+    tenant.waited_ns = slot.waited_ns;
+    tenant.moved_bytes = slot.moved_bytes;
+    tenant.link_bytes_per_s = at_most(slot.link_bytes_per_s, kMostBytes);
     return tenant;
 }
 
@@ -188,6 +191,9 @@ bool SharingPage::write(const Tenant& own) noexcept {
     slot_->priority = own.priority;
     slot_->last_use_ns = own.last_use_ns;
     slot_->waiting_since_ns = own.waiting_since_ns;
+    slot_->waited_ns = own.waited_ns;
+    slot_->moved_bytes = own.moved_bytes;
+    slot_->link_bytes_per_s = own.link_bytes_per_s;
     slot_->seen_ns = now_ns();
     return true;
 }
@@ -211,10 +217,19 @@ std::vector<Seen> SharingPage::tenants() const {
             std::int64_t number = process.number;
             slot.number.compare_exchange_strong(number, 0);
         } else if (process.number > 0) {
-            all.push_back({process, tenant_in(slot, now)});
+            all.push_back({process, tenant_in(slot, now), static_cast<std::size_t>(&slot - page_->slots)});
         }
     }
     return all;
+}
+
+std::uint64_t SharingPage::turns_until_ns(std::uint64_t now_ns) const noexcept {
+    const std::uint64_t until = page_->turns_until_ns;
+    return until > now_ns + static_cast<std::uint64_t>(kTurns.count()) ? 0 : until;
+}
+
+bool SharingPage::pass_turn(std::uint64_t from, std::uint64_t to) noexcept {
+    return page_->turn.compare_exchange_strong(from, to);
 }
 
 void SharingPage::announce() noexcept {

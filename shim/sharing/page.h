@@ -26,18 +26,20 @@ struct PageSlot {
     Word seen_ns;  // the process wrote here last; CLOCK_MONOTONIC
     // Of a Tenant:
     Word allocated_bytes, resident_bytes, granted_bytes, pinned_bytes, least_bytes, weight, priority,
-        last_use_ns, waiting_since_ns;
+        last_use_ns, waiting_since_ns, waited_ns, moved_bytes, link_bytes_per_s;
 };
 
 struct PageLayout {
     static constexpr std::array<char, 8> kMagic{'l', 'm', 's', 's', 'h', 'a', 'r', 'e'};
-    static constexpr std::uint32_t kVersion = 1;
+    static constexpr std::uint32_t kVersion = 2;
     static constexpr std::size_t kSlots = 64;
 
     std::array<char, 8> magic = kMagic;
     std::uint32_t version = kVersion;
     std::uint32_t bytes = sizeof(PageLayout);
     std::atomic<std::uint32_t> changes;  // counts what others are to look at
+    PageSlot::Word turn;                 // a Turn (turns.h), whose holder is a slot
+    PageSlot::Word turns_until_ns;       // turns are taken until then
     PageSlot slots[kSlots];
 };
 
@@ -45,9 +47,13 @@ struct PageLayout {
 // written for so long.
 inline constexpr std::chrono::nanoseconds kUnseen = std::chrono::seconds(60);
 
+// Turns are taken for so long, then tried without.
+inline constexpr std::chrono::nanoseconds kTurns = std::chrono::seconds(30);
+
 struct Seen {
     trace::ProcessName process;
     Tenant tenant;
+    std::size_t slot;
 };
 
 // Any thread, one at a time.
@@ -69,6 +75,13 @@ class SharingPage {
     // std::bad_alloc.
     std::vector<Seen> tenants() const;
     bool is_own(const Seen& seen) const { return seen.process == own_; }
+
+    // Turns are taken until then; at most kTurns from now on.
+    std::uint64_t turns_until_ns(std::uint64_t now_ns) const noexcept;
+    void take_turns_until(std::uint64_t ns) noexcept { page_->turns_until_ns = ns; }
+    // Of a Turn. Passes it on, if it is still `from`.
+    std::uint64_t turn() const noexcept { return page_->turn; }
+    bool pass_turn(std::uint64_t from, std::uint64_t to) noexcept;
 
     // The others are to look again.
     void announce() noexcept;

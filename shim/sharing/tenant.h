@@ -20,6 +20,9 @@ struct Tenant {
     std::uint32_t priority = 0;          // to kMostPriority; a higher one goes first
     std::uint64_t last_use_ns = 0;       // it submitted work, or some was unfinished; CLOCK_MONOTONIC
     std::uint64_t waiting_since_ns = 0;  // for a turn; 0: it does not wait
+    std::uint64_t waited_ns = 0;         // for turns, ever
+    std::uint64_t moved_bytes = 0;       // to the GPU, ever
+    std::uint64_t link_bytes_per_s = 0;  // to the GPU, as its copies were seen to go; 0: not known
 };
 
 }  // namespace lms::sharing

@@ -9,6 +9,12 @@ constexpr std::uint64_t ns(std::chrono::nanoseconds length) {
     return static_cast<std::uint64_t>(length.count());
 }
 
+// Of a turn in one word.
+constexpr unsigned kHolderBits = 8, kLengthBits = 15;
+constexpr std::uint64_t kHolders = (1 << kHolderBits) - 1;
+constexpr std::uint64_t kUnit = 1'000'000;
+static_assert(ns(kLongestTurn) / kUnit < std::uint64_t{1} << kLengthBits);
+
 std::uint64_t since(std::uint64_t then_ns, std::uint64_t now_ns) {
     return now_ns - std::min(now_ns, then_ns);
 }
@@ -32,6 +38,19 @@ std::uint64_t turn_length_ns(std::uint64_t missing_bytes, std::uint64_t link_byt
     const auto length = kSecond * kTurnFactor * missing_bytes / link_bytes_per_s;
     return static_cast<std::uint64_t>(
         std::clamp<unsigned __int128>(length, ns(kShortestTurn), ns(kLongestTurn)));
+}
+
+std::uint64_t word_of(const Turn& turn) {
+    if (turn.holder >= kHolders) return 0;
+    const std::uint64_t length = std::min(turn.length_ns, ns(kLongestTurn)) / kUnit;
+    return turn.began_ns / kUnit << (kHolderBits + kLengthBits) | length << kHolderBits | (turn.holder + 1);
+}
+
+Turn turn_of(std::uint64_t word, std::uint64_t now_ns) {
+    const std::uint64_t holder = word % (kHolders + 1), began = word >> (kHolderBits + kLengthBits);
+    if (holder == 0 || began > now_ns / kUnit) return {};
+    const std::uint64_t length = (word >> kHolderBits) % (std::uint64_t{1} << kLengthBits);
+    return {holder - 1, began * kUnit, length * kUnit};
 }
 
 std::size_t next_tenant(std::span<const Tenant> tenants, std::size_t holder) {

@@ -25,6 +25,11 @@ struct Turn {
     std::uint64_t length_ns = 0;
 };
 
+// A turn in one word, for a page (page.h): `holder` is below 255, times are rounded down to milliseconds. Of
+// a word that says nothing, or of a time after `now_ns`, there is no holder.
+std::uint64_t word_of(const Turn& turn);
+Turn turn_of(std::uint64_t word, std::uint64_t now_ns);
+
 // `link_bytes_per_s`: to the GPU; 0: not known.
 std::uint64_t turn_length_ns(std::uint64_t missing_bytes, std::uint64_t link_bytes_per_s);
 

@@ -110,6 +110,24 @@ TEST_CASE("turns: their length is nine times what bringing in takes, within boun
     CHECK(turn_length_ns(~std::uint64_t{0}, 1) == 30'000'000'000);
 }
 
+TEST_CASE("turns: one word holds a turn, and any word is one or none") {
+    const Turn turn{254, 123'456'000'000'000, 30'000'000'000};
+    const Turn same = turn_of(word_of(turn), turn.began_ns);
+    CHECK(same.holder == turn.holder);
+    CHECK(same.began_ns == turn.began_ns);
+    CHECK(same.length_ns == turn.length_ns);
+    CHECK(turn_of(word_of(turn), turn.began_ns - 1).holder == kNoTenant);
+    CHECK(word_of({kNoTenant, 1, 1}) == 0);
+    CHECK(word_of({255, 1, 1}) == 0);
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 100'000; ++i) {
+        const Turn any = turn_of(random(), kNow);
+        CHECK((any.holder == kNoTenant || any.holder < 255));
+        CHECK(any.began_ns <= kNow);
+        CHECK(any.length_ns < 33'000'000'000);
+    }
+}
+
 TEST_CASE("turns: the next is of the highest priority, and has waited longest of these") {
     std::vector<Tenant> tenants(4);
     CHECK(next_tenant(tenants) == kNoTenant);

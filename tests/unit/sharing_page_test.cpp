@@ -10,6 +10,7 @@
 #include <random>
 
 #include "shim/sharing/grants.h"
+#include "shim/sharing/turns.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 
@@ -60,7 +61,7 @@ TEST_CASE(
     const auto page = folder.open();
     REQUIRE(page);
     CHECK(page->tenants().empty());
-    const Tenant own{1, 2, 3, 4, 5, 6, 7, 8, 9};
+    const Tenant own{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
     REQUIRE(page->write(own));
     const pid_t running = other(folder, 100, true), killed = other(folder, 200, false);
     siginfo_t ended{};
@@ -79,6 +80,10 @@ TEST_CASE(
     CHECK(seen.priority == 7);
     CHECK(seen.last_use_ns == 8);
     CHECK(seen.waiting_since_ns == 9);
+    CHECK(seen.waited_ns == 10);
+    CHECK(seen.moved_bytes == 11);
+    CHECK(seen.link_bytes_per_s == 12);
+    CHECK(all[1].slot == all[0].slot + 1);
     CHECK(all[1].process.number == running);
     CHECK(all[1].tenant.allocated_bytes == 100);
     end(running);
@@ -89,6 +94,20 @@ TEST_CASE(
     const auto changes = page->changes().load();
     page->announce();
     CHECK(page->changes() == changes + 1);
+}
+
+TEST_CASE("sharing page: of two that pass a turn on at once one does") {
+    const Folder folder;
+    const auto page = folder.open(), other_page = folder.open();
+    REQUIRE((page && other_page));
+    CHECK(page->turn() == 0);
+    CHECK(page->pass_turn(0, word_of({3, 5'000'000, 20'000'000})));
+    CHECK_FALSE(other_page->pass_turn(0, word_of({4, 5'000'000, 20'000'000})));
+    CHECK(turn_of(other_page->turn(), 9'000'000).holder == 3);
+    page->take_turns_until(50);
+    CHECK(other_page->turns_until_ns(40) == 50);
+    page->take_turns_until(~std::uint64_t{0});
+    CHECK(other_page->turns_until_ns(40) == 0);
 }
 
 TEST_CASE("sharing page: processes killed at any moment leave no slot taken") {
@@ -169,8 +188,8 @@ TEST_CASE("sharing page: a file of another owner, mode, size, kind or version is
     CHECK(refused(good, 0640) == "has mode 0640, expected 0600");
     CHECK(refused(std::string(good.size(), 'x')) == "is no page of this program's");
     std::string other_version = good;
-    other_version[8] = 2;
-    CHECK(refused(other_version) == "has version 2, expected 1");
+    other_version[8] = 1;
+    CHECK(refused(other_version) == "has version 1, expected 2");
     ::unlink(path.c_str());
     ::symlink("/dev/zero", path.c_str());
     CHECK_FALSE(folder.open());
