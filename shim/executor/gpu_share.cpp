@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "shim/sharing/folder.h"
 #include "shim/sharing/grants.h"
-#include "shim/trace/live_folder.h"
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
 #include "shim/util/units.h"
@@ -37,18 +37,21 @@ std::string name_of(std::span<const char, 16> uuid) {
 }  // namespace
 
 std::unique_ptr<GpuShare> GpuShare::open(int device, std::span<const char, 16> uuid,
-                                         const util::ShareTerms& terms) noexcept try {
+                                         const util::ShareTerms& terms, const std::string& path) noexcept
+    try {
     if (!terms.shares) return nullptr;
-    const trace::LiveFolder folder;
-    if (!folder.is_open()) return nullptr;
-    std::string problem;
-    const std::string name = name_of(uuid);
-    auto page = sharing::SharingPage::open(folder.number(), name, problem);
-    if (page && !page->write({.weight = terms.weight, .priority = terms.priority}))
-        problem = "has no free slot";
+    const sharing::SharingFolder folder(path);
+    std::string problem = folder.problem();
+    std::unique_ptr<sharing::SharingPage> page;
+    if (problem.empty()) {
+        const std::string name = name_of(uuid);
+        page = sharing::SharingPage::open(folder.number(), name, problem);
+        if (page && !page->write({.weight = terms.weight, .priority = terms.priority}))
+            problem = "has no free slot";
+        if (!problem.empty()) problem = fmt::format("its page {} {}", name, problem);
+    }
     if (!problem.empty()) {
-        log::warn("GPU {} is not shared: its page {} {}; other processes do not make room", device, name,
-                  problem);
+        log::warn("GPU {} is not shared: {}; other processes do not make room", device, problem);
         return nullptr;
     }
     page->announce();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "shim/sharing/page.h"
 #include "shim/util/clock.h"
@@ -15,10 +16,11 @@ namespace lms::shim {
 
 class GpuShare {
   public:
-    // `device` is for messages. Null where it is not shared: the terms say so, or its page cannot be used, of
-    // which the user is told once.
+    // `device` is for messages, `folder` LMS_SHARE_DIR. Null where it is not shared: the terms say so, or its
+    // page cannot be used, of which the user is told once.
     static std::unique_ptr<GpuShare> open(int device, std::span<const char, 16> uuid,
-                                          const util::ShareTerms& terms) noexcept;
+                                          const util::ShareTerms& terms,
+                                          const std::string& folder = {}) noexcept;
 
     // Whether others have come, or have changed. Any thread.
     bool is_due() const noexcept;

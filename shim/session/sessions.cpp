@@ -77,7 +77,7 @@ Session* open(CUdevice device, CUcontext context) {
                                 settings(), error);
         CUuuid uuid{};
         if (session && device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS)
-            session->share_by(GpuShare::open(device, uuid.bytes, settings().share));
+            session->share_by(GpuShare::open(device, uuid.bytes, settings().share, settings().share_folder));
     }
     if (!session) {
         static std::atomic<bool> said;

@@ -134,6 +134,13 @@ constexpr Setting kTable[] = {
          return terms.has_value();
      },
      [](const Settings& s) { return util::format_share_terms(s.share); }},
+    {"LMS_SHARE_DIR", "share-dir", "FOLDER", "that of the live pages",
+     "Where processes that share GPUs find each other: a folder of one user's that each container mounts",
+     "the absolute path of a folder",
+     [](std::string_view text, Settings& s) {
+         return text.starts_with('/') && parse_text(text, s.share_folder);
+     },
+     [](const Settings& s) { return s.share_folder; }},
     {"LMS_MEMINFO", "meminfo", "WHICH", "physical",
      "How much memory the program sees: the GPU alone, or with the host limit added", "physical or enlarged",
      [](std::string_view text, Settings& s) { return parse_choice(text, kMemInfoNames, s.meminfo); },

@@ -43,6 +43,7 @@ struct Settings {
     std::optional<std::uint64_t> host_limit_bytes;  // see util::host_limit_bytes()
     std::optional<std::uint64_t> soft_limit_bytes;  // beyond it an allocation fails once; empty: none does
     util::ShareTerms share;                         // with other processes on a GPU
+    std::string share_folder;                       // of the pages for that; empty: of the live pages
     HostMapping host_mapping = HostMapping::Auto;
     bool retain = true;  // host copies of what nothing has written since
     // Whether it matters which work writes what: host copies are good for as long as nothing has written the

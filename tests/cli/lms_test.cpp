@@ -53,8 +53,8 @@ TEST_CASE("lms: help and version") {
     CHECK(shell("build/lms help run").out == run_help.out);
     CHECK(run_help.out.find("Usage: lms run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n") != std::string::npos);
     for (const char* option : {"--sim ", "--sim-memory", "--threshold", "--frac", "--limit", "--reserve",
-                               "--host-limit", "--soft-limit", "--share", "--meminfo", "--safety", "--policy",
-                               "--log", "--stats", "--trace", "--driver"}) {
+                               "--host-limit", "--soft-limit", "--share ", "--share-dir", "--meminfo",
+                               "--safety", "--policy", "--log", "--stats", "--trace", "--driver"}) {
         CHECK_MESSAGE(run_help.out.find(option) != std::string::npos, option);
     }
 }
@@ -76,6 +76,8 @@ TEST_CASE("lms: usage errors") {
     check_usage_error("run --limit", "--limit");
     check_usage_error("run --limit 64Q -- true", "--limit=64Q: expected a size");
     check_usage_error("run --limit 0 -- true", "--limit=0: expected a size in bytes above 0");
+    check_usage_error("run --share weight=0 true", "--share=weight=0: expected weight=1 to 1000, min=SIZE");
+    check_usage_error("run --share-dir shared true", "--share-dir=shared: expected the absolute path");
     check_usage_error("run --threshold two true", "--threshold=two: expected a size in KiB");
     check_usage_error("run --frac 1.5 true", "--frac=1.5: expected a number from 0 to 1");
     check_usage_error("run --frac '' true", "--frac=: expected a number from 0 to 1");
@@ -104,7 +106,7 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
 
     const Result all = shell(
         "build/lms run --threshold 4M --frac 0.5 --limit 64M --reserve 1M --host-limit 2G --soft-limit 48M "
-        "--share weight=2 --meminfo enlarged --frameworks jax,pytorch "
+        "--share weight=2,min=4G,priority=1 --share-dir /shared --meminfo enlarged --frameworks jax,pytorch "
         "--safety strict --host-mapping off --check "
         "--policy build/policy/lru.so --log info:/dev/null --stats s-%p --trace t-%p --trace-size 64M "
         "--driver /d.so -- env | "
@@ -115,7 +117,8 @@ TEST_CASE("lms run: the program gets the shim, the settings and its own argument
           "LIMIT=64M\nLMS_LOG=info:/dev/"
           "null\nLMS_MEMINFO=enlarged\n"
           "LMS_POLICY=build/policy/"
-          "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_SHARE=weight=2\nLMS_SOFT_LIMIT=48M\nLMS_STATS=s-%"
+          "lru.so\nLMS_RESERVE=1M\nLMS_SAFETY=strict\nLMS_SHARE=weight=2,min=4G,priority=1\nLMS_SHARE_DIR=/"
+          "shared\nLMS_SOFT_LIMIT=48M\nLMS_STATS=s-%"
           "p\nLMS_THRESHOLD=4M\n"
           "LMS_TRACE=t-%p\nLMS_TRACE_SIZE=64M\n");
 
@@ -348,7 +351,7 @@ TEST_CASE("lms settings: every variable, its default and its value now") {
         shell("LMS_LIMIT=1024M LMS_FRAC=7 LMS_POLICY=lur LMS_LIMTI=3 build/lms settings --json");
     CHECK(result.status == 0);
     const auto json = nlohmann::json::parse(result.out);
-    CHECK(json.size() == 20);
+    CHECK(json.size() == 21);
     for (const auto& setting : json) {
         for (const char* key : {"variable", "option", "current", "default", "accepted", "meaning"}) {
             CHECK(setting.contains(key));

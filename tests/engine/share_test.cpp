@@ -1,6 +1,7 @@
 // A GPU that other processes under the shim use too: this one gives them room, and takes it back.
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -142,6 +143,32 @@ TEST_CASE("share: unless the user asks for it and there is a page, the process i
     REQUIRE(::access(page.c_str(), F_OK) == 0);
     REQUIRE(::truncate(page.c_str(), 100) == 0);
     CHECK(GpuShare::open(0, kUuid, {.shares = true}) == nullptr);
+}
+
+TEST_CASE("share: the page is in LMS_SHARE_DIR, if that is the user's alone") {
+    const LivePages pages;
+    const Scratch folder;
+    const std::string path = folder.path("shared");
+    const auto opens = [&] { return GpuShare::open(0, kUuid, {.shares = true}, path) != nullptr; };
+    CHECK_FALSE(opens());
+    REQUIRE(::mkdir(path.c_str(), 0700) == 0);
+    CHECK(opens());
+    CHECK(::access((path + "/gpu.73686172650000000000000000000000").c_str(), F_OK) == 0);
+    CHECK(::access(pages.scratch.path("lmsshim-" + std::to_string(geteuid())).c_str(), F_OK) != 0);
+    for (const mode_t mode : {0710, 0701, 0720, 01777}) {
+        REQUIRE(::chmod(path.c_str(), mode) == 0);
+        CHECK_FALSE(opens());
+    }
+    REQUIRE(::chmod(path.c_str(), 0700) == 0);
+    if (geteuid() == 0) {
+        REQUIRE(::chown(path.c_str(), 1, 1) == 0);
+        CHECK_FALSE(opens());
+        REQUIRE(::chown(path.c_str(), 0, 0) == 0);
+    }
+    const std::string link = folder.path("link");
+    REQUIRE(::symlink(path.c_str(), link.c_str()) == 0);
+    CHECK(GpuShare::open(0, kUuid, {.shares = true}, link) == nullptr);
+    CHECK(opens());
 }
 
 }  // namespace

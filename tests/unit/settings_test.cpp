@@ -61,6 +61,7 @@ TEST_CASE("settings: the defaults") {
     CHECK_FALSE(s.host_limit_bytes);
     CHECK_FALSE(s.soft_limit_bytes);
     CHECK_FALSE(s.share.shares);
+    CHECK(s.share_folder.empty());
     CHECK(s.meminfo == MemInfo::Physical);
     CHECK(s.frameworks == "auto");
     CHECK(s.safety == Safety::Opaque);
@@ -81,6 +82,7 @@ TEST_CASE("settings: every variable is read") {
                                  {"LMS_FRAC", "0.25"},
                                  {"LMS_LIMIT", "64M"},
                                  {"LMS_SHARE", "weight=2,min=4G,priority=1"},
+                                 {"LMS_SHARE_DIR", "/shared"},
                                  {"LMS_RESERVE", "0"},
                                  {"LMS_HOST_LIMIT", "1.5G"},
                                  {"LMS_SOFT_LIMIT", "48M"},
@@ -106,6 +108,7 @@ TEST_CASE("settings: every variable is read") {
     CHECK(s.host_limit_bytes == 3ull << 29);
     CHECK(s.soft_limit_bytes == 48ull << 20);
     CHECK(s.share == lms::util::ShareTerms{true, 2, 4ull << 30, 1});
+    CHECK(s.share_folder == "/shared");
     CHECK(s.meminfo == MemInfo::Enlarged);
     CHECK(s.frameworks == "pytorch,jax");
     CHECK(s.safety == Safety::Strict);
@@ -146,8 +149,8 @@ TEST_CASE("settings: a bad value gives one line and the default") {
         {"LMS_SHARE", "weight"},    {"LMS_SHARE", "weight=0"},    {"LMS_SHARE", "weight=1001"},
         {"LMS_SHARE", "min=4X"},    {"LMS_SHARE", "priority=-1"}, {"LMS_SHARE", "priority=101"},
         {"LMS_SHARE", "weight=1,"}, {"LMS_SHARE", "off,min=1"},   {"LMS_SHARE", "min=1,min=2"},
-        {"LMS_SHARE", ",min=1"},    {"LMS_SHARE", "share=1"},     {"LMS_LOG", "verbose"},
-        {"LMS_LOG", "debug:"},      {"LMS_LOG", "/tmp/log"},
+        {"LMS_SHARE", ",min=1"},    {"LMS_SHARE", "share=1"},     {"LMS_SHARE_DIR", "shared"},
+        {"LMS_LOG", "verbose"},     {"LMS_LOG", "debug:"},        {"LMS_LOG", "/tmp/log"},
     };
     for (const auto& [name, value] : bad) {
         const std::string setting = std::string(name) + "=" + value;
