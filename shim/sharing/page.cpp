@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shim/sharing/turns.h"
 #include "shim/util/clock.h"
 #include "shim/util/keep_errno.h"
 #include "shim/util/write_signals.h"
@@ -27,8 +28,8 @@ std::uint64_t now_ns() {
 class File {
   public:
     File(int folder, const std::string& name, int flags)
-        : number_(openat(folder, name.c_str(), flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-                         S_IRUSR | S_IWUSR)) {}
+        : number_(
+              openat(folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, S_IRUSR | S_IWUSR)) {}
     ~File() {
         if (number_ >= 0) ::close(number_);
     }
@@ -45,7 +46,7 @@ class File {
 int make(int folder, const std::string& name) {
     const std::string fresh = fmt::format("{}.{}", name, getpid());
     unlinkat(folder, fresh.c_str(), 0);  // of one that had this number and was killed here
-    const File file(folder, fresh, O_CREAT | O_EXCL);
+    const File file(folder, fresh, O_CREAT | O_EXCL | O_RDWR);
     if (!file.is_open()) return errno;
     // A page without memory would be a signal at the first write, and one beyond what the program may write
     // is one here.
@@ -124,7 +125,38 @@ bool has_ended(const PageSlot& slot, const trace::ProcessName& process, std::uin
     return true;
 }
 
+std::uint64_t turns_end(const PageLayout& page, std::uint64_t now_ns) {
+    const std::uint64_t until = page.turns_until_ns;
+    return until > now_ns + static_cast<std::uint64_t>(kTurns.count()) ? 0 : until;
+}
+
 }  // namespace
+
+PageContents look_at_page(int folder, const std::string& name, std::string& problem) {
+    const util::KeepErrno keep;
+    const File file(folder, name, O_RDONLY);
+    problem = file.is_open() ? distrusted(file.number())
+                             : fmt::format("cannot be opened: {}", std::strerror(errno));
+    if (!problem.empty()) return {};
+    const auto page = std::make_unique<PageLayout>();
+    if (pread(file.number(), static_cast<void*>(page.get()), sizeof *page, 0) != sizeof *page) {
+        problem = "cannot be read";
+        return {};
+    }
+    problem = unknown(*page);
+    PageContents all;
+    if (!problem.empty()) return all;
+    const std::uint64_t now = now_ns();
+    all.takes_turns = turns_end(*page, now) > now;
+    all.holder = turn_of(page->turn, now).holder;
+    for (const PageSlot& slot : page->slots) {
+        const trace::ProcessName process = process_in(slot);
+        if (process.number > 0 && !has_ended(slot, process, now))
+            all.tenants.push_back(
+                {process, tenant_in(slot, now), static_cast<std::size_t>(&slot - page->slots)});
+    }
+    return all;
+}
 
 std::unique_ptr<SharingPage> SharingPage::open(int folder, const std::string& name, std::string& problem) {
     const util::KeepErrno keep;
@@ -134,7 +166,7 @@ std::unique_ptr<SharingPage> SharingPage::open(int folder, const std::string& na
             return nullptr;
         }
     }
-    const File file(folder, name, 0);
+    const File file(folder, name, O_RDWR);
     problem = file.is_open() ? distrusted(file.number())
                              : fmt::format("cannot be opened: {}", std::strerror(errno));
     if (!problem.empty()) return nullptr;
@@ -224,8 +256,7 @@ std::vector<Seen> SharingPage::tenants() const {
 }
 
 std::uint64_t SharingPage::turns_until_ns(std::uint64_t now_ns) const noexcept {
-    const std::uint64_t until = page_->turns_until_ns;
-    return until > now_ns + static_cast<std::uint64_t>(kTurns.count()) ? 0 : until;
+    return turns_end(*page_, now_ns);
 }
 
 bool SharingPage::pass_turn(std::uint64_t from, std::uint64_t to) noexcept {

@@ -56,6 +56,15 @@ struct Seen {
     std::size_t slot;
 };
 
+struct PageContents {
+    std::vector<Seen> tenants;
+    bool takes_turns = false;
+    std::size_t holder = ~std::size_t{0};  // the slot of the tenant whose turn it is then
+};
+// Of the page of that name, by a copy, for those that only look: nothing is made, written or freed. Nothing,
+// and why as in open(): it cannot be read. May throw std::bad_alloc.
+PageContents look_at_page(int folder, const std::string& name, std::string& problem);
+
 // Any thread, one at a time.
 class SharingPage {
   public:

@@ -11,6 +11,7 @@
 
 #include "shim/sharing/grants.h"
 #include "shim/sharing/turns.h"
+#include "shim/util/clock.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 
@@ -108,6 +109,37 @@ TEST_CASE("sharing page: of two that pass a turn on at once one does") {
     CHECK(other_page->turns_until_ns(40) == 50);
     page->take_turns_until(~std::uint64_t{0});
     CHECK(other_page->turns_until_ns(40) == 0);
+}
+
+TEST_CASE("sharing page: who only looks sees all and leaves no trace") {
+    const Folder folder;
+    std::string problem;
+    CHECK(look_at_page(folder.number, "page", problem).tenants.empty());
+    CHECK(problem == "cannot be opened: No such file or directory");
+    const auto page = folder.open();
+    REQUIRE(page);
+    REQUIRE(page->write({.allocated_bytes = 7}));
+    const pid_t killed = other(folder, 8, false);
+    support::end_of_child(killed);
+    const auto now = static_cast<std::uint64_t>(lms::util::Clock::now().time_since_epoch().count());
+    const std::string before = folder.scratch.get("page");
+    auto seen = look_at_page(folder.number, "page", problem);
+    CHECK(problem == "");
+    REQUIRE(seen.tenants.size() == 1);
+    CHECK(page->is_own(seen.tenants[0]));
+    CHECK(seen.tenants[0].tenant.allocated_bytes == 7);
+    CHECK_FALSE(seen.takes_turns);
+    CHECK(folder.scratch.get("page") == before);
+    REQUIRE(page->pass_turn(0, word_of({seen.tenants[0].slot, now, 1'000'000})));
+    page->take_turns_until(now + 60'000'000'000);
+    CHECK_FALSE(look_at_page(folder.number, "page", problem).takes_turns);
+    page->take_turns_until(now + 20'000'000'000);
+    seen = look_at_page(folder.number, "page", problem);
+    CHECK(seen.takes_turns);
+    CHECK(seen.holder == seen.tenants[0].slot);
+    REQUIRE(::chmod(folder.scratch.path("page").c_str(), 0666) == 0);
+    CHECK(look_at_page(folder.number, "page", problem).tenants.empty());
+    CHECK(problem == "has mode 0666, expected 0600");
 }
 
 TEST_CASE("sharing page: processes killed at any moment leave no slot taken") {
@@ -212,6 +244,8 @@ TEST_CASE("sharing page: with every byte made up, it costs at most being alone")
         for (char& byte : bytes) byte = static_cast<char>(random() % 4 == 0 ? 0 : random());
         REQUIRE(::pwrite(file, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
         page->write({.allocated_bytes = 1000});
+        std::string problem;
+        CHECK(look_at_page(folder.number, "page", problem).tenants.size() <= PageLayout::kSlots);
         const auto all = page->tenants();
         std::vector<Tenant> tenants;
         for (const Seen& seen : all) tenants.push_back(seen.tenant);

@@ -37,7 +37,8 @@ class Screen {
         int line = 2;
         for (const auto& table : tables(before, now, static_cast<std::size_t>(COLS)))
             line = put(table, line) + 1;
-        put(hottest(before, now), line);
+        for (const auto& rows : {tenants(now), hottest(before, now)})
+            line = put(rows, line) + (rows.empty() ? 0 : 1);
         refresh();
     }
     // After a second, or as soon as a key is pressed.
@@ -72,7 +73,7 @@ int top(int process, bool as_json) {
     // Of processes that were killed and that nobody waits for.
     trace::LiveFolder().clean();
     const Look look = look_at_processes(process);
-    if (process != 0 && look.pages.empty()) {
+    if (process != 0 && look.pages.empty() && look.shared.empty()) {
         fmt::print(stderr, "lms top: no process {} of yours runs under the shim\n", process);
         return kNotWell;
     }
@@ -84,9 +85,10 @@ int top(int process, bool as_json) {
         std::this_thread::sleep_for(std::chrono::milliseconds(kSecondMs));
         const Look now = look_at_processes(process);
         for (const std::string& row : table(look, now)) fmt::print("{}\n", row);
-        const std::vector<std::string> buffers = hottest(look, now);
-        if (!buffers.empty()) fmt::print("\n");
-        for (const std::string& row : buffers) fmt::print("{}\n", row);
+        for (const auto& rows : {tenants(now), hottest(look, now)}) {
+            if (!rows.empty()) fmt::print("\n");
+            for (const std::string& row : rows) fmt::print("{}\n", row);
+        }
     }
     return 0;
 }

@@ -142,13 +142,14 @@ void add_rows(const LivePage* before, const LivePage& now, const Rates& rates, s
 }  // namespace
 
 Look look_at_processes(int process) {
-    Look look;
+    Look look{.process = process};
     const trace::LiveFolder folder;
     for (auto& page : folder.pages()) {
-        if (page->ended_ns == 0 && !folder.is_gone(*page) &&
-            (process == 0 || page->process.number == process))
-            look.pages.push_back(std::move(page));
+        if (page->ended_ns == 0 && !folder.is_gone(*page)) look.pages.push_back(std::move(page));
     }
+    look.shared = look_at_shared_gpus(process, look.pages);
+    if (process != 0)
+        std::erase_if(look.pages, [&](const auto& page) { return page->process.number != process; });
     std::ranges::sort(look.pages, {}, [](const auto& page) { return page->began_ns; });
     look.at_ns = trace::now_ns();
     return look;
@@ -200,9 +201,29 @@ std::vector<std::string> hottest(const Look& before, const Look& now) {
     return rows;
 }
 
+std::vector<std::string> tenants(const Look& now) {
+    return tenants_table(now.shared, now.at_ns);
+}
+
 std::string to_json(const Look& look) {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
-    for (const auto& page : look.pages) all.push_back(process_json(*page));
+    std::vector<trace::ProcessName> known;
+    for (const auto& page : look.pages) {
+        known.push_back(page->process);
+        all.push_back(process_json(*page));
+        all.back()["shares"] = shares_json(look.shared, page->process, look.at_ns);
+    }
+    for (const SharedGpu& gpu : look.shared) {
+        for (const SharedGpu::One& each : gpu.tenants) {
+            const trace::ProcessName& process = each.seen.process;
+            if (look.process != 0 && process.number != look.process) continue;
+            if (std::ranges::find(known, process) != known.end()) continue;
+            known.push_back(process);
+            all.push_back({{"process", process.number},
+                           {"program", nullptr},
+                           {"shares", shares_json(look.shared, process, look.at_ns)}});
+        }
+    }
     return text_of(all);
 }
 
