@@ -60,6 +60,13 @@ std::unique_ptr<GpuShare> GpuShare::open(int device, std::span<const char, 16> u
     return nullptr;  // out of host memory: as if it were alone
 }
 
+void GpuShare::set_terms(const util::ShareTerms& terms) noexcept {
+    weight_ = terms.weight;
+    priority_ = terms.priority;
+    least_bytes_ = terms.least_bytes;
+    page_->announce();
+}
+
 bool GpuShare::is_due() const noexcept {
     if (page_->changes().load(std::memory_order_relaxed) != seen_changes_.load(std::memory_order_relaxed))
         return true;
@@ -85,9 +92,9 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
                   .resident_bytes = own.held_bytes,
                   .granted_bytes = own.granted_bytes,
                   .pinned_bytes = own.pinned_bytes,
-                  .least_bytes = terms_.least_bytes,
-                  .weight = terms_.weight,
-                  .priority = terms_.priority,
+                  .least_bytes = least_bytes_,
+                  .weight = weight_,
+                  .priority = priority_,
                   .last_use_ns = now_ns});
     std::vector<sharing::Tenant> tenants;
     std::size_t self = 0;
@@ -107,7 +114,10 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
                   shared ? fmt::format("shared by {} processes under the shim", tenants.size())
                          : "no other process's under the shim any more");
     }
-    if (!shared) return 0;
+    if (!shared) {
+        if (own.granted_bytes != 0) page_->announce();  // and says so at the next look
+        return 0;
+    }
     const std::uint64_t grant = sharing::grants(tenants, capacity, now_ns)[self];
     if (differs(own.allocated_bytes, announced_bytes_, tolerance(capacity))) {
         announced_bytes_ = own.allocated_bytes;

@@ -22,6 +22,9 @@ class GpuShare {
                                           const util::ShareTerms& terms,
                                           const std::string& folder = {}) noexcept;
 
+    // Others hear of it at the next look. Any thread.
+    void set_terms(const util::ShareTerms& terms) noexcept;
+
     // Whether others have come, or have changed. Any thread.
     bool is_due() const noexcept;
 
@@ -37,12 +40,17 @@ class GpuShare {
 
   private:
     GpuShare(int device, std::unique_ptr<sharing::SharingPage> page, const util::ShareTerms& terms)
-        : device_(device), page_(std::move(page)), terms_(terms) {}
+        : device_(device),
+          page_(std::move(page)),
+          weight_(terms.weight),
+          priority_(terms.priority),
+          least_bytes_(terms.least_bytes) {}
     std::uint64_t grant_of(const Levels& own);
 
     const int device_;
     const std::unique_ptr<sharing::SharingPage> page_;
-    const util::ShareTerms terms_;
+    std::atomic<std::uint32_t> weight_, priority_;
+    std::atomic<std::uint64_t> least_bytes_;
 
     std::atomic<std::uint32_t> seen_changes_{0};
     std::atomic<util::Clock::rep> next_look_{0};  // while there are others

@@ -202,6 +202,10 @@ void Session::share_by(std::unique_ptr<GpuShare> share) {
     share_ = std::move(share);
 }
 
+void Session::share_on(const util::ShareTerms& terms) {
+    if (share_) share_->set_terms(terms);
+}
+
 void Session::look_at_share() {
     SessionLock lock(state_->mutex);
     if (refresh_grant(*state_, *share_, lock) == CUDA_SUCCESS) keep_to_budget(lock);

@@ -52,6 +52,12 @@ std::string& policy_now() {
     return instance;
 }
 
+// The same of LMS_SHARE.
+util::ShareTerms& share_now() {
+    static util::ShareTerms& instance = *new util::ShareTerms(settings().share);
+    return instance;
+}
+
 std::unique_ptr<policy::Host> make_policy(const std::string& setting = settings().policy) {
     return policy::Host::create(setting, settings().frac, settings().threshold_bytes);
 }
@@ -77,7 +83,7 @@ Session* open(CUdevice device, CUcontext context) {
                                 settings(), error);
         CUuuid uuid{};
         if (session && device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS)
-            session->share_by(GpuShare::open(device, uuid.bytes, settings().share, settings().share_folder));
+            session->share_by(GpuShare::open(device, uuid.bytes, share_now(), settings().share_folder));
     }
     if (!session) {
         static std::atomic<bool> said;
@@ -205,6 +211,12 @@ bool shares_are_due() noexcept {
     for (const Session* session : sessions())
         if (session->awake() && session->share_is_due()) return true;
     return false;
+}
+
+void set_share(const util::ShareTerms& terms) {
+    const util::Lock lock(session_registry().mutex);
+    if (share_now().shares) share_now() = terms;
+    for (Session* session : sessions()) session->share_on(terms);
 }
 
 void look_at_shares() {

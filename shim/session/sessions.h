@@ -61,6 +61,9 @@ void set_limit(std::uint64_t bytes);
 bool shares_are_due() noexcept;
 void look_at_shares();
 
+// The terms on which those GPUs are shared that are shared, and will be.
+void set_share(const util::ShareTerms& terms);
+
 // Decides what goes from now on, in all sessions: what `setting` means, as LMS_POLICY. False, having said why
 // at warn, if there is none that can be used.
 bool set_policy(const std::string& setting);

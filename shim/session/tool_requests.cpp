@@ -22,6 +22,7 @@ struct Before {
     std::uint64_t limit_bytes = 0;
     std::uint64_t log_level = 0;
     std::string policy;
+    std::string share;
     std::uint64_t trace = 0;
 };
 
@@ -47,6 +48,15 @@ void act_upon(trace::LiveRequest& request, Before& before) {
     if (policy != before.policy) {
         before.policy = policy;
         if (set_policy(policy)) log::info("`lms set`: policy={}", policy);
+    }
+    const std::string share(request.share, strnlen(request.share, sizeof request.share));
+    if (share != before.share) {
+        before.share = share;
+        const auto terms = util::parse_share_terms(share);
+        if (terms && terms->shares) {
+            set_share(*terms);
+            log::info("`lms set`: share={}", util::format_share_terms(*terms));
+        }
     }
     if (const std::uint64_t number = request.trace; number != before.trace) {
         before.trace = number;

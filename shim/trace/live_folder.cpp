@@ -85,6 +85,7 @@ std::unique_ptr<LivePage> read_page(int folder, const char* name) {
     page->policy[sizeof page->policy - 1] = '\0';
     page->stats_path[sizeof page->stats_path - 1] = '\0';
     page->request.policy[sizeof page->request.policy - 1] = '\0';
+    page->request.share[sizeof page->request.share - 1] = '\0';
     page->request.trace_path[sizeof page->request.trace_path - 1] = '\0';
     for (LiveBuffer& buffer : page->moving.buffers) buffer.call_site[LiveBuffer::kSiteBytes - 1] = '\0';
     return name_of(*page) == name ? std::move(page) : nullptr;

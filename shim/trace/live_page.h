@@ -34,6 +34,7 @@ struct LiveRequest {
     Counters::Counter log_level = 0;    // log::Level + 1; 0: as it began
     Counters::Counter paused = 0;       // 1: its memory leaves the GPU, and its work waits
     char policy[512] = {};              // as LMS_POLICY, ends in 0; empty: as it began
+    char share[128] = {};               // as LMS_SHARE, likewise
     Counters::Counter trace = 0;  // the number of the request that was the last about a trace (`lms trace`)
     Counters::Counter trace_bytes = 0;   // of each of its files; 0: any
     Counters::Counter trace_answer = 0;  // what came of it: 0 or an errno
@@ -65,7 +66,7 @@ struct LiveBuffers {
 
 struct LivePage {
     static constexpr std::uint64_t kMagic = 0x6576696c20736d6c;  // "lms live"
-    static constexpr std::uint32_t kVersion = 8;                 // another: the rest is laid out otherwise
+    static constexpr std::uint32_t kVersion = 9;                 // another: the rest is laid out otherwise
     static constexpr std::size_t kGpus = 64;                     // by CUDA ordinal
 
     std::uint64_t magic = kMagic;

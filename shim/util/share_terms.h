@@ -11,6 +11,8 @@ namespace lms::util {
 struct ShareTerms {
     static constexpr std::uint32_t kMostWeight = 1000;
     static constexpr std::uint32_t kMostPriority = 100;
+    static constexpr std::string_view kAccepted =
+        "weight=1 to 1000, min=SIZE, priority=0 to 100, with commas between";
 
     bool shares = false;  // else as if it were alone
     std::uint32_t weight =

@@ -256,7 +256,7 @@ int main(std::vector<std::string> words) {
     CLI::App& doctor_command = *app.add_subcommand("doctor", "Check whether the shim can work here");
     CLI::App& top_command = *app.add_subcommand("top", "Show what processes under the shim are doing");
     CLI::App& set_command =
-        *app.add_subcommand("set", "Change a running program's limit, policy or log; pause it");
+        *app.add_subcommand("set", "Change a running program's limit, share, policy or log; pause it");
     TraceCommands traces(app);
     CLI::App& check_command = *app.add_subcommand("self-check", "What doctor --check runs for each GPU");
     check_command.group("");  // not in the help
@@ -276,8 +276,8 @@ int main(std::vector<std::string> words) {
     set_command.add_option("PID", changed, "The process")->required()->check(CLI::PositiveNumber);
     set_command
         .add_option("CHANGE", changes,
-                    "limit=SIZE (what managed memory may take of each GPU; or none), policy=NAME, log=LEVEL, "
-                    "pause (its memory leaves the GPU, and its work waits), resume")
+                    "limit=SIZE or none (of each GPU), share=TERMS (as LMS_SHARE), policy=NAME, log=LEVEL, "
+                    "pause (its memory leaves the GPU, its work waits), resume")
         ->required();
     doctor_command.add_flag("--sim", simulated, "Look at the simulated GPU");
     doctor_command.add_flag("--check", tries, "Try moves on each GPU");

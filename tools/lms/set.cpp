@@ -11,8 +11,10 @@
 #include "policy/host.h"
 #include "shim/trace/live_folder.h"
 #include "shim/util/log.h"
+#include "shim/util/share_terms.h"
 #include "shim/util/units.h"
 #include "tools/lms/exit_codes.h"
+#include "tools/lms/tenants.h"
 
 namespace lms::tool {
 namespace {
@@ -24,6 +26,7 @@ struct Changes {
     std::optional<std::uint64_t> log_level;
     std::optional<bool> paused;
     std::optional<std::string> policy;
+    std::optional<std::string> share;
 };
 
 // The program has a folder of its own.
@@ -55,21 +58,31 @@ std::string note(const std::string& word, Changes& changes) {
         std::string problem;
         if (!policy::find(*changes.policy, problem)) return fmt::format("{}: {}", word, problem);
         if (changes.policy->size() >= sizeof trace::LiveRequest::policy) return word + ": too long";
+    } else if (name == "share" && equals != word.npos) {
+        const auto terms = util::parse_share_terms(value);
+        if (!terms || !terms->shares)
+            return fmt::format("{}: expected {}", word, util::ShareTerms::kAccepted);
+        changes.share = value;
+        if (value.size() >= sizeof trace::LiveRequest::share) return word + ": too long";
     } else {
-        return fmt::format("no change {}; expected limit=SIZE, policy=NAME, log=LEVEL, pause or resume",
-                           word);
+        return fmt::format(
+            "no change {}; expected limit=SIZE, share=TERMS, policy=NAME, log=LEVEL, pause or resume", word);
     }
     return {};
+}
+
+template <std::size_t size>
+void put(const std::string& text, char (&target)[size]) {
+    std::memset(target, 0, size);
+    text.copy(target, size - 1);
 }
 
 void write(const Changes& changes, trace::LiveRequest& request) {
     if (changes.limit_bytes) request.limit_bytes = *changes.limit_bytes;
     if (changes.log_level) request.log_level = *changes.log_level;
     if (changes.paused) request.paused = *changes.paused ? 1 : 0;
-    if (changes.policy) {
-        std::memset(request.policy, 0, sizeof request.policy);
-        changes.policy->copy(request.policy, sizeof request.policy - 1);
-    }
+    if (changes.policy) put(*changes.policy, request.policy);
+    if (changes.share) put(*changes.share, request.share);
 }
 
 bool await(const trace::LiveRequest& request) {
@@ -90,6 +103,11 @@ int set(int process, const std::vector<std::string>& words) {
             fmt::print(stderr, "lms set: {}\n", problem);
             return kUsage;
         }
+    }
+    if (changes.share && look_at_shared_gpus(process).empty()) {
+        fmt::print(stderr, "lms set: process {} shares no GPU; LMS_SHARE at its start would say so\n",
+                   process);
+        return kNotWell;
     }
     const Told told =
         tell_process(process, "set", [&](trace::LiveRequest& request) { write(changes, request); });

@@ -9,8 +9,8 @@
 
 namespace lms::tool {
 
-// `changes`: "limit=4G", "policy=lru", "log=info", "pause", "resume". Returns the exit status: of what is
-// wrong with them one line says so, and nothing is changed.
+// `changes`: "limit=4G", "share=weight=2", "policy=lru", "log=info", "pause", "resume". Returns the exit
+// status: of what is wrong with them one line says so, and nothing is changed.
 int set(int process, const std::vector<std::string>& changes);
 
 // Whether a process has acted upon what it was asked.
