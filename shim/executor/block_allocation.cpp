@@ -1,6 +1,9 @@
 #include "shim/executor/block_allocation.h"
 
+#include <algorithm>
+
 #include "shim/executor/budget.h"
+#include "shim/util/bounds.h"
 
 namespace lms::shim {
 
@@ -26,14 +29,18 @@ std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64
     return std::nullopt;
 }
 
-std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& lock) {
+namespace {
+
+std::optional<Block> take_host_block(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
     engine::BlockPool& pool = state.engine.pool(engine::Place::Host);
     BlockSource& source = state.host_blocks;
     if (const auto block = pool.take(bytes)) return block;
-    const std::uint64_t limit = host_bytes(state, kHostLook);
-    if (pool.held_bytes() + bytes > limit) source.recover(lock);
-    while (pool.held_bytes() + bytes > limit) {
-        const std::uint64_t excess = pool.held_bytes() + bytes - limit;
+    const std::uint64_t limit = host_bytes(state, bounds::kHostLook);
+    const auto beyond = [&](std::uint64_t most) { return pool.held_bytes() + bytes > most; };
+    if (beyond(limit)) source.recover(lock);
+    while (beyond(limit) || !claim_host(state, pool.held_bytes() + bytes)) {
+        const std::uint64_t excess =
+            pool.held_bytes() + bytes - (beyond(limit) ? limit : state.host_part.claimed_bytes);
         if (state.engine.spare_copy(bytes)) return pool.take(bytes);
         if (!state.engine.spare_copies(excess)) return std::nullopt;
         source.trim(excess, lock);
@@ -41,6 +48,14 @@ std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& 
     Block block;
     if (source.create(bytes, block, lock) == CUDA_SUCCESS) return block;
     return state.engine.spare_copy(bytes) ? pool.take(bytes) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& lock) {
+    const auto block = take_host_block(state, bytes, lock);
+    settle_host(state);
+    return block;
 }
 
 }  // namespace lms::shim

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shim/executor/gpu_share.h"
+#include "shim/util/bounds.h"
 
 namespace lms::shim {
 
@@ -32,6 +33,18 @@ struct Look {
     std::uint64_t held_by_others;  // and by the program's unmanaged allocations
 };
 
+// What has to stay on the GPU where `wanted` is all that should: what the host has no room for.
+std::uint64_t least_budget(State& state, std::uint64_t wanted) LMS_LOCKED {
+    const engine::Engine& engine = state.engine;
+    if (!state.host_claims) return engine.least_budget(util::host_memory().spare_bytes(bounds::kHostLook));
+    const std::uint64_t allocated = state.residency.allocated_bytes();
+    if (allocated > 0) {
+        state.host_claims->claim(state.host_part, minus(allocated + 2 * engine.largest_cut(), wanted),
+                                 HostClaims::Short::Some);
+    }
+    return engine.least_budget(minus(state.host_part.claimed_bytes, state.host_blocks.held_bytes()));
+}
+
 CUresult look(State& state, SessionLock& lock, Look& look) LMS_LOCKED {
     const std::uint64_t held_before = state.device_blocks.held_bytes();
     const CUresult status = unlocked(lock, [&] { return state.port.memory_info(look.info); });
@@ -57,11 +70,10 @@ CUresult refresh_budget(State& state, SessionLock& lock) {
         limit > 0 ? now.info.total_bytes : capped(state.settings, now.info.total_bytes);
     const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
     std::uint64_t budget = minus(total, reserve + now.held_by_others);
-    if (const std::uint64_t most = most_bytes(state, limit); most > 0) {
-        const std::uint64_t spare = util::host_memory().spare_bytes(kHostLook);
-        budget = std::min(budget, std::max(most, state.engine.least_budget(spare)));
-    }
+    if (const std::uint64_t most = most_bytes(state, limit); most > 0)
+        budget = std::min(budget, std::max(most, least_budget(state, most)));
     state.engine.set_budget(budget);
+    settle_host(state);
     return status;
 }
 
@@ -94,11 +106,36 @@ std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age) {
     return state.engine.host_bytes(util::host_memory().spare_bytes(age));
 }
 
-bool has_capacity(const State& state, std::uint64_t bytes) {
+bool claim_host(State& state, std::uint64_t bytes) {
+    return !state.host_claims || state.host_claims->claim(state.host_part, bytes);
+}
+
+void settle_host(State& state) {
+    if (!state.host_claims) return;
+    const std::uint64_t promised = state.engine.promised_host_bytes(state.residency.allocated_bytes());
+    const std::uint64_t pinned = state.host_blocks.held_bytes();
+    const std::uint64_t kept = std::max(promised, state.residency.host_bytes());
+    state.host_claims->settle(state.host_part, {std::max(promised, pinned), pinned, minus(pinned, kept)});
+}
+
+void give_back_host(State& state, std::uint64_t lacking, SessionLock& lock) {
+    const std::uint64_t bytes = std::min(lacking, state.host_part.returnable_bytes);
+    if (bytes == 0) return;
+    state.engine.spare_copies(bytes);
+    state.host_blocks.trim(bytes, lock);
+    settle_host(state);
+}
+
+bool has_capacity(State& state, std::uint64_t bytes) {
     const std::uint64_t allocated = state.residency.allocated_bytes() + bytes;
     const std::uint64_t needed = state.engine.promised_host_bytes(allocated);
+    if (state.host_claims) {
+        if (needed <= state.engine.host_limit_bytes() && claim_host(state, needed)) return true;
+        settle_host(state);
+        return false;
+    }
     // Refused only for what is so now.
-    return needed == 0 || needed <= host_bytes(state, kHostLook) || needed <= host_bytes(state, {});
+    return needed == 0 || needed <= host_bytes(state, bounds::kHostLook) || needed <= host_bytes(state, {});
 }
 
 std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings) {

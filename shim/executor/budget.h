@@ -28,9 +28,6 @@ class GpuShare;
 // `lock` around driver calls.
 CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) LMS_LOCKED;
 
-// How old a look at what the host has left may be, where it decides about more than one block.
-inline constexpr std::chrono::milliseconds kHostLook{100};
-
 // Bytes of device memory that are held beyond what limit_now and granted_bytes leave.
 std::uint64_t excess_bytes(const State& state) LMS_LOCKED;
 
@@ -38,9 +35,19 @@ std::uint64_t excess_bytes(const State& state) LMS_LOCKED;
 // (which is given whatever else happens), and what the machine could spare at most `age` ago.
 std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age) LMS_LOCKED;
 
+// Of host memory beside other processes (host_claims.h); where the machine is not shared they do nothing.
+//
+// Whether `bytes` may be pinned in all. What is claimed for that is to be used, or settled, before the lock
+// goes.
+bool claim_host(State& state, std::uint64_t bytes) LMS_LOCKED;
+// Tells others what is pinned, and has been promised to buffers.
+void settle_host(State& state) LMS_LOCKED;
+// Gives back what others lack, as far as it was not promised: free blocks and retained copies.
+void give_back_host(State& state, std::uint64_t lacking, SessionLock& lock) LMS_LOCKED;
+
 // Whether `bytes` more may be allocated: within capacity_bytes(), and beyond the budget within what the
-// machine can spare.
-bool has_capacity(const State& state, std::uint64_t bytes) LMS_LOCKED;
+// machine can spare, which is claimed.
+bool has_capacity(State& state, std::uint64_t bytes) LMS_LOCKED;
 
 // What the program is told a device of `total_bytes` has in all, by LMS_LIMIT and LMS_MEMINFO.
 std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shim/device/patience.h"
+#include "shim/executor/budget.h"
 #include "shim/executor/eviction.h"
 #include "shim/telemetry/telemetry.h"
 #include "shim/util/bounds.h"
@@ -137,6 +138,7 @@ void release(State& state, engine::AllocationId id, SessionLock& lock) {
         log::error("the driver refuses to unmap {} ranges: their memory stays in use", count - mapped.size());
         for (const Block& block : lost) state.source_of(block.place).lose({&block, 1}, lock);
     }
+    settle_host(state);
     state.changed.notify_all();
 }
 

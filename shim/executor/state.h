@@ -17,6 +17,7 @@
 #include "shim/engine/soft_limit.h"
 #include "shim/executor/block_source.h"
 #include "shim/executor/fences.h"
+#include "shim/executor/host_claims.h"
 #include "shim/executor/large_buffers.h"
 #include "shim/executor/pressure.h"
 #include "shim/executor/program_pins.h"
@@ -101,6 +102,9 @@ struct State {
     std::unordered_map<std::uint64_t, FencePtr> copy_fences LMS_GUARDED;
     bool remaps_beside_work LMS_GUARDED = false;  // seen: a remap does not wait for work that runs
 
+    // Outlives it, set before others know of the session; null: it has the machine's memory for itself.
+    HostClaims* host_claims = nullptr;
+    HostClaims::Part host_part LMS_GUARDED;
     // What it may take of a GPU that others use too; 0: they do not.
     std::uint64_t granted_bytes LMS_GUARDED = 0;
 

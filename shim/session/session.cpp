@@ -1,5 +1,7 @@
 #include "shim/session/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -52,6 +54,10 @@ Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<en
     : context_(gpu.context), port_(std::move(port)), ranking_(std::move(ranking)) {}
 
 Session::~Session() {
+    if (state_ && state_->host_claims) {
+        const SessionLock lock(state_->mutex);
+        state_->host_claims->settle(state_->host_part, {});
+    }
     if (state_ && state_->telemetry.traced) fast_path_gate.reopen();
     if (state_ && state_->under_pressure.load()) fast_path_gate.reopen();
 }
@@ -142,11 +148,44 @@ void settle_frees(State& state, SessionLock& lock) LMS_LOCKED {
     free_completed(state, lock);
 }
 
+// While this lives, other processes give back host memory that they can do without for `bytes` more here.
+class OthersGive {
+  public:
+    OthersGive(State& state, std::uint64_t bytes, Clock::time_point until)
+        : state_(state), bytes_(bytes), until_(until) {}
+    ~OthersGive() {
+        if (state_.host_claims) state_.host_claims->lack(0);
+    }
+    OthersGive(const OthersGive&) = delete;
+    OthersGive& operator=(const OthersGive&) = delete;
+
+    // After a refusal; false: there is nothing to wait for.
+    bool wait(SessionLock& lock) const LMS_LOCKED {
+        HostClaims* const claims = state_.host_claims;
+        const std::uint64_t needed =
+            state_.engine.promised_host_bytes(state_.residency.allocated_bytes() + bytes_);
+        if (!claims || !claims->may_come() || needed > state_.engine.host_limit_bytes() ||
+            Clock::now() >= until_)
+            return false;
+        claims->lack(needed - std::min(needed, state_.host_part.claimed_bytes));
+        // Those that ask at once ask again one after the other.
+        unlocked(lock, [] { util::pause(bounds::kHostGiven * (1 + getpid() % 7)); });
+        return true;
+    }
+
+  private:
+    State& state_;
+    const std::uint64_t bytes_;
+    const Clock::time_point until_;
+};
+
 // Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
 // that is waited for, within a bound that begins anew with each.
 bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
     auto deadline = Clock::now() + bounds::kGivenBack;
+    const OthersGive others(state, bytes, deadline);
     while (!has_capacity(state, bytes)) {
+        if (state.engine.pending_frees.empty() && others.wait(lock)) continue;
         if (state.engine.pending_frees.empty() || Clock::now() >= deadline) return false;
         const FencePtr fence = state.fences.fence_of(state.engine.pending_frees.oldest().free);
         unlocked(lock, [&] { return fence && wait_for(*fence, deadline - Clock::now()); });
@@ -208,6 +247,7 @@ CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOC
     Block block;
     if (state.host_blocks.create(bytes, block, lock) != CUDA_SUCCESS) return CUDA_ERROR_OUT_OF_MEMORY;
     state.engine.put(block);
+    settle_host(state);
     return CUDA_SUCCESS;
 }
 

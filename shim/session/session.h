@@ -227,6 +227,9 @@ class Session {
     // Others may use the GPU too from now on; null: they do not.
     void share_by(std::unique_ptr<GpuShare> share);
     void share_on(const util::ShareTerms& terms);  // if it is shared
+    // The same of host memory; `claims` outlive it.
+    void claim_host_by(HostClaims* claims);
+    void give_back_host(std::uint64_t lacking_bytes);
     // Whether what others have of it is to be looked at; then gives back what is beyond this process's share.
     bool share_is_due() const { return share_ && share_->is_due(); }
     void look_at_share();

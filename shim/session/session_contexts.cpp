@@ -52,6 +52,7 @@ void pin_again(State& state, SessionLock& lock) LMS_LOCKED {
         }
     }
     state.host_blocks.trim(UINT64_MAX, lock);
+    settle_host(state);
 }
 
 // What is on the host of memory that no context takes with it, in memory that none does either.
@@ -224,6 +225,7 @@ void Session::rest(SessionLock& lock) {
     } else {
         state.host_blocks.abandon();
     }
+    settle_host(state);
 }
 
 }  // namespace lms::shim

@@ -206,6 +206,17 @@ void Session::share_on(const util::ShareTerms& terms) {
     if (share_) share_->set_terms(terms);
 }
 
+void Session::claim_host_by(HostClaims* claims) {
+    const SessionLock lock(state_->mutex);
+    state_->host_claims = claims;
+    settle_host(*state_);
+}
+
+void Session::give_back_host(std::uint64_t lacking_bytes) {
+    SessionLock lock(state_->mutex);
+    shim::give_back_host(*state_, lacking_bytes, lock);
+}
+
 void Session::look_at_share() {
     SessionLock lock(state_->mutex);
     if (refresh_grant(*state_, *share_, lock) == CUDA_SUCCESS) keep_to_budget(lock);

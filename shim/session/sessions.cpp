@@ -72,6 +72,14 @@ void take_in(engine::Address begin, engine::Address end) {
     }
 }
 
+// Of all sessions, from the first on; null: the machine's memory is as if it were this process's alone.
+std::atomic<HostClaims*> host_claims = nullptr;
+
+void open_host_claims() {
+    [[maybe_unused]] static const bool opened =
+        (host_claims = HostClaims::open(share_now(), settings().share_folder).release(), true);
+}
+
 Session* open(CUdevice device, CUcontext context) {
     CUresult error = CUDA_SUCCESS;
     auto port = device::DriverPort::create_for(device, context, error);
@@ -81,6 +89,8 @@ Session* open(CUdevice device, CUcontext context) {
         session = Session::open({device, context}, std::move(port),
                                 make_policy(policy_now().empty() ? settings().policy : policy_now()),
                                 settings(), error);
+        open_host_claims();
+        if (session) session->claim_host_by(host_claims);
         CUuuid uuid{};
         if (session && device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS)
             session->share_by(GpuShare::open(device, uuid.bytes, share_now(), settings().share_folder));
@@ -210,7 +220,8 @@ void set_limit(std::uint64_t bytes) {
 bool shares_are_due() noexcept {
     for (const Session* session : sessions())
         if (session->awake() && session->share_is_due()) return true;
-    return false;
+    const HostClaims* const claims = host_claims.load(std::memory_order_relaxed);
+    return claims != nullptr && claims->is_due();
 }
 
 void set_share(const util::ShareTerms& terms) {
@@ -222,6 +233,11 @@ void set_share(const util::ShareTerms& terms) {
 void look_at_shares() {
     for (Session* session : sessions())
         if (session->awake() && session->share_is_due()) session->look_at_share();
+    HostClaims* const claims = host_claims;
+    if (claims == nullptr || !claims->is_due()) return;
+    const std::uint64_t lacking = claims->lacking_bytes();
+    for (Session* session : sessions())
+        if (session->awake() && lacking > 0) session->give_back_host(lacking);
 }
 
 void context_ending(CUcontext context, ContextEnd& end) {
@@ -248,6 +264,7 @@ namespace {
 void leave_to_parent() {
     detail::forked = true;
     session_registry().count = 0;
+    host_claims = nullptr;
     detail::span_begin = detail::span_end = 0;
     managed_views = false;
 }

@@ -101,6 +101,11 @@ Tenant tenant_in(const PageSlot& slot, std::uint64_t now) {
     tenant.waited_ns = slot.waited_ns;
     tenant.moved_bytes = slot.moved_bytes;
     tenant.link_bytes_per_s = at_most(slot.link_bytes_per_s, kMostBytes);
+    // In this order: what is asked for is promised before it is asked for no more (write()).
+    tenant.host.asked_bytes = std::min(slot.asked_bytes.load(), kMostBytes);
+    tenant.host.promised_bytes = std::min(slot.promised_bytes.load(), kMostBytes);
+    tenant.host.returnable_bytes = at_most(slot.returnable_bytes, kMostBytes);
+    tenant.host.lacking_bytes = at_most(slot.lacking_bytes, kMostBytes);
     return tenant;
 }
 
@@ -226,6 +231,10 @@ bool SharingPage::write(const Tenant& own) noexcept {
     slot_->waited_ns = own.waited_ns;
     slot_->moved_bytes = own.moved_bytes;
     slot_->link_bytes_per_s = own.link_bytes_per_s;
+    slot_->promised_bytes = own.host.promised_bytes;
+    slot_->asked_bytes = own.host.asked_bytes;
+    slot_->returnable_bytes = own.host.returnable_bytes;
+    slot_->lacking_bytes = own.host.lacking_bytes;
     slot_->seen_ns = now_ns();
     return true;
 }
@@ -251,6 +260,17 @@ std::vector<Seen> SharingPage::tenants() const {
         } else if (process.number > 0) {
             all.push_back({process, tenant_in(slot, now), static_cast<std::size_t>(&slot - page_->slots)});
         }
+    }
+    return all;
+}
+
+std::vector<Seen> SharingPage::entries() const {
+    std::vector<Seen> all;
+    const std::uint64_t now = now_ns();
+    for (PageSlot& slot : page_->slots) {
+        const trace::ProcessName process = process_in(slot);
+        if (process.number > 0)
+            all.push_back({process, tenant_in(slot, now), static_cast<std::size_t>(&slot - page_->slots)});
     }
     return all;
 }

@@ -27,11 +27,13 @@ struct PageSlot {
     // Of a Tenant:
     Word allocated_bytes, resident_bytes, granted_bytes, pinned_bytes, least_bytes, weight, priority,
         last_use_ns, waiting_since_ns, waited_ns, moved_bytes, link_bytes_per_s;
+    // Of a HostShare:
+    Word promised_bytes, asked_bytes, returnable_bytes, lacking_bytes;
 };
 
 struct PageLayout {
     static constexpr std::array<char, 8> kMagic{'l', 'm', 's', 's', 'h', 'a', 'r', 'e'};
-    static constexpr std::uint32_t kVersion = 2;
+    static constexpr std::uint32_t kVersion = 3;
     static constexpr std::size_t kSlots = 64;
 
     std::array<char, 8> magic = kMagic;
@@ -83,6 +85,8 @@ class SharingPage {
     // All that run, in the order of their slots; frees the slots of those that have ended. May throw
     // std::bad_alloc.
     std::vector<Seen> tenants() const;
+    // All that are on it, whether they run or not. May throw std::bad_alloc.
+    std::vector<Seen> entries() const;
     bool is_own(const Seen& seen) const { return seen.process == own_; }
 
     // Turns are taken until then; at most kTurns from now on.

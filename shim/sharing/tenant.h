@@ -10,6 +10,14 @@ namespace lms::sharing {
 inline constexpr std::uint32_t kMostWeight = util::ShareTerms::kMostWeight;
 inline constexpr std::uint32_t kMostPriority = util::ShareTerms::kMostPriority;
 
+// On the machine's page: bytes of host memory, over all GPUs.
+struct HostShare {
+    std::uint64_t promised_bytes = 0;    // pinned, or to be whenever it needs them
+    std::uint64_t asked_bytes = 0;       // more, about to be promised or not
+    std::uint64_t returnable_bytes = 0;  // pinned, and given back where others lack them
+    std::uint64_t lacking_bytes = 0;     // refused, and waited for
+};
+
 struct Tenant {
     std::uint64_t allocated_bytes = 0;   // by its program: what it could use
     std::uint64_t resident_bytes = 0;    // of those, on the GPU
@@ -23,6 +31,7 @@ struct Tenant {
     std::uint64_t waited_ns = 0;         // for turns, ever
     std::uint64_t moved_bytes = 0;       // to the GPU, ever
     std::uint64_t link_bytes_per_s = 0;  // to the GPU, as its copies were seen to go; 0: not known
+    HostShare host;
 };
 
 }  // namespace lms::sharing

@@ -5,6 +5,7 @@
 
 #include "shim/program/framework_setup.h"
 #include "shim/telemetry/telemetry.h"
+#include "shim/util/bounds.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/log.h"
 #include "shim/util/mappings.h"
@@ -67,7 +68,7 @@ void announce_pins_given_up(std::uint64_t bytes) {
 void Telemetry::announce_no_capacity(std::uint64_t bytes) const {
     static std::atomic<bool> said;
     if (!log::once(said)) return;
-    const std::uint64_t host = engine_.host_bytes(util::host_memory().spare_bytes({}));
+    const std::uint64_t host = engine_.host_bytes(util::host_memory().spare_bytes(bounds::kHostLook));
     log::error("out of memory: no room for {} beside {}; the GPU holds {} and host memory {}: {}",
                format_bytes(bytes), format_bytes(engine_.residency().allocated_bytes()),
                format_bytes(engine_.budget_bytes()), format_bytes(host),

@@ -68,6 +68,10 @@ constexpr auto kCapture = 10us;
 constexpr auto kAhead = 50us;
 // What other processes on the GPU have, while there are any.
 constexpr auto kShareLook = 10ms;
+// What the host has left, where that decides about more than one block.
+constexpr auto kHostLook = 100ms;
+// Whether others have given back host memory, or stopped asking for it.
+constexpr auto kHostGiven = 1ms;
 // Requests of `lms set`, while paused.
 constexpr auto kRequest = 10ms;
 // The event of a trial, and the work beside it.

@@ -135,15 +135,17 @@ std::uint64_t HostMemory::spare_bytes(std::chrono::milliseconds age) {
     const Lock lock(mutex_);
     if (const auto now = Clock::now(); !looked_ || now - when_ >= age) {
         spare_bytes_ = host_spare_bytes(root_);
+        if (taken_bytes_) spare_bytes_ -= std::min(spare_bytes_, taken_bytes_());
         when_ = now;
         looked_ = true;
     }
     return spare_bytes_;
 }
 
-void HostMemory::look_below(const std::string& root) {
+void HostMemory::look_below(const std::string& root, std::uint64_t (*taken_bytes)()) {
     const Lock lock(mutex_);
     root_ = root;
+    taken_bytes_ = taken_bytes;
     looked_ = false;
 }
 

@@ -33,14 +33,15 @@ class HostMemory {
   public:
     // As it was at most `age` ago; looking takes some 100 us.
     std::uint64_t spare_bytes(std::chrono::milliseconds age);
-    // For tests: looks below `root` from now on.
-    void look_below(const std::string& root);
+    // For tests: looks below `root` from now on, where so much is taken that it does not tell of.
+    void look_below(const std::string& root, std::uint64_t (*taken_bytes)() = nullptr);
 
   private:
     using Clock = util::Clock;
 
     Mutex mutex_{LockOrder::Leaf};
     std::string root_ LMS_GUARDED_BY(mutex_);
+    std::uint64_t (*taken_bytes_)() LMS_GUARDED_BY(mutex_) = nullptr;
     bool looked_ LMS_GUARDED_BY(mutex_) = false;
     Clock::time_point when_ LMS_GUARDED_BY(mutex_);
     std::uint64_t spare_bytes_ LMS_GUARDED_BY(mutex_) = 0;

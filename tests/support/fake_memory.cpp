@@ -18,8 +18,10 @@ std::shared_ptr<Memory::Storage> Memory::make(std::uint64_t bytes, Place place) 
     auto* storage = new Storage{place, std::vector<std::uint8_t>(bytes)};
     for (std::uint8_t& byte : storage->bytes) byte = static_cast<std::uint8_t>(random_());
     if (place == Place::Device) used_bytes_ += bytes;
+    if (place == Place::Host && host_taken) *host_taken += bytes;
     return {storage, [this](Storage* gone) {
                 if (gone->place == Place::Device) used_bytes_ -= gone->bytes.size();
+                if (gone->place == Place::Host && host_taken) *host_taken -= gone->bytes.size();
                 delete gone;
             }};
 }

@@ -2,6 +2,7 @@
 // the driver's rules for both. A broken rule is answered with an error and written down.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,6 +16,9 @@ namespace lms::fake {
 
 using device::Address;
 using device::Place;
+
+// Host memory that is taken here, for who counts it over several processes; null: nobody does.
+inline std::atomic<std::uint64_t>* host_taken = nullptr;
 
 // Not thread-safe; FakePort's lock guards it.
 class Memory {

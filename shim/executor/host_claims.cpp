@@ -1,0 +1,126 @@
+#include "shim/executor/host_claims.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "shim/sharing/folder.h"
+#include "shim/util/bounds.h"
+#include "shim/util/host_memory.h"
+#include "shim/util/log.h"
+
+namespace lms::shim {
+
+using util::Clock;
+
+namespace {
+
+// "gpu." and a UUID are those of GPUs.
+constexpr const char* kName = "host";
+
+}  // namespace
+
+std::unique_ptr<HostClaims> HostClaims::open(const util::ShareTerms& terms, const std::string& path) noexcept
+    try {
+    if (!terms.shares) return nullptr;
+    const sharing::SharingFolder folder(path);
+    if (folder.number() < 0) return nullptr;  // said of the GPU
+    std::string problem;
+    auto page = sharing::SharingPage::open(folder.number(), kName, problem);
+    if (page && !page->write({})) problem = "has no free slot";
+    if (problem.empty()) return std::unique_ptr<HostClaims>(new HostClaims(std::move(page)));
+    log::warn("host memory is not shared: its page {} {}; LMS_HOST_LIMIT alone bounds what is pinned", kName,
+              problem);
+    return nullptr;
+} catch (const std::exception&) {
+    return nullptr;  // out of host memory: as if it were alone
+}
+
+bool HostClaims::write() {
+    return page_->write({.pinned_bytes = pinned_bytes_, .host = own_});
+}
+
+void HostClaims::look(bool anew) {
+    const Clock::time_point now = Clock::now();
+    if (!anew && looked_ != Clock::time_point{} && now - looked_ < bounds::kHostLook) return;
+    // What is pinned between the two is in neither.
+    std::uint64_t pinned = 0;
+    for (const sharing::Seen& seen : page_->tenants()) pinned += seen.tenant.pinned_bytes;
+    all_bytes_ = pinned + util::host_memory().spare_bytes({});
+    looked_ = now;
+}
+
+std::uint64_t HostClaims::room() {
+    static const std::uint64_t machine = util::machine_bytes();
+    std::uint64_t taken = own_.promised_bytes, asked = 0, returnable = 0;
+    for (const sharing::Seen& seen : page_->entries()) {
+        if (page_->is_own(seen)) continue;
+        taken += seen.tenant.host.promised_bytes;
+        asked += seen.tenant.host.asked_bytes;
+        returnable += seen.tenant.host.returnable_bytes;
+    }
+    may_come_ = asked + returnable > 0;
+    taken += asked;
+    // More than there is was promised by nobody: the page is made up.
+    if (taken > std::max(machine, all_bytes_)) return UINT64_MAX;
+    return all_bytes_ - std::min(taken, all_bytes_);
+}
+
+bool HostClaims::claim(Part& part, std::uint64_t bytes, Short otherwise) noexcept {
+    if (bytes <= part.claimed_bytes) return true;
+    const util::Lock lock(mutex_);
+    try {
+        for (const bool anew : {false, true}) {
+            look(anew);
+            const std::uint64_t wanted = bytes - part.claimed_bytes;
+            own_.asked_bytes = wanted;
+            // Where nobody can know of it, it is as alone.
+            std::uint64_t given = write() ? std::min(wanted, room()) : wanted;
+            if (given < wanted && otherwise == Short::Nothing) given = 0;
+            own_.promised_bytes += given;
+            part.claimed_bytes += given;
+            own_.asked_bytes = 0;
+            write();
+            if (given == wanted) return true;
+        }
+    } catch (const std::exception&) {  // out of host memory
+        own_.asked_bytes = 0;
+        write();
+    }
+    return false;
+}
+
+void HostClaims::settle(Part& part, const Part& now) noexcept {
+    if (part == now) return;
+    const util::Lock lock(mutex_);
+    own_.promised_bytes += now.claimed_bytes - part.claimed_bytes;
+    own_.returnable_bytes += now.returnable_bytes - part.returnable_bytes;
+    pinned_bytes_ += now.pinned_bytes - part.pinned_bytes;
+    part = now;
+    write();
+}
+
+void HostClaims::lack(std::uint64_t bytes) noexcept {
+    const util::Lock lock(mutex_);
+    if (own_.lacking_bytes == bytes) return;
+    own_.lacking_bytes = bytes;
+    write();
+    if (bytes > 0) page_->announce();
+}
+
+bool HostClaims::is_due() const noexcept {
+    return page_->changes().load(std::memory_order_relaxed) != seen_changes_.load(std::memory_order_relaxed);
+}
+
+std::uint64_t HostClaims::lacking_bytes() noexcept try {
+    seen_changes_ = page_->changes().load();
+    std::uint64_t lacking = 0;
+    const util::Lock lock(mutex_);
+    for (const sharing::Seen& seen : page_->tenants()) {
+        if (!page_->is_own(seen)) lacking += seen.tenant.host.lacking_bytes;
+    }
+    return lacking;
+} catch (const std::exception&) {
+    return 0;  // out of host memory
+}
+
+}  // namespace lms::shim
