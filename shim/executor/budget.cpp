@@ -93,6 +93,7 @@ CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) {
     });
     if (status != CUDA_SUCCESS) return status;
     state.granted_bytes = own.granted_bytes;
+    state.telemetry.note_grant(own.granted_bytes);
     return refresh_budget(state, lock);
 }
 

@@ -101,6 +101,14 @@ void Telemetry::note_levels() const {
     tell_levels();
 }
 
+void Telemetry::note_grant(std::uint64_t granted_bytes) const {
+    trace::LiveGpu& gpu = trace::live_gpu(device_);
+    trace::set(gpu.granted_bytes, granted_bytes);
+    const std::uint64_t least = gpu.least_granted_bytes;
+    if (granted_bytes > 0 && (least == 0 || granted_bytes < least))
+        trace::set(gpu.least_granted_bytes, granted_bytes);
+}
+
 std::optional<device::DeviceTime> Telemetry::note_move(trace::Direction direction, engine::ChunkId id,
                                                        trace::MoveReason reason, std::uint64_t begin_ns,
                                                        std::uint64_t end_ns, bool copied, bool is_timed) {

@@ -35,6 +35,8 @@ class Telemetry {
     void note_standing() const;
     // Bytes on the device or the host have changed.
     void note_levels() const;
+    // What it may take of a GPU that other processes use too has changed; 0: they do not.
+    void note_grant(std::uint64_t granted_bytes) const;
     // What went as it was, without a copy, is a move of no bytes. Answers when the device made the copy,
     // where that is known; `is_timed`: something else than the trace wants to know.
     std::optional<device::DeviceTime> note_move(trace::Direction direction, engine::ChunkId chunk,

@@ -33,10 +33,13 @@ constexpr std::pair<const char*, Counters::Counter LiveGpu::*> kLevels[] = {
     {"most_beyond_bytes", &LiveGpu::most_beyond_bytes},
     {"resident_bytes", &LiveGpu::resident_bytes},
     {"host_bytes", &LiveGpu::host_bytes},
+    {"turn_wait_ns", &LiveGpu::turn_wait_ns},
 };
 
 // Null where they are not known.
-constexpr std::pair<const char*, Counters::Counter LiveGpu::*> kSpeeds[] = {
+constexpr std::pair<const char*, Counters::Counter LiveGpu::*> kIfKnown[] = {
+    {"granted_bytes", &LiveGpu::granted_bytes},
+    {"least_granted_bytes", &LiveGpu::least_granted_bytes},
     {"in_bytes_per_s", &LiveGpu::in_bytes_per_s},
     {"out_bytes_per_s", &LiveGpu::out_bytes_per_s},
 };
@@ -95,8 +98,8 @@ nlohmann::ordered_json to_json(const LivePage& page) {
         if (gpu.used == 0) continue;
         nlohmann::ordered_json levels{{"gpu", device}};
         for (const auto& [name, level] : kLevels) levels[name] = (gpu.*level).load();
-        for (const auto& [name, speed] : kSpeeds) {
-            const std::uint64_t known = (gpu.*speed).load();
+        for (const auto& [name, level] : kIfKnown) {
+            const std::uint64_t known = (gpu.*level).load();
             levels[name] = known > 0 ? nlohmann::ordered_json(known) : nlohmann::ordered_json();
         }
         json["gpus"].push_back(levels);

@@ -20,6 +20,11 @@ struct LiveGpu {
     Counters::Counter most_beyond_bytes = 0;     // by how much they were beyond the budget at most
     Counters::Counter resident_bytes = 0;
     Counters::Counter host_bytes = 0;
+    // Where other processes share it: what may be filled by this one's share, and least at any time. 0: none
+    // do, none ever did.
+    Counters::Counter granted_bytes = 0;
+    Counters::Counter least_granted_bytes = 0;
+    Counters::Counter turn_wait_ns = 0;  // for turns on it, of all threads
     // How fast the device was last seen to copy; 0: not known, for nothing was copied.
     Counters::Counter in_bytes_per_s = 0;
     Counters::Counter out_bytes_per_s = 0;

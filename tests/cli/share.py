@@ -125,6 +125,8 @@ def looked_at(a, b):
     process = a.all()
     (share,) = process["shares"]
     expect(terms(share) == (2, 1 << 20, 1) and share["wanted_bytes"] == 10 * SIZE, f"{share}")
+    gpu = process["gpus"][0]
+    expect(0 < gpu["least_granted_bytes"] <= gpu["granted_bytes"] <= 8 << 20 and gpu["turn_wait_ns"] == 0, f"{gpu}")
     expect(share["resident_bytes"] <= 8 << 20 and process["process"] == int(a.pid), f"{share}")
     expect(len(share["gpu"]) == 40 and share["gpu"].startswith(rows[0]["GPU"]), f"{share}")
     # As from another container: the folder is there, their live pages are not.
@@ -176,6 +178,8 @@ def main():
     b.process.communicate()
     expect([row["PID"] for row in columns()] == [a.pid], "one that was killed is not shown")
     a.reaches(lambda share: share["granted_bytes"] is None, "alone again")
+    gpu = a.all()["gpus"][0]
+    expect(gpu["granted_bytes"] is None and gpu["least_granted_bytes"] > 0, f"{gpu}")
     a.end()
     expect(lms("top", "--json")[:2] == (0, "[]\n"), "and nobody is there")
 

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "shim/code/code_image.h"
 #include "shim/code/ptx_layouts.h"
 #include "shim/sharing/grants.h"
+#include "shim/sharing/idle.h"
 #include "shim/sharing/page.h"
 #include "shim/trace/demangle.h"
 #include "shim/trace/format.h"
@@ -34,6 +36,7 @@
 #include "tools/lms/open_trace.h"
 #include "tools/lms/report_html.h"
 #include "tools/lms/summary.h"
+#include "tools/lms/tenants.h"
 #include "tools/lms/top_table.h"
 #include "tools/lms/trace_file.h"
 
@@ -261,9 +264,19 @@ void sharing_page(std::string_view input) {
     const int file = openat(kFolder, "sharing", O_RDWR);
     must(file >= 0 && pwrite(file, bytes.data(), bytes.size(), kHead) == static_cast<ssize_t>(bytes.size()));
     close(file);
+    const std::uint64_t now = trace::now_ns();
+    const auto looked_at = sharing::look_at_page(kFolder, "sharing", problem);
+    must(problem.empty() && looked_at.tenants.size() <= sharing::PageLayout::kSlots);
+    std::vector<tool::SharedGpu::One> shown;
+    for (const auto& seen : looked_at.tenants) shown.push_back({seen, "", seen.slot == looked_at.holder});
+    tool::tenants_table({{"GPU", shown}}, now);
+    for (const auto& one : shown) tool::shares_json({{"GPU", shown}}, one.seen.process, now);
     page->write({.allocated_bytes = 1 << 20, .last_use_ns = 1});
+    must(page->entries().size() <= sharing::PageLayout::kSlots);
     std::vector<sharing::Tenant> tenants;
     for (const auto& seen : page->tenants()) tenants.push_back(seen.tenant);
+    for (std::size_t i = 0; i <= tenants.size(); ++i)
+        sharing::gives_all_back(tenants, i, std::chrono::seconds(30), now);
     std::uint64_t sum = 0;
     for (const std::uint64_t each : sharing::grants(tenants, 1 << 30, 1)) sum += each;
     must(sum <= 1 << 30);

@@ -105,6 +105,16 @@ std::string fitted(std::size_t device, const LiveGpu& gpu) {
         format_bytes(gpu.peak_allocated_bytes), format_bytes(gpu.budget_bytes));
 }
 
+std::string shared(std::size_t device, const LiveGpu& gpu) {
+    const std::string waits =
+        gpu.turn_wait_ns == 0
+            ? ""
+            : fmt::format("; threads waited {:.1f} s for turns", static_cast<double>(gpu.turn_wait_ns) / 1e9);
+    return fmt::format("GPU {}: shared with other processes, which left {} for up to {} allocated{}\n",
+                       device, format_bytes(gpu.least_granted_bytes), format_bytes(gpu.peak_allocated_bytes),
+                       waits);
+}
+
 bool has_moved(const LivePage& page) {
     return page.counters.fills != 0 || page.counters.evictions != 0;
 }
@@ -118,6 +128,7 @@ std::vector<std::string> lines_of(const LivePage& page, std::uint64_t now_ns) {
         const LiveGpu& gpu = page.gpus[device];
         if (gpu.used == 0 || gpu.budget_bytes == 0) continue;
         if (std::string speeds = link(device, gpu); !speeds.empty()) lines.push_back(std::move(speeds));
+        if (gpu.least_granted_bytes != 0) lines.push_back(shared(device, gpu));
         if (gpu.most_beyond_bytes != 0)
             lines.push_back(lacking(device, gpu));
         else if (!has_moved(page))
