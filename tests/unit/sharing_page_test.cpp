@@ -221,7 +221,7 @@ TEST_CASE("sharing page: a file of another owner, mode, size, kind or version is
     CHECK(refused(std::string(good.size(), 'x')) == "is no page of this program's");
     std::string other_version = good;
     other_version[8] = 1;
-    CHECK(refused(other_version) == "has version 1, expected 2");
+    CHECK(refused(other_version) == "has version 1, expected 3");
     ::unlink(path.c_str());
     ::symlink("/dev/zero", path.c_str());
     CHECK_FALSE(folder.open());
