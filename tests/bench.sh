@@ -170,6 +170,7 @@ row "  lms report --html, s" - "$(seconds "$build/lms" report "$build/bench/trac
 rm -f "$build/bench/trace" "$build/bench/trace.html"
 
 BUILD=$build python3 -B tests/bench/foresight.py
+BUILD=$build python3 -B tests/bench/tenants.py
 
 for program in "$build"/bench/*_bench; do
     [ -x "$program" ] || continue

@@ -104,6 +104,16 @@ void asked_too_early(const void* what, std::uint64_t next_ns) {
     mine.awaited.insert(what);
 }
 
+std::uint64_t in_order_ns() {
+    if (!simulated_time()) return 0;
+    if (shared::in_order()) {
+        set(shared::call_begins(clock().ns));
+        shared::await_others(clock().ns);
+        shared::call_ends();
+    }
+    return clock().ns;
+}
+
 void answered(const void* what) {
     ThreadClock& mine = clock();
     if (mine.awaited.erase(what) == 0) return;
@@ -119,6 +129,12 @@ void submitted() {
 }
 
 }  // namespace simcuda::driver
+
+// For who is to see what processes on the same GPUs share by other means, such as a file, in the order of
+// their time: waits until the others have come so far, and tells the thread's time. 0: time is not simulated.
+extern "C" __attribute__((visibility("default"))) std::uint64_t simcuda_in_order_ns() {
+    return simcuda::driver::in_order_ns();
+}
 
 // For programs that are tenants of a simulated GPU: the calling thread's time, which the program's clocks do
 // not tell, and what takes it: a program that thinks or sleeps. In nanoseconds.

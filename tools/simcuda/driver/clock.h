@@ -23,8 +23,9 @@ void spend_ns(std::uint64_t ns);
 // Simulated time alone; these do nothing in the machine's:
 void begin_call(bool noticed);  // what any call of the driver takes; `noticed` by other processes
 void end_call();
-void come_in_order();                  // in a call that others notice: waits until they have come here
-void begin_clock(std::uint64_t ns);    // no thread is earlier
+std::uint64_t in_order_ns();         // outside of calls: the same, and the time that it is; 0: not simulated
+void come_in_order();                // in a call that others notice: waits until they have come here
+void begin_clock(std::uint64_t ns);  // no thread is earlier
 void wait_until_ns(std::uint64_t ns);  // the thread has waited for what ends then
 
 // A question about `what` was answered with "not yet"; the next work of any to end does so at `next_ns`, or

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Several programs on one GPU, by the clock that the simulated GPU has for all (tests/bench.sh).
+
+The speed kept is what all together get done, against what they get done by taking turns, kernel by kernel, on a GPU
+with room for all. Jain's index is of the parts that each keeps: 1 where they are equal.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+BUILD = os.environ.get("BUILD", "build")
+SHIM = os.path.abspath(os.path.join(BUILD, "liblmsshim.so"))
+CHUNKS, CHUNK_KIB = 32, 256  # of the GPU
+MOVE_US = 1049  # of a chunk, at 0.25 GB/s
+BEGIN_MS, END_MS = 700, 3700  # what is measured
+
+
+class Tenant:
+    def __init__(self, chunks, terms="weight=1", comes=0, reads=False):
+        self.chunks, self.terms, self.comes, self.reads = chunks, terms, comes, reads
+
+
+def run(tenants, kernel_us, room, shares):
+    """What each prints: launches a second, in all and by half seconds."""
+    with tempfile.TemporaryDirectory() as scratch:
+        common = {**os.environ, "LD_LIBRARY_PATH": os.path.abspath(os.path.join(BUILD, "sim")), "LMS_RESERVE": "0", "LMS_LOG": os.environ.get("LMS_LOG", "off"),
+                  "LMS_THRESHOLD": "64K", "SIMCUDA_DELAY_US": "0", "SIMCUDA_GRANULARITY": "64K",
+                  "SIMCUDA_CLOCK": "simulated", "SIMCUDA_H2D_GBPS": "0.25", "SIMCUDA_D2H_GBPS": "0.25",
+                  "SIMCUDA_KERNEL_US": str(kernel_us), "SIMCUDA_SHARED": os.path.join(scratch, "gpu"),
+                  "SIMCUDA_PROCESSES": str(len(tenants)), "XDG_RUNTIME_DIR": scratch}
+        # Contexts and modules have memory too.
+        common["SIMCUDA_MEMORY"] = "4G" if room else f"{CHUNKS * CHUNK_KIB + 512 * len(tenants)}K"
+        running = []
+        for each in tenants:
+            own = {} if room else {"LD_PRELOAD": SHIM, "LMS_SHARE": each.terms if shares else "off"}
+            command = [os.path.join(BUILD, "bench", "tenant"), str(each.chunks), str(CHUNK_KIB), str(each.comes),
+                       str(BEGIN_MS), str(END_MS)] + (["read"] if each.reads else [])
+            running.append(subprocess.Popen(command, env={**common, **own}, stdout=subprocess.PIPE, text=True,
+                                            stderr=None if shares else subprocess.DEVNULL))
+        told = [each.communicate()[0] for each in running]
+    # Without shares one that comes late may find no memory.
+    if shares and any(each.returncode for each in running):
+        sys.exit(f"a tenant failed: {[each.returncode for each in running]}")
+    return [[float(word) for word in one.split()] or [0.0] for one in told]
+
+
+def jain(parts):
+    return sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts)) if any(parts) else 0
+
+
+def row(*columns):
+    print("  {:58} {:>12} {:>12} {:>8}".format(*columns), flush=True)
+
+
+def kept(tenants, kernel_us, shares=True):
+    """By each, as told and as a part of what it does with room for all."""
+    best = run(tenants, kernel_us, True, False)
+    now = run(tenants, kernel_us, False, shares)
+    return now, [a[0] / b[0] for a, b in zip(now, best)], sum(a[0] for a in now) / sum(b[0] for b in best)
+
+
+def equal(count, over, **more):
+    return [Tenant(int(CHUNKS * over / count), comes=100 * i, **more) for i in range(count)]
+
+
+ROWS = (
+    ("two tenants, moves 2 kernels, 1.5x", equal(2, 1.5), 2),
+    ("  2x", equal(2, 2), 2),
+    ("  3x", equal(2, 3), 2),
+    ("three tenants, moves 8 kernels, 2x", equal(3, 2), 8),
+    ("  3x", equal(3, 3), 8),
+    ("two that read, moves half a kernel, 2x", equal(2, 2, reads=True), 0.5),
+)
+
+
+def main():
+    chosen = sys.argv[1:]
+    for i, (what, tenants, moves) in enumerate(ROWS):
+        if chosen and str(i) not in chosen:
+            continue
+        kernel_us = round(MOVE_US / moves)
+        _, alone, all_alone = kept(tenants, kernel_us, False)
+        _, parts, all_shared = kept(tenants, kernel_us)
+        row(what + ", kept: without shares, with", f"{all_alone:.3f}", f"{all_shared:.3f}", "")
+        row("    Jain's index", f"{jain(alone):.3f}", f"{jain(parts):.3f}", "")
+    if not chosen or "w" in chosen:
+        weights = (1, 2, 4)
+        tenants = [Tenant(22, f"weight={weight}") for weight in weights]
+        now, _, kept_all = kept(tenants, MOVE_US // 2)
+        speeds = [each[0] / weight for each, weight in zip(now, weights)]
+        mean = sum(speeds) / len(speeds)
+        row("three of weights 1, 2 and 4, moves 2 kernels, 2x, kept", "", f"{kept_all:.3f}", "")
+        row("    speed by weight: least and most, against their mean", f"{min(speeds) / mean:.3f}",
+            f"{max(speeds) / mean:.3f}", "")
+    if not chosen or "l" in chosen:
+        tenants = [Tenant(32), Tenant(32, comes=1000)]
+        now, _, _ = kept(tenants, MOVE_US // 2)
+        late = now[1][1:]
+        first = now[0][1 + 2:]
+        for after, (a, b) in enumerate(zip(late, first)):
+            row("one that comes late, launches/s: of it, of the other" if after == 0 else f"    {after * 0.5} s later",
+                f"{a:.0f}", f"{b:.0f}", f"{a / b:.2f}" if b else "-")
+
+
+if __name__ == "__main__":
+    main()
