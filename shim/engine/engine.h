@@ -330,6 +330,8 @@ class Engine final : private Asker {
         std::uint64_t bytes = 0;  // Trim: at least
     };
     Room device_room(std::uint64_t bytes, std::uint64_t limit, bool recovered);
+    // Two of the largest chunks.
+    std::uint64_t way_bytes() const;
     // Bytes that may be allocated in all: the budget and the host limit, less room through which the last
     // chunks can change places. Two largest chunks are enough: where one does not fit on the device, more
     // than one is free on the host, whatever the sizes of the rest.
@@ -361,7 +363,6 @@ class Engine final : private Asker {
     void retain_copy(ChunkId id);
     bool is_fresh(ChunkId id) const { return backing_[id].fresh_at == soilings_; }
     std::uint64_t fresh_now() const;
-    std::uint64_t way_bytes() const;
 
     EngineOptions options_;
     Residency residency_;

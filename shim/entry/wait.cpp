@@ -75,8 +75,11 @@ void meanwhile(Given given, IsOver is_over) {
             const shim::CapturesHeldOff held_off;
             if (!held_off || shim::capturing_anywhere() || !unfinished(given) || is_over()) return;
         }
-        if (!move_ahead()) return;
+        // Other processes are to see that this one uses the GPU still, and to get what is theirs.
+        const bool shared = shim::gpus_are_shared();
+        if (!move_ahead() && !shared) return;
         util::pause(bounds::kAhead);
+        if (shared) shim::take_up_requests();
     }
 }
 

@@ -77,17 +77,27 @@ CUresult refresh_budget(State& state, SessionLock& lock) {
     return status;
 }
 
+void note_levels(State& state) {
+    if (state.share) state.share->note_held(state.device_blocks.held_bytes());
+    state.telemetry.note_levels();
+}
+
 CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) {
     GpuShare::Levels own{.allocated_bytes = state.residency.allocated_bytes(),
                          .held_bytes = state.device_blocks.held_bytes(),
                          .pinned_bytes = state.host_blocks.held_bytes(),
                          .free_bytes = 0,
-                         .granted_bytes = state.granted_bytes};
+                         .most_bytes = 0,
+                         .granted_bytes = state.granted_bytes,
+                         .moved_bytes = state.telemetry.moved_in_bytes,
+                         .link_bytes_per_s = state.telemetry.speeds.bytes_per_s(trace::Direction::In)};
     device::MemoryInfo info{};
     const CUresult status = unlocked(lock, [&] {
         const CUresult asked = state.port.memory_info(info);
         if (asked != CUDA_SUCCESS) return asked;
-        own.free_bytes = minus(info.free_bytes, reserve_of(state.settings, info.total_bytes));
+        const std::uint64_t reserve = reserve_of(state.settings, info.total_bytes);
+        own.free_bytes = minus(info.free_bytes, reserve);
+        own.most_bytes = minus(info.total_bytes, reserve);
         own.granted_bytes = share.look(own);
         return asked;
     });

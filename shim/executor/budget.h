@@ -28,6 +28,9 @@ class GpuShare;
 // `lock` around driver calls.
 CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) LMS_LOCKED;
 
+// Bytes on the device or the host have changed: others and the user are told.
+void note_levels(State& state) LMS_LOCKED;
+
 // Bytes of device memory that are held beyond what limit_now and granted_bytes leave.
 std::uint64_t excess_bytes(const State& state) LMS_LOCKED;
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "shim/executor/block_allocation.h"
+#include "shim/executor/budget.h"
 #include "shim/executor/guards.h"
 #include "shim/executor/placement.h"
 #include "shim/telemetry/telemetry.h"
@@ -159,7 +160,7 @@ Finish complete(State& state, std::span<const engine::RemapOut> outs, SessionLoc
         note_move(state, trace::Direction::Out, job.out.chunk, trace::MoveReason::MakeRoom, job.out.since_ns,
                   until, job.out.copies);
     }
-    state.telemetry.note_levels();
+    note_levels(state);
     state.changed.notify_all();
     if (moved) state.telemetry.announce_pressure();
     return moved ? Finish::Moved : Finish::Failed;

@@ -21,6 +21,7 @@ constexpr int kMostStepsAhead = 64;  // of one submission or wait
 
 bool Migrator::move_ahead(SessionLock& lock) {
     if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
+    if (has_lost_turn()) return false;
     std::array<ChunkId, 8> next{};
     const bool in = state_.engine.upcoming(next) != 0;
     if (!in && state_.engine.next_foretold().is == engine::NextEviction::Is::NoVictims) return false;

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <vector>
 
 #include "shim/sharing/folder.h"
 #include "shim/sharing/grants.h"
+#include "shim/trace/live_page.h"
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
 #include "shim/util/units.h"
@@ -15,8 +17,25 @@
 namespace lms::shim {
 namespace {
 
-util::Clock::rep now() {
-    return util::Clock::now().time_since_epoch().count();
+// The link is saturated if so much of what it carries is moved, in so many windows one behind the other.
+constexpr std::uint64_t kSaturatedPercent = 85;
+constexpr unsigned kSaturatedWindows = 2;
+
+constexpr std::uint64_t ns(std::chrono::nanoseconds length) {
+    return static_cast<std::uint64_t>(length.count());
+}
+
+template <typename Of>
+std::uint64_t sum(std::span<const sharing::Tenant> tenants, Of of) {
+    std::uint64_t all = 0;
+    for (const sharing::Tenant& each : tenants) all += of(each);
+    return all;
+}
+
+std::uint64_t link_speed(std::span<const sharing::Tenant> tenants) {
+    std::uint64_t most = 0;
+    for (const sharing::Tenant& each : tenants) most = std::max(most, each.link_bytes_per_s);
+    return most;
 }
 
 // What moves meanwhile changes the sum of what all have by so much: such differences are no news.
@@ -37,8 +56,8 @@ std::string name_of(std::span<const char, 16> uuid) {
 }  // namespace
 
 std::unique_ptr<GpuShare> GpuShare::open(int device, std::span<const char, 16> uuid,
-                                         const util::ShareTerms& terms, const std::string& path) noexcept
-    try {
+                                         const util::ShareTerms& terms, const std::string& path,
+                                         const util::GpuClock& clock) noexcept try {
     if (!terms.shares) return nullptr;
     const sharing::SharingFolder folder(path);
     std::string problem = folder.problem();
@@ -55,7 +74,7 @@ std::unique_ptr<GpuShare> GpuShare::open(int device, std::span<const char, 16> u
         return nullptr;
     }
     page->announce();
-    return std::unique_ptr<GpuShare>(new GpuShare(device, std::move(page), terms));
+    return std::unique_ptr<GpuShare>(new GpuShare(device, std::move(page), terms, clock));
 } catch (const std::exception&) {
     return nullptr;  // out of host memory: as if it were alone
 }
@@ -68,9 +87,12 @@ void GpuShare::set_terms(const util::ShareTerms& terms) noexcept {
 }
 
 bool GpuShare::is_due() const noexcept {
+    // Where processes come in the order of a simulated time, what others have done is told by then.
+    const std::uint64_t simulated = clock_.spend_ns ? clock_.now_ns() : 0;
     if (page_->changes().load(std::memory_order_relaxed) != seen_changes_.load(std::memory_order_relaxed))
         return true;
-    return shared_.load(std::memory_order_relaxed) && now() >= next_look_.load(std::memory_order_relaxed);
+    if (!is_shared()) return false;
+    return (simulated ? simulated : clock_.now_ns()) >= next_look_ns_.load(std::memory_order_relaxed);
 }
 
 std::uint64_t GpuShare::look(const Levels& own) noexcept try {
@@ -84,10 +106,82 @@ std::uint64_t GpuShare::look(const Levels& own) noexcept try {
     return own.granted_bytes;  // out of host memory
 }
 
-std::uint64_t GpuShare::grant_of(const Levels& own) {
+void GpuShare::announce() noexcept {
+    page_->announce();
     seen_changes_ = page_->changes().load();
-    next_look_ = now() + std::chrono::nanoseconds(bounds::kShareLook).count();
-    const auto now_ns = static_cast<std::uint64_t>(now());
+}
+
+void GpuShare::pause(util::Clock::duration most) const {
+    if (clock_.spend_ns) return clock_.spend_ns(ns(most));
+    util::sleep_on_shared(page_->changes(), seen_changes_.load(), most);
+}
+
+GpuShare::Waiter::Waiter(GpuShare& share, std::uint64_t since_ns) : share_(share), since_ns_(since_ns) {
+    ++share_.waiting_;
+}
+
+GpuShare::Waiter::~Waiter() {
+    share_.waited_ns_ += waited_ns();
+    trace::set(trace::live_gpu(share_.device_).turn_wait_ns, share_.waited_ns_);
+    --share_.waiting_;
+}
+
+std::uint64_t GpuShare::Waiter::waited_ns() const {
+    return share_.look_ns_ - std::min<std::uint64_t>(share_.look_ns_, since_ns_);
+}
+
+bool GpuShare::Waiter::for_too_long() const {
+    return waited_ns() >= ns(bounds::kTurn);
+}
+
+// Turns begin where the link is what holds all up.
+void GpuShare::watch_link(std::span<const sharing::Tenant> tenants, std::uint64_t now_ns) {
+    if (now_ns - link_.began_ns < ns(bounds::kLinkWatch)) return;
+    const std::uint64_t moved = sum(tenants, [](const auto& each) { return each.moved_bytes; });
+    const std::uint64_t length = now_ns - link_.began_ns, before = link_.moved_bytes;
+    link_.began_ns = now_ns;
+    link_.moved_bytes = moved;
+    constexpr unsigned __int128 kSecond = 1'000'000'000;
+    const auto carried = static_cast<unsigned __int128>(length) * link_speed(tenants) / kSecond;
+    const bool saturated = before <= moved && carried > 0 && length < 4 * ns(bounds::kLinkWatch) &&
+                           (moved - before) >= carried * kSaturatedPercent / 100;
+    link_.saturated = saturated ? link_.saturated + 1 : 0;
+    if (link_.saturated < kSaturatedWindows || page_->turns_until_ns(now_ns) > now_ns) return;
+    log::debug("GPU {}: its link is saturated; processes take turns", device_);
+    page_->take_turns_until(now_ns + ns(sharing::kTurns));
+    announce();
+}
+
+std::size_t GpuShare::holder_at(std::span<const sharing::Seen> seen, std::span<const sharing::Tenant> tenants,
+                                std::uint64_t capacity_bytes, std::uint64_t now_ns) {
+    const auto index_of = [&](std::size_t slot) {
+        const auto at = std::ranges::find(seen, slot, &sharing::Seen::slot);
+        return at == seen.end() ? sharing::kNoTenant : static_cast<std::size_t>(at - seen.begin());
+    };
+    const std::uint64_t word = page_->turn();
+    sharing::Turn turn = sharing::turn_of(word, now_ns);
+    turn.holder = index_of(turn.holder);
+    sharing::Turn next = sharing::turn_at(turn, tenants, capacity_bytes, link_speed(tenants), now_ns);
+    if (next.holder == turn.holder || next.holder == sharing::kNoTenant) return next.holder;
+    const std::size_t holder = std::exchange(next.holder, seen[next.holder].slot);
+    if (!page_->pass_turn(word, sharing::word_of(next)))
+        return index_of(sharing::turn_of(page_->turn(), now_ns).holder);
+    log::debug("GPU {}: process {} has the turn for {} ms", device_, seen[holder].process.number,
+               next.length_ns / 1'000'000);
+    announce();
+    return holder;
+}
+
+std::uint64_t GpuShare::grant_of(const Levels& own) {
+    const std::uint64_t now_ns = clock_.now_ns();
+    seen_changes_ = page_->changes().load();
+    next_look_ns_ = now_ns + ns(bounds::kShareLook);
+    look_ns_ = now_ns;
+    if (waiting_ == 0) {
+        waiting_since_ns_ = 0;
+    } else if (waiting_since_ns_ == 0) {
+        waiting_since_ns_ = now_ns;
+    }
     page_->write({.allocated_bytes = own.allocated_bytes,
                   .resident_bytes = own.held_bytes,
                   .granted_bytes = own.granted_bytes,
@@ -95,34 +189,47 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
                   .least_bytes = least_bytes_,
                   .weight = weight_,
                   .priority = priority_,
-                  .last_use_ns = now_ns});
+                  .last_use_ns = now_ns,
+                  .waiting_since_ns = waiting_since_ns_,
+                  .waited_ns = waited_ns_,
+                  .moved_bytes = own.moved_bytes,
+                  .link_bytes_per_s = own.link_bytes_per_s});
+    const std::vector<sharing::Seen> seen = page_->tenants();
     std::vector<sharing::Tenant> tenants;
-    std::size_t self = 0;
-    bool found = false;
-    std::uint64_t capacity = own.free_bytes;
-    for (const sharing::Seen& seen : page_->tenants()) {
-        if (page_->is_own(seen)) {
-            self = tenants.size();
-            found = true;
-        }
-        capacity += seen.tenant.resident_bytes;
-        tenants.push_back(seen.tenant);
+    std::size_t self = sharing::kNoTenant;
+    for (const sharing::Seen& each : seen) {
+        if (page_->is_own(each)) self = tenants.size();
+        tenants.push_back(each.tenant);
     }
-    const bool shared = found && tenants.size() > 1;
+    const bool shared = self != sharing::kNoTenant && tenants.size() > 1;
     if (shared_.exchange(shared) != shared) {
         log::info("GPU {} is {}", device_,
                   shared ? fmt::format("shared by {} processes under the shim", tenants.size())
                          : "no other process's under the shim any more");
     }
     if (!shared) {
-        if (own.granted_bytes != 0) page_->announce();  // and says so at the next look
+        if (own.granted_bytes != 0) announce();  // and says so at the next look
+        turns_ = Turns::None;
         return 0;
     }
-    const std::uint64_t grant = sharing::grants(tenants, capacity, now_ns)[self];
+    const std::uint64_t capacity = std::min(
+        own.most_bytes, own.free_bytes + sum(tenants, [](const auto& each) { return each.resident_bytes; }));
+    const bool fits = sum(tenants, [](const auto& each) { return each.allocated_bytes; }) <= capacity;
+    if (!fits) watch_link(tenants, now_ns);
+    std::vector<std::uint64_t> grants;
+    if (fits || page_->turns_until_ns(now_ns) <= now_ns) {
+        turns_ = Turns::None;
+        grants = sharing::grants(tenants, capacity, now_ns);
+    } else {
+        const std::size_t holder = holder_at(seen, tenants, capacity, now_ns);
+        const bool higher = holder < tenants.size() && tenants[holder].priority > priority_;
+        turns_ = holder == self ? Turns::Own : higher ? Turns::Higher : Turns::Others;
+        grants = sharing::grants_in_turn(tenants, holder, capacity, now_ns);
+    }
+    const std::uint64_t grant = grants[self];
     if (differs(own.allocated_bytes, announced_bytes_, tolerance(capacity))) {
         announced_bytes_ = own.allocated_bytes;
-        page_->announce();
-        seen_changes_ = page_->changes().load();
+        announce();
     }
     if (own.granted_bytes != 0 && !differs(grant, own.granted_bytes, tolerance(capacity)))
         return own.granted_bytes;

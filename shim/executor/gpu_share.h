@@ -7,9 +7,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "shim/sharing/page.h"
-#include "shim/util/clock.h"
+#include "shim/sharing/turns.h"
+#include "shim/util/bounds.h"
+#include "shim/util/gpu_clock.h"
 #include "shim/util/share_terms.h"
 
 namespace lms::shim {
@@ -19,44 +22,102 @@ class GpuShare {
     // `device` is for messages, `folder` LMS_SHARE_DIR. Null where it is not shared: the terms say so, or its
     // page cannot be used, of which the user is told once.
     static std::unique_ptr<GpuShare> open(int device, std::span<const char, 16> uuid,
-                                          const util::ShareTerms& terms,
-                                          const std::string& folder = {}) noexcept;
+                                          const util::ShareTerms& terms, const std::string& folder = {},
+                                          const util::GpuClock& clock = {}) noexcept;
 
     // Others hear of it at the next look. Any thread.
     void set_terms(const util::ShareTerms& terms) noexcept;
 
     // Whether others have come, or have changed. Any thread.
     bool is_due() const noexcept;
+    // Whether there were others at the last look. Any thread.
+    bool is_shared() const noexcept { return shared_.load(std::memory_order_relaxed); }
 
     // What this process has of the GPU, and what its driver has free.
     struct Levels {
         std::uint64_t allocated_bytes, held_bytes, pinned_bytes;
-        std::uint64_t free_bytes;     // of device memory, but for the reserve
-        std::uint64_t granted_bytes;  // by the look before
+        std::uint64_t free_bytes;            // of device memory, but for the reserve
+        std::uint64_t most_bytes;            // of device memory, but for the reserve
+        std::uint64_t granted_bytes = 0;     // by the look before
+        std::uint64_t moved_bytes = 0;       // to the GPU, ever
+        std::uint64_t link_bytes_per_s = 0;  // to the GPU; 0: not known
     };
     // Tells others, and works out what managed memory may take of the GPU; 0: all, for this process is alone.
     // One thread at a time; another gets what was granted before. No lock is needed.
     std::uint64_t look(const Levels& own) noexcept;
 
+    // What this process holds has changed. With the lock of its session.
+    void note_held(std::uint64_t bytes) noexcept { page_->write_resident(bytes); }
+
+    // Turns (sharing/turns.h), as of the last look. Any thread.
+    //
+    // Whether work waits for this process's turn: work that `lacks` chunks does while it is another's, and
+    // all work while it is one's of higher priority.
+    bool waits(bool lacks) const noexcept {
+        const Turns turns = turns_.load(std::memory_order_relaxed);
+        return turns == Turns::Higher || (lacks && turns == Turns::Others);
+    }
+    bool takes_turns() const noexcept { return turns_.load(std::memory_order_relaxed) != Turns::None; }
+
+    // A thread that waits for it while it lives.
+    class Waiter {
+      public:
+        Waiter(GpuShare& share, std::uint64_t since_ns);
+        ~Waiter();  // as of the last look
+        Waiter(const Waiter&) = delete;
+        Waiter& operator=(const Waiter&) = delete;
+        // Until something has changed, or is to be looked at.
+        void pause() const { share_.pause(bounds::kTurnLook); }
+        bool for_too_long() const;
+
+      private:
+        std::uint64_t waited_ns() const;
+
+        GpuShare& share_;
+        const std::uint64_t since_ns_;
+    };
+    // Sleeps so long, less if another process announces something. No lock is held.
+    void pause(util::Clock::duration most) const;
+    std::uint64_t now_ns() const { return clock_.now_ns(); }
+
   private:
-    GpuShare(int device, std::unique_ptr<sharing::SharingPage> page, const util::ShareTerms& terms)
+    enum class Turns : std::uint8_t { None, Own, Others, Higher };
+
+    GpuShare(int device, std::unique_ptr<sharing::SharingPage> page, const util::ShareTerms& terms,
+             const util::GpuClock& clock)
         : device_(device),
           page_(std::move(page)),
           weight_(terms.weight),
           priority_(terms.priority),
-          least_bytes_(terms.least_bytes) {}
+          least_bytes_(terms.least_bytes),
+          clock_(clock) {}
     std::uint64_t grant_of(const Levels& own);
+    void announce() noexcept;
+    void watch_link(std::span<const sharing::Tenant> tenants, std::uint64_t now_ns);
+    std::size_t holder_at(std::span<const sharing::Seen> seen, std::span<const sharing::Tenant> tenants,
+                          std::uint64_t capacity_bytes, std::uint64_t now_ns);
 
     const int device_;
     const std::unique_ptr<sharing::SharingPage> page_;
     std::atomic<std::uint32_t> weight_, priority_;
     std::atomic<std::uint64_t> least_bytes_;
+    const util::GpuClock clock_;
 
     std::atomic<std::uint32_t> seen_changes_{0};
-    std::atomic<util::Clock::rep> next_look_{0};  // while there are others
+    std::atomic<std::uint64_t> next_look_ns_{0};  // while there are others
     std::atomic<bool> shared_{false};
+    std::atomic<Turns> turns_{Turns::None};
+    std::atomic<std::uint32_t> waiting_{0};    // threads
+    std::atomic<std::uint64_t> waited_ns_{0};  // in all
+    std::atomic<std::uint64_t> look_ns_{0};
     std::atomic<bool> looking_{false};
-    std::uint64_t announced_bytes_ = 0;  // allocated; of the thread that looks
+    // Of the thread that looks:
+    std::uint64_t announced_bytes_ = 0;   // allocated
+    std::uint64_t waiting_since_ns_ = 0;  // some thread; 0: none
+    struct Window {
+        std::uint64_t began_ns = 0, moved_bytes = 0;
+        unsigned saturated = 0;  // windows, the last of them
+    } link_;
 };
 
 }  // namespace lms::shim

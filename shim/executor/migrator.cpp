@@ -9,6 +9,7 @@
 #include "shim/executor/block_allocation.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/eviction.h"
+#include "shim/executor/gpu_share.h"
 #include "shim/executor/migration_turn.h"
 #include "shim/executor/placement.h"
 #include "shim/executor/self_check.h"
@@ -74,6 +75,7 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
     // Who has all it needs could go on for ever while another waits for some of it to become idle.
     if (starving_ > 0 && !needs.empty())
         state_.changed.wait_for(lock, bounds::kCourtesy, [&] { return starving_ == 0; });
+    bool patient = await_turn(needs, lock);
     if (state_.engine.present(needs)) {
         state_.engine.hold(needs, hold, missing);
         return CUDA_SUCCESS;
@@ -85,7 +87,7 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
 
     // What waits its turn holds nothing, or two that wait could starve each other.
     const std::uint64_t since = trace::now_ns();
-    MigrationTurn turn(*this, lock);
+    std::optional<MigrationTurn> turn(std::in_place, *this, lock);
     std::array<std::uint64_t, trace::kStallCauses> spent{};  // by cause
     std::vector<ChunkRequest> lacked;                        // at first, where a trace is written
     std::uint64_t until = trace::now_ns();
@@ -104,7 +106,7 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
                       [&](const ChunkRequest& need) LMS_LOCKED { return gone(need, state_.residency); });
         if (result == Step::Moved) wait.begin_anew();
         if (result == Step::Waited) wait.waited();
-        turn.note(result);
+        turn->note(result);
         const bool late = wait.in_vain() || result == Step::Stalled;
         if ((result == Step::Impossible || late) && hold_in_place(needs, missing, hold)) {
             trace::add(trace::counters().in_place_launches);
@@ -126,10 +128,15 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
         if (late) {
             state_.telemetry.announce_wait();
             if (result == Step::Stalled) wait_for_change(lock);
-            turn.give_way(lock);
+            turn->give_way(lock);
             wait.begin_anew();
-        } else if (turn.holds_others_up()) {
-            turn.give_way(lock);
+        } else if (turn->holds_others_up()) {
+            turn->give_way(lock);
+        } else if (patient && has_lost_turn()) {
+            turn.reset();
+            patient = await_turn(needs, lock);
+            turn.emplace(*this, lock);
+            wait.begin_anew();
         }
     }
     if (status == CUDA_SUCCESS) start_ahead(hold, lock);
@@ -158,6 +165,8 @@ bool Migrator::never_fits(std::span<const ChunkRequest> needs, SessionLock& lock
 // while.
 Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock& lock) {
     const Residency& residency = state_.residency;
+    GpuShare* const share = state_.share;
+    if (share && unlocked(lock, [&] { return share->is_due(); })) refresh_grant(state_, *share, lock);
     poll_completions(state_, lock);
     free_completed(state_, lock);
     look_at_earlier_work(state_, lock);
@@ -209,6 +218,7 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
 Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) {
     // One that came to no end is made again.
     if (state_.trial == State::Trial::Ahead) check_moves(state_, lock);
+    if (await_others(lock)) return Step::Moved;
     // Looking for blocks may have dropped the lock.
     if (state_.engine.opaque_busy()) return Step::Waited;
     const std::uint64_t wanted = state_.residency.device_bytes() + bytes;

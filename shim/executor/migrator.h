@@ -56,6 +56,8 @@ class Migrator {
     Evicted evict(std::span<const ChunkRequest> those, SessionLock& lock) LMS_LOCKED;
     // Evicts what is idle and beyond a new limit, and gives it back to the driver.
     void give_back_excess(SessionLock& lock, bool waits_for_copies) LMS_LOCKED;
+    // The budget has changed: the same, and pressure begins if there is any.
+    void keep_to_budget(SessionLock& lock, bool waits_for_copies) LMS_LOCKED;
 
     // Waits until no work uses the buffer, or it is gone, without a turn; false: for some seconds, in vain.
     bool await_unused(engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
@@ -83,6 +85,10 @@ class Migrator {
     Step step(std::span<const ChunkRequest> missing, SessionLock& lock) LMS_LOCKED;
     Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) LMS_LOCKED;
     Step await_copy_out(SessionLock& lock) LMS_LOCKED;
+    // False: it is not to be waited for any more.
+    bool await_turn(std::span<const ChunkRequest> needs, SessionLock& lock) LMS_LOCKED;
+    bool has_lost_turn() const LMS_LOCKED;
+    bool await_others(SessionLock& lock) LMS_LOCKED;
     Step await_fill(SessionLock& lock) LMS_LOCKED;
     Step await_opaque(SessionLock& lock) LMS_LOCKED;
     Step await_idle(std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
@@ -105,6 +111,7 @@ class Migrator {
     trace::StallCause waits_for_ = trace::StallCause::Mapping;  // as of the last step
     std::deque<const void*> queue_;                             // who moves, then who waits to
     std::uint64_t excess_stays_until_ = 0;                      // State::works: nothing of it was idle
+    std::uint64_t kept_by_others_ = 0;                          // of what is granted: waited for in vain
     int starving_ = 0;                                          // of them, those that find nothing idle
     StalledWork stalled_{state_};
     StalledWork stalled_for_long_{state_};  // await_unused()

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "shim/executor/budget.h"
 #include "shim/executor/guards.h"
 #include "shim/executor/placement.h"
 #include "shim/telemetry/telemetry.h"
@@ -76,7 +77,7 @@ Outcome page_in(State& state, std::span<const engine::PageIn> pages, SessionLock
         moved |= job.done;
     }
     state.engine.paged_in(fills, came);
-    state.telemetry.note_levels();
+    note_levels(state);
     state.changed.notify_all();
     return moved ? Outcome::Moved : Outcome::Failed;
 }

@@ -12,7 +12,7 @@ namespace lms::shim {
 namespace {
 
 // Works before what is in excess and in use is looked at again.
-constexpr std::uint64_t kWorks = 64;
+constexpr std::uint64_t kWorks = 8;
 
 bool is_on_device(const State& state, const ChunkRequest& need) LMS_LOCKED {
     if (gone(need, state.residency)) return false;
@@ -91,9 +91,12 @@ void Migrator::give_back_excess(SessionLock& lock, bool waits_for_copies) {
     while (further && excess_bytes(state_) > 0) {
         poll_completions(state_, lock);
         further = state_.device_blocks.trim(excess_bytes(state_), lock) > 0;
+        if (further) note_levels(state_);
         const std::uint64_t bytes = excess_bytes(state_);
         if (bytes == 0 || state_.engine.opaque_busy()) break;
-        if (start_evictions(state_, {bytes}, 0, lock) == Start::Failed) break;
+        // Work that goes on uses what has not left.
+        const std::uint64_t now = waits_for_copies ? bytes : std::min(bytes, state_.engine.way_bytes());
+        if (start_evictions(state_, {now}, 0, lock) == Start::Failed) break;
         const Finish finished = complete_evictions(state_, bytes, lock);
         further |= finished == Finish::Moved;
         if (finished != Finish::NothingReady || state_.engine.pending_evictions().empty()) continue;

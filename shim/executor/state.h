@@ -30,6 +30,8 @@
 
 namespace lms::shim {
 
+class GpuShare;
+
 using engine::Backing;
 using engine::ChunkPins;
 using engine::ChunkRequest;
@@ -103,10 +105,12 @@ struct State {
     bool remaps_beside_work LMS_GUARDED = false;  // seen: a remap does not wait for work that runs
 
     // Outlives it, set before others know of the session; null: it has the machine's memory for itself.
-    HostClaims* host_claims = nullptr;
+    HostClaims* host_claims LMS_GUARDED = nullptr;
     HostClaims::Part host_part LMS_GUARDED;
     // What it may take of a GPU that others use too; 0: they do not.
     std::uint64_t granted_bytes LMS_GUARDED = 0;
+    // The session's; null: the GPU is as if it were this process's alone.
+    GpuShare* share LMS_GUARDED = nullptr;
 
     ProgramPins program_pins LMS_GUARDED;
     std::vector<ChunkRequest> set_aside LMS_GUARDED;  // by the program's pause(): what was there

@@ -54,9 +54,9 @@ Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<en
     : context_(gpu.context), port_(std::move(port)), ranking_(std::move(ranking)) {}
 
 Session::~Session() {
-    if (state_ && state_->host_claims) {
+    if (state_) {
         const SessionLock lock(state_->mutex);
-        state_->host_claims->settle(state_->host_part, {});
+        if (state_->host_claims) state_->host_claims->settle(state_->host_part, {});
     }
     if (state_ && state_->telemetry.traced) fast_path_gate.reopen();
     if (state_ && state_->under_pressure.load()) fast_path_gate.reopen();
@@ -135,7 +135,7 @@ CUresult Session::allocate(std::uint64_t bytes, engine::Address& address, CUcont
         return status;
     }
     state.telemetry.note_allocation(*id, caller);
-    state.telemetry.note_levels();
+    note_levels(state);
     address = state.residency.allocation(*id).address;
     return CUDA_SUCCESS;
 }
@@ -153,7 +153,7 @@ class OthersGive {
   public:
     OthersGive(State& state, std::uint64_t bytes, Clock::time_point until)
         : state_(state), bytes_(bytes), until_(until) {}
-    ~OthersGive() {
+    ~OthersGive() LMS_LOCKED {
         if (state_.host_claims) state_.host_claims->lack(0);
     }
     OthersGive(const OthersGive&) = delete;

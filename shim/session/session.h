@@ -230,6 +230,7 @@ class Session {
     // The same of host memory; `claims` outlive it.
     void claim_host_by(HostClaims* claims);
     void give_back_host(std::uint64_t lacking_bytes);
+    bool is_shared() const { return share_ && share_->is_shared(); }
     // Whether what others have of it is to be looked at; then gives back what is beyond this process's share.
     bool share_is_due() const { return share_ && share_->is_due(); }
     void look_at_share();
@@ -323,7 +324,6 @@ class Session {
     CUresult wait_for_fill(const Work& work, const FencePtr& fence);
     CUresult begin_unseen(Work& work);
     void end_unseen(const Work& work);
-    void keep_to_budget(SessionLock& lock) LMS_LOCKED;  // as far as that goes now
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests

@@ -122,7 +122,7 @@ CUresult Session::map(engine::Address home, engine::Address address) {
             state.telemetry.announce_no_host_memory(state.residency.allocation(id).bytes);
         if (status != CUDA_SUCCESS) return status;
         buffer.placed = true;
-        state.telemetry.note_levels();
+        note_levels(state);
     }
     const HeldStill still(state, id, lock);
     const ProgramBuffer::Mapped view{address, {}};

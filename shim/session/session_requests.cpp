@@ -195,38 +195,7 @@ void Session::look_at_all_work() {
 void Session::limit_changed() {
     SessionLock lock(state_->mutex);
     refresh_budget(*state_, lock);
-    keep_to_budget(lock);
-}
-
-void Session::share_by(std::unique_ptr<GpuShare> share) {
-    share_ = std::move(share);
-}
-
-void Session::share_on(const util::ShareTerms& terms) {
-    if (share_) share_->set_terms(terms);
-}
-
-void Session::claim_host_by(HostClaims* claims) {
-    const SessionLock lock(state_->mutex);
-    state_->host_claims = claims;
-    settle_host(*state_);
-}
-
-void Session::give_back_host(std::uint64_t lacking_bytes) {
-    SessionLock lock(state_->mutex);
-    shim::give_back_host(*state_, lacking_bytes, lock);
-}
-
-void Session::look_at_share() {
-    SessionLock lock(state_->mutex);
-    if (refresh_grant(*state_, *share_, lock) == CUDA_SUCCESS) keep_to_budget(lock);
-}
-
-void Session::keep_to_budget(SessionLock& lock) {
-    state_->telemetry.note_levels();
-    if (excess_bytes(*state_) == 0) return;
-    begin_pressure(*state_, lock);
-    migrator_->give_back_excess(lock, true);
+    migrator_->keep_to_budget(lock, true);
 }
 
 }  // namespace lms::shim

@@ -154,7 +154,7 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     if (!untouched()) {
         state.engine.put(*block);
     } else if (state.engine.back_by_host(need.chunk, *block)) {
-        state.telemetry.note_levels();
+        note_levels(state);
     }
 }
 

@@ -12,6 +12,7 @@
 #include "policy/host.h"
 #include "shim/device/driver_port.h"
 #include "shim/device/scope.h"
+#include "shim/device/simulated_clock.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/gpu_share.h"
 #include "shim/program/address_book.h"
@@ -93,7 +94,8 @@ Session* open(CUdevice device, CUcontext context) {
         if (session) session->claim_host_by(host_claims);
         CUuuid uuid{};
         if (session && device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS)
-            session->share_by(GpuShare::open(device, uuid.bytes, share_now(), settings().share_folder));
+            session->share_by(GpuShare::open(device, uuid.bytes, share_now(), settings().share_folder,
+                                             device::gpu_clock()));
     }
     if (!session) {
         static std::atomic<bool> said;
@@ -228,6 +230,10 @@ void set_share(const util::ShareTerms& terms) {
     const util::Lock lock(session_registry().mutex);
     if (share_now().shares) share_now() = terms;
     for (Session* session : sessions()) session->share_on(terms);
+}
+
+bool gpus_are_shared() noexcept {
+    return std::ranges::any_of(sessions(), [](const Session* each) { return each->is_shared(); });
 }
 
 void look_at_shares() {

@@ -60,6 +60,8 @@ void set_limit(std::uint64_t bytes);
 // that.
 bool shares_are_due() noexcept;
 void look_at_shares();
+// Whether there were any at the last look.
+bool gpus_are_shared() noexcept;
 
 // The terms on which those GPUs are shared that are shared, and will be.
 void set_share(const util::ShareTerms& terms);

@@ -1,6 +1,8 @@
 #include "shim/sharing/grants.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 
 namespace lms::sharing {
 namespace {
@@ -86,6 +88,32 @@ std::vector<std::uint64_t> grants(std::span<const Tenant> tenants, std::uint64_t
     const Wide weights = sum(ranges, [&](const Range& range) { return grows(range) ? range.weight : 0; });
     for (std::size_t i = 0; i < ranges.size(); ++i)
         if (grows(ranges[i])) all[i] += part(left, ranges[i].weight, weights);
+    return all;
+}
+
+std::vector<std::uint64_t> grants_in_turn(std::span<const Tenant> tenants, std::size_t holder,
+                                          std::uint64_t capacity_bytes, std::uint64_t now_ns) {
+    const std::vector<Range> ranges = ranges_of(tenants, capacity_bytes, now_ns);
+    std::vector<std::size_t> order(tenants.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto rank = [&](std::size_t i) {
+        const bool waits = tenants[i].waiting_since_ns != 0;
+        return std::tuple(i != holder, !waits, ranges[i].idle, kMostPriority - tenants[i].priority,
+                          tenants[i].waiting_since_ns);
+    };
+    std::ranges::stable_sort(order, {}, rank);
+    std::vector<std::uint64_t> all;
+    std::uint64_t left = capacity_bytes;
+    for (const Range& range : ranges) {
+        all.push_back(range.least);
+        left -= range.least;
+    }
+    for (const std::size_t i : order) {
+        const std::uint64_t more = std::min(ranges[i].most - ranges[i].least, left);
+        all[i] += more;
+        left -= more;
+    }
+    if (holder < all.size()) all[holder] += left;
     return all;
 }
 

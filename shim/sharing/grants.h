@@ -23,4 +23,10 @@ inline constexpr std::chrono::nanoseconds kIdle = std::chrono::milliseconds(500)
 std::vector<std::uint64_t> grants(std::span<const Tenant> tenants, std::uint64_t capacity_bytes,
                                   std::uint64_t now_ns);
 
+// The same while they take turns (turns.h), which `holder` has: beyond what is kept for each, the holder has
+// what it has allocated, then those that wait have theirs, in the order of their turns, then those that use
+// the GPU, then the idle ones. The holder grows into the remainder.
+std::vector<std::uint64_t> grants_in_turn(std::span<const Tenant> tenants, std::size_t holder,
+                                          std::uint64_t capacity_bytes, std::uint64_t now_ns);
+
 }  // namespace lms::sharing

@@ -239,6 +239,10 @@ bool SharingPage::write(const Tenant& own) noexcept {
     return true;
 }
 
+void SharingPage::write_resident(std::uint64_t bytes) noexcept {
+    if (has_slot()) slot_->resident_bytes = bytes;
+}
+
 void SharingPage::leave() noexcept {
     if (own_.number != getpid() || !has_slot()) return;
     std::int64_t number = own_.number;
@@ -285,6 +289,7 @@ bool SharingPage::pass_turn(std::uint64_t from, std::uint64_t to) noexcept {
 
 void SharingPage::announce() noexcept {
     ++page_->changes;
+    util::wake_all_sharing(page_->changes);
 }
 
 }  // namespace lms::sharing

@@ -80,6 +80,8 @@ class SharingPage {
     // Writes what this process has into its slot, of which it takes one if it has none (any more). False: all
     // slots are taken, and others do not know of it.
     bool write(const Tenant& own) noexcept;
+    // Between two writes.
+    void write_resident(std::uint64_t bytes) noexcept;
     void leave() noexcept;
 
     // All that run, in the order of their slots; frees the slots of those that have ended. May throw

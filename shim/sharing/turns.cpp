@@ -24,6 +24,24 @@ std::uint64_t missing_bytes(const Tenant& tenant, std::uint64_t capacity_bytes) 
     return useful - std::min(useful, tenant.resident_bytes);
 }
 
+// What those that want a turn lack at most: turns of the same tenants are equally long, whoever lacks less.
+std::uint64_t most_missing(std::span<const Tenant> tenants, std::size_t holder,
+                           std::uint64_t capacity_bytes) {
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < tenants.size(); ++i)
+        if (i == holder || tenants[i].waiting_since_ns != 0)
+            most = std::max(most, missing_bytes(tenants[i], capacity_bytes));
+    return most;
+}
+
+std::uint64_t weighted(std::uint64_t length_ns, std::span<const Tenant> tenants, std::size_t holder,
+                       const Tenant& next) {
+    std::uint32_t least = next.weight;
+    for (std::size_t i = 0; i < tenants.size(); ++i)
+        if (i == holder || tenants[i].waiting_since_ns != 0) least = std::min(least, tenants[i].weight);
+    return std::min(length_ns * next.weight / std::max(least, 1u), ns(kLongestTurn));
+}
+
 bool is_over(const Turn& turn, const Tenant& holder, const Tenant& next, std::uint64_t now_ns) {
     return next.priority > holder.priority || since(turn.began_ns, now_ns) >= turn.length_ns ||
            (since(turn.began_ns, now_ns) >= ns(kUnusedTurn) &&
@@ -72,7 +90,9 @@ Turn turn_at(const Turn& now, std::span<const Tenant> tenants, std::uint64_t cap
     const bool held = now.holder < tenants.size();
     if (next == kNoTenant) return held ? now : Turn{};
     if (held && !is_over(now, tenants[now.holder], tenants[next], now_ns)) return now;
-    return {next, now_ns, turn_length_ns(missing_bytes(tenants[next], capacity_bytes), link_bytes_per_s)};
+    const std::uint64_t length =
+        turn_length_ns(most_missing(tenants, now.holder, capacity_bytes), link_bytes_per_s);
+    return {next, now_ns, weighted(length, tenants, now.holder, tenants[next])};
 }
 
 }  // namespace lms::sharing

@@ -37,7 +37,8 @@ std::uint64_t turn_length_ns(std::uint64_t missing_bytes, std::uint64_t link_byt
 // longest; kNoTenant: none waits.
 std::size_t next_tenant(std::span<const Tenant> tenants, std::size_t holder = kNoTenant);
 
-// The turn from now on: as it is, or of another. It ends early where its holder does not use it, or has ended
+// The turn from now on: as it is, or of another, by weight as long as bringing in takes what one of those
+// that want it lacks at most. It ends early where its holder does not use it, or has ended
 // (kNoTenant), or is of lower priority than one that waits.
 Turn turn_at(const Turn& now, std::span<const Tenant> tenants, std::uint64_t capacity_bytes,
              std::uint64_t link_bytes_per_s, std::uint64_t now_ns);

@@ -118,6 +118,7 @@ std::optional<device::DeviceTime> Telemetry::note_move(trace::Direction directio
     trace::add(in ? counters.fills : counters.evictions);
     const std::uint64_t bytes = copied ? chunk.bytes : 0;
     trace::add(in ? counters.bytes_in : counters.bytes_out, bytes);
+    if (in) moved_in_bytes += bytes;
     trace::hot_buffers().moved(device_, chunk.allocation, direction, bytes);
     const engine::Backing& backing = engine_.backing()[id];
     // Else only the first are, so that somebody can tell how fast the link is.

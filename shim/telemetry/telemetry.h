@@ -28,8 +28,9 @@ class Telemetry {
 
     // The trace that is written knows what there is; before, it is told nothing.
     bool traced = false;
-    LaunchSamples samples;  // for it
-    LinkSpeeds speeds;      // as the device was seen to copy
+    LaunchSamples samples;             // for it
+    LinkSpeeds speeds;                 // as the device was seen to copy
+    std::uint64_t moved_in_bytes = 0;  // ever
 
     // Tells the trace of all that there is.
     void note_standing() const;

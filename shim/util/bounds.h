@@ -51,6 +51,14 @@ constexpr auto kEndedApart = 1s;
 // A process that holds the live folder's lock: one that runs holds it for less.
 constexpr auto kLiveFolder = 5s;
 
+// A launch that waits for its process's turn on a GPU goes on after so long, whatever others or the page say.
+constexpr auto kTurn = 60s;
+// A process whose turn it is waits so long for others to give back what is its own by now, then evicts from
+// its own.
+constexpr auto kGivenByOthers = 50ms;
+// So long what is moved is compared with what the link carries.
+constexpr auto kLinkWatch = 50ms;
+
 // Between two looks.
 
 // A fence, or a change of the session: for a thread that moves alone.
@@ -72,6 +80,10 @@ constexpr auto kShareLook = 10ms;
 constexpr auto kHostLook = 100ms;
 // Whether others have given back host memory, or stopped asking for it.
 constexpr auto kHostGiven = 1ms;
+// The same, for a launch that waits for its turn.
+constexpr auto kTurnLook = 1ms;
+// What others give back.
+constexpr auto kGivenLook = 200us;
 // Requests of `lms set`, while paused.
 constexpr auto kRequest = 10ms;
 // The event of a trial, and the work beside it.

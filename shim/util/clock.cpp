@@ -64,6 +64,16 @@ void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t seen, Clock:
     futex(word, FUTEX_WAIT_PRIVATE, seen, &span);
 }
 
+void sleep_on_shared(const std::atomic<std::uint32_t>& word, std::uint32_t seen,
+                     Clock::duration most) noexcept {
+    const timespec span = span_of(most);
+    futex(word, FUTEX_WAIT, seen, &span);
+}
+
+void wake_all_sharing(const std::atomic<std::uint32_t>& word) noexcept {
+    futex(word, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
 void wake_all(const std::atomic<std::uint32_t>& word) noexcept {
     futex(word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr);
 }

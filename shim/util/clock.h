@@ -26,5 +26,9 @@ void pause(Clock::duration length) noexcept;
 void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept;
 void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t seen, Clock::duration most) noexcept;
 void wake_all(const std::atomic<std::uint32_t>& word) noexcept;
+// The same of a word in memory that processes share.
+void sleep_on_shared(const std::atomic<std::uint32_t>& word, std::uint32_t seen,
+                     Clock::duration most) noexcept;
+void wake_all_sharing(const std::atomic<std::uint32_t>& word) noexcept;
 
 }  // namespace lms::util

@@ -12,12 +12,12 @@ namespace lms::fake {
 namespace {
 
 constexpr std::uint64_t kParts = 12;
-constexpr std::uint64_t kGranules = 8;  // of each
+constexpr std::uint64_t kBufferGranules = 8;  // of each
 
 // One buffer half as large again as the GPU, divided into parts that all work has named once.
 struct Divided {
     explicit Divided(const RigOptions& options) : rig(options), stream(rig.stream()) {
-        const std::uint64_t bytes = kGranules * options.granularity;
+        const std::uint64_t bytes = kBufferGranules * options.granularity;
         whole.bytes = kParts * bytes;
         REQUIRE(rig.session().allocate(whole.bytes, whole.address) == CUDA_SUCCESS);
         for (std::uint64_t i = 0; i < kParts; ++i) {

@@ -5,12 +5,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 
 #include "shim/executor/gpu_share.h"
+#include "tests/engine/live_pages.h"
 #include "tests/engine/scene.h"
 #include "tests/support/child.h"
-#include "tests/support/scratch.h"
 
 namespace lms::fake {
 namespace {
@@ -18,12 +17,6 @@ namespace {
 using shim::GpuShare;
 
 constexpr std::array<char, 16> kUuid{'s', 'h', 'a', 'r', 'e'};
-
-struct LivePages {
-    LivePages() { setenv("XDG_RUNTIME_DIR", scratch.path().c_str(), 1); }
-    ~LivePages() { unsetenv("XDG_RUNTIME_DIR"); }
-    Scratch scratch;
-};
 
 // Another process that uses the GPU all the time, and wants more than that has.
 class Neighbour {
@@ -33,7 +26,7 @@ class Neighbour {
         REQUIRE(::pipe(ends) == 0);
         process_ = support::start_child([&] {
             const auto share = GpuShare::open(0, kUuid, terms);
-            const GpuShare::Levels levels{1 << 20, 0, 0, 1 << 12, 0};
+            const GpuShare::Levels levels{1 << 20, 0, 0, 1 << 12, 1 << 12};
             if (share) share->look(levels);
             if (!share || ::write(ends[1], "x", 1) != 1) ::_exit(1);
             for (;; ::usleep(20'000)) share->look(levels);

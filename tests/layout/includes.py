@@ -26,7 +26,7 @@ SHOWS = {
                "rules.h", "soft_limit.h"},
     "executor": {"migrator.h", "state.h", "block_allocation.h", "budget.h", "eviction.h", "gpu_share.h", "guards.h", "placement.h",
                  "self_check.h"},
-    "sharing": {"grants.h", "page.h"},
+    "sharing": {"folder.h", "grants.h", "page.h", "turns.h"},
     "telemetry": {"telemetry.h", "memory_told.h"},
     "policy": {"host.h"},
 }

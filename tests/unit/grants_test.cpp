@@ -54,6 +54,21 @@ TEST_CASE("grants: more is kept than there is") {
           Grants{40, 20});  // 60 of the first, at most, and 30
 }
 
+TEST_CASE("grants: in a turn its holder has all that it can use, then who comes next") {
+    std::vector<Tenant> all{tenant(500), tenant(50), tenant(60)};
+    all[0].waiting_since_ns = 9;
+    all[2].waiting_since_ns = 7;
+    CHECK(grants_in_turn(all, 0, 100, kNow) == Grants{100, 0, 0});
+    CHECK(grants_in_turn(all, 1, 100, kNow) == Grants{0, 50, 50});
+    CHECK(grants_in_turn(all, 1, 200, kNow) == Grants{90, 50, 60});
+    all[0].priority = 1;
+    CHECK(grants_in_turn(all, 1, 100, kNow) == Grants{50, 50, 0});
+    all[2].least_bytes = 20;
+    CHECK(grants_in_turn(all, 0, 100, kNow) == Grants{80, 0, 20});
+    CHECK(grants_in_turn(std::vector{tenant(30), tenant(50)}, 0, 100, kNow) == Grants{50, 50});
+    CHECK(grants_in_turn({}, 0, 100, kNow).empty());
+}
+
 TEST_CASE("grants: whatever tenants there are, together within the GPU, fair and with nothing wasted") {
     for (unsigned seed = 0; seed < 20'000; ++seed) {
         CAPTURE(seed);
@@ -159,7 +174,10 @@ TEST_CASE("turns: a turn ends when it is over, unused, or another's by priority,
     CHECK(at(first, kNow + 161'000'000).holder == 0);
     const Turn second = at(first, kNow + 162'000'000);
     CHECK(second.holder == 1);
-    CHECK(second.length_ns == 90'000'000);
+    CHECK(second.length_ns == 162'000'000);  // it lacks less
+    tenants[1].weight = 3;
+    CHECK(at(first, kNow + 162'000'000).length_ns == 486'000'000);
+    tenants[1].weight = 1;
     // Unused; but not before it can have been used.
     used_until(kNow - 1'000'000'000);
     CHECK(at(first, kNow + 29'000'000).holder == 0);

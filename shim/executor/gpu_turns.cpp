@@ -1,0 +1,73 @@
+// Turns on a GPU that other processes use too (sharing/turns.h), and what those are to give back.
+#include <algorithm>
+
+#include "shim/executor/budget.h"
+#include "shim/executor/gpu_share.h"
+#include "shim/executor/migrator.h"
+#include "shim/util/bounds.h"
+
+namespace lms::shim {
+
+void Migrator::keep_to_budget(SessionLock& lock, bool waits_for_copies) {
+    note_levels(state_);
+    if (excess_bytes(state_) == 0) return;
+    begin_pressure(state_, lock);
+    give_back_excess(lock, waits_for_copies);
+}
+
+bool Migrator::has_lost_turn() const {
+    return state_.share && state_.share->waits(true);
+}
+
+// Work that may go on does not wait: while this process's chunks leave one by one, it uses those that are
+// there yet. What leaves it does not claim back, or none would ever leave.
+bool Migrator::await_turn(std::span<const ChunkRequest> needs, SessionLock& lock) {
+    GpuShare* const share = state_.share;
+    const auto leaves = [&](const ChunkRequest& need) LMS_LOCKED {
+        return !gone(need, state_.residency) &&
+               state_.residency.chunk(need.chunk).state == engine::State::Evicting;
+    };
+    const auto waits = [&]() LMS_LOCKED {
+        return share && share->waits(!state_.engine.present(needs) || std::ranges::any_of(needs, leaves));
+    };
+    if (needs.empty() || !waits()) return true;
+    // In a host function, where nothing may be called, what it waits for might come behind it.
+    if (unlocked(lock, [&] { return state_.port.health(); }) == CUDA_ERROR_NOT_PERMITTED) return false;
+    const GpuShare::Waiter waiter(*share, unlocked(lock, [&] { return share->now_ns(); }));
+    for (;;) {
+        if (refresh_grant(state_, *share, lock) != CUDA_SUCCESS || waiter.for_too_long()) return false;
+        keep_to_budget(lock, true);
+        if (!waits()) return true;
+        unlocked(lock, [&] { waiter.pause(); });
+    }
+}
+
+// Whether more of what is granted has come to be free. Else what this process evicts of its own it would soon
+// bring in again.
+bool Migrator::await_others(SessionLock& lock) {
+    GpuShare* const share = state_.share;
+    if (!share || !share->takes_turns()) return false;
+    const std::uint64_t before = state_.engine.budget_bytes();
+    const auto kept = [&]() LMS_LOCKED {
+        return state_.granted_bytes - std::min(state_.granted_bytes, state_.engine.budget_bytes());
+    };
+    if (kept() <= kept_by_others_ || has_lost_turn()) {
+        kept_by_others_ = std::min(kept_by_others_, kept());
+        return false;
+    }
+    constexpr auto kMost =
+        static_cast<std::uint64_t>(std::chrono::nanoseconds(bounds::kGivenByOthers).count());
+    const std::uint64_t since = unlocked(lock, [&] { return share->now_ns(); });
+    for (std::uint64_t now = since; now - since < kMost;) {
+        refresh_grant(state_, *share, lock);
+        if (state_.engine.budget_bytes() > before || has_lost_turn()) return true;
+        unlocked(lock, [&] {
+            share->pause(bounds::kGivenLook);
+            now = share->now_ns();
+        });
+    }
+    kept_by_others_ = kept();
+    return false;
+}
+
+}  // namespace lms::shim

@@ -1,0 +1,34 @@
+// A GPU that other processes under the shim use too (executor/gpu_share.h).
+#include "shim/executor/budget.h"
+#include "shim/session/session.h"
+
+namespace lms::shim {
+
+void Session::share_by(std::unique_ptr<GpuShare> share) {
+    share_ = std::move(share);
+    const SessionLock lock(state_->mutex);
+    state_->share = share_.get();
+}
+
+void Session::share_on(const util::ShareTerms& terms) {
+    if (share_) share_->set_terms(terms);
+}
+
+void Session::claim_host_by(HostClaims* claims) {
+    const SessionLock lock(state_->mutex);
+    state_->host_claims = claims;
+    settle_host(*state_);
+}
+
+void Session::give_back_host(std::uint64_t lacking_bytes) {
+    SessionLock lock(state_->mutex);
+    shim::give_back_host(*state_, lacking_bytes, lock);
+}
+
+void Session::look_at_share() {
+    SessionLock lock(state_->mutex);
+    if (refresh_grant(*state_, *share_, lock) == CUDA_SUCCESS)
+        migrator_->keep_to_budget(lock, !share_->takes_turns());
+}
+
+}  // namespace lms::shim

@@ -1,0 +1,215 @@
+// Turns on a GPU that processes share: what waits for one, what does not, and what ends a wait.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "shim/executor/gpu_share.h"
+#include "shim/trace/live_folder.h"
+#include "tests/engine/live_pages.h"
+#include "tests/engine/scene.h"
+#include "tests/support/child.h"
+
+namespace lms::fake {
+namespace {
+
+using shim::GpuShare;
+
+constexpr std::array<char, 16> kTurnsUuid{'t', 'u', 'r', 'n', 's'};
+constexpr const char* kPage = "gpu.7475726e730000000000000000000000";
+
+std::unique_ptr<sharing::SharingPage> open_page() {
+    const trace::LiveFolder folder;
+    std::string problem;
+    return sharing::SharingPage::open(folder.number(), kPage, problem);
+}
+
+// Another process, which has the turn and uses it all the time until it is killed.
+class TurnHolder {
+  public:
+    explicit TurnHolder(std::uint32_t priority = 0, std::uint64_t allocated_bytes = 48 * 64) {
+        int ends[2];
+        REQUIRE(::pipe(ends) == 0);
+        process_ = support::start_child([&] {
+            const auto page = open_page();
+            const auto now = [] { return util::GpuClock::machine_ns(); };
+            const auto write = [&] {
+                return page->write(
+                    {.allocated_bytes = allocated_bytes, .priority = priority, .last_use_ns = now()});
+            };
+            if (!page || !write()) ::_exit(1);
+            std::size_t slot = 0;
+            for (const sharing::Seen& seen : page->tenants())
+                if (page->is_own(seen)) slot = seen.slot;
+            page->take_turns_until(now() + 29'000'000'000);
+            page->pass_turn(page->turn(), sharing::word_of({slot, now(), 28'000'000'000}));
+            page->announce();
+            if (::write(ends[1], "x", 1) != 1) ::_exit(1);
+            for (;; ::usleep(2000)) write();
+        });
+        char letter = 0;
+        REQUIRE(::read(ends[0], &letter, 1) == 1);
+        ::close(ends[0]);
+        ::close(ends[1]);
+    }
+    ~TurnHolder() { kill(); }
+    void kill() {
+        if (process_ == 0) return;
+        ::kill(process_, SIGKILL);
+        support::end_of_child(process_);
+        process_ = 0;
+    }
+    void stop() { ::kill(process_, SIGSTOP); }
+
+  private:
+    pid_t process_ = 0;
+};
+
+// Six buffers of 8 granules each, on a GPU of 64, of which others have their part.
+struct TurnsScene : Scene {
+    explicit TurnsScene(const util::ShareTerms& terms = {.shares = true})
+        : Scene(options_of(Safety::Opaque)) {
+        rig.session().share_by(GpuShare::open(0, kTurnsUuid, terms));
+        for (int i = 0; i < 6; ++i) make(8);
+    }
+    // Until others have what is theirs.
+    void give() {
+        const auto any_left = [&] {
+            for (std::size_t i = 0; i < regions.size(); ++i)
+                if (place(i) == Place::Host) return true;
+            return false;
+        };
+        while (!any_left()) look();
+    }
+    void look() {
+        while (!rig.session().share_is_due()) ::usleep(1000);
+        rig.session().look_at_share();
+    }
+    bool waits() {
+        for (const sharing::Seen& seen : page->tenants())
+            if (page->is_own(seen)) return seen.tenant.waiting_since_ns != 0;
+        return false;
+    }
+    std::size_t a_buffer(Place where) {
+        for (std::size_t i = 0; i < regions.size(); ++i)
+            if (place(i) == where) return i;
+        FAIL("no such buffer");
+        return 0;
+    }
+    // A launch of that buffer, by another thread, which waits for the turn until `end` has been called.
+    void until(std::size_t index, const std::function<void()>& end) {
+        std::atomic<bool> over{false};
+        std::thread other([&] {
+            CHECK(need(index, stream) == CUDA_SUCCESS);
+            over = true;
+        });
+        while (!waits() && !over) ::usleep(1000);
+        CHECK_FALSE(over);
+        end();
+        other.join();
+    }
+    const std::unique_ptr<sharing::SharingPage> page = open_page();
+};
+
+TEST_CASE("turns: a launch that lacks chunks waits until the holder is killed, and others go on meanwhile") {
+    const LivePages pages;
+    TurnHolder holder;
+    TurnsScene scene;
+    scene.give();
+    const CUstream beside = scene.rig.stream();
+    scene.until(scene.a_buffer(Place::Host), [&] {
+        // What is there is used, and memory is freed, copied and asked for.
+        CHECK(scene.need(scene.a_buffer(Place::Device), beside) == CUDA_SUCCESS);
+        Address address = 0;
+        CHECK(scene.rig.session().allocate(64, address) == CUDA_SUCCESS);
+        CHECK(scene.rig.session().buffer_at(address));
+        CHECK(scene.rig.session().free(address) == CUDA_SUCCESS);
+        const Region host = scene.regions[scene.a_buffer(Place::Host)];
+        CHECK(scene.rig.submit({beside, {}, {{host.address, 64, false, true}}, false, [](Memory&) {
+                                    return true;
+                                }}) == CUDA_SUCCESS);
+        holder.kill();
+    });
+    scene.check();
+}
+
+TEST_CASE("turns: a holder that is stopped loses its turn") {
+    const LivePages pages;
+    TurnHolder holder;
+    TurnsScene scene;
+    scene.give();
+    scene.until(scene.a_buffer(Place::Host), [&] { holder.stop(); });
+    scene.check();
+}
+
+TEST_CASE("turns: while one of higher priority has it, all work waits, and work of a higher one none") {
+    const LivePages pages;
+    TurnHolder holder(2);
+    {
+        TurnsScene scene({.shares = true, .priority = 1});
+        scene.give();
+        scene.until(scene.a_buffer(Place::Device), [&] { holder.kill(); });
+        scene.check();
+    }
+    const TurnHolder lower(0);
+    TurnsScene scene({.shares = true, .priority = 1});
+    scene.look();
+    for (std::size_t i = 0; i < 6; ++i) CHECK(scene.need(i, scene.stream) == CUDA_SUCCESS);
+    scene.check();
+}
+
+TEST_CASE("turns: where all fit none waits") {
+    const LivePages pages;
+    const TurnHolder holder(2, 8 * 64);
+    TurnsScene scene;
+    scene.look();
+    for (std::size_t i = 0; i < 6; ++i) CHECK(scene.need(i, scene.stream) == CUDA_SUCCESS);
+    CHECK(scene.place(0) == Place::Device);
+    scene.check();
+}
+
+TEST_CASE("turns: whatever a page says, and however it changes, launches come to an end, and bytes stay") {
+    const LivePages pages;
+    for (unsigned seed = 0; seed < 12; ++seed) {
+        CAPTURE(seed);
+        TurnsScene scene;
+        std::atomic<bool> over{false};
+        std::thread scribe([&] {
+            std::mt19937_64 random(seed);
+            const trace::LiveFolder folder;
+            const int file = ::openat(folder.number(), kPage, O_RDWR);
+            constexpr std::size_t kHead = offsetof(sharing::PageLayout, changes);
+            constexpr std::size_t kBytes = sizeof(sharing::PageLayout) - kHead;
+            std::string bytes(kBytes, '\0');
+            while (!over) {
+                const std::uint64_t odds = 1 + random() % 8;
+                for (char& byte : bytes) byte = static_cast<char>(random() % odds == 0 ? random() : 0);
+                CHECK(::pwrite(file, bytes.data(), kBytes, kHead) == static_cast<ssize_t>(kBytes));
+                ::usleep(random() % 3000);
+            }
+            // Such as none is held up by for long: what is left must not be either.
+            ::close(file);
+        });
+        std::mt19937 random(seed);
+        for (int i = 0; i < 60; ++i) {
+            const std::size_t index = random() % scene.regions.size();
+            const Gate open = std::make_shared<std::atomic<bool>>(true);
+            if (scene.rig.session().share_is_due()) scene.rig.session().look_at_share();
+            REQUIRE(scene.rig.submit(scene.late_write(scene.stream, index, open, true)) == CUDA_SUCCESS);
+            scene.changed(index);
+        }
+        over = true;
+        scribe.join();
+        scene.check();
+    }
+}
+
+}  // namespace
+}  // namespace lms::fake
