@@ -57,6 +57,9 @@ typedef struct lms_levels {
     uint64_t host_bytes;        /* on the host */
     uint64_t in_bytes_per_s;    /* of copies to the GPU, as last measured; 0: never */
     uint64_t out_bytes_per_s;   /* to the host */
+    uint64_t turn_wait_ns;      /* that threads waited for turns on a GPU that other processes use too */
+    uint64_t granted_bytes;     /* what it may take of such a GPU; 0: no other process uses it */
+    uint64_t least_granted_bytes;
 } lms_levels;
 
 /* A buffer at the program's address. Memory that the program maps itself counts once for each mapping. */

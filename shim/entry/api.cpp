@@ -135,7 +135,10 @@ int levels(int device, lms_levels* levels) {
                          .resident_bytes = gpu.resident_bytes,
                          .host_bytes = gpu.host_bytes,
                          .in_bytes_per_s = gpu.in_bytes_per_s,
-                         .out_bytes_per_s = gpu.out_bytes_per_s});
+                         .out_bytes_per_s = gpu.out_bytes_per_s,
+                         .turn_wait_ns = gpu.turn_wait_ns,
+                         .granted_bytes = gpu.granted_bytes,
+                         .least_granted_bytes = gpu.least_granted_bytes});
 }
 
 int snapshot(lms_buffer* buffers, std::size_t buffer_size, std::size_t* count) {

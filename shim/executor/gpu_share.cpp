@@ -208,7 +208,7 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
                          : "no other process's under the shim any more");
     }
     if (!shared) {
-        if (own.granted_bytes != 0) announce();  // and says so at the next look
+        if (own.granted_bytes != 0) page_->announce();  // and says so at the next look
         turns_ = Turns::None;
         return 0;
     }

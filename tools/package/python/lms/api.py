@@ -21,6 +21,8 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "counters.def
     _COUNTERS = tuple(re.findall(r"^LMS_COUNTER\((\w+)", _table.read(), re.M))
 _LEVELS = ("budget_bytes", "allocated_bytes", "peak_allocated_bytes", "most_beyond_bytes", "resident_bytes", "host_bytes")
 _SPEEDS = ("in_bytes_per_s", "out_bytes_per_s")  # 0: not known
+_SHARED = ("turn_wait_ns",)
+_GRANTED = ("granted_bytes", "least_granted_bytes")  # 0: not shared
 _MOST_GPUS = 64
 
 
@@ -30,7 +32,7 @@ def _struct(name: str, fields: Tuple[str, ...]) -> Any:
 
 
 _Counters = _struct("_Counters", _COUNTERS)
-_Levels = _struct("_Levels", _LEVELS + _SPEEDS)
+_Levels = _struct("_Levels", _LEVELS + _SPEEDS + _SHARED + _GRANTED)
 
 
 class _Buffer(ctypes.Structure):
@@ -168,8 +170,8 @@ def stats() -> Dict[str, Any]:
     for gpu in range(_MOST_GPUS):
         levels = _Levels(ctypes.sizeof(_Levels))
         if _answer(_api.levels(gpu, ctypes.byref(levels)), "stats"):
-            all_of_it["gpus"].append({"gpu": gpu, **{name: getattr(levels, name) for name in _LEVELS},
-                                      **{name: getattr(levels, name) or None for name in _SPEEDS}})
+            all_of_it["gpus"].append({"gpu": gpu, **{name: getattr(levels, name) for name in _LEVELS + _SHARED},
+                                      **{name: getattr(levels, name) or None for name in _SPEEDS + _GRANTED}})
     return all_of_it
 
 
