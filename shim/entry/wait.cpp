@@ -154,6 +154,9 @@ std::optional<CUresult> wait_beside_moves(CUcontext context) {
     const auto status = session ? session->wait_beside_moves(context) : std::nullopt;
     if (status != CUDA_SUCCESS) return status;
     // What kernels have printed is shown by a wait of the driver's; this one is for no copy of the shim.
+    // Where something is captured by now it would end that, and all is over anyway.
+    const shim::CapturesHeldOff held_off;
+    if (!held_off || shim::capturing_anywhere()) return status;
     return driver().cuStreamSynchronize(CU_STREAM_LEGACY);
 }
 

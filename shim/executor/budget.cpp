@@ -92,18 +92,19 @@ CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) {
                          .moved_bytes = state.telemetry.moved_in_bytes,
                          .link_bytes_per_s = state.telemetry.speeds.bytes_per_s(trace::Direction::In)};
     device::MemoryInfo info{};
+    std::optional<std::uint64_t> granted;  // nothing: another thread looks
     const CUresult status = unlocked(lock, [&] {
         const CUresult asked = state.port.memory_info(info);
         if (asked != CUDA_SUCCESS) return asked;
         const std::uint64_t reserve = reserve_of(state.settings, info.total_bytes);
         own.free_bytes = minus(info.free_bytes, reserve);
         own.most_bytes = minus(info.total_bytes, reserve);
-        own.granted_bytes = share.look(own);
+        granted = share.look(own);
         return asked;
     });
     if (status != CUDA_SUCCESS) return status;
-    state.granted_bytes = own.granted_bytes;
-    state.telemetry.note_grant(own.granted_bytes);
+    if (granted) state.granted_bytes = *granted;
+    state.telemetry.note_grant(state.granted_bytes);
     return refresh_budget(state, lock);
 }
 

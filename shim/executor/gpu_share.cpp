@@ -95,20 +95,22 @@ bool GpuShare::is_due() const noexcept {
     return (simulated ? simulated : clock_.now_ns()) >= next_look_ns_.load(std::memory_order_relaxed);
 }
 
-std::uint64_t GpuShare::look(const Levels& own) noexcept try {
-    if (looking_.exchange(true)) return own.granted_bytes;
+std::optional<std::uint64_t> GpuShare::look(const Levels& own) noexcept try {
+    if (looking_.exchange(true)) return std::nullopt;
     const struct Over {
         ~Over() { looking = false; }
         std::atomic<bool>& looking;
     } over{looking_};
     return grant_of(own);
 } catch (const std::exception&) {
-    return own.granted_bytes;  // out of host memory
+    return std::nullopt;  // out of host memory
 }
 
 void GpuShare::announce() noexcept {
-    page_->announce();
-    seen_changes_ = page_->changes().load();
+    // What another has announced meanwhile is still to be looked at.
+    const std::uint32_t before = page_->announce();
+    std::uint32_t seen = before;
+    seen_changes_.compare_exchange_strong(seen, before + 1);
 }
 
 void GpuShare::pause(util::Clock::duration most) const {
@@ -200,6 +202,9 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
     for (const sharing::Seen& each : seen) {
         if (page_->is_own(each)) self = tenants.size();
         tenants.push_back(each.tenant);
+        // Those that wait look all the time: another was stopped, or has gone on without a look.
+        sharing::Tenant& last = tenants.back();
+        if (now_ns - std::min(now_ns, last.last_use_ns) >= ns(sharing::kIdle)) last.waiting_since_ns = 0;
     }
     const bool shared = self != sharing::kNoTenant && tenants.size() > 1;
     if (shared_.exchange(shared) != shared) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,8 +44,8 @@ class GpuShare {
         std::uint64_t link_bytes_per_s = 0;  // to the GPU; 0: not known
     };
     // Tells others, and works out what managed memory may take of the GPU; 0: all, for this process is alone.
-    // One thread at a time; another gets what was granted before. No lock is needed.
-    std::uint64_t look(const Levels& own) noexcept;
+    // One thread at a time; another is told nothing. No lock is needed.
+    std::optional<std::uint64_t> look(const Levels& own) noexcept;
 
     // What this process holds has changed. With the lock of its session.
     void note_held(std::uint64_t bytes) noexcept { page_->write_resident(bytes); }

@@ -36,6 +36,7 @@ std::unique_ptr<HostClaims> HostClaims::open(const util::ShareTerms& terms, cons
 }
 
 bool HostClaims::write() {
+    write_again_ = (Clock::now() + sharing::kUnseen / 4).time_since_epoch().count();
     return page_->write({.pinned_bytes = pinned_bytes_, .host = own_});
 }
 
@@ -54,14 +55,16 @@ std::uint64_t HostClaims::room() {
     std::uint64_t taken = own_.promised_bytes, asked = 0, returnable = 0;
     for (const sharing::Seen& seen : page_->entries()) {
         if (page_->is_own(seen)) continue;
-        taken += seen.tenant.host.promised_bytes;
-        asked += seen.tenant.host.asked_bytes;
-        returnable += seen.tenant.host.returnable_bytes;
+        const sharing::HostShare& host = seen.tenant.host;
+        // More than there is was promised to nobody: it is made up. Several may ask for that much.
+        const std::uint64_t most = std::max(machine, all_bytes_);
+        if (host.promised_bytes > most) continue;
+        taken += host.promised_bytes;
+        asked += std::min(host.asked_bytes, most);
+        returnable += host.returnable_bytes;
     }
     may_come_ = asked + returnable > 0;
     taken += asked;
-    // More than there is was promised by nobody: the page is made up.
-    if (taken > std::max(machine, all_bytes_)) return UINT64_MAX;
     return all_bytes_ - std::min(taken, all_bytes_);
 }
 
@@ -108,13 +111,16 @@ void HostClaims::lack(std::uint64_t bytes) noexcept {
 }
 
 bool HostClaims::is_due() const noexcept {
-    return page_->changes().load(std::memory_order_relaxed) != seen_changes_.load(std::memory_order_relaxed);
+    return page_->changes().load(std::memory_order_relaxed) !=
+               seen_changes_.load(std::memory_order_relaxed) ||
+           Clock::now().time_since_epoch().count() >= write_again_.load(std::memory_order_relaxed);
 }
 
 std::uint64_t HostClaims::lacking_bytes() noexcept try {
     seen_changes_ = page_->changes().load();
     std::uint64_t lacking = 0;
     const util::Lock lock(mutex_);
+    if (Clock::now().time_since_epoch().count() >= write_again_) write();
     for (const sharing::Seen& seen : page_->tenants()) {
         if (!page_->is_own(seen)) lacking += seen.tenant.host.lacking_bytes;
     }

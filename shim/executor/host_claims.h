@@ -46,11 +46,14 @@ class HostClaims {
     // This process has been refused so much and waits for it; 0: no more.
     void lack(std::uint64_t bytes) noexcept;
 
-    // Whether others have said that they lack something since lacking_bytes().
+    // Whether others have said that they lack something since lacking_bytes(), or others are to see that this
+    // process lives (sharing/page.h, kUnseen).
     bool is_due() const noexcept;
     std::uint64_t lacking_bytes() noexcept;
 
   private:
+    using Clock = util::Clock;
+
     explicit HostClaims(std::unique_ptr<sharing::SharingPage> page) : page_(std::move(page)) {}
     bool write() LMS_REQUIRES(mutex_);
     void look(bool anew) LMS_REQUIRES(mutex_);
@@ -65,6 +68,7 @@ class HostClaims {
     util::Clock::time_point looked_ LMS_GUARDED_BY(mutex_){};
     std::atomic<bool> may_come_{false};
     std::atomic<std::uint32_t> seen_changes_{0};
+    std::atomic<Clock::rep> write_again_{0};
 };
 
 }  // namespace lms::shim

@@ -7,6 +7,7 @@
 #include "shim/program/capture.h"
 #include "shim/program/contexts.h"
 #include "shim/program/fast_path.h"
+#include "shim/program/green_contexts.h"
 #include "shim/program/per_thread_streams.h"
 #include "shim/program/streams.h"
 #include "shim/util/bounds.h"
@@ -327,7 +328,8 @@ bool fence_streams(State& state, CUcontext context, std::vector<FencePtr>& fence
     const CapturesHeldOff held_off;
     // Of threads' own streams the threads alone can tell.
     const bool own = per_thread_streams_used.load() || per_thread_streams_used_beside_moves.load();
-    if (!held_off || capturing_anywhere() || own || streams_unlisted.load()) return false;
+    // Who waits for a GPU's primary context waits for its green ones, which have streams of their own.
+    if (!held_off || capturing_anywhere() || own || any_green() || streams_unlisted.load()) return false;
     for (const KnownStream& each : known_streams()) {
         if (each.context != context) continue;
         const StreamUse use(each.stream);

@@ -194,11 +194,15 @@ SharingPage::~SharingPage() {
 }
 
 // A slot may have been given to another, if this process was not seen for long.
-bool SharingPage::has_slot() const noexcept {
-    return slot_ != nullptr && process_in(*slot_) == own_;
+PageSlot* SharingPage::own_slot() const noexcept {
+    PageSlot* const slot = slot_;
+    return slot != nullptr && process_in(*slot) == own_ ? slot : nullptr;
 }
 
-bool SharingPage::take_slot() noexcept {
+PageSlot* SharingPage::take_slot() noexcept {
+    // A program that has begun anew by exec goes on with what it had.
+    for (PageSlot& slot : page_->slots)
+        if (process_in(slot) == own_) return slot_ = &slot;
     const std::uint64_t now = now_ns();
     for (PageSlot& slot : page_->slots) {
         std::int64_t free = slot.number;
@@ -208,45 +212,47 @@ bool SharingPage::take_slot() noexcept {
         slot.spaces = own_.spaces;
         slot.seen_ns = now;
         slot.number = own_.number;
-        slot_ = &slot;
-        return true;
+        return slot_ = &slot;
     }
-    slot_ = nullptr;
-    return false;
+    return slot_ = nullptr;
 }
 
 bool SharingPage::write(const Tenant& own) noexcept {
     const util::KeepErrno keep;
     // A child of fork is not the process that has the slot.
-    if (own_.number != getpid() || (!has_slot() && !take_slot())) return false;
-    slot_->allocated_bytes = own.allocated_bytes;
-    slot_->resident_bytes = own.resident_bytes;
-    slot_->granted_bytes = own.granted_bytes;
-    slot_->pinned_bytes = own.pinned_bytes;
-    slot_->least_bytes = own.least_bytes;
-    slot_->weight = own.weight;
-    slot_->priority = own.priority;
-    slot_->last_use_ns = own.last_use_ns;
-    slot_->waiting_since_ns = own.waiting_since_ns;
-    slot_->waited_ns = own.waited_ns;
-    slot_->moved_bytes = own.moved_bytes;
-    slot_->link_bytes_per_s = own.link_bytes_per_s;
-    slot_->promised_bytes = own.host.promised_bytes;
-    slot_->asked_bytes = own.host.asked_bytes;
-    slot_->returnable_bytes = own.host.returnable_bytes;
-    slot_->lacking_bytes = own.host.lacking_bytes;
-    slot_->seen_ns = now_ns();
+    if (own_.number != getpid()) return false;
+    PageSlot* slot = own_slot();
+    if (slot == nullptr) slot = take_slot();
+    if (slot == nullptr) return false;
+    slot->allocated_bytes = own.allocated_bytes;
+    slot->resident_bytes = own.resident_bytes;
+    slot->granted_bytes = own.granted_bytes;
+    slot->pinned_bytes = own.pinned_bytes;
+    slot->least_bytes = own.least_bytes;
+    slot->weight = own.weight;
+    slot->priority = own.priority;
+    slot->last_use_ns = own.last_use_ns;
+    slot->waiting_since_ns = own.waiting_since_ns;
+    slot->waited_ns = own.waited_ns;
+    slot->moved_bytes = own.moved_bytes;
+    slot->link_bytes_per_s = own.link_bytes_per_s;
+    slot->promised_bytes = own.host.promised_bytes;
+    slot->asked_bytes = own.host.asked_bytes;
+    slot->returnable_bytes = own.host.returnable_bytes;
+    slot->lacking_bytes = own.host.lacking_bytes;
+    slot->seen_ns = now_ns();
     return true;
 }
 
 void SharingPage::write_resident(std::uint64_t bytes) noexcept {
-    if (has_slot()) slot_->resident_bytes = bytes;
+    if (PageSlot* const slot = own_slot()) slot->resident_bytes = bytes;
 }
 
 void SharingPage::leave() noexcept {
-    if (own_.number != getpid() || !has_slot()) return;
+    PageSlot* const slot = own_.number == getpid() ? own_slot() : nullptr;
+    if (slot == nullptr) return;
     std::int64_t number = own_.number;
-    slot_->number.compare_exchange_strong(number, 0);
+    slot->number.compare_exchange_strong(number, 0);
     slot_ = nullptr;
     announce();
 }
@@ -287,9 +293,10 @@ bool SharingPage::pass_turn(std::uint64_t from, std::uint64_t to) noexcept {
     return page_->turn.compare_exchange_strong(from, to);
 }
 
-void SharingPage::announce() noexcept {
-    ++page_->changes;
+std::uint32_t SharingPage::announce() noexcept {
+    const std::uint32_t before = page_->changes++;
     util::wake_all_sharing(page_->changes);
+    return before;
 }
 
 }  // namespace lms::sharing

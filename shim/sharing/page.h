@@ -99,17 +99,18 @@ class SharingPage {
     bool pass_turn(std::uint64_t from, std::uint64_t to) noexcept;
 
     // The others are to look again.
-    void announce() noexcept;
+    // Returns changes() before it.
+    std::uint32_t announce() noexcept;
     const std::atomic<std::uint32_t>& changes() const { return page_->changes; }
 
   private:
     explicit SharingPage(PageLayout* page) : page_(page), own_(trace::this_process()) {}
-    bool has_slot() const noexcept;
-    bool take_slot() noexcept;
+    PageSlot* own_slot() const noexcept;  // null: it has none, any more
+    PageSlot* take_slot() noexcept;
 
     PageLayout* const page_;
     const trace::ProcessName own_;
-    PageSlot* slot_ = nullptr;
+    std::atomic<PageSlot*> slot_{nullptr};
 };
 
 }  // namespace lms::sharing

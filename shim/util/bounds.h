@@ -80,7 +80,7 @@ constexpr auto kShareLook = 10ms;
 constexpr auto kHostLook = 100ms;
 // Whether others have given back host memory, or stopped asking for it.
 constexpr auto kHostGiven = 1ms;
-// The same, for a launch that waits for its turn.
+// Other processes, for a launch that waits for its turn.
 constexpr auto kTurnLook = 1ms;
 // What others give back.
 constexpr auto kGivenLook = 200us;

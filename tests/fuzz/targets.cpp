@@ -24,7 +24,6 @@
 #include "shim/code/code_image.h"
 #include "shim/code/ptx_layouts.h"
 #include "shim/sharing/grants.h"
-#include "shim/sharing/idle.h"
 #include "shim/sharing/page.h"
 #include "shim/trace/demangle.h"
 #include "shim/trace/format.h"
@@ -275,8 +274,6 @@ void sharing_page(std::string_view input) {
     must(page->entries().size() <= sharing::PageLayout::kSlots);
     std::vector<sharing::Tenant> tenants;
     for (const auto& seen : page->tenants()) tenants.push_back(seen.tenant);
-    for (std::size_t i = 0; i <= tenants.size(); ++i)
-        sharing::gives_all_back(tenants, i, std::chrono::seconds(30), now);
     std::uint64_t sum = 0;
     for (const std::uint64_t each : sharing::grants(tenants, 1 << 30, 1)) sum += each;
     must(sum <= 1 << 30);

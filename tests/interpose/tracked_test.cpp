@@ -16,9 +16,15 @@ constexpr std::size_t arity(CUresult (*)(Arguments...)) {
     return sizeof...(Arguments);
 }
 
+#define ARITY_HOOK(symbol) 0
+#define ARITY_PASS ARITY_HOOK
+#define ARITY_ANY ARITY_HOOK
+#define ARITY_RETRY(symbol) arity(&::symbol)
+
 constexpr std::size_t kArity[] = {
 #define LMS_ENTRY(symbol, base, introduced, stream, action) arity(&::symbol),
 #define LMS_INTEROP(symbol, base, introduced, stream, action) 0,
+#define LMS_LATER(symbol, base, introduced, stream, action) ARITY_##action(symbol),
 #include "shim/entry_points.def"
 };
 
