@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <random>
 
 #include "shim/engine/chunking.h"
@@ -90,8 +91,7 @@ std::uint64_t promise_for(std::uint64_t granules) {
 // A process with a GPU of its own, and what it answers.
 class Rank {
   public:
-    template <typename Body>
-    explicit Rank(Body&& body) {
+    explicit Rank(const std::function<void(Rank&)>& body) {
         REQUIRE(::pipe(to_) == 0);
         REQUIRE(::pipe(from_) == 0);
         count_ = &counts().taken[1 + next_++ % (Counts::kMost - 1)];
