@@ -1,7 +1,10 @@
 // Tracked rows: a wrapper in the function's own type, which passes every argument on.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <string_view>
+#include <type_traits>
 
 #include "shim/device/cuda_api.h"
 #include "tests/interpose/drivers.h"
@@ -27,6 +30,23 @@ constexpr std::size_t kArity[] = {
 #define LMS_LATER(symbol, base, introduced, stream, action) ARITY_##action(symbol),
 #include "shim/entry_points.def"
 };
+
+template <typename... Arguments>
+constexpr bool takes_stream(CUresult (*)(Arguments...)) {
+    return (std::is_same_v<Arguments, CUstream> || ...);
+}
+
+constexpr bool kTakesStream[] = {
+#define LMS_ENTRY(symbol, base, introduced, stream, action) takes_stream(&::symbol),
+#define LMS_INTEROP(symbol, base, introduced, stream, action) false,
+#define LMS_LATER(symbol, base, introduced, stream, action) false,
+#include "shim/entry_points.def"
+};
+
+// Ask a stream, change what it is, or mark a place in it; or take addresses of 32 bits.
+constexpr std::string_view kGiveNoWork[] = {"cuStream",         "cuEventRecord",     "cuMemcpy2DAsync",
+                                            "cuMemcpy3DAsync",  "cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync",
+                                            "cuMemcpyHtoDAsync"};
 
 using TrackedCall = int (*)(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
                             std::int64_t, std::int64_t, std::int64_t);
@@ -55,4 +75,16 @@ PROBE(tracked_calls_pass_their_arguments_on) {
 
 TEST_CASE("tracked: a tracked call reaches the driver once, with its arguments") {
     probe::run_probe("tracked_calls_pass_their_arguments_on", probe::preloaded()).check();
+}
+
+// Who waits for all work is to know of what a thread's own stream was given (entry/oom_retry.cpp).
+TEST_CASE("tracked: a function that gives a stream work is a hook, or tracked") {
+    for (const table::Row& row : table::kRows) {
+        const std::size_t index = &row - std::begin(table::kRows);
+        if (row.action != table::Action::PASS || !kTakesStream[index]) continue;
+        CAPTURE(row.symbol);
+        CHECK(std::ranges::any_of(kGiveNoWork, [&](std::string_view each) {
+            return std::string_view(row.symbol).starts_with(each);
+        }));
+    }
 }
