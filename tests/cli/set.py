@@ -1,9 +1,7 @@
 """lms set and lms trace, upon programs that run and know nothing of it. Run by set_test.cpp: set.py SHIM DRIVER LMS; as a program: set.py."""
 
-import ctypes
 import json
 import os
-import select
 import signal
 import struct
 import subprocess
@@ -11,46 +9,9 @@ import sys
 import tempfile
 import time
 
-SIZE = 1 << 19
+from programs import SIZE, expect, program
+
 COUNT = 6
-
-
-def program():
-    """Uses all its buffers, round after round, until it is told to end; then every byte must be there."""
-    cuda = ctypes.CDLL("libcuda.so.1")
-
-    def call(name, *arguments):
-        status = getattr(cuda, name)(*arguments)
-        if status != 0:
-            sys.exit(f"{name} -> {status}")
-
-    device, context = ctypes.c_int(), ctypes.c_void_p()
-    call("cuInit", 0)
-    call("cuDeviceGet", ctypes.byref(device), 0)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    call("cuCtxSetCurrent", context)
-    buffers = []
-    for value in range(COUNT):
-        address = ctypes.c_uint64()
-        call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(SIZE))
-        call("cuMemsetD8_v2", address, ctypes.c_ubyte(value), ctypes.c_size_t(SIZE))
-        buffers.append(address)
-    print("ready", flush=True)
-    while not select.select([sys.stdin], [], [], 0)[0]:
-        for address in buffers:
-            call("cuMemcpyDtoDAsync_v2", address, address, ctypes.c_size_t(SIZE), None)
-        call("cuCtxSynchronize")
-    data = ctypes.create_string_buffer(SIZE)
-    for value, address in enumerate(buffers):
-        call("cuMemcpyDtoH_v2", data, address, ctypes.c_size_t(SIZE))
-        if data.raw != bytes([value]) * SIZE:
-            sys.exit(f"buffer {value} has other bytes")
-    print("whole", flush=True)
-
-
-def expect(condition, what):
-    if not condition:
-        sys.exit(f"{what}: not so")
 
 
 class Running:
@@ -236,7 +197,7 @@ def main():
 
 
 if len(sys.argv) == 1:
-    program()
+    program(COUNT)
 else:
     LMS = sys.argv[3]
     with tempfile.TemporaryDirectory() as folder:
