@@ -202,10 +202,8 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
     for (const sharing::Seen& each : seen) {
         if (page_->is_own(each)) self = tenants.size();
         tenants.push_back(each.tenant);
-        // Those that wait look all the time: another was stopped, or has gone on without a look.
-        sharing::Tenant& last = tenants.back();
-        if (now_ns - std::min(now_ns, last.last_use_ns) >= ns(sharing::kIdle)) last.waiting_since_ns = 0;
     }
+    sharing::end_stale_waits(tenants, now_ns);
     const bool shared = self != sharing::kNoTenant && tenants.size() > 1;
     if (shared_.exchange(shared) != shared) {
         log::info("GPU {} is {}", device_,

@@ -130,6 +130,11 @@ bool has_ended(const PageSlot& slot, const trace::ProcessName& process, std::uin
     return true;
 }
 
+Seen seen_in(const PageLayout& page, const PageSlot& slot, const trace::ProcessName& process,
+             std::uint64_t now) {
+    return {process, tenant_in(slot, now), static_cast<std::size_t>(&slot - page.slots)};
+}
+
 std::uint64_t turns_end(const PageLayout& page, std::uint64_t now_ns) {
     const std::uint64_t until = page.turns_until_ns;
     return until > now_ns + static_cast<std::uint64_t>(kTurns.count()) ? 0 : until;
@@ -157,8 +162,7 @@ PageContents look_at_page(int folder, const std::string& name, std::string& prob
     for (const PageSlot& slot : page->slots) {
         const trace::ProcessName process = process_in(slot);
         if (process.number > 0 && !has_ended(slot, process, now))
-            all.tenants.push_back(
-                {process, tenant_in(slot, now), static_cast<std::size_t>(&slot - page->slots)});
+            all.tenants.push_back(seen_in(*page, slot, process, now));
     }
     return all;
 }
@@ -268,7 +272,7 @@ std::vector<Seen> SharingPage::tenants() const {
             std::int64_t number = process.number;
             slot.number.compare_exchange_strong(number, 0);
         } else if (process.number > 0) {
-            all.push_back({process, tenant_in(slot, now), static_cast<std::size_t>(&slot - page_->slots)});
+            all.push_back(seen_in(*page_, slot, process, now));
         }
     }
     return all;
@@ -279,8 +283,7 @@ std::vector<Seen> SharingPage::entries() const {
     const std::uint64_t now = now_ns();
     for (PageSlot& slot : page_->slots) {
         const trace::ProcessName process = process_in(slot);
-        if (process.number > 0)
-            all.push_back({process, tenant_in(slot, now), static_cast<std::size_t>(&slot - page_->slots)});
+        if (process.number > 0) all.push_back(seen_in(*page_, slot, process, now));
     }
     return all;
 }

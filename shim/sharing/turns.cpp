@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shim/sharing/grants.h"
+
 namespace lms::sharing {
 namespace {
 
@@ -69,6 +71,11 @@ Turn turn_of(std::uint64_t word, std::uint64_t now_ns) {
     if (holder == 0 || began > now_ns / kUnit) return {};
     const std::uint64_t length = (word >> kHolderBits) % (std::uint64_t{1} << kLengthBits);
     return {holder - 1, began * kUnit, length * kUnit};
+}
+
+void end_stale_waits(std::span<Tenant> tenants, std::uint64_t now_ns) {
+    for (Tenant& each : tenants)
+        if (since(each.last_use_ns, now_ns) >= ns(kIdle)) each.waiting_since_ns = 0;
 }
 
 std::size_t next_tenant(std::span<const Tenant> tenants, std::size_t holder) {

@@ -33,6 +33,10 @@ Turn turn_of(std::uint64_t word, std::uint64_t now_ns);
 // `link_bytes_per_s`: to the GPU; 0: not known.
 std::uint64_t turn_length_ns(std::uint64_t missing_bytes, std::uint64_t link_bytes_per_s);
 
+// A tenant that waits looks all the time. One that has not for kIdle was stopped, or went on without a look:
+// it counts as one that does not wait.
+void end_stale_waits(std::span<Tenant> tenants, std::uint64_t now_ns);
+
 // Which of those that wait comes next, beside the holder: the one of the highest priority that has waited
 // longest; kNoTenant: none waits.
 std::size_t next_tenant(std::span<const Tenant> tenants, std::size_t holder = kNoTenant);

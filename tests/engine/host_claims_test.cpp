@@ -318,6 +318,32 @@ TEST_CASE("host claims: a smaller limit leaves on the GPU what the machine promi
     scene.check();
 }
 
+TEST_CASE("host claims: processes that together ask for more than there is are not taken for made up") {
+    const SmallMachine machine(1 << 20);
+    machine.use_folder();
+    const auto claims = machine.open();
+    REQUIRE(claims);
+    const int folder = ::open((machine.root() + "/proc").c_str(), O_RDONLY | O_DIRECTORY);
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    const pid_t asks = support::start_child([&] {
+        std::string problem;
+        const auto page = sharing::SharingPage::open(folder, "host", problem);
+        const std::uint64_t all = util::machine_bytes();
+        if (!page || !page->write({.host = {.promised_bytes = all / 2, .asked_bytes = all}})) ::_exit(1);
+        if (::write(ends[1], "x", 1) != 1) ::_exit(1);
+        for (;;) ::pause();
+    });
+    char letter;
+    REQUIRE(::read(ends[0], &letter, 1) == 1);
+    HostClaims::Part part;
+    CHECK_FALSE(claims->claim(part, kGranule));
+    ::kill(asks, SIGKILL);
+    support::end_of_child(asks);
+    CHECK(claims->claim(part, kGranule));
+    for (const int each : {ends[0], ends[1], folder}) ::close(each);
+}
+
 TEST_CASE("host claims: with every byte of the page made up, memory is as for a process alone") {
     const SmallMachine machine(1 << 20);
     machine.use_folder();

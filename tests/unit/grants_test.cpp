@@ -194,6 +194,18 @@ TEST_CASE("turns: a turn ends when it is over, unused, or another's by priority,
     CHECK(at({7, kNow, 1}, kNow).holder == 1);
 }
 
+TEST_CASE("turns: one that waits and looks no more, stopped or gone on, gets none") {
+    std::vector<Tenant> tenants{tenant(1000), tenant(1000)};
+    for (Tenant& each : tenants) each.waiting_since_ns = kNow;
+    const std::uint64_t later = kNow + static_cast<std::uint64_t>(kIdle.count());
+    tenants[0].last_use_ns = kNow;
+    tenants[1].last_use_ns = kNow + 1;
+    end_stale_waits(tenants, later);
+    CHECK(next_tenant(tenants) == 1);
+    end_stale_waits(tenants, later + 1);
+    CHECK(next_tenant(tenants) == kNoTenant);
+}
+
 TEST_CASE("turns: of those that always want one, each has the same time, whoever comes with whatever") {
     for (unsigned seed = 0; seed < 200; ++seed) {
         std::mt19937 random(seed);

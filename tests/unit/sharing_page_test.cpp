@@ -179,6 +179,16 @@ TEST_CASE("sharing page: a full page takes nobody, until one has ended") {
     CHECK(page->tenants().size() == 1);
 }
 
+TEST_CASE("sharing page: a program that has begun anew by exec goes on in its slot") {
+    const Folder folder;
+    const auto before = folder.open(), now = folder.open();
+    REQUIRE(before->write({.allocated_bytes = 1}));
+    REQUIRE(now->write({.allocated_bytes = 2}));
+    const auto all = now->tenants();
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].tenant.allocated_bytes == 2);
+}
+
 TEST_CASE("sharing page: a child of fork is not its parent") {
     const Folder folder;
     auto page = folder.open();
