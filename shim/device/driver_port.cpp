@@ -528,8 +528,6 @@ void DriverPort::leave(CUcontext context) {
     in_ = nullptr;
     out_ = nullptr;
     times_.forget();
-    trial_.give_back();
-    settle();
 }
 
 }  // namespace lms::device

@@ -173,13 +173,14 @@ class Port {
     virtual CUresult wait_for_stream(CUstream stream) LMS_UNLOCKED = 0;
 
     // Contexts. The calling thread's; null: it has none.
-    virtual CUcontext current_context() = 0;
+    virtual CUcontext current_context() LMS_UNLOCKED = 0;
     // Works through `context` from now on, with streams of its own there; null: through none, until the next
     // call. The context before still exists, and nothing of this port runs in it. After a failure the port
     // works through that one still.
     virtual CUresult work_through(CUcontext context) LMS_UNLOCKED = 0;
     // `context` is destroyed, or is about to be and all its work is done. Its events count as passed and are
-    // not touched again. If the port worked through it, it has none from now on.
+    // not touched again. If the port worked through it, it has none from now on. No driver call: what it owes
+    // the driver is left to settle(), and the memory of a trial to work_through().
     virtual void leave(CUcontext context) = 0;
 
   private:

@@ -269,8 +269,8 @@ std::vector<engine::Use> Fences::latest_of_program() const {
     return uses;
 }
 
-std::vector<engine::Use> Fences::latest_in(CUstream stream) const {
-    const auto it = ids_.find(key_of(stream));
+std::vector<engine::Use> Fences::latest_in(StreamKey stream) const {
+    const auto it = ids_.find(stream);
     if (it == ids_.end() || lines_[it->second].pending.empty()) return {};
     return {{it->second, lines_[it->second].last}};
 }

@@ -128,7 +128,7 @@ class Fences {
     // Of these, the program's: moves wait for nothing, and nobody who waits for the program waits for them.
     std::vector<engine::Use> latest_of_program() const LMS_LOCKED;
     // Of these, that of `stream`; none if it has none.
-    std::vector<engine::Use> latest_in(CUstream stream) const LMS_LOCKED;
+    std::vector<engine::Use> latest_in(StreamKey stream) const LMS_LOCKED;
     // The oldest that is not known to have passed, of each stream that has one.
     std::vector<engine::Use> oldest() const LMS_LOCKED;
     // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.

@@ -32,9 +32,10 @@ AllBeginnings& beginnings() {
 
 // Counted first, so that it ends if its stream does.
 Beginnings& beginnings_with(CUstream stream) {
+    Beginnings& all = beginnings();
     const util::Lock lock(captured_streams().mutex);
     ++captured_streams().find_or_enter(stream).begun;
-    return beginnings();
+    return all;
 }
 
 }  // namespace

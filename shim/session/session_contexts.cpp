@@ -225,6 +225,7 @@ void Session::rest(SessionLock& lock) {
     } else {
         state.host_blocks.abandon();
     }
+    unlocked(lock, [&] { port_->settle(); });
     settle_host(state);
 }
 

@@ -315,8 +315,9 @@ bool Session::move_ahead() {
 
 std::vector<engine::Use> Session::given(CUstream stream) {
     if (!state_->under_pressure.load()) return {};
+    const StreamKey key = state_->fences.key_of(stream);
     const SessionLock lock(state_->mutex);
-    return state_->fences.latest_in(stream);
+    return state_->fences.latest_in(key);
 }
 
 std::vector<engine::Use> Session::given() {
