@@ -51,7 +51,6 @@ std::string moves(const Engine& engine) {
             if (engine.residency().in_flight(id)) return "unfinished work uses it";
         }
         if (chunk.state == State::Remapping && chunk.pins + chunk.pins_in_place > 0) return "held by work";
-        if (chunk.state == State::Filling && chunk.pins_in_place > 0) return "in use on the host";
         return {};
     });
 }
