@@ -19,7 +19,7 @@ SANITIZE_ENV := ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 TSAN
 # a sanitizer: -o.
 define sanitized_build
 @mkdir -p $(BUILD)/sanitize/$(1)
-@for each in apps demo entry lms policy sim; do ln -sfn ../../$$each $(BUILD)/sanitize/$(1)/$$each; done
+@for each in apps demo e2e entry faults lms policy sim; do ln -sfn ../../$$each $(BUILD)/sanitize/$(1)/$$each; done
 @+$(SUBMAKE) BUILD=$(BUILD)/sanitize/$(1) CUDA_HOME=$(CUDA_HOME) CXXFLAGS='-O1 -g1 -DLMS_CHECK_LOCKS $(SANITIZE_$(1))' WARN='$(WARN) $(SANITIZE_WARN)' \
   LDFLAGS='$(SANITIZE_$(1)) $(LIB_$(1):%=-l%)' UNSANITIZED=-fno-sanitize=all \
   $(POLICIES:$(BUILD)/%=-o $(BUILD)/sanitize/$(1)/%) $(2:%=$(BUILD)/sanitize/$(1)/%)
@@ -35,7 +35,7 @@ endef
 define preloading
 $(call sanitized_build,$(1),liblmsshim.so)
 @set -e; for folder in $(2); do echo "$(1): tests/$$folder"; \
-  ASAN_OPTIONS=detect_leaks=0 BUILD=$(BUILD)/sanitize/$(1) SANITIZER_RUNTIME=$$($(CXX) -print-file-name=lib$(LIB_$(1)).so) \
+  ASAN_OPTIONS=detect_leaks=0 BUILD=$(BUILD)/sanitize/$(1) SANITIZER_RUNTIME=$(if $(LIB_$(1)),$$($(CXX) -print-file-name=lib$(LIB_$(1)).so)) \
   $(BUILD)/tests/$$folder $(if $(3),-tc='$(3)') $(if $(NOT_PRELOADING_$(1)),-tce='$(NOT_PRELOADING_$(1))'); done
 endef
 # sanitize_all(SANITIZER)
@@ -44,7 +44,7 @@ $(if $(filter $(or $(T),$(SANITIZED)),$(SANITIZED)),$(call sanitize,$(1),$(filte
 $(if $(filter $(or $(T),$(PRELOADING)),$(PRELOADING)),$(call preloading,$(1),$(filter $(or $(T),$(PRELOADING)),$(PRELOADING)),$(C)))
 endef
 
-.PHONY: test-asan test-tsan test-ubsan sanitize-slice slice-address slice-thread
+.PHONY: test-asan test-tsan test-ubsan sanitize-slice slice-address slice-thread slice-locks
 test-asan: all ## test: tests/contract, engine and unit with AddressSanitizer, e2e and entry with a shim that has it (T and C as for check)
 	$(call sanitize_all,address)
 test-ubsan: all ## test: the same with UndefinedBehaviorSanitizer
@@ -53,8 +53,11 @@ test-tsan: needed $(POLICIES) $(SIM) ## test: tests/contract, engine and unit wi
 	$(call sanitize,thread,$(or $(T),$(SANITIZED)),$(C))
 
 # What threads share, what lives and dies in a session, what reads files and code; without the simulated driver, which
-# would be built first. One compiles while the other runs.
-sanitize-slice: slice-address slice-thread ## test: a part of these, for every change
+# would be built first. One compiles while the other runs. And every call a program makes, with a shim that checks its locks and
+# the engine's rules alone (no sanitizer: `locks`).
+sanitize-slice: slice-address slice-thread slice-locks ## test: a part of these, for every change
+slice-locks: all
+	$(call preloading,locks,entry)
 slice-thread: needed $(POLICIES)
 	$(call sanitize,thread,engine,*threads*)
 slice-address: needed $(POLICIES)

@@ -123,7 +123,7 @@ class DriverPort final : public Port {
     };
     DeviceTimes times_;
     MoveTrial trial_{*this};
-    util::Mutex owed_lock_{util::LockOrder::Leaf};
+    util::Mutex owed_lock_{util::LockOrder::Driver};
     std::vector<Owed> owed_ LMS_GUARDED_BY(owed_lock_);
     std::atomic<bool> owes_{false};  // what is there
     void owe(Owed owed);

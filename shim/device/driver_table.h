@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "shim/device/cuda_api.h"
+#include "shim/util/mutex.h"
 
 namespace lms::device {
 
@@ -90,6 +91,7 @@ void load_driver();
 
 // The driver's functions, loaded if they were not yet. Never throws; any thread.
 inline const Driver& driver() {
+    util::check_calling_driver();
     if (!driver_loaded.load(std::memory_order_acquire)) [[unlikely]]
         load_driver();
     return lms_driver_slots;

@@ -72,7 +72,7 @@ std::string answer_for(CUdevice device) {
 }
 
 ToldApart ask(CUdevice device) {
-    static util::Mutex mutex{util::LockOrder::Leaf};
+    static util::Mutex mutex{util::LockOrder::Driver};
     static std::map<CUdevice, ToldApart> known;
     const util::Lock lock(mutex);
     if (const auto it = known.find(device); it != known.end()) return it->second;

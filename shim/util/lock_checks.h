@@ -52,4 +52,11 @@ inline void leaving(const void* mutex) {
     *one = held.all[--held.count];
 }
 
+template <typename May>
+void calling_driver(May&& may) {
+    for (int i = 0; i < held.count; ++i) {
+        if (!may(held.all[i].order)) return report("held across a call of the driver");
+    }
+}
+
 }  // namespace lms::util::lock_checks

@@ -36,6 +36,7 @@ enum class LockOrder : std::uint8_t {
     PointerTables,  // where pointers lie in memory; sessions are asked whose they are meanwhile
     Session,        // all that one session knows; never held across a driver call
     Table,          // one list of the program's things each: streams, contexts, graphs, code
+    Driver,         // what the driver is asked once, or owed; held across its calls
     Leaf,           // while one is held, no other lock is taken and no driver call made
 };
 
@@ -48,6 +49,15 @@ inline constinit SessionHeld session_held;
 #define LMS_GUARDED LMS_GUARDED_BY(::lms::util::session_held)
 #define LMS_LOCKED LMS_REQUIRES(::lms::util::session_held)
 #define LMS_UNLOCKED LMS_LOCKS(locks_excluded(::lms::util::session_held))
+
+// Where the driver is called: no lock is held but those that may be across that.
+inline void check_calling_driver() {
+#ifdef LMS_CHECK_LOCKS
+    lock_checks::calling_driver([](int order) {
+        return order == static_cast<int>(LockOrder::Sessions) || order == static_cast<int>(LockOrder::Driver);
+    });
+#endif
+}
 
 // `Base` is std::mutex or std::shared_mutex.
 template <typename Base>

@@ -93,6 +93,21 @@ TEST_CASE("locks: one that is missing is reported, whoever else holds it") {
     mutex.check_held();
 }
 
+TEST_CASE("locks: one held across a call of the driver is reported, but for those that may be") {
+    const Thrown thrown;
+    for (const LockOrder order :
+         {LockOrder::PointerTables, LockOrder::Session, LockOrder::Table, LockOrder::Leaf}) {
+        Mutex mutex(order);
+        Lock lock(mutex);
+        CHECK_THROWS_WITH(check_calling_driver(), "held across a call of the driver");
+        unlocked(lock, [] { check_calling_driver(); });
+    }
+    Mutex sessions(LockOrder::Sessions), owed(LockOrder::Driver);
+    const Lock opening(sessions);
+    const Lock settling(owed);
+    check_calling_driver();
+}
+
 TEST_CASE("locks: what is dropped is another's, and comes back") {
     const Thrown thrown;
     Mutex outer(LockOrder::Sessions), inner(LockOrder::Session);
