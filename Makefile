@@ -42,7 +42,7 @@ UNITY ?= 14
 ALONE := shim/device/loader.cpp tools/lms/main.cpp tools/lms/driver.cpp tests/fuzz/fuzz.cpp tests/unit/link_speeds_test.cpp tests/entry/overlay/forward.cpp \
          $(wildcard tests/bench/*.cpp) tools/simcuda/driver/entry_table.cpp tools/simcuda/runtime/unimplemented.cpp tools/simcuda/runtime/driver.cpp
 # These are in units of their own, which tests link without the rest of the folder.
-ENGINE_SESSION := $(wildcard shim/session/session.cpp shim/session/session_*.cpp)
+ENGINE_SESSION := $(wildcard shim/session/session.cpp shim/session/session_*.cpp shim/session/idle_helper.cpp)
 LMS_READERS := $(addprefix tools/lms/,analysis.cpp printable.cpp trace_decoder.cpp trace_file.cpp)
 APART := $(ENGINE_SESSION) $(LMS_READERS)
 file_obj = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))

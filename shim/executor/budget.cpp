@@ -82,7 +82,7 @@ void note_levels(State& state) {
     state.telemetry.note_levels();
 }
 
-CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) {
+CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock, bool in_use) {
     GpuShare::Levels own{.allocated_bytes = state.residency.allocated_bytes(),
                          .held_bytes = state.device_blocks.held_bytes(),
                          .pinned_bytes = state.host_blocks.held_bytes(),
@@ -90,7 +90,8 @@ CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) {
                          .most_bytes = 0,
                          .granted_bytes = state.granted_bytes,
                          .moved_bytes = state.telemetry.moved_in_bytes,
-                         .link_bytes_per_s = state.telemetry.speeds.bytes_per_s(trace::Direction::In)};
+                         .link_bytes_per_s = state.telemetry.speeds.bytes_per_s(trace::Direction::In),
+                         .in_use = in_use};
     device::MemoryInfo info{};
     std::optional<std::uint64_t> granted;  // nothing: another thread looks
     const CUresult status = unlocked(lock, [&] {

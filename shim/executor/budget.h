@@ -24,9 +24,9 @@ std::uint64_t default_reserve(std::uint64_t total_bytes);
 CUresult refresh_budget(State& state, SessionLock& lock) LMS_LOCKED;
 
 class GpuShare;
-// Looks at what other processes have of the GPU, and brings granted_bytes and the budget up to date. Drops
-// `lock` around driver calls.
-CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock) LMS_LOCKED;
+// Looks at what other processes have of the GPU, and brings granted_bytes and the budget up to date. `in_use`
+// as GpuShare::Levels has it. Drops `lock` around driver calls.
+CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock, bool in_use = true) LMS_LOCKED;
 
 // Bytes on the device or the host have changed: others and the user are told.
 void note_levels(State& state) LMS_LOCKED;

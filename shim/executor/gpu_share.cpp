@@ -118,6 +118,19 @@ void GpuShare::pause(util::Clock::duration most) const {
     util::sleep_on_shared(page_->changes(), seen_changes_.load(), most);
 }
 
+void GpuShare::await_news(const std::atomic<bool>& ended) const {
+    const std::uint32_t now = page_->changes();
+    if (ended) return;
+    const bool others = is_shared() || now != seen_changes_;
+    util::sleep_on_shared(page_->changes(), now, others ? bounds::kIdleLook : bounds::kAlone);
+}
+
+// Those that come in the order of a simulated time look by that alone.
+bool GpuShare::is_left_to_helper() const noexcept {
+    const auto now = util::Clock::now().time_since_epoch();
+    return !clock_.spend_ns && now - util::Clock::duration(looked_) >= bounds::kIdleLook && is_due();
+}
+
 GpuShare::Waiter::Waiter(GpuShare& share, std::uint64_t since_ns) : share_(share), since_ns_(since_ns) {
     ++share_.waiting_;
 }
@@ -179,6 +192,8 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
     seen_changes_ = page_->changes().load();
     next_look_ns_ = now_ns + ns(bounds::kShareLook);
     look_ns_ = now_ns;
+    looked_ = util::Clock::now().time_since_epoch().count();
+    if (own.in_use) last_use_ns_ = now_ns;
     if (waiting_ == 0) {
         waiting_since_ns_ = 0;
     } else if (waiting_since_ns_ == 0) {
@@ -191,7 +206,7 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
                   .least_bytes = least_bytes_,
                   .weight = weight_,
                   .priority = priority_,
-                  .last_use_ns = now_ns,
+                  .last_use_ns = last_use_ns_,
                   .waiting_since_ns = waiting_since_ns_,
                   .waited_ns = waited_ns_,
                   .moved_bytes = own.moved_bytes,

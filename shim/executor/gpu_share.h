@@ -42,6 +42,7 @@ class GpuShare {
         std::uint64_t granted_bytes = 0;     // by the look before
         std::uint64_t moved_bytes = 0;       // to the GPU, ever
         std::uint64_t link_bytes_per_s = 0;  // to the GPU; 0: not known
+        bool in_use = true;                  // the program makes calls, or has unfinished work
     };
     // Tells others, and works out what managed memory may take of the GPU; 0: all, for this process is alone.
     // One thread at a time; another is told nothing. No lock is needed.
@@ -79,6 +80,13 @@ class GpuShare {
     };
     // Sleeps so long, less if another process announces something. No lock is held.
     void pause(util::Clock::duration most) const;
+
+    // For a thread that looks while the program makes no calls (session/idle_helper.h): sleeps until that may
+    // be so, without others for good. wake() ends it.
+    void await_news(const std::atomic<bool>& ended) const;
+    void wake() noexcept { page_->announce(); }
+    // Whether it is to look: the program's own threads, which would, have not for kIdleLook.
+    bool is_left_to_helper() const noexcept;
     std::uint64_t now_ns() const { return clock_.now_ns(); }
 
   private:
@@ -111,10 +119,12 @@ class GpuShare {
     std::atomic<std::uint32_t> waiting_{0};    // threads
     std::atomic<std::uint64_t> waited_ns_{0};  // in all
     std::atomic<std::uint64_t> look_ns_{0};
+    std::atomic<util::Clock::rep> looked_{0};  // the same by the machine's clock
     std::atomic<bool> looking_{false};
     // Of the thread that looks:
     std::uint64_t announced_bytes_ = 0;   // allocated
     std::uint64_t waiting_since_ns_ = 0;  // some thread; 0: none
+    std::uint64_t last_use_ns_ = 0;
     struct Window {
         std::uint64_t began_ns = 0, moved_bytes = 0;
         unsigned saturated = 0;  // windows, the last of them

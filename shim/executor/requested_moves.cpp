@@ -101,6 +101,8 @@ void Migrator::give_back_excess(SessionLock& lock, bool waits_for_copies) {
         further |= finished == Finish::Moved;
         if (finished != Finish::NothingReady || state_.engine.pending_evictions().empty()) continue;
         if (!waits_for_copies) return;
+        // A launch goes first. What is left goes when the share is looked at again.
+        if (state_.share && queue_.size() > 1) return;
         await_copy_out(lock);
         further = true;
     }

@@ -54,6 +54,7 @@ Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<en
     : context_(gpu.context), port_(std::move(port)), ranking_(std::move(ranking)) {}
 
 Session::~Session() {
+    idle_helper_.reset();
     if (state_) {
         const SessionLock lock(state_->mutex);
         if (state_->host_claims) state_->host_claims->settle(state_->host_part, {});

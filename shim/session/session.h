@@ -13,6 +13,7 @@
 #include "shim/device/port.h"
 #include "shim/engine/ranking.h"
 #include "shim/executor/gpu_share.h"
+#include "shim/session/idle_helper.h"
 #include "shim/executor/migrator.h"
 #include "shim/executor/state.h"
 #include "shim/session/working_set.h"
@@ -233,7 +234,12 @@ class Session {
     bool is_shared() const { return share_ && share_->is_shared(); }
     // Whether what others have of it is to be looked at; then gives back what is beyond this process's share.
     bool share_is_due() const { return share_ && share_->is_due(); }
-    void look_at_share();
+    // The helper looks while the program makes no calls.
+    enum class Looks { Program, Helper };
+    void look_at_share(Looks who = Looks::Program);
+    GpuShare* share() const { return share_.get(); }  // null: it is not shared
+    // Has a helper look then, if it is shared (idle_helper.h).
+    void help_while_idle();
 
     // Makes room for memory the program gets from the driver itself; the bytes given up.
     std::uint64_t reclaim(std::uint64_t bytes);
@@ -333,6 +339,7 @@ class Session {
     std::unique_ptr<Migrator> migrator_;
     NamingScratch scratch_ LMS_GUARDED;
     std::unique_ptr<GpuShare> share_;  // null: the GPU is as if it were this process's alone
+    std::unique_ptr<IdleHelper> idle_helper_;
 };
 
 }  // namespace lms::shim

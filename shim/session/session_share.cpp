@@ -3,6 +3,15 @@
 #include "shim/session/session.h"
 
 namespace lms::shim {
+namespace {
+
+// As far as there are fences.
+bool has_unfinished_work(State& state, SessionLock& lock) LMS_LOCKED {
+    poll_completions(state, lock);
+    return !state.fences.latest_of_program().empty();
+}
+
+}  // namespace
 
 void Session::share_by(std::unique_ptr<GpuShare> share) {
     share_ = std::move(share);
@@ -25,10 +34,15 @@ void Session::give_back_host(std::uint64_t lacking_bytes) {
     shim::give_back_host(*state_, lacking_bytes, lock);
 }
 
-void Session::look_at_share() {
+void Session::look_at_share(Looks who) {
     SessionLock lock(state_->mutex);
-    if (refresh_grant(*state_, *share_, lock) == CUDA_SUCCESS)
-        migrator_->keep_to_budget(lock, !share_->takes_turns());
+    const bool idle = who == Looks::Helper && !has_unfinished_work(*state_, lock);
+    if (refresh_grant(*state_, *share_, lock, !idle) == CUDA_SUCCESS)
+        migrator_->keep_to_budget(lock, idle || !share_->takes_turns());
+}
+
+void Session::help_while_idle() {
+    if (share_) idle_helper_ = std::make_unique<IdleHelper>(*this);
 }
 
 }  // namespace lms::shim

@@ -93,9 +93,11 @@ Session* open(CUdevice device, CUcontext context) {
         open_host_claims();
         if (session) session->claim_host_by(host_claims);
         CUuuid uuid{};
-        if (session && device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS)
+        if (session && device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
             session->share_by(GpuShare::open(device, uuid.bytes, share_now(), settings().share_folder,
                                              device::gpu_clock()));
+            session->help_while_idle();
+        }
     }
     if (!session) {
         static std::atomic<bool> said;

@@ -76,6 +76,10 @@ constexpr auto kCapture = 10us;
 constexpr auto kAhead = 50us;
 // What other processes on the GPU have, while there are any.
 constexpr auto kShareLook = 10ms;
+// The same for a process whose program makes no calls.
+constexpr auto kIdleLook = 50ms;
+// The same where there are none; whoever comes ends it.
+constexpr auto kAlone = 24h;
 // What the host has left, where that decides about more than one block.
 constexpr auto kHostLook = 100ms;
 // Whether others have given back host memory, or stopped asking for it.

@@ -7,8 +7,8 @@ import sys
 SIZE = 1 << 19  # bytes of a buffer
 
 
-def program(count):
-    """Uses all its buffers, round after round, until it is told to end; then every byte must be there."""
+def program(count, idle=False):
+    """Uses all its buffers, round after round, until it is told to end, or makes no call until then; every byte must be there at the end."""
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def call(name, *arguments):
@@ -28,7 +28,7 @@ def program(count):
         call("cuMemsetD8_v2", address, ctypes.c_ubyte(value), ctypes.c_size_t(SIZE))
         buffers.append(address)
     print("ready", flush=True)
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while not select.select([sys.stdin], [], [], None if idle else 0)[0]:
         for address in buffers:
             call("cuMemcpyDtoDAsync_v2", address, address, ctypes.c_size_t(SIZE), None)
         call("cuCtxSynchronize")

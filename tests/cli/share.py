@@ -1,4 +1,4 @@
-"""lms top and lms set, upon programs that share a simulated GPU. Run by share_test.cpp: share.py SHIM DRIVER LMS; as a program: share.py BYTES."""
+"""lms top and lms set, upon programs that share a simulated GPU. Run by share_test.cpp: share.py SHIM DRIVER LMS; as a program: share.py BUFFERS [idle]."""
 
 import glob
 import json
@@ -18,8 +18,8 @@ def lms(*words, **more):
 
 
 class Running:
-    def __init__(self, count, **more):
-        self.process = subprocess.Popen([sys.executable, __file__, str(count)], env={**UNDER, **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    def __init__(self, count, *words, **more):
+        self.process = subprocess.Popen([sys.executable, __file__, str(count), *words], env={**UNDER, **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         expect(self.process.stdout.readline() == "ready\n", "it runs")
 
@@ -119,7 +119,30 @@ def changed(a, b):
     expect(terms(b.share()) == (1, 0, 1), "and changed nothing")
 
 
+def idle():
+    """A program that makes no calls gives back what another wants, has all when that is killed, and no work to do while alone."""
+    first = Running(14, "idle", LMS_SHARE="weight=1")
+    (page,) = glob.glob(FOLDER + "/gpu." + 32 * "?")
+    first.reaches(lambda share: share["resident_bytes"] >= 14 * SIZE, "all on the GPU")
+    time.sleep(0.3)
+    with open(page, "rb") as file:
+        before = file.read()
+    time.sleep(0.3)
+    with open(page, "rb") as file:
+        expect(file.read() == before, "alone it writes nothing")
+    second = Running(10, LMS_SHARE="weight=1")
+    second.reaches(lambda share: share["resident_bytes"] >= 9 * SIZE, "the other has what it wants")
+    first.reaches(lambda share: share["resident_bytes"] <= 6 * SIZE, "what the idle one has is what that leaves")
+    second.process.kill()
+    second.process.communicate()
+    first.reaches(lambda share: share["granted_bytes"] is None, "the idle one alone again")
+    second = Running(10, "idle", LMS_SHARE="weight=1")
+    first.end()
+    second.end()
+
+
 def main():
+    idle()
     a, b = Running(10, LMS_SHARE="weight=2,min=1M,priority=1"), Running(4, LMS_SHARE="weight=1")
     looked_at(a, b)
     changed(a, b)
@@ -144,8 +167,8 @@ def main():
     expect(lms("top", "--json")[:2] == (0, "[]\n"), "and nobody is there")
 
 
-if len(sys.argv) == 2:
-    program(int(sys.argv[1]))
+if sys.argv[1].isdigit():
+    program(int(sys.argv[1]), sys.argv[2:] == ["idle"])
 else:
     LMS = sys.argv[3]
     with tempfile.TemporaryDirectory() as folder:

@@ -50,6 +50,12 @@ struct SharedScene : Scene {
         : Scene(options_of(Safety::Opaque, 1, maps_host)) {
         rig.session().share_by(GpuShare::open(0, kUuid, terms));
     }
+    // While some context is there.
+    void begin_helper() {
+        int context = 0;
+        REQUIRE(rig.session().wake(reinterpret_cast<CUcontext>(&context)) == CUDA_SUCCESS);
+        rig.session().help_while_idle();
+    }
     void look() {
         while (!rig.session().share_is_due()) ::usleep(1000);
         rig.session().look_at_share();
@@ -125,6 +131,51 @@ TEST_CASE("share: what fits beside others stays") {
         scene.use_all();
     }
     scene.check();
+}
+
+template <typename Condition>
+void reaches(Condition condition) {
+    for (int i = 0; i < 1000 && !condition(); ++i) ::usleep(10'000);
+    CHECK(condition());
+}
+
+TEST_CASE("share: while a program makes no calls its helper gives back what another wants") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        const LivePages pages;
+        SharedScene scene({.shares = true}, maps_host);
+        scene.begin_helper();
+        scene.look();
+        for (int i = 0; i < 6; ++i) scene.make(8);
+        const Neighbour neighbour;
+        reaches([&] { return scene.granules_used() <= 32; });
+        scene.use_all();
+        scene.check();
+    }
+}
+
+TEST_CASE("share: the helper takes nothing from unfinished work") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        const LivePages pages;
+        SharedScene scene({.shares = true}, maps_host);
+        scene.begin_helper();
+        scene.look();
+        const Gate open = std::make_shared<std::atomic<bool>>(false);
+        for (int i = 0; i < 6; ++i) scene.make(8);
+        for (std::size_t i = 0; i < 6; ++i) {
+            REQUIRE(scene.rig.submit(scene.late_write(scene.stream, i, open, true)) == CUDA_SUCCESS);
+            scene.changed(i);
+        }
+        const Neighbour neighbour;
+        reaches([&] { return scene.rig.session().is_shared(); });
+        ::usleep(200'000);
+        CHECK(scene.granules_used() >= 48);
+        open->store(true);
+        reaches([&] { return scene.granules_used() <= 34; });
+        scene.rig.drain();
+        scene.check();
+    }
 }
 
 TEST_CASE("share: unless the user asks for it and there is a page, the process is as if alone") {

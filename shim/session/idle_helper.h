@@ -1,0 +1,31 @@
+// The shim's one thread of its own, for each GPU that may be shared: it gives back what others want while the
+// program makes no calls.
+//
+// Asleep on the page (sharing/page.h) until another process says something, and while alone for good. While
+// the program's own threads look at the others it leaves that to them.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+namespace lms::shim {
+
+class Session;
+
+class IdleHelper {
+  public:
+    // Its thread takes no signals. Without memory or threads left there is none, of which the user is told.
+    explicit IdleHelper(Session& session) noexcept;
+    ~IdleHelper();  // when its thread has ended
+    IdleHelper(const IdleHelper&) = delete;
+    IdleHelper& operator=(const IdleHelper&) = delete;
+
+  private:
+    void help() noexcept;
+
+    Session& session_;
+    std::atomic<bool> ended_{false};
+    std::thread thread_;
+};
+
+}  // namespace lms::shim
