@@ -13,9 +13,9 @@
 #include "shim/device/port.h"
 #include "shim/engine/ranking.h"
 #include "shim/executor/gpu_share.h"
-#include "shim/session/idle_helper.h"
 #include "shim/executor/migrator.h"
 #include "shim/executor/state.h"
+#include "shim/session/idle_helper.h"
 #include "shim/session/working_set.h"
 #include "shim/util/settings.h"
 

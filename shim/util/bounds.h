@@ -78,7 +78,7 @@ constexpr auto kAhead = 50us;
 constexpr auto kShareLook = 10ms;
 // The same for a process whose program makes no calls.
 constexpr auto kIdleLook = 50ms;
-// The same where there are none; whoever comes ends it.
+// The same where there are none; a process that comes ends it.
 constexpr auto kAlone = 24h;
 // What the host has left, where that decides about more than one block.
 constexpr auto kHostLook = 100ms;
