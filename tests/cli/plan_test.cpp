@@ -99,6 +99,17 @@ TEST_CASE("plan: a program's kernels take what the simulated GPU counts, or what
     CHECK(lms("plan -- true").status == 1);
 }
 
+TEST_CASE("plan: what a program takes beside its buffers is known where it comes after them") {
+    const Result result = support::run(
+        {"sh", "-c",
+         "exec build/lms plan --json --gpu with,8M,1 --context 0 --sim-memory 256M -- build/apps/weights 4 "
+         "40"},
+        {{"LMS_THRESHOLD", "64K"}, {"SIMCUDA_GRANULARITY", "64K"}, {"SIMCUDA_MODULE_BYTES", "5M"}});
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    // 4 MiB of buffers; the code is loaded for the first launch.
+    CHECK(nlohmann::json::parse(result.out)["gpus"][0]["fits"] == false);
+}
+
 TEST_CASE("run: at a share of its memory a program runs twice, and ends with what is to be seen of it") {
     const Result half = lms("run --sim --limit 50% -- build/apps/weights 4 40");
     CHECK_MESSAGE(half.status == 0, half.err);

@@ -31,9 +31,10 @@ struct HostWait {
 struct WorkLog {
     std::vector<CountedKernel> kernels;  // in the order in which they were submitted
     std::vector<HostWait> waits;
+    std::uint64_t unmanaged_bytes = 0;  // at most
 };
 
-WorkLog read_log(const std::string& path) {
+WorkLog read_log(const std::string& path, int device) {
     WorkLog log;
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) {
@@ -43,6 +44,12 @@ WorkLog read_log(const std::string& path) {
         if (what == "wait") {
             HostWait wait{};
             if (in >> wait.from_ns >> wait.until_ns) log.waits.push_back(wait);
+            continue;
+        }
+        if (what == "memory") {
+            int of = -1;
+            std::uint64_t bytes = 0;
+            if (in >> of >> bytes && of == device) log.unmanaged_bytes = std::max(log.unmanaged_bytes, bytes);
             continue;
         }
         CountedKernel one;
@@ -121,7 +128,9 @@ std::vector<HostPace> pace_of(const std::vector<Submitted>& launches, const std:
 }  // namespace
 
 void use_simulated_work(Workload& load, const std::string& path) {
-    WorkLog log = read_log(path);
+    WorkLog log = read_log(path, load.device);
+    // The trace has what there was when memory was last looked at, which is before code was loaded.
+    load.unmanaged_bytes = std::max(load.unmanaged_bytes, log.unmanaged_bytes);
     std::vector<const trace::Launch*> events;
     for (const trace::Event& event : load.trace->events) {
         const auto* const launch = std::get_if<trace::Launch>(&event);

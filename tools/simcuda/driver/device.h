@@ -1,6 +1,7 @@
 // The simulated GPUs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@ struct Device {
 
     const int ordinal;
     PhysicalPool memory;
+    std::atomic<std::uint64_t> created_bytes = 0;  // of `memory`, by cuMemCreate; no less than is taken
     Pieces pieces{memory};
     Scheduler& scheduler;  // lives as long as the process
 

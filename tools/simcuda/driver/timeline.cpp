@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "tools/simcuda/driver/clock.h"
+#include "tools/simcuda/driver/context.h"
+#include "tools/simcuda/driver/device.h"
 #include "tools/simcuda/driver/shared/order.h"
 
 namespace simcuda::driver {
@@ -171,7 +173,14 @@ void await_timing(const WorkPtr& work, const std::vector<WorkPtr>& after, const 
     Timing& timing = work->timing;
     timing.from_ns = within != nullptr ? within->from_ns : now_ns();
     if (within == nullptr) submitted();
-    if (logs_work()) timing.did.at_ns = machine_ns();
+    if (logs_work()) {
+        timing.did.at_ns = machine_ns();
+        const Device& device = work->context->device();
+        // Another thread may create or give back some meanwhile.
+        const std::uint64_t before = device.created_bytes, used = device.memory.used();
+        const std::uint64_t created = std::max(before, device.created_bytes.load());
+        log_memory(device.ordinal, used - std::min(used, created));
+    }
     if (within != nullptr) timing.after = within->after;
     std::copy_if(after.begin(), after.end(), std::back_inserter(timing.after),
                  [](const WorkPtr& earlier) { return earlier != nullptr; });

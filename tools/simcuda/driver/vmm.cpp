@@ -159,6 +159,8 @@ VmmAllocation::VmmAllocation() {
 }
 VmmAllocation::~VmmAllocation() {
     --handles_alive;
+    physical.reset();
+    if (device != nullptr) device->created_bytes -= bytes;
 }
 
 namespace vmm {
@@ -233,6 +235,10 @@ CUmemGenericAllocationHandle create(std::uint64_t bytes, const CUmemAllocationPr
     allocation->bytes = bytes;
     PhysicalPool& pool =
         on_host(properties.location) ? host_pool() : checked_device(properties.location.id).memory;
+    if (!on_host(properties.location)) {
+        allocation->device = &checked_device(properties.location.id);
+        allocation->device->created_bytes += bytes;
+    }
     allocation->physical = shareable
                                ? Physical::create_apart(pool, bytes, file_name(properties.location).c_str())
                                : Physical::create(pool, bytes);

@@ -13,12 +13,15 @@
 
 namespace simcuda::driver {
 
+struct Device;
+
 // The memory behind a CUmemGenericAllocationHandle. Lives while a handle or a mapping refers to it.
 struct VmmAllocation {
     CUmemAllocationProp properties{};
     CUmemLocation location{};
     std::shared_ptr<Physical> physical;
     std::uint64_t bytes = 0;
+    Device* device = nullptr;  // whose memory it takes
 
     CUmemGenericAllocationHandle handle = 0;
     unsigned handle_references =

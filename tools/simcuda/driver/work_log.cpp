@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
+#include <utility>
 
 #include "tools/simcuda/driver/knobs.h"
 #include "tools/simcuda/driver/message.h"
@@ -45,6 +47,12 @@ void log_kernel(const KernelWork& work, std::uint64_t submitted_ns, std::uint64_
     std::fprintf(file(), "kernel %llu %llu %llu %llu %llu %llu %s\n", number(work.at_ns),
                  number(submitted_ns), number(ended_ns), number(work.operations), number(work.bytes),
                  number(work.threads), work.kernel.c_str());
+}
+
+void log_memory(int device, std::uint64_t bytes) {
+    static std::map<int, std::uint64_t> before;
+    if (std::exchange(before[device], bytes) == bytes || file() == nullptr) return;
+    std::fprintf(file(), "memory %d %llu\n", device, number(bytes));
 }
 
 void log_wait(std::uint64_t from_ns, std::uint64_t until_ns) {

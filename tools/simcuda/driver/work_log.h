@@ -4,6 +4,8 @@
 // A line each, in order of submission; AT by CLOCK_MONOTONIC, other times simulated, all in nanoseconds:
 //   kernel AT SUBMITTED ENDED OPERATIONS BYTES THREADS NAME      also each kernel of a graph, launched then
 //   wait FROM UNTIL                                              a thread of the program
+//   memory DEVICE BYTES                 what it has now that is not of cuMemCreate: contexts, code, small
+//   allocations
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,8 @@ struct KernelWork {
 bool logs_work();
 std::uint64_t machine_ns();
 void log_kernel(const KernelWork& work, std::uint64_t submitted_ns, std::uint64_t ended_ns);
+// Writes what differs from the line before. One thread at a time.
+void log_memory(int device, std::uint64_t bytes);
 void log_wait(std::uint64_t from_ns, std::uint64_t until_ns);
 
 }  // namespace simcuda::driver
