@@ -236,6 +236,11 @@ void ModelledMoves::await_named(std::uint64_t bytes) {
 
 // ------------------------------------------------------------ moves
 
+double* ModelledMoves::link_of(trace::CopyWay way) {
+    if (way == trace::CopyWay::ToGpu) return &in_free_;
+    return way == trace::CopyWay::ToHost ? &out_free_ : nullptr;
+}
+
 engine::Use ModelledMoves::copy(engine::TimelineId link, std::uint64_t bytes, double bytes_per_s) {
     double& free = link == in_ ? in_free_ : out_free_;
     free = std::max(free, clock()) + static_cast<double>(bytes) / bytes_per_s;

@@ -8,6 +8,7 @@
 
 #include "shim/engine/arena.h"
 #include "shim/engine/engine.h"
+#include "shim/trace/events.h"
 #include "tools/lms/modelled_fences.h"
 
 namespace lms::tool {
@@ -40,6 +41,8 @@ class ModelledMoves {
     ModelledFences& fences() { return fences_; }
     const Moved& moved() const { return moved_; }
 
+    // When the link that such a copy of the program's takes is free; null: it takes none.
+    double* link_of(trace::CopyWay way);
     // Takes note of what has ended by now.
     void look();
     // A new buffer, on the GPU as long as there is room, else on the host. Nothing: there is no address for

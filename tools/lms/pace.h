@@ -3,20 +3,31 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "tools/lms/replay_script.h"
 
 namespace lms::tool {
 
-// Where the program is, and the GPU: the works of a stream follow one another.
+// Where the program is, and the GPU: the works of a stream follow one another. Those of two streams do where
+// one is a copy into what the other uses: a program without races makes them.
 struct Pace {
-    explicit Pace(std::size_t streams) : free(streams) {}
+    Pace(std::size_t streams, std::size_t chunks) : free(streams), copied(chunks), used(chunks) {}
 
-    // When the work ends, which waits for what comes in.
-    double submit(const ReplayScript::Step& step, double ready) {
+    // When the work ends, which waits for what comes in, and for `link` if it is a copy over that.
+    double submit(const ReplayScript::Step& step, std::span<const ReplayScript::Touch> touched, double ready,
+                  double* link = nullptr) {
         double& end = free[step.stream];
-        end = std::max({end, ready, now}) + static_cast<double>(step.ran_ns) / 1e9;
+        end = std::max({end, ready, now, link ? *link : 0});
+        for (const ReplayScript::Touch& each : touched)
+            end = std::max(end, step.code == 0 ? used[each.chunk] : copied[each.chunk]);
+        end += static_cast<double>(step.ran_ns) / 1e9;
+        if (link) *link = end;
+        for (const ReplayScript::Touch& each : touched) {
+            used[each.chunk] = std::max(used[each.chunk], end);
+            if (step.code == 0 && !each.only_read) copied[each.chunk] = end;
+        }
         ends.push_back(end);
         return end;
     }
@@ -35,8 +46,10 @@ struct Pace {
     }
 
     double now = 0;
-    std::vector<double> free;  // by stream, its last work is over
-    std::vector<double> ends;  // of works
+    std::vector<double> free;    // by stream, its last work is over
+    std::vector<double> copied;  // by chunk, the last copy into it is over
+    std::vector<double> used;    // by chunk, whatever used it is over
+    std::vector<double> ends;    // of works
 };
 
 }  // namespace lms::tool

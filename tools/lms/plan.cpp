@@ -79,6 +79,7 @@ Planned plan_on(const Workload& load, const TargetGpu& given, const PlanWith& wi
     how.in_bytes_per_s = gpu.in_bytes_per_s;
     how.out_bytes_per_s = gpu.out_bytes_per_s;
     how.remap_seconds = load.remap_seconds;
+    how.launch_seconds = load.launch_seconds;
     // What comes before has shown what the program repeats.
     const std::size_t ends = load.step_ends.size();
     const std::size_t measured = ends < 2 ? 0 : ends / 3 + (ends < 3);

@@ -26,8 +26,8 @@ class Replay {
         : script_(script),
           with_(with),
           ranking_(make_ranking(with)),
-          pace_(script.streams),
-          fitting_(script.streams),
+          pace_(script.streams, script.chunks),
+          fitting_(script.streams, script.chunks),
           moves_(options(script, with), *ranking_, script.streams, script.maps_host,
                  {with.in_bytes_per_s, with.out_bytes_per_s, with.remap_seconds}, with.policy == kFewestBytes,
                  pace_.now),
@@ -186,8 +186,9 @@ class Replay {
         const double ready = filled ? moves_.fences().end_of(*filled) : 0;
         const bool deep = is_deep(step.stream);
         if (deep) pace_.now = std::max(pace_.now, ready);
-        const double end = pace_.submit(step, ready);
-        fitting_.submit(step, 0);
+        const std::span<const Touch> touched = script_.touched_by(step);
+        const double end = pace_.submit(step, touched, ready, moves_.link_of(step.copies));
+        fitting_.submit(step, touched, 0);
         fitting_.now = fitting_.next(step);
         std::optional<engine::Use> over;
         if (!hold.pinned.empty() || !hold.in_place.empty() || hold.unseen)
@@ -195,7 +196,7 @@ class Replay {
         engine.submitted(hold, over);
         engine.end_submission(submission);
         engine.let_go(hold);
-        for (const Touch& touch : script_.touched_by(step)) {
+        for (const Touch& touch : touched) {
             if (foreseen_ && is_there(touch.chunk))
                 foreseen_->will_be_used(chunks_[touch.chunk].chunk, touch.next_work);
         }
@@ -203,6 +204,8 @@ class Replay {
         if (!hold.pinned.empty()) moves_.move_ahead();
         if (step.waits) move_ahead(from, until);
         pace_.now = std::max(pace_.now, next);
+        if (moves_.residency().allocated_bytes() > moves_.engine().budget_bytes())
+            pace_.now += with_.launch_seconds;
     }
 
     bool is_deep(std::uint32_t stream) {

@@ -25,6 +25,7 @@ struct ReplayWith {
     std::optional<double> frac = {};
     std::uint64_t threshold_bytes = 0;
     double remap_seconds = 0;             // of the thread that moves a chunk, before and after its copy
+    double launch_seconds = 0;            // of the thread that launches, where not all fits
     bool retains = false;                 // what nothing has written goes out without a copy
     bool clears = false;                  // new memory that found no room comes in without one
     std::vector<std::size_t> marks = {};  // steps, in order, after which Replayed::reached is noted

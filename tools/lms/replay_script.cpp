@@ -112,6 +112,7 @@ class Builder {
                                  .took_ns = event.end_ns - event.begin_ns,
                                  .stream = stream,
                                  .code = code_of(event.kernel),
+                                 .copies = event.copied.way,
                                  .writes_unseen = event.writes_unseen});
     }
 

@@ -37,11 +37,12 @@ struct ReplayScript {
         std::uint64_t took_ns = 0;
         bool waits = false;
         std::uint64_t after_ns = 0;
-        std::uint64_t ran_ns = 0;    // on the GPU
-        std::uint32_t stream = 0;    // of work, of a StreamFree, or of a Revive
-        std::uint32_t over = 0;      // so many works were over when it had waited
-        std::uint64_t code = 0;      // of work: the same for the same kernel; 0: a copy or set
-        bool writes_unseen = false;  // work may write what it does not name
+        std::uint64_t ran_ns = 0;  // on the GPU
+        std::uint32_t stream = 0;  // of work, of a StreamFree, or of a Revive
+        std::uint32_t over = 0;    // so many works were over when it had waited
+        std::uint64_t code = 0;    // of work: the same for the same kernel; 0: a copy or set
+        trace::CopyWay copies = trace::CopyWay::Unknown;  // the program's own
+        bool writes_unseen = false;                       // work may write what it does not name
     };
     static constexpr std::uint32_t kNever = ~std::uint32_t{0};
 

@@ -14,6 +14,8 @@ namespace {
 constexpr std::uint64_t kCallNs = 2000;  // of the program (tools/simcuda/driver/clock.cpp)
 // The shim takes 17 calls to remap a chunk and enqueue its copy.
 constexpr double kRemapSeconds = 17 * kCallNs / 1e9;
+// And four more than without it for a launch, where not all fits.
+constexpr double kLaunchSeconds = 4 * kCallNs / 1e9;
 // Threads of a multiprocessor with which it is at its best (tools/simcuda/driver/cost.cpp).
 constexpr double kBusyThreads = 1024;
 
@@ -155,6 +157,7 @@ void use_simulated_work(Workload& load, const std::string& path) {
         std::make_unique<CountedTimes>(std::move(launches), least ? 1000 * std::strtod(least, nullptr) : 0);
     load.pace = pace_of(submitted, log.waits);
     load.remap_seconds = kRemapSeconds;
+    load.launch_seconds = kLaunchSeconds;
     load.step_ends = steps_of(*load.trace, load.device, *load.times);
 }
 

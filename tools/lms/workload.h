@@ -38,6 +38,7 @@ struct Workload {
     std::uint64_t unmanaged_bytes = 0;        // of the GPU, beside its reserve
     bool has_context = false;                 // a real one's is among these
     double remap_seconds = 0;                 // of the thread that moves a chunk, each time it is remapped
+    double launch_seconds = 0;                // of the thread that launches, where not all fits
     std::vector<std::size_t> step_ends = {};  // launches with which a step of the program ends; or empty
 };
 
