@@ -181,6 +181,14 @@ Workload workload_of(std::unique_ptr<Trace> trace, std::string& problem) {
         problem = "no work with managed buffers is in it";
         return load;
     }
+    const bool has_buffers = std::ranges::any_of(load.trace->events, [&](const trace::Event& event) {
+        const auto* const made = std::get_if<trace::Allocation>(&event);
+        return made && made->device == load.device;
+    });
+    if (!has_buffers) {
+        problem = "no managed buffers are in it: none reaches LMS_THRESHOLD, which is 2M where it is not set";
+        return load;
+    }
     load.times = measured_times(*load.trace, load.device);
     load.unmanaged_bytes = held_beside(*load.trace, load.device);
     load.remap_seconds = remap_of(*load.trace).value_or(0);
