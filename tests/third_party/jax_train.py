@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-layers, width, batch, steps = 8, 256, 32, int(os.environ.get("TRAIN_STEPS", 3))
+layers, batch = 8, 32
+width, steps = (int(os.environ.get(name, usual)) for name, usual in (("TRAIN_WIDTH", 256), ("TRAIN_STEPS", 3)))
 rate, first, second, small = 0.001, 0.9, 0.99, 1e-6
 rng = np.random.default_rng(8)
 
