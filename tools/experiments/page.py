@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what make experiments found (BUILD/experiments/results.json, ddl.json) as docs/experiments.svg and into
-docs/experiments.md, between its marks `<!-- generated: NAME -->` and `<!-- end -->`, with the models beside it. Series that
-are not in the results keep their text."""
+docs/experiments.md and README.md, between their marks `<!-- generated: NAME -->` and `<!-- end -->`, with the models beside it.
+Series that are not in the results keep their text."""
 
 import json
 import pathlib
@@ -130,6 +130,33 @@ def panel(key, points):
     return Panel(series.title, series.x, lines, list(series.ibm.items()), fits)
 
 
+def headlines(results):
+    """What the README says of the two steps that IBM published."""
+
+    def point(key, size):
+        wanted = (key, size, SERIES[key].allocator)
+        return next((each for each in results if (each["series"], each["size"], each["allocator"]) == wanted), None)
+
+    unet3d, vdsr = point("unet3d-pcie3", 192), point("vdsr-nvlink2", 32)
+    found = {}
+    if unet3d:
+        found["unet3d"] = f"{unet3d['shim']['ms'] / unet3d['ms']:.2f} times as long, with the GPU {rates(unet3d)[0]} busy"
+    if vdsr:
+        found["vdsr"] = f"{vdsr['shim']['ms'] / vdsr['ms']:.2f} times as long"
+    return found
+
+
+def fill(file, blocks):
+    """Writes each block between its marks."""
+    text = file.read_text()
+    for name, block in blocks.items():
+        place = re.compile(f"(<!-- generated: {name} -->)(\n?).*?(<!-- end -->)", re.S)
+        text, found = place.subn(rf"\g<1>\g<2>{block}\g<2>\g<3>", text)
+        if found != 1:
+            raise RuntimeError(f"{file.name} has no place for {name}")
+    file.write_text(text)
+
+
 def main():
     results = [with_models(point) for point in json.loads((BUILD / "experiments/results.json").read_text())]
     blocks, panels = {"model": model_table(), "uvm": uvm_text(), "vdsr-rest": vdsr_text()}, []
@@ -143,13 +170,8 @@ def main():
     by_allocator = [point for point in results if point["series"] == "unet3d-pcie3" and point["size"] == 192]
     if by_allocator:
         blocks["allocators"] = allocators_table(by_allocator)
-    text = (DOCS / "experiments.md").read_text()
-    for name, block in blocks.items():
-        place = re.compile(f"(<!-- generated: {name} -->)(\n?).*?(<!-- end -->)", re.S)
-        text, found = place.subn(rf"\1\2{block}\2\3", text)
-        if found != 1:
-            raise RuntimeError(f"docs/experiments.md has no place for {name}")
-    (DOCS / "experiments.md").write_text(text)
+    fill(DOCS / "experiments.md", blocks)
+    fill(DOCS.parent / "README.md", headlines(results))
     if len(panels) == len(SERIES):
         (DOCS / "experiments.svg").write_text(drawing(panels))
 
