@@ -179,7 +179,7 @@ $(BUILD)/policy/%.so: policy/%.cpp $(FMT) $(GLIBC)
 
 # Of the simulated GPU's libraries only what a CUDA program knows is seen.
 LINK_SIM = $(CXX) $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -Wl,-soname,$(@F) -Wl,-z,defs -Wl,--version-script=$(filter %.map,$^)
-$(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC)) $(FMT) $(GLIBC) tools/simcuda/driver/libcuda.map
+$(BUILD)/sim/libcuda.so.1: $(call obj,$(SIM_DRIVER_SRC)) $(call file_obj,shim/code/nv_info.cpp) $(FMT) $(GLIBC) tools/simcuda/driver/libcuda.map
 	@mkdir -p $(@D)
 	$(STEP)$(LINK_SIM) -Wl,-Bsymbolic -l:libzstd.a -l:liblz4.a $(STATIC_CXX)
 	$(Q)ln -sf $(@F) $(@D)/libcuda.so

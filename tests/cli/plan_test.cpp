@@ -99,6 +99,27 @@ TEST_CASE("plan: a program's kernels take what the simulated GPU counts, or what
     CHECK(lms("plan -- true").status == 1);
 }
 
+TEST_CASE(
+    "plan: kernels of native code alone need --kernel-ms, and are planned by the sizes of what they name") {
+    const auto run = [](const std::string& more) {
+        return support::run({"sh", "-c",
+                             "exec build/lms plan --json --gpu small,3M,0.1 --context 0 --sim-memory 256M" +
+                                 more + " -- build/cli/weights_native 4 40"},
+                            {{"LMS_THRESHOLD", "64K"}, {"SIMCUDA_GRANULARITY", "64K"}});
+    };
+    const Result without = run("");
+    CHECK(without.status == 1);
+    CHECK_MESSAGE(
+        without.err.find("before a kernel ran; kernels without PTX need --kernel-ms") != std::string::npos,
+        without.err);
+    const Result with = run(" --kernel-ms 2");
+    REQUIRE_MESSAGE(with.status == 0, with.err);
+    const auto all = nlohmann::json::parse(with.out);
+    CHECK(all["kernel_times"].get<std::string>().starts_with("given: 2 ms each"));
+    CHECK(all["gpus"][0]["fits"] == false);
+    CHECK(all["gpus"][0]["bytes_in"] > 0);
+}
+
 TEST_CASE("plan: what a program takes beside its buffers is known where it comes after them") {
     const Result result = support::run(
         {"sh", "-c",

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -91,6 +92,7 @@ void set_up(const FirstSteps& options, const std::filesystem::path& folder) {
     setenv("LMS_TRACE", (folder / "trace.%p").c_str(), 1);
     setenv("SIMCUDA_WORK", (folder / "work").c_str(), 1);
     setenv("SIMCUDA_CLOCK", "simulated", 1);
+    if (options.skips_native) setenv("SIMCUDA_SKIP_NATIVE", "1", 1);
     const auto half = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                       static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE)) / 2;
     if (!options.memory.empty()) {
@@ -103,6 +105,13 @@ void set_up(const FirstSteps& options, const std::filesystem::path& folder) {
 std::string ending(const Ended& ended) {
     if (WIFSIGNALED(ended.status)) return fmt::format("was ended by signal {}", WTERMSIG(ended.status));
     return fmt::format("ended with status {}", WEXITSTATUS(ended.status));
+}
+
+bool ran_kernels(const Trace& trace) {
+    return std::ranges::any_of(trace.events, [](const trace::Event& event) {
+        const auto* const launch = std::get_if<trace::Launch>(&event);
+        return launch != nullptr && !launch->kernel.empty();
+    });
 }
 
 std::nullopt_t fail_steps(int& status, int with, const std::string& why) {
@@ -134,12 +143,18 @@ std::optional<Workload> run_first_steps(const FirstSteps& options, int& status) 
         return fail_steps(status, kNotWell,
                           fmt::format("the program {} without managed memory; {}", ending(ended),
                                       why_untouched(options.command[0])));
-    if (ended.status != 0 && options.seconds == 0)
-        fmt::print(stderr, "lms plan: the program {}; the plan is of what it did before\n", ending(ended));
     auto trace = std::make_unique<Trace>();
     std::string problem;
     read_trace_file(path.string(), *trace, problem);
     if (!problem.empty()) return fail_steps(status, kNotWell, problem);
+    if (ended.status != 0 && options.seconds == 0 && !ran_kernels(*trace))
+        return fail_steps(
+            status, kNotWell,
+            fmt::format("the program {} before a kernel ran; kernels without PTX need --kernel-ms, or "
+                        "a trace of a real GPU",
+                        ending(ended)));
+    if (ended.status != 0 && options.seconds == 0)
+        fmt::print(stderr, "lms plan: the program {}; the plan is of what it did before\n", ending(ended));
     Workload load = workload_of(std::move(trace), problem);
     if (!problem.empty())
         return fail_steps(status, kNotWell, fmt::format("the program's trace: {}", problem));

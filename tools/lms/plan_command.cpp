@@ -33,7 +33,8 @@ int fail_plan(int status, const std::string& why) {
 
 std::optional<Workload> read_workload(const PlanOptions& options, int& status) {
     if (options.path.empty())
-        return run_first_steps({options.command, options.memory, options.seconds}, status);
+        return run_first_steps(
+            {options.command, options.memory, options.kernel_ms.has_value(), options.seconds}, status);
     std::string problem;
     std::optional<Workload> load;
     if (const std::string unit = size_of_step(options.path); !unit.empty()) {
@@ -83,8 +84,9 @@ bool write_page(const std::string& path, const std::string& page) {
 void print_plan(const Workload& load, const std::vector<Planned>& rows) {
     std::uint64_t most = 0;
     for (const Planned& row : rows) most = std::max(most, row.buffer_bytes);
-    fmt::print("{} of buffers at once. Kernels' times: {}.\n", format_bytes(most), load.times->source());
-    fmt::print("Below: {}, once the shim knows what repeats.\n\n",
+    fmt::print("The program has up to {} of buffers at once. Kernels' times: {}.\n", format_bytes(most),
+               load.times->source());
+    fmt::print("Time and bytes are of {}, once the shim knows what repeats.\n\n",
                load.step_ends.size() > 1 ? "a step" : "the second half of the run");
     fmt::print("{:<14} {:>7} {:>9}  {:<5} {:>9} {:>10} {:>10} {:>10} {:>10}\n", "GPU", "memory", "GB/s",
                "fits", "slowdown", "time", "to GPU", "to host", "host mem.");

@@ -9,6 +9,9 @@
 #include <optional>
 #include <string_view>
 
+#include "tools/simcuda/driver/knobs.h"
+#include "tools/simcuda/driver/native_stub.h"
+
 namespace simcuda::driver {
 namespace {
 
@@ -46,7 +49,7 @@ struct ImageEntry {
     std::uint64_t plain_bytes;  // after decompression
 };
 static_assert(sizeof(ImageEntry) == 64);  // the header may go on: 80 bytes is usual
-constexpr std::uint16_t kKindPtx = 1;
+constexpr std::uint16_t kKindPtx = 1, kKindElf = 2;
 constexpr std::uint64_t kFlagLz4 = 0x2000;
 constexpr std::uint64_t kFlagZstd = 0x8000;
 
@@ -97,7 +100,7 @@ CUresult find_in_fat_binary(const std::byte* at, unsigned arch, std::vector<std:
     }
     at += header.header_bytes;
     const std::byte* end = at + header.payload_bytes;
-    std::vector<Candidate> candidates;
+    std::vector<Candidate> candidates, native;
     while (static_cast<std::size_t>(end - at) >= sizeof(ImageEntry)) {
         auto entry = read<ImageEntry>(at);
         auto room = static_cast<std::size_t>(end - at);
@@ -108,6 +111,7 @@ CUresult find_in_fat_binary(const std::byte* at, unsigned arch, std::vector<std:
         if (entry.kind == kKindPtx && entry.arch <= arch) {
             candidates.push_back({entry, at + entry.header_bytes});
         }
+        if (entry.kind == kKindElf) native.push_back({entry, at + entry.header_bytes});
         at += entry.header_bytes + entry.payload_bytes;
     }
     std::stable_sort(candidates.begin(), candidates.end(),
@@ -119,6 +123,13 @@ CUresult find_in_fat_binary(const std::byte* at, unsigned arch, std::vector<std:
         if (arch_specific(*text) && candidate.entry.arch != arch) continue;
         modules.push_back(std::move(*text));
         return CUDA_SUCCESS;
+    }
+    // Parameters are the same on every architecture.
+    if (!native.empty() && knobs().skips_native) {
+        const std::optional<std::string> cubin = decompress(native[0].entry, native[0].payload);
+        modules.push_back(cubin ? stub_of(*cubin) : "");
+        if (!modules.back().empty()) return CUDA_SUCCESS;
+        modules.pop_back();
     }
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }

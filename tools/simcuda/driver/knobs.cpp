@@ -202,6 +202,7 @@ Knobs read_knobs() {
     read.count("SIMCUDA_CUDA", k.cuda, 11000, 13000);
     read.count("SIMCUDA_DEVICES", k.devices, 0, 16);
     read.count("SIMCUDA_ARCH", k.arch, 75, 90);
+    read.flag("SIMCUDA_SKIP_NATIVE", k.skips_native);
     read.gpu("SIMCUDA_GPU", gpu);
     if (gpu != nullptr) {
         k.simulated_time = true;

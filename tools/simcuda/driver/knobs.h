@@ -49,7 +49,8 @@ struct Knobs {
     // The machine
     std::uint64_t cuda = 13000;  // the version of CUDA that the driver is of
     std::uint64_t devices = 1;
-    std::uint64_t arch = 75;  // compute capability, as in sm_75
+    std::uint64_t arch = 75;    // compute capability, as in sm_75
+    bool skips_native = false;  // kernels of native code alone do nothing
     std::uint64_t multiprocessors = 8;
     std::uint64_t memory = 1ull << 30;        // bytes per device
     std::uint64_t host_memory = 64ull << 30;  // bytes of page-locked and host-located memory there may be
