@@ -150,8 +150,12 @@ void use_simulated_work(Workload& load, const std::string& path) {
         submitted[at].ended_ns = std::max(submitted[at].ended_ns, kernel.ended_ns);
         launches[at].push_back(std::move(kernel));
     }
-    std::uint64_t ended = 0;
-    for (Submitted& each : submitted) each.ended_ns = ended = std::max(ended, each.ended_ns);
+    std::uint64_t ended = 0, began = 0;
+    for (Submitted& each : submitted) {
+        each.ended_ns = ended = std::max(ended, each.ended_ns);
+        // Each thread has a time of its own, and what one submits after another comes after that.
+        if (each.at_ns != 0) each.at_ns = began = std::max(began, each.at_ns);
+    }
     const char* const least = std::getenv("SIMCUDA_KERNEL_US");
     load.times =
         std::make_unique<CountedTimes>(std::move(launches), least ? 1000 * std::strtod(least, nullptr) : 0);
