@@ -44,3 +44,9 @@ TEST_CASE("pace: a copy waits for its link, and keeps it busy") {
     CHECK(pace.submit(copy_on(0), kOne, 0, &link) == doctest::Approx(0.015));
     CHECK(link == doctest::Approx(0.015));
 }
+
+TEST_CASE("pace: what is used in host memory takes as long as its link needs") {
+    Pace pace(1, 1);
+    CHECK(pace.submit(kernel_on(0), kOne, 0, nullptr, 0.003) == doctest::Approx(0.003));
+    CHECK(pace.submit(kernel_on(0), kOne, 0, nullptr, 0.0001) == doctest::Approx(0.004));
+}

@@ -15,14 +15,15 @@ namespace lms::tool {
 struct Pace {
     Pace(std::size_t streams, std::size_t chunks) : free(streams), copied(chunks), used(chunks) {}
 
-    // When the work ends, which waits for what comes in, and for `link` if it is a copy over that.
+    // When the work ends, which waits for what comes in, and for `link` if it is a copy over that. It takes
+    // `least` seconds for what it uses in host memory.
     double submit(const ReplayScript::Step& step, std::span<const ReplayScript::Touch> touched, double ready,
-                  double* link = nullptr) {
+                  double* link = nullptr, double least = 0) {
         double& end = free[step.stream];
         end = std::max({end, ready, now, link ? *link : 0});
         for (const ReplayScript::Touch& each : touched)
             end = std::max(end, step.code == 0 ? used[each.chunk] : copied[each.chunk]);
-        end += static_cast<double>(step.ran_ns) / 1e9;
+        end += std::max(static_cast<double>(step.ran_ns) / 1e9, least);
         if (link) *link = end;
         for (const ReplayScript::Touch& each : touched) {
             used[each.chunk] = std::max(used[each.chunk], end);

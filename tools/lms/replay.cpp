@@ -187,7 +187,8 @@ class Replay {
         const bool deep = is_deep(step.stream);
         if (deep) pace_.now = std::max(pace_.now, ready);
         const std::span<const Touch> touched = script_.touched_by(step);
-        const double end = pace_.submit(step, touched, ready, moves_.link_of(step.copies));
+        const double end =
+            pace_.submit(step, touched, ready, moves_.link_of(step.copies), over_links(hold, needs));
         fitting_.submit(step, touched, 0);
         fitting_.now = fitting_.next(step);
         std::optional<engine::Use> over;
@@ -206,6 +207,19 @@ class Replay {
         pace_.now = std::max(pace_.now, next);
         if (moves_.residency().allocated_bytes() > moves_.engine().budget_bytes())
             pace_.now += with_.launch_seconds;
+    }
+
+    // Seconds for what found no room: it is read and written over the links, once and as a whole.
+    double over_links(const engine::ChunkPins& hold, std::span<const ChunkRequest> needs) const {
+        double read = 0, written = 0;
+        for (const ChunkId chunk : hold.in_place) {
+            const auto need = std::ranges::find(needs, chunk, &ChunkRequest::chunk);
+            if (need == needs.end() || need->may_stay) continue;
+            const auto bytes = static_cast<double>(moves_.residency().chunk(chunk).bytes);
+            if (!need->overwritten) read += bytes;
+            if (need->written) written += bytes;
+        }
+        return std::max(read / with_.in_bytes_per_s, written / with_.out_bytes_per_s);
     }
 
     bool is_deep(std::uint32_t stream) {
