@@ -27,7 +27,7 @@ class Timelines {
     std::vector<std::uint64_t> completed_;
 };
 
-// Adds `use` to the latest uses per timeline, dropping finished ones.
+// Adds `use` to the latest uses per timeline, which are in their order, and drops finished ones now and then.
 void record_use_among(std::vector<Use>& uses, Use use, const Timelines& timelines);
 inline void record_use(std::vector<Use>& uses, Use use, const Timelines& timelines) {
     // Nearly always one stream uses a chunk, again.

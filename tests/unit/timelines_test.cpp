@@ -33,23 +33,22 @@ TEST_CASE("timelines: of recorded uses, the latest unfinished one of each line i
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         INFO("seed ", seed);
         std::mt19937_64 random(seed);
-        constexpr std::size_t kLines = 4;
+        const std::size_t lines = seed % 2 ? 4 : 40;
         Timelines timelines;
-        for (std::size_t i = 0; i < kLines; ++i) timelines.create();
-        std::uint64_t last[kLines] = {};
-        std::uint64_t recorded[kLines] = {};
+        for (std::size_t i = 0; i < lines; ++i) timelines.create();
+        std::vector<std::uint64_t> last(lines), recorded(lines);
         std::vector<Use> uses;
         for (int step = 0; step < 300; ++step) {
-            const auto line = static_cast<TimelineId>(random() % kLines);
+            const auto line = static_cast<TimelineId>(random() % lines);
             if (random() % 2) {
                 recorded[line] = ++last[line];
                 record_use(uses, {line, last[line]}, timelines);
-                CHECK(uses.size() <= kLines);
+                CHECK(uses.size() <= lines);
             } else {
                 timelines.complete(line, random() % (last[line] + 1));
             }
             bool unfinished = false;
-            for (TimelineId each = 0; each < kLines; ++each) {
+            for (TimelineId each = 0; each < lines; ++each) {
                 const bool pending = recorded[each] > timelines.completed(each);
                 unfinished |= pending;
                 const bool kept = std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
