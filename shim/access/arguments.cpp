@@ -9,6 +9,7 @@
 #include "shim/access/pointer_tables.h"
 #include "shim/access/tensor_maps.h"
 #include "shim/access/used_addresses.h"
+#include "shim/program/memory_changes.h"
 
 namespace lms::shim {
 
@@ -109,19 +110,20 @@ bool add_ranges(WorkingSet& reach, const AccessBounds& bounds, Bounds managed) {
 
 }  // namespace
 
-void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
-                   const LaunchShape* shape, bool later) {
+namespace {
+
+// What is found in them. `tables`: in which arguments may be pointer tables.
+void add_found(WorkingSet& reach, const Layout& layout, Bounds tables, void** parameters, void** extra,
+               const LaunchShape* shape) {
     constexpr std::size_t kFew = 8;  // what most launches name, for which there is room at once
     reach.addresses.reserve(kFew);
-    const auto layout = layout_of(function);
-    reach.owners.insert(reach.owners.end(), layout->owners.begin(), layout->owners.end());
-    reach.opaque |= layout->addresses == Addresses::Incomplete;
-    reach.unseen |= layout->addresses == Addresses::Unknown;
-    Looked look{*layout, managed_bounds(), later || any_tables() ? table_bounds() : Bounds{}};
+    reach.opaque |= layout.addresses == Addresses::Incomplete;
+    reach.unseen |= layout.addresses == Addresses::Unknown;
+    Looked look{layout, managed_bounds(), tables};
     AccessBounds bounds;
     const auto look_at_bounds = [&](auto&& read) {
-        if (!layout->bounds || !shape) return;
-        bounds = layout->bounds->bounds(*shape, read);
+        if (!layout.bounds || !shape) return;
+        bounds = layout.bounds->bounds(*shape, read);
         if (add_ranges(reach, bounds, look.managed)) look.bounds = &bounds;
     };
     if (extra) {
@@ -132,27 +134,79 @@ void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, vo
             if (*item == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(item[1]);
         }
         const auto read = [&](const Place& at, void* to, std::size_t n) {
-            const std::size_t offset = layout->parameters[at.parameter].offset + at.offset;
+            const std::size_t offset = layout.parameters[at.parameter].offset + at.offset;
             std::memcpy(to, static_cast<const char*>(buffer) + offset, n);
         };
-        const bool whole = buffer && bytes >= bytes_of_parameters(*layout);
+        const bool whole = buffer && bytes >= bytes_of_parameters(layout);
         if (whole) look_at_bounds(read);
-        if (buffer) add_words(reach, look, buffer, 0, std::min(bytes, bytes_of_parameters(*layout)));
+        if (buffer) add_words(reach, look, buffer, 0, std::min(bytes, bytes_of_parameters(layout)));
         if (whole) add_accesses(reach, look, read);
         return;
     }
-    reach.opaque |= !layout->known;
+    reach.opaque |= !layout.known;
     if (!parameters) return;
     const auto read = [&](const Place& at, void* to, std::size_t n) {
         std::memcpy(to, static_cast<const char*>(parameters[at.parameter]) + at.offset, n);
     };
     look_at_bounds(read);
-    for (std::size_t i = 0; i < layout->parameters.size(); ++i) {
-        const Parameter& each = layout->parameters[i];
+    for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
+        const Parameter& each = layout.parameters[i];
         if (each.bytes >= sizeof(engine::Address))
             add_words(reach, look, parameters[i], each.offset, each.bytes);
     }
     add_accesses(reach, look, read);
+}
+
+void add_owners(WorkingSet& reach, const Layout& layout) {
+    reach.owners.insert(reach.owners.end(), layout.owners.begin(), layout.owners.end());
+}
+
+// The arguments as words, each parameter from one on; for a layout that has KnownLaunches.
+void read_words(KnownLaunches::Launch& launch, const Layout& layout, void** parameters) {
+    constexpr std::size_t kWord = sizeof(std::uint64_t);
+    for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
+        const char* from = static_cast<const char*>(parameters[i]);
+        std::size_t left = layout.parameters[i].bytes;
+        for (; left >= kWord; left -= kWord, from += kWord)
+            std::memcpy(&launch.words[launch.count++], from, kWord);
+        if (left > 0) {
+            launch.words[launch.count] = 0;
+            std::memcpy(&launch.words[launch.count++], from, left);
+        }
+    }
+}
+
+}  // namespace
+
+void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
+                   const LaunchShape* shape, bool later) {
+    const auto layout = layout_of(function);
+    add_owners(reach, *layout);
+    add_found(reach, *layout, later || any_tables() ? table_bounds() : Bounds{}, parameters, extra, shape);
+}
+
+void add_launch(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
+                const LaunchShape& shape) {
+    const std::uint64_t changes = memory_changes.load();
+    const auto layout = layout_of(function);
+    Bounds tables;
+    if (any_tables()) {
+        tables = table_bounds();
+        add_owners(reach, *layout);
+    }
+    if (extra || !parameters || !layout->launches || !layout->launches->is_settled(changes)) {
+        add_found(reach, *layout, tables, parameters, extra, &shape);
+        follow_used(reach);
+        return;
+    }
+    KnownLaunches::Launch launch;
+    launch.changes = changes;
+    launch.shape = shape;
+    launch.tables = tables;
+    read_words(launch, *layout, parameters);
+    if (layout->launches->find(launch, reach)) return;
+    add_found(reach, *layout, tables, parameters, nullptr, &shape);
+    if (follow_used(reach)) layout->launches->keep(launch, reach);
 }
 
 }  // namespace lms::shim

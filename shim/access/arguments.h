@@ -14,4 +14,9 @@ namespace lms::shim {
 void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
                    const LaunchShape* shape, bool later = false);
 
+// The same of a launch that is about to be submitted, with what its kernel uses as addresses. To `reach`,
+// which has nothing yet.
+void add_launch(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
+                const LaunchShape& shape);
+
 }  // namespace lms::shim

@@ -7,6 +7,7 @@
 
 #include "shim/device/driver_table.h"
 #include "shim/program/address_book.h"
+#include "shim/program/memory_changes.h"
 #include "shim/session/sessions.h"
 #include "shim/util/mutex.h"
 #include "shim/util/readable.h"
@@ -65,13 +66,17 @@ std::optional<AddressRange> range_at(Address address) {
 
 }  // namespace
 
+bool is_known_elsewhere(Address address) {
+    const util::SharedLock lock(registry().mutex);
+    return registry().told.hold(address) || registry().of_graphs.hold(address);
+}
+
 bool is_elsewhere(Address address) {
-    std::uint64_t frees = 0;
-    {
+    const std::uint64_t frees = [] {
         const util::SharedLock lock(registry().mutex);
-        if (registry().told.hold(address) || registry().of_graphs.hold(address)) return true;
-        frees = registry().frees;
-    }
+        return registry().frees;
+    }();
+    if (is_known_elsewhere(address)) return true;
     // The shim's own: no buffer's, or the alias of a block.
     for (const Session* session : sessions()) {
         if (session->reserved(address)) return false;
@@ -89,6 +94,7 @@ void elsewhere_freed() {
     const util::Lock lock(registry().mutex);
     registry().told.clear();
     ++registry().frees;
+    ++memory_changes;
 }
 
 void note_graph_memory(Address address, std::uint64_t bytes) {

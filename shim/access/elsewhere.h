@@ -16,6 +16,8 @@ namespace lms::shim {
 // Whether an address that is in no buffer leads to other memory, by what the driver says, or is the host's to
 // read.
 bool is_elsewhere(engine::Address address);
+// Whether it has said so before, and what it said is kept.
+bool is_known_elsewhere(engine::Address address);
 
 // Memory of the driver's was freed, or some of the host's that the GPU could reach.
 void elsewhere_freed();

@@ -85,6 +85,10 @@ Layout look(CUfunction function) {
         layout.bounds =
             LaunchBounds::of(loaded_code().bounds_of(layout.owners, name_of(function)), layout.parameters);
     }
+    std::size_t words = 0;
+    for (const Parameter& each : layout.parameters) words += (each.bytes + 7) / 8;
+    if (layout.known && words <= KnownLaunches::Launch::kMostWords)
+        layout.launches = std::make_unique<KnownLaunches>();
     return layout;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "shim/access/known_launches.h"
 #include "shim/access/launch_bounds.h"
 #include "shim/access/placed_access.h"
 #include "shim/code/loaded_code.h"
@@ -20,6 +21,7 @@ struct Layout {
     ParameterWords written = ParameterWords::all();  // with LMS_RETAIN: which of their words it writes by
     std::vector<PlacedAccess> accesses;              // where the addresses are complete
     std::unique_ptr<LaunchBounds> bounds;            // there; null: the code does not show them
+    std::unique_ptr<KnownLaunches> launches;         // null: it takes too many words for that
 };
 
 // The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.

@@ -1,4 +1,6 @@
 #include "shim/access/tensor_maps.h"
+
+#include "shim/program/memory_changes.h"
 #include "shim/util/mutex.h"
 
 #include <array>
@@ -52,6 +54,7 @@ void note_tensor_map(const CUtensorMap& map, engine::Address address) {
     }
     const util::Lock lock(tensor_map_registry().mutex);
     tensor_map_registry().maps[words] = address;
+    ++memory_changes;
     tensor_map_registry().any.store(true, std::memory_order_release);
 }
 

@@ -22,8 +22,11 @@ class Follower {
         const Address begins = parts.front().begins;
         const bool shown = begins != 0 && begins_in_buffer(parts);
         if (words_lead(parts, shown)) return true;
-        return begins != 0 && !shown && is_elsewhere(begins) && words_lead(parts, true);
+        return begins != 0 && !shown && elsewhere(begins) && words_lead(parts, true);
     }
+
+    // Whether no answer of the driver's that may change counted.
+    bool is_lasting() const { return lasting_; }
 
   private:
     // Whether the parameters lead somewhere, or need not: it is `shown` where the access begins.
@@ -50,9 +53,15 @@ class Follower {
     bool word_leads(Address word, bool written, bool& any) {
         const bool is_near = near(managed_, word);
         if ((any && !is_near) || in_buffer(word)) return true;
-        const bool leads = is_elsewhere(word) || leads_without_tag(word, written);
+        const bool leads = elsewhere(word) || leads_without_tag(word, written);
         any |= leads;
         return leads || !is_near;
+    }
+
+    bool elsewhere(Address address) {
+        if (is_known_elsewhere(address)) return true;
+        lasting_ = false;
+        return is_elsewhere(address);
     }
 
     bool begins_in_buffer(std::span<const UsedAddress> parts) {
@@ -92,12 +101,13 @@ class Follower {
     const Bounds managed_ = managed_bounds();
     std::array<Bounds, 16> known_{};  // buffers, the latest
     std::size_t found_ = 0;           // ever
+    bool lasting_ = true;
 };
 
 }  // namespace
 
-void follow_used(WorkingSet& reach) {
-    if (reach.used.empty()) return;
+bool follow_used(WorkingSet& reach) {
+    if (reach.used.empty()) return true;
     Follower follower(reach);
     bool known = true;
     const std::span<const UsedAddress> all(reach.used);
@@ -108,6 +118,7 @@ void follow_used(WorkingSet& reach) {
     }
     reach.opaque |= !known;
     reach.unseen |= !known;
+    return follower.is_lasting();
 }
 
 }  // namespace lms::shim

@@ -67,7 +67,8 @@ inline void add_used(WorkingSet& reach, engine::Address word, Bounds managed) {
 }
 
 // Adds to `reach` the buffers in which what it uses begins, and makes it opaque where something leads
-// nowhere. Sessions' locks are taken inside, and the driver is asked.
-void follow_used(WorkingSet& reach);
+// nowhere. Sessions' locks are taken inside, and the driver is asked. True: the same would be found again
+// while memory_changes stays.
+bool follow_used(WorkingSet& reach);
 
 }  // namespace lms::shim

@@ -23,7 +23,7 @@ bool Engine::present(std::span<const ChunkRequest> needs) const {
 
 [[gnu::always_inline]] inline bool Engine::hold_one(const ChunkRequest& need, ChunkPins& pins) {
     if (gone(need, residency_)) return true;
-    if (residency_.pin_on_device(need.chunk)) {
+    if (residency_.pin_on_device(need.chunk)) [[likely]] {
         pins.pinned.push_back(need.chunk);
     } else if (residency_.chunk(need.chunk).state == State::OnHost && !need.wants_in()) {
         residency_.pin_in_place(need.chunk);

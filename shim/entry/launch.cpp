@@ -7,7 +7,6 @@
 #include "shim/access/code_registry.h"
 #include "shim/access/exempt.h"
 #include "shim/access/pointer_tables.h"
-#include "shim/access/used_addresses.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
 #include "shim/session/submit.h"
@@ -40,8 +39,7 @@ WorkingSet look_at(shim::Scratch& scratch, const Launch& launch) {
         reach.label = shim::name_of(launch.function);
         if (reach.label.empty()) reach.label = "kernel";
     }
-    shim::add_arguments(reach, launch.function, launch.parameters, launch.extra, &launch.shape);
-    shim::follow_used(reach);
+    shim::add_launch(reach, launch.function, launch.parameters, launch.extra, launch.shape);
     shim::follow_tables(reach);
     reach.opaque |= shim::called_by_exempt();
     return reach;

@@ -5,6 +5,7 @@
 #include "shim/device/patience.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/eviction.h"
+#include "shim/program/memory_changes.h"
 #include "shim/telemetry/telemetry.h"
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
@@ -113,6 +114,7 @@ void release(State& state, engine::AllocationId id, SessionLock& lock) {
     for (const engine::ChunkId chunk : buffer.chunks) serials.push_back(residency.chunk(chunk).serial);
     state.telemetry.note_free(id);
     state.engine.remove(id);
+    ++memory_changes;
     state.program_buffers.erase(id);
 
     const std::size_t count = mapped.size();

@@ -44,6 +44,7 @@ bool AddressBook::divides(Address address) const {
 }
 
 void AddressBook::reserve(Address address, std::uint64_t bytes, Address asked) {
+    ++memory_changes;
     reserved_[address] = bytes;
     // What was known of these addresses was of others.
     joints_.erase(address);
@@ -54,11 +55,13 @@ void AddressBook::reserve(Address address, std::uint64_t bytes, Address asked) {
 }
 
 std::uint64_t AddressBook::unreserve(Address address) {
+    ++memory_changes;
     const auto taken = reserved_.extract(address);
     return taken ? taken.mapped() : 0;
 }
 
 void AddressBook::each(const std::function<void(View&)>& visit) {
+    ++memory_changes;
     for (auto& [address, view] : views_) visit(view);
 }
 

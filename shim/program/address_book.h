@@ -15,6 +15,7 @@
 
 #include "shim/device/cuda_api.h"
 #include "shim/engine/chunk.h"
+#include "shim/program/memory_changes.h"
 #include "shim/util/mutex.h"
 
 namespace lms::shim {
@@ -53,14 +54,26 @@ class AddressBook {
     // How many bytes of addresses that were; 0: none are reserved there.
     std::uint64_t unreserve(engine::Address address);
     // The driver has kept them.
-    void reserve_again(engine::Address address, std::uint64_t bytes) { reserved_[address] = bytes; }
+    void reserve_again(engine::Address address, std::uint64_t bytes) {
+        ++memory_changes;
+        reserved_[address] = bytes;
+    }
     // The reservation that holds all of a range.
     std::optional<AddressRange> reservation_of(engine::Address address, std::uint64_t bytes = 1) const;
 
-    void add(const View& view) { views_[view.address] = view; }
-    void remove(engine::Address address) { views_.erase(address); }
-    // Of the view that begins at `address`.
-    View& at(engine::Address address) { return views_.at(address); }
+    void add(const View& view) {
+        ++memory_changes;
+        views_[view.address] = view;
+    }
+    void remove(engine::Address address) {
+        ++memory_changes;
+        views_.erase(address);
+    }
+    // Of the view that begins at `address`, to change it.
+    View& at(engine::Address address) {
+        ++memory_changes;
+        return views_.at(address);
+    }
     void each(const std::function<void(View&)>& visit);
 
     const View* find(engine::Address address) const;  // that holds it

@@ -23,6 +23,8 @@ inline constinit std::atomic<bool> forked{false};
 struct Bounds {
     engine::Address begin = 0;
     engine::Address end = 0;
+
+    friend bool operator==(const Bounds&, const Bounds&) = default;
 };
 
 inline bool in(Bounds bounds, engine::Address address) {

@@ -13,6 +13,7 @@
 #include "shim/executor/self_check.h"
 #include "shim/program/contexts.h"
 #include "shim/program/fast_path.h"
+#include "shim/program/memory_changes.h"
 #include "shim/program/streams.h"
 #include "shim/telemetry/memory_told.h"
 #include "shim/telemetry/telemetry.h"
@@ -233,6 +234,7 @@ std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool col
                                    engine::largest_chunk(state.engine.budget_bytes(), state.granularity));
     state.large.largest_bytes = std::max(state.large.largest_bytes, rounded);
     const engine::AllocationId id = state.engine.add(*taken, bytes, sizes);
+    ++memory_changes;
     state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
     state.owners[id] = nullptr;
     return id;
@@ -342,6 +344,7 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, engine::Addr
         if (id) {
             state.telemetry.note_free(*id);
             state.engine.revive(*id, bytes);
+            ++memory_changes;
             state.owners[*id] = nullptr;
             state.telemetry.note_allocation(*id, caller);
             address = state.residency.allocation(*id).address;

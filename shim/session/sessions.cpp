@@ -20,6 +20,7 @@
 #include "shim/program/contexts.h"
 #include "shim/program/framework_setup.h"
 #include "shim/program/green_contexts.h"
+#include "shim/program/memory_changes.h"
 #include "shim/program/per_thread_streams.h"
 #include "shim/program/streams.h"
 #include "shim/trace/stats.h"
@@ -71,6 +72,7 @@ void take_in(engine::Address begin, engine::Address end) {
     now = detail::span_end.load();
     while (end > now && !detail::span_end.compare_exchange_weak(now, end)) {
     }
+    ++memory_changes;
 }
 
 // Of all sessions, from the first on; null: the machine's memory is as if it were this process's alone.
