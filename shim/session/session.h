@@ -101,7 +101,18 @@ struct NamingScratch {
         std::size_t index = 0;
     };
     std::vector<Named> named;
-    std::uint64_t namings = 0;           // ever begun
+    std::uint64_t namings = 0;  // ever begun
+
+    // What addresses were found to mean, by a hash of them, while nothing comes or goes (memory_changes).
+    struct Meaning {
+        std::uint64_t changes = 0;
+        std::vector<engine::Address> addresses;
+        std::size_t written = 0;  // of these, the first
+        std::vector<ChunkRequest> needs;
+    };
+    std::vector<Meaning> meanings;
+    std::uint64_t changes = 0;  // when one was looked for last
+
     std::vector<engine::ChunkId> told;   // room for what the policy is told of it
     std::vector<std::uint8_t> accesses;  // of each of those, where it wants to know
 };

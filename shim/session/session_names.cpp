@@ -1,7 +1,9 @@
 // Which buffers and chunks an address or a range means.
 #include <algorithm>
+#include <utility>
 
 #include "shim/program/fast_path.h"
+#include "shim/program/memory_changes.h"
 #include "shim/session/session.h"
 #include "shim/util/mutex.h"
 
@@ -246,6 +248,30 @@ class Naming {
     const bool has_large_ = is_large(state_, state_.large.largest_bytes);
 };
 
+constexpr std::size_t kMeanings = 256;
+
+// Where the meaning of these addresses is or will be; null where something has just come or gone.
+NamingScratch::Meaning* meaning_of(NamingScratch& scratch, std::span<const engine::Address> addresses,
+                                   std::span<const engine::Address> only_read) {
+    const std::uint64_t changes = memory_changes.load();
+    if (std::exchange(scratch.changes, changes) != changes) return nullptr;
+    std::uint64_t hash = addresses.size();
+    for (const auto& named : {addresses, only_read}) {
+        for (const engine::Address address : named) hash = (hash ^ address) * 0x9E3779B97F4A7C15;
+    }
+    scratch.meanings.resize(kMeanings);
+    return &scratch.meanings[(hash >> 32) % kMeanings];
+}
+
+bool is_known(const NamingScratch::Meaning& meaning, std::uint64_t changes,
+              std::span<const engine::Address> addresses, std::span<const engine::Address> only_read) {
+    const std::span all(meaning.addresses);
+    return meaning.changes == changes && meaning.written == addresses.size() &&
+           all.size() == addresses.size() + only_read.size() &&
+           std::ranges::equal(all.first(addresses.size()), addresses) &&
+           std::ranges::equal(all.subspan(addresses.size()), only_read);
+}
+
 }  // namespace
 
 void Session::name(std::span<const engine::Address> addresses, std::span<const Range> ranges,
@@ -256,8 +282,16 @@ void Session::name(std::span<const engine::Address> addresses, std::span<const R
 
 void Session::find(std::span<const engine::Address> addresses, std::span<const engine::Address> only_read,
                    std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) {
-    Naming naming(*state_, scratch_, addresses.size() + only_read.size(), needs);
     const bool views = managed_views.load(std::memory_order_relaxed);
+    const bool whole = addresses.size() + only_read.size() > 0 && ranges.empty() && !views &&
+                       !is_large(*state_, state_->large.largest_bytes);
+    NamingScratch::Meaning* const meaning = whole ? meaning_of(scratch_, addresses, only_read) : nullptr;
+    // Of a buffer that is freed since then nothing is held (gone()).
+    if (meaning && is_known(*meaning, scratch_.changes, addresses, only_read)) {
+        needs.assign(meaning->needs.begin(), meaning->needs.end());
+        return;
+    }
+    Naming naming(*state_, scratch_, addresses.size() + only_read.size(), needs);
     const auto begins = [&](engine::Address address) LMS_LOCKED {
         if (spans(address)) {
             if (naming.has_large()) naming.begins(address);
@@ -282,6 +316,12 @@ void Session::find(std::span<const engine::Address> addresses, std::span<const e
         if (own.bytes > 0) naming.range(own);
         if (views && own.bytes < range.bytes) naming.views_in(range);
     }
+    if (!meaning) return;
+    meaning->changes = scratch_.changes;
+    meaning->written = addresses.size();
+    meaning->addresses.assign(addresses.begin(), addresses.end());
+    meaning->addresses.insert(meaning->addresses.end(), only_read.begin(), only_read.end());
+    meaning->needs.assign(needs.begin(), needs.end());
 }
 
 }  // namespace lms::shim

@@ -111,3 +111,28 @@ FAMILY_TEST("known launches: arguments that change in place, in one stream and a
         }
     }
 }
+
+FAMILY_TEST("known launches: a buffer that has the address of one that was freed is brought in") {
+    const Gpu gpu;
+    const Buffer from(kBuffer, 1);
+    auto first = std::make_unique<Buffer>(kBuffer);
+    const CUdeviceptr to = first->at();
+    Crowd crowd;
+    const auto run = [&](std::uint32_t k) {
+        EXPECT(launch("add", kWords, nullptr, to, from.at(), k, kWords) == CUDA_SUCCESS);
+        OK(cuStreamSynchronize, nullptr);
+    };
+    crowd.press();
+    for (int i = 0; i < kOften; ++i) run(7);
+    EXPECT(first->read() == plus(from.read(), 7));
+    first.reset();
+    const Buffer again(kBuffer, 2);
+    EXPECT(again.at() == to);
+    // The first is looked at whatever is known.
+    for (int i = 0; i < 2; ++i) {
+        crowd.evict(again);
+        run(7);
+        EXPECT(again.resident());
+        EXPECT(again.read() == plus(from.read(), 7));
+    }
+}
