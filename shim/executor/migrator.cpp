@@ -244,61 +244,6 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, Ses
     return someone_holds() ? await_holders(lock) : Step::Impossible;
 }
 
-// Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
-Migrator::Step Migrator::await_copy_out(SessionLock& lock) {
-    waits_for_ = trace::StallCause::CopyOut;
-    const engine::PendingEviction first = state_.engine.pending_evictions().front();
-    const auto it = state_.copy_fences.find(first.eviction);
-    const FencePtr fence = it == state_.copy_fences.end() ? nullptr : it->second;
-    const bool complete = unlocked(lock, [&] { return !fence || wait_for(*fence, bounds::kGlance); });
-    poll_completions(state_, lock);
-    return complete && state_.engine.leaves(first) ? Step::Moved : Step::Waited;
-}
-
-// Copies in wait for nobody.
-Migrator::Step Migrator::await_fill(SessionLock& lock) {
-    const engine::Use oldest = state_.backing[state_.engine.filling().front()].fill;
-    wait_for_uses({oldest}, lock);
-    poll_completions(state_, lock);
-    return state_.residency.timelines.finished(oldest) ? Step::Moved : Step::Waited;
-}
-
-Migrator::Step Migrator::await_opaque(SessionLock& lock) {
-    waits_for_ = trace::StallCause::Opaque;
-    if (state_.port.maps_host_memory() && stalled_.includes_opaque()) return Step::Stalled;
-    if (!state_.engine.submissions().any_opaque() && !state_.earlier.any()) {
-        wait_for_uses(state_.engine.opaque_uses(), lock);
-        return Step::Waited;
-    }
-    // Threads that submit say so; of earlier work nobody does.
-    state_.changed.wait_for(lock, state_.earlier.any() ? bounds::kUntold : glance());
-    return Step::Waited;
-}
-
-Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
-    waits_for_ = trace::StallCause::InUse;
-    const Residency& residency = state_.residency;
-    const auto may_be_waited_for = [&](const engine::Chunk& chunk)
-                                       LMS_LOCKED { return !stalled_.includes(chunk.uses); };
-    ChunkId busy = state_.engine.busy_victim(bytes, may_be_waited_for);
-    if (busy == engine::kNoChunk)
-        busy = state_.engine.busy_victim(bytes, [](const engine::Chunk&) { return true; });
-    trace::add(trace::counters().victims_overruled, state_.engine.take_overruled());
-    std::vector<engine::Use> free;
-    if (!state_.engine.pending_frees.empty()) free = {state_.engine.pending_frees.oldest().free};
-    // What was submitted first, unless it stands still.
-    if (busy != engine::kNoChunk && !free.empty() && !stalled_.includes(free) &&
-        state_.fences.entered_before(free.front(), residency.chunk(busy).uses))
-        return await(free, lock);
-    if (busy != engine::kNoChunk) return await(residency.chunk(busy).uses, lock);
-    if (!state_.engine.filling().empty()) {
-        wait_for_uses({state_.backing[state_.engine.filling().front()].fill}, lock);
-        return Step::Waited;
-    }
-    if (!free.empty()) return await(free, lock);
-    return someone_holds() ? await_holders(lock) : Step::Impossible;
-}
-
 // Keeps the copy engine busy with what will have to go next.
 void Migrator::start_ahead(const ChunkPins& hold, SessionLock& lock) {
     // Work that may reach any chunk would cancel it all.
@@ -315,41 +260,6 @@ Migrator::Step Migrator::page_in_now(std::span<const PageIn> fills, SessionLock&
         default:
             return Step::Impossible;
     }
-}
-
-bool Migrator::someone_holds() const {
-    return state_.holders > 0 || state_.engine.submissions().any();
-}
-
-// The next two wait for a while, unless it is of no use and there is something else to do.
-Migrator::Step Migrator::await(const std::vector<engine::Use>& uses, SessionLock& lock) {
-    if (state_.port.maps_host_memory() && stalled_.includes(uses)) return Step::Stalled;
-    wait_for_uses(uses, lock);
-    return Step::Waited;
-}
-
-Migrator::Step Migrator::await_holders(SessionLock& lock) {
-    if (state_.port.maps_host_memory() && stalled_.includes_holders()) return Step::Stalled;
-    wait_for_change(lock);
-    return Step::Waited;
-}
-
-std::chrono::milliseconds Migrator::glance() const {
-    return queue_.size() > 1 ? bounds::kQuickGlance : bounds::kGlance;
-}
-
-void Migrator::wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& lock) {
-    FencePtr fence;
-    for (const engine::Use& use : uses) {
-        fence = state_.fences.fence_of(use);
-        if (fence) break;
-    }
-    const auto most = glance();  // of the queue, which the lock guards
-    unlocked(lock, [&] { return fence && wait_for(*fence, most); });
-}
-
-void Migrator::wait_for_change(SessionLock& lock) {
-    state_.changed.wait_for(lock, glance());
 }
 
 bool Migrator::give_back_soon(SessionLock& lock) {

@@ -1,0 +1,367 @@
+// Buffers: allocated, given their first memory, and freed.
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "shim/engine/chunking.h"
+#include "shim/executor/block_allocation.h"
+#include "shim/executor/budget.h"
+#include "shim/executor/guards.h"
+#include "shim/executor/placement.h"
+#include "shim/program/memory_changes.h"
+#include "shim/session/session.h"
+#include "shim/telemetry/memory_told.h"
+#include "shim/telemetry/telemetry.h"
+#include "shim/trace/callstack.h"
+#include "shim/trace/live_page.h"
+#include "shim/trace/writer.h"
+#include "shim/util/bounds.h"
+#include "shim/util/clock.h"
+#include "shim/util/log.h"
+#include "shim/util/units.h"
+
+namespace lms::shim {
+
+using engine::ChunkId;
+using util::Clock;
+
+namespace {
+
+std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+CUresult Session::allocate(std::uint64_t bytes, engine::Address& address, CUcontext owner, bool collects) {
+    State& state = *state_;
+    std::vector<std::string> caller;
+    if (trace::writer()) caller = trace::call_site();
+    // After a kernel's fault the driver refuses; memory at hand would not show it.
+    const CUresult health = port_->health();
+    SessionLock lock(state.mutex);
+    if (health != CUDA_SUCCESS) {
+        state.telemetry.announce_failure(health);
+        return health;
+    }
+    const auto id = enter(bytes, collects, lock);
+    if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
+    state.owners[*id] = owner;
+    const CUresult status = place(*id, lock);
+    if (status != CUDA_SUCCESS) {
+        release(state, *id, lock);
+        if (status != CUDA_ERROR_OUT_OF_MEMORY) return status;
+        // A context may have failed meanwhile, which is no lack of memory.
+        const CUresult since = unlocked(lock, [&] { return port_->health(); });
+        if (since != CUDA_SUCCESS) {
+            state.telemetry.announce_failure(since);
+            return since;
+        }
+        state.telemetry.announce_no_host_memory(bytes);
+        return status;
+    }
+    state.telemetry.note_allocation(*id, caller);
+    note_levels(state);
+    address = state.residency.allocation(*id).address;
+    return CUDA_SUCCESS;
+}
+
+namespace {
+
+void settle_frees(State& state, SessionLock& lock) LMS_LOCKED {
+    if (state.engine.pending_frees.empty()) return;
+    poll_completions(state, lock);
+    free_completed(state, lock);
+}
+
+// While this lives, other processes give back host memory that they can do without for `bytes` more here.
+class OthersGive {
+  public:
+    OthersGive(State& state, std::uint64_t bytes, Clock::time_point until)
+        : state_(state), bytes_(bytes), until_(until) {}
+    ~OthersGive() LMS_LOCKED {
+        if (state_.host_claims) state_.host_claims->lack(0);
+    }
+    OthersGive(const OthersGive&) = delete;
+    OthersGive& operator=(const OthersGive&) = delete;
+
+    // After a refusal; false: there is nothing to wait for.
+    bool wait(SessionLock& lock) const LMS_LOCKED {
+        HostClaims* const claims = state_.host_claims;
+        const std::uint64_t needed =
+            state_.engine.promised_host_bytes(state_.residency.allocated_bytes() + bytes_);
+        if (!claims || !claims->may_come() || needed > state_.engine.host_limit_bytes() ||
+            Clock::now() >= until_)
+            return false;
+        claims->lack(needed - std::min(needed, state_.host_part.claimed_bytes));
+        // Those that ask at once ask again one after the other.
+        unlocked(lock, [] { util::pause(bounds::kHostGiven * (1 + getpid() % 7)); });
+        return true;
+    }
+
+  private:
+    State& state_;
+    const std::uint64_t bytes_;
+    const Clock::time_point until_;
+};
+
+// Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
+// that is waited for, within a bound that begins anew with each.
+bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
+    auto deadline = Clock::now() + bounds::kGivenBack;
+    const OthersGive others(state, bytes, deadline);
+    while (!has_capacity(state, bytes)) {
+        if (state.engine.pending_frees.empty() && others.wait(lock)) continue;
+        if (state.engine.pending_frees.empty() || Clock::now() >= deadline) return false;
+        const FencePtr fence = state.fences.fence_of(state.engine.pending_frees.oldest().free);
+        unlocked(lock, [&] { return fence && wait_for(*fence, deadline - Clock::now()); });
+        const std::uint64_t before = state.residency.allocated_bytes();
+        settle_frees(state, lock);
+        if (state.residency.allocated_bytes() < before) deadline = Clock::now() + bounds::kGivenBack;
+    }
+    return true;
+}
+
+// Whether an allocation of `bytes`, of which its caller asked for `asked`, is to fail for once
+// (LMS_SOFT_LIMIT).
+bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) LMS_LOCKED {
+    const std::uint64_t used = state.residency.allocated_bytes();
+    const bool awaited = state.soft_limit.awaits_retry();
+    const bool refused = state.soft_limit.refuses(used, bytes, std::this_thread::get_id());
+    if (refused) note_refused_once(asked);
+    // Of this GPU's alone: another's may be waited for still.
+    if (awaited && !state.soft_limit.awaits_retry()) note_refused_once(0);
+    if (!refused) return false;
+    trace::add(trace::counters().refusals);
+    log::info("an allocation of {} beyond LMS_SOFT_LIMIT fails once, with {} in use",
+              util::format_bytes(asked), util::format_bytes(used));
+    return true;
+}
+
+}  // namespace
+
+// A buffer for which there is capacity, and no memory yet.
+std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool collects, SessionLock& lock) {
+    State& state = *state_;
+    const std::uint64_t rounded = round_up(bytes, state.granularity);
+    const bool never = rounded < bytes || rounded > state.engine.capacity_bytes();
+    if (!never) settle_frees(state, lock);
+    if (!never && collects && refuses_once(state, rounded, bytes)) return std::nullopt;
+    if (never || !await_capacity(state, rounded, lock)) {
+        state.telemetry.announce_no_capacity(bytes);
+        return std::nullopt;
+    }
+    if (rounded != bytes) padded_ = true;
+    const auto taken = state.arena.take(rounded);
+    if (!taken) return std::nullopt;
+    const auto sizes = engine::cut(rounded, state.granularity,
+                                   engine::largest_chunk(state.engine.budget_bytes(), state.granularity));
+    state.large.largest_bytes = std::max(state.large.largest_bytes, rounded);
+    const engine::AllocationId id = state.engine.add(*taken, bytes, sizes);
+    ++memory_changes;
+    state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
+    state.owners[id] = nullptr;
+    return id;
+}
+
+namespace {
+
+// For what will have to go to the host when a new chunk of `bytes` comes in: if the driver does not pin as
+// much as it may be asked for, it is the allocation that fails, not a launch.
+CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
+    if (state.host_blocks.held_bytes() >= state.engine.promised_host_bytes(state.residency.allocated_bytes()))
+        return CUDA_SUCCESS;
+    Block block;
+    if (state.host_blocks.create(bytes, block, lock) != CUDA_SUCCESS) return CUDA_ERROR_OUT_OF_MEMORY;
+    state.engine.put(block);
+    settle_host(state);
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+// Gives a new buffer its first memory: on the device as long as there is room without evicting, else on the
+// host.
+CUresult Session::place(engine::AllocationId id, SessionLock& lock) {
+    State& state = *state_;
+    const engine::Residency& residency = state.residency;
+    const Holder holder(state);
+    const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
+    for (const ChunkId chunk : chunks) {
+        if (residency.chunk(chunk).state != engine::State::Empty)
+            continue;  // a try before this one got so far
+        const auto deadline = Clock::now() + bounds::kGivenBack;
+        CUresult status = place_chunk(chunk, lock);
+        // Moves take more than they need in the end. What has come back is tried, however long that took:
+        // this thread may not have run meanwhile.
+        while (status != CUDA_SUCCESS && Clock::now() < deadline && migrator_->give_back_soon(lock))
+            status = place_chunk(chunk, lock);
+        if (status != CUDA_SUCCESS) return status;
+    }
+    return CUDA_SUCCESS;
+}
+
+// A pointer to memory that was freed may name the chunk as soon as it has its address: whoever brings it in
+// for that has placed it.
+CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
+    State& state = *state_;
+    const engine::Residency& residency = state.residency;
+    const auto where = [&]() LMS_LOCKED { return residency.chunk(id).state; };
+    const std::uint64_t bytes = residency.chunk(id).bytes;
+    for (;;) {
+        state.changed.wait(lock, [&]() LMS_LOCKED { return where() != engine::State::Remapping; });
+        if (where() != engine::State::Empty) return CUDA_SUCCESS;
+        const auto device = device_block(state, bytes, state.engine.eviction_start(), lock);
+        if (device && where() == engine::State::Empty) return map_new(id, *device, lock);
+        if (device) {
+            state.engine.put(*device);
+            continue;
+        }
+        const std::uint64_t held = state.device_blocks.held_bytes();
+        begin_pressure(state, lock);
+        // What a trial of moves was made on, for one.
+        if (state.device_blocks.held_bytes() < held) continue;
+        if (state.trial == State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
+        state.telemetry.announce_pressure();
+        // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
+        // brings it in.
+        if (!port_->maps_host_memory()) return pin_ahead(state, bytes, lock);
+        const auto host = host_block(state, bytes, lock);
+        if (host && where() == engine::State::Empty) return map_new(id, *host, lock);
+        if (host) state.engine.put(*host);
+        if (!host && where() == engine::State::Empty) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
+// Maps the first memory behind a chunk.
+CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
+    State& state = *state_;
+    state.engine.begin_placing(id);
+    const std::vector<Remap> remaps = remaps_of(state, id, {}, block);
+    const CUresult mapped = unlocked(lock, [&] { return remap(*port_, remaps); });
+    state.engine.placed(id, block, mapped == CUDA_SUCCESS);
+    state.changed.notify_all();
+    return mapped == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, engine::Address& address) {
+    std::vector<std::string> caller;
+    if (trace::writer()) caller = trace::call_site();
+    {
+        State& state = *state_;
+        const std::uint64_t rounded = round_up(bytes, state.granularity);
+        const StreamKey key = state.fences.key_of(stream);
+        if (rounded != bytes) padded_ = true;
+        const CUresult health = port_->health();
+        SessionLock lock(state.mutex);
+        if (health != CUDA_SUCCESS) {
+            state.telemetry.announce_failure(health);
+            return health;
+        }
+        auto id = state.engine.pending_frees.take(key, rounded);
+        if (!id && rounded >= bytes && !has_capacity(state, rounded)) {
+            settle_frees(state, lock);
+            // The stream may be long in coming to its frees: one that is larger than need be will do.
+            if (!has_capacity(state, rounded)) id = state.engine.pending_frees.take(key, rounded, false);
+            if (id) padded_ = true;
+        }
+        if (id) {
+            state.telemetry.note_free(*id);
+            state.engine.revive(*id, bytes);
+            ++memory_changes;
+            state.owners[*id] = nullptr;
+            state.telemetry.note_allocation(*id, caller);
+            address = state.residency.allocation(*id).address;
+            return CUDA_SUCCESS;
+        }
+    }
+    return allocate(bytes, address);
+}
+
+namespace {
+
+// The buffer that starts there and has not been freed.
+std::optional<engine::AllocationId> live_at(const State& state, engine::Address address) LMS_LOCKED {
+    state.mutex.check_held();
+    const auto id = state.residency.allocation_at(address);
+    if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead)
+        return std::nullopt;
+    return id;
+}
+
+}  // namespace
+
+bool Session::can_free(engine::Address address) {
+    const SessionLock lock(state_->mutex);
+    return live_at(*state_, address).has_value();
+}
+
+CUresult Session::free(engine::Address address) {
+    State& state = *state_;
+    SessionLock lock(state.mutex);
+    const auto id = live_at(state, address);
+    if (!id) return CUDA_ERROR_INVALID_VALUE;
+    state.engine.kill(*id);  // a second free, while this one waits, finds nothing
+    release(state, *id, lock);
+    return CUDA_SUCCESS;
+}
+
+std::optional<CUresult> Session::wait_beside_captures(CUcontext context) {
+    State& state = *state_;
+    {
+        SessionLock lock(state.mutex);
+        if (!fence_beside_captures(state, context, lock)) return std::nullopt;
+        for (const engine::Use& use : state.fences.latest_of_program()) {
+            while (const FencePtr fence = state.fences.fence_of(use)) {
+                unlocked(lock, [&] { wait_for(*fence, bounds::kStalledWork); });
+                poll_completions(state, lock);
+            }
+        }
+    }
+    return port_->health();
+}
+
+std::optional<CUresult> Session::wait_beside_moves(CUcontext context) {
+    State& state = *state_;
+    if (!works_through(context) || !state.under_pressure.load()) return std::nullopt;
+    {
+        SessionLock lock(state.mutex);
+        poll_completions(state, lock);
+        if (!state.engine.copies_under_way()) return std::nullopt;
+    }
+    std::vector<FencePtr> fences;
+    if (!fence_streams(state, context, fences)) return std::nullopt;
+    for (const FencePtr& fence : fences) {
+        while (!wait_for(*fence, bounds::kStalledWork)) {
+        }
+    }
+    return port_->health();
+}
+
+CUresult Session::free_on(CUstream stream, engine::Address address, const std::function<void()>& going) {
+    State& state = *state_;
+    CUresult recorded = CUDA_SUCCESS;
+    FencePtr fence = state.fences.record(stream, &recorded);
+    if (!fence) return recorded;
+    going();
+    SessionLock lock(state.mutex);
+    const auto id = live_at(state, address);
+    if (!id) return CUDA_ERROR_INVALID_VALUE;
+    state.engine.kill(*id);
+    state.program_pins.end_of(*id);
+    state.telemetry.note_stream_free(*id, stream);
+    const StreamKey key = fence->stream();
+    state.engine.pending_frees.add(
+        {*id, state.fences.add(std::move(fence)), key, state.residency.allocation(*id).bytes});
+    poll_completions(state, lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult Session::visible_memory(device::MemoryInfo& info) {
+    SessionLock lock(state_->mutex);
+    settle_frees(*state_, lock);
+    return shim::visible_memory(*state_, lock, info);
+}
+
+}  // namespace lms::shim
