@@ -1,4 +1,6 @@
 // Launches that were made before with the same arguments: what these lead to may have changed since.
+#include <random>
+
 #include "tests/entry/graph_rig.h"
 #include "tests/support/kernels.h"
 
@@ -135,4 +137,75 @@ FAMILY_TEST("known launches: a buffer that has the address of one that was freed
         EXPECT(again.resident());
         EXPECT(again.read() == plus(from.read(), 7));
     }
+}
+
+namespace {
+
+// Memory that comes and goes at few addresses.
+struct Place {
+    CUdeviceptr at = 0;
+    std::size_t bytes = 0;
+    bool ordered = false;
+    std::vector<std::uint8_t> expected;
+
+    void come(std::size_t size, bool in_order, std::uint32_t seed) {
+        bytes = size;
+        ordered = in_order;
+        if (ordered) {
+            OK(cuMemAllocAsync, &at, bytes, nullptr);
+        } else {
+            OK(cuMemAlloc_v2, &at, bytes);
+        }
+        expected = pattern(bytes, seed);
+        OK(cuMemcpyHtoD_v2, at, expected.data(), bytes);
+        OK(cuStreamSynchronize, nullptr);  // it may return before all is there
+    }
+    bool is_right() const {
+        std::vector<std::uint8_t> got(bytes);
+        OK(cuMemcpyDtoH_v2, got.data(), at, bytes);
+        return got == expected;
+    }
+    void go() const {
+        if (ordered) {
+            OK(cuMemFreeAsync, at, nullptr);
+        } else {
+            OK(cuMemFree_v2, at);
+        }
+    }
+};
+
+}  // namespace
+
+FAMILY_TEST("known launches: whatever comes and goes between launches of the same arguments") {
+    const Gpu gpu;
+    CUmodule module = nullptr;
+    CUfunction offset = nullptr;
+    OK(cuModuleLoadData, &module, kOffsetText.c_str());
+    OK(cuModuleGetFunction, &offset, module, "offset");
+    const Buffer base(kBuffer, 1), gate(kBuffer, 2);
+    const std::uint32_t words = kWords / 2;
+    OK(cuMemcpyHtoD_v2, gate.at(), &words, sizeof words);
+    const CUstream streams[] = {nullptr, new_stream()};
+    std::minstd_rand random(7);
+    std::vector<Place> places(12);
+    const auto size = [&] { return kBuffer / 2 + random() % 3 * kGranule; };
+    for (Place& each : places) each.come(size(), random() % 2, random());
+    for (int step = 0; step < 500; ++step) {
+        Place& place = places[random() % places.size()];
+        if (random() % 12 == 0) {
+            EXPECT(place.is_right());
+            place.go();
+            place.come(size(), random() % 2, random());
+        }
+        CUdeviceptr from = base.at(), flag = gate.at();
+        std::uint64_t away = place.at - from;
+        std::uint32_t k = 3;
+        void* arguments[] = {&from, &away, &flag, &k};
+        const CUstream stream = streams[random() % 2];
+        OK(cuLaunchKernel, offset, kWords / 256, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr);
+        OK(cuStreamSynchronize, stream);
+        const std::vector<std::uint8_t> half(place.expected.begin(), place.expected.begin() + words * 4);
+        std::ranges::copy(plus(half, k), place.expected.begin());
+    }
+    for (const Place& each : places) EXPECT(each.is_right());
 }
