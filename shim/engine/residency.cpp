@@ -164,6 +164,12 @@ void Residency::unpin_resident(ChunkId id, std::uint64_t serial, std::span<const
     for (const Use& one : uses) use(id, one);
 }
 
+std::uint64_t Residency::kept_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const Chunk& chunk : chunks_) bytes += chunk.keeps > 0 ? chunk.bytes : 0;
+    return bytes;
+}
+
 bool Residency::move(ChunkId id, State from, State to) {
     Chunk& chunk = chunks_[id];
     if (chunk.state != from) return false;

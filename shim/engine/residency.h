@@ -59,6 +59,7 @@ class Residency {
     // wants; that does nothing to a chunk that is gone, and leaves `uses` behind on another.
     std::uint64_t pin_resident(ChunkId id);
     void unpin_resident(ChunkId id, std::uint64_t serial, std::span<const Use> uses = {});
+    std::uint64_t kept_bytes() const;  // of the chunks that it keeps
     // Work that uses the chunk was submitted; it is finished when `use` is.
     void use(ChunkId id, Use use) { record_use(chunks_[id].uses, use, timelines); }
     // A launching thread named these, once each, which are the most recently used now: the policy hears of

@@ -163,6 +163,12 @@ void GpuShare::watch_link(std::span<const sharing::Tenant> tenants, std::uint64_
     link_.saturated = saturated ? link_.saturated + 1 : 0;
     if (link_.saturated < kSaturatedWindows || page_->turns_until_ns(now_ns) > now_ns) return;
     log::debug("GPU {}: its link is saturated; processes take turns", device_);
+    begin_turns();
+}
+
+void GpuShare::begin_turns() noexcept {
+    const std::uint64_t now_ns = clock_.now_ns();
+    if (page_->turns_until_ns(now_ns) > now_ns) return;
     page_->take_turns_until(now_ns + ns(sharing::kTurns));
     announce();
 }
@@ -228,10 +234,15 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
     if (!shared) {
         if (own.granted_bytes != 0) page_->announce();  // and says so at the next look
         turns_ = Turns::None;
+        most_bytes_ = 0;
         return 0;
     }
     const std::uint64_t capacity = std::min(
         own.most_bytes, own.free_bytes + sum(tenants, [](const auto& each) { return each.resident_bytes; }));
+    const std::uint64_t kept_by_others = sum(tenants, [&](const auto& each) {
+        return &each == &tenants[self] ? 0 : std::min(each.least_bytes, each.allocated_bytes);
+    });
+    most_bytes_ = capacity - std::min(capacity, kept_by_others);
     const bool fits = sum(tenants, [](const auto& each) { return each.allocated_bytes; }) <= capacity;
     if (!fits) watch_link(tenants, now_ns);
     std::vector<std::uint64_t> grants;

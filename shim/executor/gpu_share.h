@@ -60,6 +60,10 @@ class GpuShare {
         return turns == Turns::Higher || (lacks && turns == Turns::Others);
     }
     bool takes_turns() const noexcept { return turns_.load(std::memory_order_relaxed) != Turns::None; }
+    // What this process is granted at most: where turns are taken, while it has one. 0: it is alone.
+    std::uint64_t most_bytes() const noexcept { return most_bytes_.load(std::memory_order_relaxed); }
+    // From now on turns are taken: the share of this process alone is too small for its work.
+    void begin_turns() noexcept;
 
     // A thread that waits for it while it lives.
     class Waiter {
@@ -116,6 +120,7 @@ class GpuShare {
     std::atomic<std::uint64_t> next_look_ns_{0};  // while there are others
     std::atomic<bool> shared_{false};
     std::atomic<Turns> turns_{Turns::None};
+    std::atomic<std::uint64_t> most_bytes_{0};
     std::atomic<std::uint32_t> waiting_{0};    // threads
     std::atomic<std::uint64_t> waited_ns_{0};  // in all
     std::atomic<std::uint64_t> look_ns_{0};

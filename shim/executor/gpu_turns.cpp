@@ -19,6 +19,21 @@ bool Migrator::has_lost_turn() const {
     return state_.share && state_.share->waits(true);
 }
 
+// Waits as one that wants a turn. False: in vain, or not at all in a host function, where nothing may be
+// called: what it waits for might come behind it.
+template <typename Ready>
+bool Migrator::await_share(SessionLock& lock, Ready ready) {
+    GpuShare& share = *state_.share;
+    if (unlocked(lock, [&] { return state_.port.health(); }) == CUDA_ERROR_NOT_PERMITTED) return false;
+    const GpuShare::Waiter waiter(share, unlocked(lock, [&] { return share.now_ns(); }));
+    for (;;) {
+        if (refresh_grant(state_, share, lock) != CUDA_SUCCESS || waiter.for_too_long()) return false;
+        keep_to_budget(lock, true);
+        if (ready()) return true;
+        unlocked(lock, [&] { waiter.pause(); });
+    }
+}
+
 // Work that may go on does not wait: while this process's chunks leave one by one, it uses those that are
 // there yet. What leaves it does not claim back, or none would ever leave.
 bool Migrator::await_turn(std::span<const ChunkRequest> needs, SessionLock& lock) {
@@ -30,16 +45,28 @@ bool Migrator::await_turn(std::span<const ChunkRequest> needs, SessionLock& lock
     const auto waits = [&]() LMS_LOCKED {
         return share && share->waits(!state_.engine.present(needs) || std::ranges::any_of(needs, leaves));
     };
-    if (needs.empty() || !waits()) return true;
-    // In a host function, where nothing may be called, what it waits for might come behind it.
-    if (unlocked(lock, [&] { return state_.port.health(); }) == CUDA_ERROR_NOT_PERMITTED) return false;
-    const GpuShare::Waiter waiter(*share, unlocked(lock, [&] { return share->now_ns(); }));
-    for (;;) {
-        if (refresh_grant(state_, *share, lock) != CUDA_SUCCESS || waiter.for_too_long()) return false;
-        keep_to_budget(lock, true);
-        if (!waits()) return true;
-        unlocked(lock, [&] { waiter.pause(); });
-    }
+    return needs.empty() || !waits() || await_share(lock, [&]() LMS_LOCKED { return !waits(); });
+}
+
+bool Migrator::await_grant(std::span<const ChunkRequest> needs, SessionLock& lock) {
+    GpuShare* const share = state_.share;
+    const auto bytes = [&]() LMS_LOCKED {
+        std::uint64_t sum = state_.residency.kept_bytes();
+        for (const ChunkRequest& need : needs) {
+            if (gone(need, state_.residency) || need.aside) continue;
+            const engine::Chunk& chunk = state_.residency.chunk(need.chunk);
+            if (chunk.keeps == 0) sum += chunk.bytes;
+        }
+        return sum;
+    };
+    const auto fits = [&]() LMS_LOCKED { return bytes() <= state_.engine.budget_bytes(); };
+    if (!share || fits()) return false;
+    const bool over = await_share(lock, [&]() LMS_LOCKED {
+        if (fits() || bytes() > share->most_bytes()) return true;
+        share->begin_turns();
+        return false;
+    });
+    return over && fits();
 }
 
 // Whether more of what is granted has come to be free. Else what this process evicts of its own it would soon

@@ -115,6 +115,12 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
         }
         drop(state_, hold);
         if (result == Step::Impossible && !missing.empty()) {
+            turn.reset();
+            if (await_grant(needs, lock)) {
+                turn.emplace(*this, lock);
+                wait.begin_anew();
+                continue;
+            }
             status = unlocked(lock, [&] { return state_.port.health(); });
             if (status == CUDA_SUCCESS) {
                 status = CUDA_ERROR_OUT_OF_MEMORY;
@@ -156,7 +162,7 @@ bool Migrator::never_fits(std::span<const ChunkRequest> needs, SessionLock& lock
     const std::uint64_t bytes = bytes_of(needs, state_.residency);
     if (state_.port.maps_host_memory() || bytes <= state_.engine.budget_bytes()) return false;
     refresh_budget(state_, lock);
-    if (bytes <= state_.engine.budget_bytes()) return false;
+    if (bytes <= state_.engine.budget_bytes() || await_grant(needs, lock)) return false;
     state_.telemetry.announce_too_large(bytes);
     return true;
 }

@@ -31,6 +31,9 @@ class Migrator {
     // CUDA_ERROR_OUT_OF_MEMORY when they can never all be on the device and cannot be used in place; then
     // nothing is held. Needs whose buffer was freed are passed over.
     CUresult bring_in(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) LMS_LOCKED;
+    // Whether `needs`, which must be on the device beside what is kept there, were beyond what other
+    // processes left, and are no more: it has waited for that.
+    bool await_grant(std::span<const ChunkRequest> needs, SessionLock& lock) LMS_LOCKED;
 
     // Holds `needs` wherever they are: on the device or, where kernels reach host memory, in place. Waits for
     // moves that are under way.
@@ -87,6 +90,8 @@ class Migrator {
     Step await_copy_out(SessionLock& lock) LMS_LOCKED;
     // False: it is not to be waited for any more.
     bool await_turn(std::span<const ChunkRequest> needs, SessionLock& lock) LMS_LOCKED;
+    template <typename Ready>
+    bool await_share(SessionLock& lock, Ready ready) LMS_LOCKED;
     bool has_lost_turn() const LMS_LOCKED;
     bool await_others(SessionLock& lock) LMS_LOCKED;
     Step await_fill(SessionLock& lock) LMS_LOCKED;

@@ -17,9 +17,11 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     ChunkPins hold;
     // What is left on the host cannot be kept on the device.
     const auto bring_in = [&]() LMS_LOCKED {
-        const CUresult status = migrator_->bring_in(needs, hold, lock);
-        if (status != CUDA_SUCCESS || hold.in_place.empty()) return status;
-        drop(state, hold);
+        do {
+            const CUresult status = migrator_->bring_in(needs, hold, lock);
+            if (status != CUDA_SUCCESS || hold.in_place.empty()) return status;
+            drop(state, hold);
+        } while (migrator_->await_grant(needs, lock));
         return CUDA_ERROR_OUT_OF_MEMORY;
     };
     CUresult status = bring_in();

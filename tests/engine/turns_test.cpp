@@ -34,15 +34,18 @@ std::unique_ptr<sharing::SharingPage> open_page() {
 // Another process, which has the turn and uses it all the time until it is killed.
 class TurnHolder {
   public:
-    explicit TurnHolder(std::uint32_t priority = 0, std::uint64_t allocated_bytes = 48 * 64) {
+    explicit TurnHolder(std::uint32_t priority = 0, std::uint64_t allocated_bytes = 48 * 64,
+                        std::uint64_t resident_bytes = 0) {
         int ends[2];
         REQUIRE(::pipe(ends) == 0);
         process_ = support::start_child([&] {
             const auto page = open_page();
             const auto now = [] { return util::GpuClock::machine_ns(); };
             const auto write = [&] {
-                return page->write(
-                    {.allocated_bytes = allocated_bytes, .priority = priority, .last_use_ns = now()});
+                return page->write({.allocated_bytes = allocated_bytes,
+                                    .resident_bytes = resident_bytes,
+                                    .priority = priority,
+                                    .last_use_ns = now()});
             };
             if (!page || !write()) ::_exit(1);
             std::size_t slot = 0;
@@ -74,8 +77,8 @@ class TurnHolder {
 
 // Six buffers of 8 granules each, on a GPU of 64, of which others have their part.
 struct TurnsScene : Scene {
-    explicit TurnsScene(const util::ShareTerms& terms = {.shares = true})
-        : Scene(options_of(Safety::Opaque)) {
+    explicit TurnsScene(const util::ShareTerms& terms = {.shares = true}, bool maps_host = true)
+        : Scene(options_of(Safety::Opaque, 1, maps_host)) {
         rig.session().share_by(GpuShare::open(0, kTurnsUuid, terms));
         for (int i = 0; i < 6; ++i) make(8);
     }
@@ -97,17 +100,22 @@ struct TurnsScene : Scene {
             if (page->is_own(seen)) return seen.tenant.waiting_since_ns != 0;
         return false;
     }
+    std::size_t own_slot() {
+        for (const sharing::Seen& seen : page->tenants())
+            if (page->is_own(seen)) return seen.slot;
+        return sharing::kNoTenant;
+    }
     std::size_t a_buffer(Place where) {
         for (std::size_t i = 0; i < regions.size(); ++i)
             if (place(i) == where) return i;
         FAIL("no such buffer");
         return 0;
     }
-    // A launch of that buffer, by another thread, which waits for the turn until `end` has been called.
-    void until(std::size_t index, const std::function<void()>& end) {
-        std::atomic<bool> over{false};
+    // A call by another thread, which waits for the turn until `end` has been called.
+    void until(const std::function<CUresult()>& call, const std::function<void()>& end) {
+        over = false;
         std::thread other([&] {
-            CHECK(need(index, stream) == CUDA_SUCCESS);
+            CHECK(call() == CUDA_SUCCESS);
             over = true;
         });
         while (!waits() && !over) ::usleep(1000);
@@ -115,7 +123,12 @@ struct TurnsScene : Scene {
         end();
         other.join();
     }
+    // A launch of that buffer.
+    void until(std::size_t index, const std::function<void()>& end) {
+        until([&] { return need(index, stream); }, end);
+    }
     const std::unique_ptr<sharing::SharingPage> page = open_page();
+    std::atomic<bool> over{false};
 };
 
 TEST_CASE("turns: a launch that lacks chunks waits until the holder is killed, and others go on meanwhile") {
@@ -173,6 +186,83 @@ TEST_CASE("turns: where all fit none waits") {
     for (std::size_t i = 0; i < 6; ++i) CHECK(scene.need(i, scene.stream) == CUDA_SUCCESS);
     CHECK(scene.place(0) == Place::Device);
     scene.check();
+}
+
+// Five of six buffers, of which others have most, at once.
+struct MostScene : TurnsScene {
+    explicit MostScene(bool maps_host) : TurnsScene({.shares = true}, maps_host) {}
+
+    std::vector<shim::Range> ranges() {
+        std::vector<shim::Range> all;
+        for (std::size_t i = 0; i < 5; ++i) all.push_back({regions[i].address, regions[i].bytes});
+        return all;
+    }
+    CUresult launch() {
+        return rig.submit({stream, {}, ranges(), false, [](Memory&) { return true; }});
+    }
+    CUresult keep(std::span<const shim::Range> those, shim::ResidentPins& kept) {
+        std::pmr::vector<shim::ChunkRequest> needs;
+        rig.session().name({}, those, needs);
+        return rig.session().pin_resident(needs, kept);
+    }
+    // What one that is stopped has not given back yet.
+    void is_held(std::uint64_t granules) {
+        rig.gpu().with_memory([&](Memory& memory) { memory.take_outside(granules * 64); });
+    }
+    void hold_until(const std::function<CUresult()>& call, TurnHolder& holder, std::uint64_t granules = 32) {
+        until(call, [&] {
+            is_held(granules);
+            holder.stop();
+            const auto is_own = [&] {
+                const auto turn = sharing::turn_of(page->turn(), util::GpuClock::machine_ns());
+                return turn.holder == own_slot();
+            };
+            while (!over && !is_own()) ::usleep(1000);
+            ::usleep(100'000);  // more than a holder waits before it moves its own
+            CHECK_FALSE(over);
+            is_held(0);
+        });
+    }
+};
+
+// Nothing can be used where it is then, so it waits for what others have.
+TEST_CASE("turns: where host memory cannot be mapped, work that needs more than is granted waits for that") {
+    const LivePages pages;
+    TurnHolder holder(0, 48 * 64, 32 * 64);
+    MostScene scene(false);
+    const auto launch = [&] { return scene.launch(); };
+    SUBCASE("while another has the turn") {
+        scene.give();
+        scene.hold_until(launch, holder);
+    }
+    SUBCASE("while nobody has turns") {
+        scene.page->take_turns_until(0);
+        scene.give();
+        scene.hold_until(launch, holder);
+    }
+    SUBCASE("while an object keeps some of it") {
+        shim::ResidentPins kept;
+        const shim::Range range{scene.regions[5].address, scene.regions[5].bytes};
+        REQUIRE(scene.keep({&range, 1}, kept) == CUDA_SUCCESS);
+        scene.give();
+        scene.hold_until(launch, holder, 20);
+        scene.rig.session().unpin_resident(kept);
+    }
+    scene.check();
+}
+
+TEST_CASE("turns: what an object keeps on the GPU waits for what others have") {
+    const LivePages pages;
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        TurnHolder holder(0, 48 * 64, 32 * 64);
+        MostScene scene(maps_host);
+        scene.give();
+        shim::ResidentPins kept;
+        scene.hold_until([&] { return scene.keep(scene.ranges(), kept); }, holder);
+        scene.rig.session().unpin_resident(kept);
+        scene.check();
+    }
 }
 
 TEST_CASE("turns: whatever a page says, and however it changes, launches come to an end, and bytes stay") {
