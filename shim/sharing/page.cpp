@@ -124,8 +124,11 @@ bool has_ended(const PageSlot& slot, const trace::ProcessName& process, std::uin
             return false;
         case trace::Life::Gone:
             return true;
-        case trace::Life::Unknown:
-            return now - std::min(now, slot.seen_ns.load()) >= static_cast<std::uint64_t>(kUnseen.count());
+        case trace::Life::Unknown: {
+            // The folder may be older than the machine's start, by which this clock begins anew.
+            const std::uint64_t seen = slot.seen_ns;
+            return std::max(now, seen) - std::min(now, seen) >= static_cast<std::uint64_t>(kUnseen.count());
+        }
     }
     return true;
 }

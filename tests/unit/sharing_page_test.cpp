@@ -243,6 +243,32 @@ TEST_CASE("sharing page: a file of another owner, mode, size, kind or version is
     CHECK(folder.open());
 }
 
+TEST_CASE("sharing page: a process in other name spaces counts as long as it has written of late") {
+    const Folder folder;
+    const auto page = folder.open();
+    REQUIRE((page && page->write({})));
+    const int file = ::openat(folder.number, "page", O_RDWR);
+    const auto put = [&](std::size_t at, std::uint64_t word) {
+        const off_t place = static_cast<off_t>(offsetof(PageLayout, slots) + sizeof(PageSlot) + at);
+        REQUIRE(::pwrite(file, &word, sizeof word, place) == sizeof word);
+    };
+    const auto counts = [&](std::int64_t seen_before_ns) {
+        put(offsetof(PageSlot, started), 1);
+        put(offsetof(PageSlot, spaces), 1);
+        const auto now = lms::util::Clock::now().time_since_epoch().count();
+        put(offsetof(PageSlot, seen_ns), static_cast<std::uint64_t>(now - seen_before_ns));
+        put(offsetof(PageSlot, number), 7);
+        return page->tenants().size() == 2;
+    };
+    CHECK(counts(0));
+    CHECK(counts(kUnseen.count() / 2));
+    CHECK_FALSE(counts(kUnseen.count()));
+    // The clock of another thread, and of the machine before it was started anew.
+    CHECK(counts(-1'000'000));
+    CHECK_FALSE(counts(-2 * kUnseen.count()));
+    ::close(file);
+}
+
 TEST_CASE("sharing page: with every byte made up, it costs at most being alone") {
     const Folder folder;
     const auto page = folder.open();
