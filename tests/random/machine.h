@@ -19,6 +19,7 @@ struct Options {
     bool sections = true;    // and by addresses that are computed from what leads to no buffer
     bool own = true;         // some memory is mapped by the program itself
     bool parts = false;      // buffers are parts of a block
+    bool scarce = false;     // an allocation may be out of memory: others have it
     std::uint32_t room = 0;  // bytes: work that names more than this may run out of memory; 0: none may
 };
 
@@ -139,6 +140,7 @@ class Machine {
     CUresult map_own(Buffer& buffer);
     CUresult allocate_own(Buffer& buffer);
     CUresult unmap_own(const Buffer& buffer);
+    CUresult release_own(const Buffer& buffer);
     CUresult free_own(const Buffer& buffer);
     void drop_own();
     void move(Hand& hand, const Op& op);

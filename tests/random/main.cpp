@@ -50,6 +50,8 @@ bool read_arguments(int argc, char** argv, Arguments& arguments) {
             arguments.options.sections = false;
         } else if (name == "--parts") {
             arguments.options.parts = true;
+        } else if (name == "--scarce") {
+            arguments.options.scarce = true;
         } else if (name == "--without") {
             arguments.without = std::string(",") + argv[++i] + ",";
         } else if (name == "--no-behind") {
@@ -170,7 +172,7 @@ int main(int argc, char** argv) {
     if (!read_arguments(argc, argv, arguments)) {
         std::fprintf(stderr,
                      "%s: --seeds A-B | --file PROGRAM [--ops N] [--print] [--codes] [--no-hidden] "
-                     "[--no-sections] [--parts] [--hang S] "
+                     "[--no-sections] [--parts] [--scarce] [--hang S] "
                      "[--failures N [--own] [--again]] [--look-every N]\n",
                      argv[0]);
         return 2;

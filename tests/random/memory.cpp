@@ -64,6 +64,10 @@ void Machine::allocate(Hand& hand, const Op& op) {
     made.bytes = kind == Pitched ? (op.a[2] % kLargest / kRow + 1) * kRow : (op.a[2] % kLargest / 4 + 1) * 4;
     const CUresult result = kind == Part ? allocate_part(made, op.a[0] % kBuffers, hash(op, 5))
                                          : allocate_as(made, stream_of(slot));
+    if (options_.scarce && result == CUDA_ERROR_OUT_OF_MEMORY) {
+        ok(release_own(made), "cuMemRelease");
+        return;
+    }
     if (!ok(result, "allocation")) return;
     made.born = ++born_;
     made.expected.assign(made.bytes, 0);

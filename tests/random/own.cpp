@@ -95,14 +95,19 @@ CUresult Machine::unmap_own(const Buffer& buffer) {
     return result;
 }
 
-CUresult Machine::free_own(const Buffer& buffer) {
-    CUresult result = unmap_own(buffer);
+CUresult Machine::release_own(const Buffer& buffer) {
+    CUresult result = CUDA_SUCCESS;
     for (const Piece& piece : buffer.pieces) {
         if (result == CUDA_SUCCESS) result = CU(cuMemRelease)(piece.handle);
         const std::lock_guard lock(own_.mutex);
         if (result == CUDA_SUCCESS) own_.handles.erase(piece.handle);
     }
     return result;
+}
+
+CUresult Machine::free_own(const Buffer& buffer) {
+    const CUresult result = unmap_own(buffer);
+    return result == CUDA_SUCCESS ? release_own(buffer) : result;
 }
 
 // No context takes it with it.

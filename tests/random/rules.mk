@@ -24,10 +24,13 @@ $(RANDOM_DRIVER): $(call file_obj,tests/entry/overlay/forward.cpp tests/entry/ov
 SEEDS ?= 1-1000
 OPS ?= 200
 MINUTES ?= 60
-.PHONY: random soak random-programs
+OPERATIONS ?= 2000000
+.PHONY: random crowd soak random-programs
 random-programs: $(SHIM) $(SIM) $(RANDOM_PROGRAM) $(RANDOM_DRIVER) $(RECKLESS) $(YIELDS)
 random: random-programs ## test: random programs with the shim and without, compared (SEEDS=1-1000 OPS=200 ARGS=...)
 	@BUILD=$(BUILD) python3 -B tests/random/run.py run --seeds $(SEEDS) --ops $(OPS) $(ARGS)
+crowd: random-programs $(LMS) ## test: random programs of several processes at once on the same GPUs, some of them killed or stopped (OPERATIONS=2000000)
+	@BUILD=$(BUILD) python3 -B tests/random/crowd.py --rounds 1 --operations $(OPERATIONS)
 soak: random-programs $(BUILD)/fuzz/fuzz ## test: for a time random programs (with yields, guards, calls that fail), made-up inputs, and one process all along that may not grow (MINUTES=60)
 	@BUILD=$(BUILD) sh tests/soak.sh $(MINUTES)
 build-all: $(RANDOM_PROGRAM) $(RANDOM_DRIVER) $(RECKLESS) $(YIELDS)
