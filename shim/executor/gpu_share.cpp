@@ -138,7 +138,8 @@ GpuShare::Waiter::Waiter(GpuShare& share, std::uint64_t since_ns) : share_(share
 GpuShare::Waiter::~Waiter() {
     share_.waited_ns_ += waited_ns();
     trace::set(trace::live_gpu(share_.device_).turn_wait_ns, share_.waited_ns_);
-    --share_.waiting_;
+    // This process may not look again for long, and others would give it turns that it does not use.
+    if (--share_.waiting_ == 0) share_.page_->write_waits_no_more();
 }
 
 std::uint64_t GpuShare::Waiter::waited_ns() const {

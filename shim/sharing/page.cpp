@@ -255,6 +255,10 @@ void SharingPage::write_resident(std::uint64_t bytes) noexcept {
     if (PageSlot* const slot = own_slot()) slot->resident_bytes = bytes;
 }
 
+void SharingPage::write_waits_no_more() noexcept {
+    if (PageSlot* const slot = own_slot()) slot->waiting_since_ns = 0;
+}
+
 void SharingPage::leave() noexcept {
     PageSlot* const slot = own_.number == getpid() ? own_slot() : nullptr;
     if (slot == nullptr) return;

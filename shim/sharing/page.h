@@ -83,6 +83,7 @@ class SharingPage {
     bool write(const Tenant& own) noexcept;
     // Between two writes.
     void write_resident(std::uint64_t bytes) noexcept;
+    void write_waits_no_more() noexcept;
     void leave() noexcept;
 
     // All that run, in the order of their slots; frees the slots of those that have ended. May throw

@@ -122,6 +122,7 @@ struct TurnsScene : Scene {
         CHECK_FALSE(over);
         end();
         other.join();
+        CHECK_FALSE(waits());  // others would give it turns that it does not use
     }
     // A launch of that buffer.
     void until(std::size_t index, const std::function<void()>& end) {
