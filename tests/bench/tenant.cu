@@ -1,7 +1,8 @@
 // One of several programs on a GPU: uses its buffers in turn, a launch each. tenant BUFFERS BUFFER_KIB
-// COMES_MS FROM_MS UNTIL_MS [read]: it begins at COMES_MS by the simulated GPU's clock, and prints how many
-// launches a second were over from FROM_MS until UNTIL_MS, and by half seconds. Fails where a word is not
-// what it wrote.
+// COMES_MS FROM_MS UNTIL_MS [read | THINK_MS]: it begins at COMES_MS by the simulated GPU's clock, and thinks
+// so long after each round. It prints how many launches a second were over from FROM_MS until UNTIL_MS, and
+// by half seconds; then how many ms a round took, of 99 in 100 at the most. Fails where a word is not what it
+// wrote.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -51,6 +52,14 @@ double launches_in(const std::vector<Step>& steps, std::size_t launches, double 
     return all;
 }
 
+double p99_in(const std::vector<Step>& steps, double from) {
+    std::vector<double> took;
+    for (const Step& step : steps)
+        if (step.begin_ms >= from) took.push_back(step.end_ms - step.begin_ms);
+    std::sort(took.begin(), took.end());
+    return took.empty() ? 0 : took[(took.size() * 99 - 1) / 100];
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -59,11 +68,14 @@ int main(int argc, char** argv) {
                                                                             << 10;
     const double comes = std::atof(argv[3]), from = std::atof(argv[4]), until = std::atof(argv[5]);
     const bool reads = argc > 6 && std::string_view(argv[6]) == "read";
+    const double think_ms = argc > 6 ? std::atof(argv[6]) : 0;
     CHECK(cudaFree(nullptr));
     auto* const now_ns = of_gpu<std::uint64_t()>("simcuda_now_ns");
     const auto now = [&] { return static_cast<double>(now_ns()) / 1e6; };
-    if (comes > now())
-        of_gpu<void(std::uint64_t)>("simcuda_spend_ns")(static_cast<std::uint64_t>((comes - now()) * 1e6));
+    const auto spend = [](double ms) {
+        of_gpu<void(std::uint64_t)>("simcuda_spend_ns")(static_cast<std::uint64_t>(ms * 1e6));
+    };
+    if (comes > now()) spend(comes - now());
     std::vector<uint4*> all(buffers);
     unsigned* sum = nullptr;
     CHECK(cudaMalloc(&sum, kThreads * sizeof *sum));
@@ -72,7 +84,7 @@ int main(int argc, char** argv) {
         CHECK(cudaMemset(all[i], static_cast<int>(i % 250), bytes));
     }
     std::vector<Step> steps;
-    for (double begin = now(); begin < until; begin = steps.back().end_ms) {
+    for (double begin = now(); begin < until; begin = now()) {
         for (uint4* const buffer : all) {
             if (reads) {
                 read<<<1, kThreads>>>(buffer, bytes / sizeof *buffer, sum);
@@ -83,6 +95,7 @@ int main(int argc, char** argv) {
         CHECK_LAUNCH();
         CHECK(cudaDeviceSynchronize());
         steps.push_back({begin, now()});
+        if (think_ms > 0) spend(think_ms);
     }
     for (std::size_t i = 0; i < buffers; ++i) {
         unsigned word = 0;
@@ -95,6 +108,6 @@ int main(int argc, char** argv) {
     std::printf("%.2f", launches_in(steps, buffers, from, until) * 1000 / (until - from));
     for (double at = comes; at + 500 <= until; at += 500)
         std::printf(" %.1f", launches_in(steps, buffers, at, at + 500) * 2);
-    std::printf("\n");
+    std::printf("\n%.2f\n", p99_in(steps, from));
     return 0;
 }

@@ -18,11 +18,13 @@ BEGIN_MS, END_MS = 700, 3700  # what is measured
 
 
 class Tenant:
-    def __init__(self, chunks, terms="weight=1", comes=0, reads=False):
-        self.chunks, self.terms, self.comes, self.reads = chunks, terms, comes, reads
+    def __init__(self, chunks, terms="weight=1", comes=0, reads=False, think_ms=0):
+        self.chunks, self.terms, self.comes = chunks, terms, comes
+        self.more = ["read"] if reads else [str(think_ms)] if think_ms else []
+        self.p99_ms = 0.0  # of its rounds, in the run before
 
 
-def run(tenants, kernel_us, room, shares):
+def run(tenants, kernel_us, room, shares, end_ms=END_MS):
     """What each prints: launches a second, in all and by half seconds."""
     with tempfile.TemporaryDirectory() as scratch:
         common = {**os.environ, "LD_LIBRARY_PATH": os.path.abspath(os.path.join(BUILD, "sim")), "LMS_RESERVE": "0", "LMS_LOG": os.environ.get("LMS_LOG", "off"),
@@ -36,28 +38,37 @@ def run(tenants, kernel_us, room, shares):
         for each in tenants:
             own = {} if room else {"LD_PRELOAD": SHIM, "LMS_SHARE": each.terms if shares else "off"}
             command = [os.path.join(BUILD, "bench", "tenant"), str(each.chunks), str(CHUNK_KIB), str(each.comes),
-                       str(BEGIN_MS), str(END_MS)] + (["read"] if each.reads else [])
+                       str(BEGIN_MS), str(end_ms)] + each.more
             running.append(subprocess.Popen(command, env={**common, **own}, stdout=subprocess.PIPE, text=True,
                                             stderr=None if shares else subprocess.DEVNULL))
         told = [each.communicate()[0] for each in running]
     # Without shares one that comes late may find no memory.
     if shares and any(each.returncode for each in running):
         sys.exit(f"a tenant failed: {[each.returncode for each in running]}")
-    return [[float(word) for word in one.split()] or [0.0] for one in told]
+    for each, one in zip(tenants, told):
+        each.p99_ms = float(one.split("\n")[1]) if one else 0.0
+    return [[float(word) for word in one.split("\n")[0].split()] or [0.0] for one in told]
 
 
 def jain(parts):
     return sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts)) if any(parts) else 0
 
 
+def over_rounds(halves, ramp):
+    """The mean of what was done by half seconds, which count less at both ends, for as long as a round of all turns takes: which
+    turn is the first and the last does not show."""
+    parts = [min(1, (i + 1) / ramp, (len(halves) - i) / ramp) for i in range(len(halves))]
+    return sum(half * part for half, part in zip(halves, parts)) / sum(parts)
+
+
 def row(*columns):
     print("  {:58} {:>12} {:>12} {:>8}".format(*columns), flush=True)
 
 
-def kept(tenants, kernel_us, shares=True):
+def kept(tenants, kernel_us, shares=True, end_ms=END_MS):
     """By each, as told and as a part of what it does with room for all."""
-    best = run(tenants, kernel_us, True, False)
-    now = run(tenants, kernel_us, False, shares)
+    best = run(tenants, kernel_us, True, False, end_ms)
+    now = run(tenants, kernel_us, False, shares, end_ms)
     return now, [a[0] / b[0] for a, b in zip(now, best)], sum(a[0] for a in now) / sum(b[0] for b in best)
 
 
@@ -88,12 +99,20 @@ def main():
     if not chosen or "w" in chosen:
         weights = (1, 2, 4)
         tenants = [Tenant(22, f"weight={weight}") for weight in weights]
-        now, _, kept_all = kept(tenants, MOVE_US // 2)
-        speeds = [each[0] / weight for each, weight in zip(now, weights)]
+        now, _, kept_all = kept(tenants, MOVE_US // 2, end_ms=BEGIN_MS + 14000)
+        speeds = [over_rounds(each[3:], 3) / weight for each, weight in zip(now, weights)]
         mean = sum(speeds) / len(speeds)
         row("three of weights 1, 2 and 4, moves 2 kernels, 2x, kept", "", f"{kept_all:.3f}", "")
         row("    speed by weight: least and most, against their mean", f"{min(speeds) / mean:.3f}",
             f"{max(speeds) / mean:.3f}", "")
+    if not chosen or "i" in chosen:
+        for chunks in (CHUNKS, 2 * CHUNKS):
+            asks, batch = Tenant(8, "priority=1", think_ms=200), Tenant(chunks)
+            run([asks], MOVE_US // 2, True, False)
+            alone_ms = asks.p99_ms
+            _, parts, _ = kept([asks, batch], MOVE_US // 2)
+            row(f"8 chunks beside a batch of {chunks}: P99 in ms, alone, together", f"{alone_ms:.1f}", f"{asks.p99_ms:.1f}", "")
+            row("    the batch keeps", "", f"{parts[1]:.3f}", "")
     if not chosen or "l" in chosen:
         tenants = [Tenant(32), Tenant(32, comes=1000)]
         now, _, _ = kept(tenants, MOVE_US // 2)
