@@ -70,8 +70,9 @@ def columns(*words, **more):
 
 def looked_at(a, b):
     """What top says of two processes; it does so from outside, whatever they do, and changes nothing."""
-    a.reaches(lambda share: share["granted_bytes"] is not None, "a grant of the first")
-    b.reaches(lambda share: share["granted_bytes"] is not None, "and of the second")
+    # The page says what was so at the look before.
+    a.reaches(lambda share: share["granted_bytes"] is not None and share["wanted_bytes"] == 10 * SIZE, "a grant of the first")
+    b.reaches(lambda share: share["granted_bytes"] is not None and share["wanted_bytes"] == 4 * SIZE, "and of the second")
     (page,) = glob.glob(FOLDER + "/gpu." + 32 * "?")
     for each in (a, b):
         os.kill(each.process.pid, signal.SIGSTOP)
