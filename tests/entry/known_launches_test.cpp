@@ -73,7 +73,7 @@ FAMILY_TEST("known launches: memory that the program maps where an argument lead
     OK(cuMemAddressReserve, &at, kBuffer, 0, 0, 0);
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     CUmemGenericAllocationHandle handle = 0;
     OK(cuMemCreate, &handle, kBuffer, &properties, 0);
     Offset work(at);
