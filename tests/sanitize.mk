@@ -53,11 +53,12 @@ test-tsan: needed $(POLICIES) $(SIM) ## test: tests/contract, engine and unit wi
 	$(call sanitize,thread,$(or $(T),$(SANITIZED)),$(C))
 
 # What threads share, what lives and dies in a session, what reads files and code; without the simulated driver, which
-# would be built first. One compiles while the other runs. And every call a program makes, with a shim that checks its locks and
-# the engine's rules alone (no sanitizer: `locks`).
+# would be built first. One compiles while the other runs. And with a shim that checks its locks and the engine's rules alone (no
+# sanitizer: `locks`), what has a program's own memory, contexts, captures and graphs come and go.
+LOCKS_CASES := own mappings*,contexts*,capture*,earlier work*,graph*,pools*,peers*
 sanitize-slice: slice-address slice-thread slice-locks ## test: a part of these, for every change
 slice-locks: all
-	$(call preloading,locks,entry)
+	$(call preloading,locks,entry,$(LOCKS_CASES))
 slice-thread: needed $(POLICIES)
 	$(call sanitize,thread,engine,*threads*)
 slice-address: needed $(POLICIES)
