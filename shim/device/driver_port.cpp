@@ -167,6 +167,7 @@ void DriverPort::owe(Owed owed) {
 
 bool DriverPort::settle() {
     const InContext in_context(context_);
+    trial_.settle();
     const util::Lock lock(owed_lock_);
     std::erase_if(owed_, [](const Owed& one) {
         return (one.bytes ? driver().cuMemUnmap(one.address, one.bytes)
@@ -528,6 +529,7 @@ void DriverPort::leave(CUcontext context) {
     in_ = nullptr;
     out_ = nullptr;
     times_.forget();
+    trial_.leave();
 }
 
 }  // namespace lms::device

@@ -100,6 +100,8 @@ class MoveTrial::Memory {
     Address written() const { return pinned_; }
     Address result() const { return pinned_ + bytes_; }
 
+    std::unique_ptr<Memory> before;  // left before this (MoveTrial::leave)
+
   private:
     static bool ok(CUresult status, bool& done) { return done = status == CUDA_SUCCESS; }
 
@@ -284,6 +286,22 @@ MoveTrial::~MoveTrial() = default;
 void MoveTrial::give_back() {
     if (late_) late_->give_back();
     late_.reset();
+}
+
+void MoveTrial::leave() {
+    if (!late_) return;
+    const util::Lock lock(lock_);
+    late_->before = std::move(left_);
+    left_ = std::move(late_);
+}
+
+void MoveTrial::settle() {
+    std::unique_ptr<Memory> left;
+    {
+        const util::Lock lock(lock_);
+        left = std::move(left_);
+    }
+    for (; left; left = std::move(left->before)) left->give_back();
 }
 
 MoveTrial::Step MoveTrial::run_once(bool mapped, const std::optional<TrialMemory>& given, CUfunction kernel) {

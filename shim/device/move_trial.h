@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "shim/device/port.h"
+#include "shim/util/mutex.h"
 
 namespace lms::device {
 
@@ -25,6 +26,9 @@ class MoveTrial {
     Trial run(const std::optional<TrialMemory>& memory, CUfunction kernel);
     // Releases the memory of a trial that did not finish. Nothing of the port runs any more.
     void give_back();
+    // The same in two steps, of which the first calls no driver.
+    void leave();
+    void settle();
 
   private:
     class Memory;
@@ -36,6 +40,8 @@ class MoveTrial {
 
     Port& port_;
     std::unique_ptr<Memory> late_;
+    util::Mutex lock_{util::LockOrder::Leaf};
+    std::unique_ptr<Memory> left_ LMS_GUARDED_BY(lock_);  // and those before it
 };
 
 }  // namespace lms::device

@@ -179,8 +179,8 @@ class Port {
     // works through that one still.
     virtual CUresult work_through(CUcontext context) LMS_UNLOCKED = 0;
     // `context` is destroyed, or is about to be and all its work is done. Its events count as passed and are
-    // not touched again. If the port worked through it, it has none from now on. No driver call: what it owes
-    // the driver is left to settle(), and the memory of a trial to work_through().
+    // not touched again. If the port worked through it, it has none from now on. No driver call: what it has
+    // of the driver's still is left to settle().
     virtual void leave(CUcontext context) = 0;
 
   private:
