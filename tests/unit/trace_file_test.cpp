@@ -14,6 +14,7 @@
 
 #include "shim/trace/block_writer.h"
 #include "shim/util/log.h"
+#include "shim/util/settings.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 #include "tools/lms/trace_file.h"
@@ -396,6 +397,7 @@ TEST_CASE(
               rlimit limit = {4000, RLIM_INFINITY};  // its beginning names the libraries of the process
               setrlimit(RLIMIT_FSIZE, &limit);
               signal(SIGXFSZ, SIG_IGN);
+              lms::settings();  // which configures the log, once
               lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
               BlockWriter writer;
               if (writer.open(scratch.path("trace")) != 0) _exit(1);

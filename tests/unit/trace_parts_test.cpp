@@ -14,6 +14,7 @@
 #include "shim/trace/block_writer.h"
 #include "shim/trace/standing.h"
 #include "shim/util/log.h"
+#include "shim/util/settings.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 #include "tools/lms/trace_file.h"
@@ -281,6 +282,7 @@ TEST_CASE("trace parts: files of another trace, of an earlier run, are not taken
 
 TEST_CASE("trace parts: where the next cannot be written the file grows on, and none of it is lost") {
     const Scratch scratch;
+    lms::settings();  // which configures the log, once
     lms::log::configure(lms::log::Level::Warn, scratch.path("log"));
     REQUIRE(mkdir(scratch.path("trace.1").c_str(), 0700) == 0);
     BlockWriter whole;
