@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <system_error>
 
 #include "shim/session/session.h"
 #include "shim/util/bounds.h"
@@ -52,7 +51,7 @@ IdleHelper::IdleHelper(Session& session) noexcept : session_(session) {
         const NoSignals none;
         thread_ = std::thread([this] { help(); });
         ::pthread_setname_np(thread_.native_handle(), "lmsshim");
-    } catch (const std::system_error& problem) {
+    } catch (const std::exception& problem) {
         log::warn(
             "GPU {}: no thread can be made ({}); it gives nothing back while the program makes no calls",
             session.device(), problem.what());
