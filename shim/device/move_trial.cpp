@@ -284,8 +284,8 @@ MoveTrial::MoveTrial(Port& port) : port_(port) {}
 MoveTrial::~MoveTrial() = default;
 
 void MoveTrial::give_back() {
-    if (late_) late_->give_back();
-    late_.reset();
+    leave();
+    settle();
 }
 
 void MoveTrial::leave() {
