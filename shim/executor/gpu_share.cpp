@@ -162,16 +162,16 @@ void GpuShare::watch_link(std::span<const sharing::Tenant> tenants, std::uint64_
     const bool saturated = before <= moved && carried > 0 && length < 4 * ns(bounds::kLinkWatch) &&
                            (moved - before) >= carried * kSaturatedPercent / 100;
     link_.saturated = saturated ? link_.saturated + 1 : 0;
-    if (link_.saturated < kSaturatedWindows || page_->turns_until_ns(now_ns) > now_ns) return;
+    if (link_.saturated < kSaturatedWindows || !begin_turns()) return;
     log::debug("GPU {}: its link is saturated; processes take turns", device_);
-    begin_turns();
 }
 
-void GpuShare::begin_turns() noexcept {
+bool GpuShare::begin_turns() noexcept {
     const std::uint64_t now_ns = clock_.now_ns();
-    if (page_->turns_until_ns(now_ns) > now_ns) return;
+    if (page_->turns_until_ns(now_ns) > now_ns) return false;
     page_->take_turns_until(now_ns + ns(sharing::kTurns));
     announce();
+    return true;
 }
 
 std::size_t GpuShare::holder_at(std::span<const sharing::Seen> seen, std::span<const sharing::Tenant> tenants,

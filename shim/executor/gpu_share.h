@@ -62,8 +62,9 @@ class GpuShare {
     bool takes_turns() const noexcept { return turns_.load(std::memory_order_relaxed) != Turns::None; }
     // What this process is granted at most: where turns are taken, while it has one. 0: it is alone.
     std::uint64_t most_bytes() const noexcept { return most_bytes_.load(std::memory_order_relaxed); }
-    // From now on turns are taken: the share of this process alone is too small for its work.
-    void begin_turns() noexcept;
+    // From now on turns are taken: the share of this process alone is too small for its work, or the link
+    // carries no more. Whether they were not before.
+    bool begin_turns() noexcept;
 
     // A thread that waits for it while it lives.
     class Waiter {
