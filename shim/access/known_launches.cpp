@@ -1,6 +1,7 @@
 #include "shim/access/known_launches.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lms::shim {
 
@@ -18,7 +19,7 @@ bool KnownLaunches::Known::is(const Launch& launch) const {
 bool KnownLaunches::find(const Launch& launch, WorkingSet& reach) {
     const std::size_t slot = launch.hash() % kSlots;
     const util::Lock lock(mutex_);
-    const Known* const known = slots_.empty() ? nullptr : slots_[slot].get();
+    const Known* const known = slots_.empty() ? nullptr : slots_[slot].known.get();
     if (!known || !known->is(launch)) return false;
     const auto add = [](auto& all, const auto& more) {
         if (!more.empty()) all.assign(more.begin(), more.end());
@@ -32,8 +33,13 @@ bool KnownLaunches::find(const Launch& launch, WorkingSet& reach) {
 }
 
 void KnownLaunches::keep(const Launch& launch, const WorkingSet& reach) {
+    const std::size_t hash = launch.hash();
+    const util::Lock lock(mutex_);
+    slots_.resize(kSlots);
+    Slot& slot = slots_[hash % kSlots];
+    if (std::exchange(slot.missed, hash) != hash) return;
     const auto words = launch.arguments();
-    auto known = std::make_unique<const Known>(Known{launch.changes,
+    slot.known = std::make_unique<const Known>(Known{launch.changes,
                                                      launch.shape,
                                                      launch.tables,
                                                      {words.begin(), words.end()},
@@ -42,10 +48,6 @@ void KnownLaunches::keep(const Launch& launch, const WorkingSet& reach) {
                                                      reach.ranges,
                                                      reach.opaque,
                                                      reach.unseen});
-    const std::size_t slot = launch.hash() % kSlots;
-    const util::Lock lock(mutex_);
-    slots_.resize(kSlots);
-    slots_[slot] = std::move(known);
 }
 
 }  // namespace lms::shim

@@ -43,7 +43,8 @@ class KnownLaunches {
     // To `reach`, which has nothing yet: what a launch of the same arguments reached. False: none is known
     // that is still right.
     bool find(const Launch& launch, WorkingSet& reach);
-    // `reach` has what the arguments lead to, and no more.
+    // `reach` has what the arguments lead to, and no more. Kept from the second time on: of arguments that
+    // never come again, as a step's number is, nothing would be gained.
     void keep(const Launch& launch, const WorkingSet& reach);
 
   private:
@@ -62,9 +63,13 @@ class KnownLaunches {
     };
 
     std::atomic<std::uint64_t> changes_{0};
+    struct Slot {
+        std::size_t missed = 0;  // the hash of who was not found here last
+        std::unique_ptr<const Known> known;
+    };
+
     util::Mutex mutex_{util::LockOrder::Leaf};
-    std::vector<std::unique_ptr<const Known>> slots_
-        LMS_GUARDED_BY(mutex_);  // by hash; none before the first
+    std::vector<Slot> slots_ LMS_GUARDED_BY(mutex_);  // by hash; none before the first
 };
 
 }  // namespace lms::shim

@@ -249,6 +249,7 @@ class Naming {
 };
 
 constexpr std::size_t kMeanings = 256;
+constexpr std::size_t kMostNeeds = 64;  // of one that is kept
 
 // Where the meaning of these addresses is or will be; null where something has just come or gone.
 NamingScratch::Meaning* meaning_of(NamingScratch& scratch, std::span<const engine::Address> addresses,
@@ -316,7 +317,7 @@ void Session::find(std::span<const engine::Address> addresses, std::span<const e
         if (own.bytes > 0) naming.range(own);
         if (views && own.bytes < range.bytes) naming.views_in(range);
     }
-    if (!meaning) return;
+    if (!meaning || needs.size() > kMostNeeds) return;
     meaning->changes = scratch_.changes;
     meaning->written = addresses.size();
     meaning->addresses.assign(addresses.begin(), addresses.end());
