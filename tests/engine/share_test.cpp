@@ -5,8 +5,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <string>
+#include <vector>
 
 #include "shim/executor/gpu_share.h"
+#include "shim/sharing/page.h"
+#include "shim/trace/live_folder.h"
+#include "shim/trace/process_name.h"
 #include "tests/engine/live_pages.h"
 #include "tests/engine/scene.h"
 #include "tests/support/child.h"
@@ -17,6 +22,19 @@ namespace {
 using shim::GpuShare;
 
 constexpr std::array<char, 16> kUuid{'s', 'h', 'a', 'r', 'e'};
+const std::string kSharePage = "gpu.73686172650000000000000000000000";
+
+// When this process used the GPU last, as others see it.
+std::uint64_t last_use_ns() {
+    const trace::LiveFolder folder;
+    std::string problem;
+    const auto seen = sharing::look_at_page(folder.number(), kSharePage, problem).tenants;
+    for (const sharing::Seen& each : seen) {
+        if (each.process == trace::this_process()) return each.tenant.last_use_ns;
+    }
+    FAIL(problem);
+    return 0;
+}
 
 // Another process that uses the GPU all the time, and wants more than that has.
 class Neighbour {
@@ -178,12 +196,32 @@ TEST_CASE("share: the helper takes nothing from unfinished work") {
     }
 }
 
+TEST_CASE("share: unfinished work is use of the GPU, without a call") {
+    const LivePages pages;
+    const Neighbour neighbour;
+    SharedScene scene;
+    for (int i = 0; i < 6; ++i) scene.make(8);
+    scene.begin_helper();
+    scene.look();
+    scene.rig.drain();
+    const Gate open = std::make_shared<std::atomic<bool>>(false);
+    REQUIRE(scene.rig.submit(scene.late_write(scene.stream, 0, open, true)) == CUDA_SUCCESS);
+    scene.changed(0);
+    const std::uint64_t submitted_ns = util::GpuClock::machine_ns();
+    reaches([&] { return last_use_ns() > submitted_ns; });
+    open->store(true);
+    scene.rig.drain();
+    const std::uint64_t over_ns = util::GpuClock::machine_ns();
+    ::usleep(200'000);
+    CHECK(last_use_ns() <= over_ns);
+    scene.check();
+}
+
 TEST_CASE("share: unless the user asks for it and there is a page, the process is as if alone") {
     const LivePages pages;
     CHECK(GpuShare::open(0, kUuid, {.shares = true}) != nullptr);
     CHECK(GpuShare::open(0, kUuid, {}) == nullptr);
-    const std::string folder = pages.scratch.path("lmsshim-" + std::to_string(geteuid()));
-    const std::string page = folder + "/gpu.73686172650000000000000000000000";
+    const std::string page = pages.scratch.path("lmsshim-" + std::to_string(geteuid())) + "/" + kSharePage;
     REQUIRE(::access(page.c_str(), F_OK) == 0);
     REQUIRE(::truncate(page.c_str(), 100) == 0);
     CHECK(GpuShare::open(0, kUuid, {.shares = true}) == nullptr);
@@ -197,7 +235,7 @@ TEST_CASE("share: the page is in LMS_SHARE_DIR, if that is the user's alone") {
     CHECK_FALSE(opens());
     REQUIRE(::mkdir(path.c_str(), 0700) == 0);
     CHECK(opens());
-    CHECK(::access((path + "/gpu.73686172650000000000000000000000").c_str(), F_OK) == 0);
+    CHECK(::access((path + "/" + kSharePage).c_str(), F_OK) == 0);
     CHECK(::access(pages.scratch.path("lmsshim-" + std::to_string(geteuid())).c_str(), F_OK) != 0);
     for (const mode_t mode : {0710, 0701, 0720, 01777}) {
         REQUIRE(::chmod(path.c_str(), mode) == 0);
