@@ -52,6 +52,7 @@ inline void leaving(const void* mutex) {
     *one = held.all[--held.count];
 }
 
+// `may(order)`: whether a lock of that kind may be held across a call of the driver.
 template <typename May>
 void calling_driver(May&& may) {
     for (int i = 0; i < held.count; ++i) {
