@@ -76,6 +76,9 @@ CUresult wait_for_context(Session& session, CUcontext context) {
         if (const auto status = session.wait_beside_captures(context)) return *status;
     }
     if (const auto status = session.wait_beside_moves(context)) return *status;
+    if (const auto status = shim::wait_beside_no_capture()) return *status;
+    // One has begun meanwhile.
+    if (const auto status = session.wait_beside_captures(context)) return *status;
     return driver().cuCtxSynchronize();
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "shim/device/driver_table.h"
 #include "shim/program/handles.h"
@@ -76,6 +77,13 @@ using Beginnings = Handles<int, bool>;
 struct CapturesHeldOff : Beginnings::Use {
     CapturesHeldOff();
 };
+
+// Waits for the current context, unless something is captured or is about to be, which that would end.
+inline std::optional<CUresult> wait_beside_no_capture() {
+    const CapturesHeldOff held_off;
+    if (!held_off || capturing_anywhere()) return std::nullopt;
+    return device::driver().cuCtxSynchronize();
+}
 
 // Around the call that has the driver begin a capture; capture_ended() follows if it refused. Waits for those
 // who hold beginnings off (Beginnings::Retire).

@@ -259,9 +259,7 @@ void context_ending(CUcontext context, ContextEnd& end) {
     // Its events and streams go with it, while threads in others, of other GPUs too, ask on.
     const std::vector<CUcontext> known = known_contexts();
     const bool alone = std::ranges::none_of(known, [&](CUcontext each) { return each != context; });
-    // While something is captured, CUDA forbids to wait for its context.
-    if (!alone && !sessions().empty() && !capturing_anywhere() &&
-        device::driver().cuCtxSynchronize() == CUDA_SUCCESS) {
+    if (!alone && !sessions().empty() && wait_beside_no_capture() == CUDA_SUCCESS) {
         for (Session* each : sessions()) each->see_work_over();
     }
     const CUcontext next = end.successor();

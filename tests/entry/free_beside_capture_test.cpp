@@ -87,3 +87,48 @@ FAMILY_TEST("free beside a capture: waits for the work of each stream, where mem
     crowd.press();
     free_beside_each(gpu);
 }
+
+namespace {
+
+// One thread frees, another begins and ends captures, at any moments of each other.
+void free_among_captures(CUcontext context) {
+    constexpr int kTimes = 300;
+    std::atomic<bool> over{false};
+    std::thread captures([&] {
+        OK(cuCtxSetCurrent, context);
+        const Buffer other(kBuffer, 3);
+        const CUstream captured = stream_of(CU_STREAM_NON_BLOCKING);
+        while (!over) {
+            OK(cuStreamBeginCapture_v2, captured, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+            OK(cuMemsetD8Async, other.at(), 9, kBuffer, captured);
+            CUgraph graph = nullptr;
+            OK(cuStreamEndCapture, captured, &graph);
+            OK(cuGraphDestroy, graph);
+        }
+        OK(cuStreamDestroy_v2, captured);
+    });
+    const CUstream works = stream_of(CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < kTimes; ++i) {
+        CUdeviceptr freed = 0;
+        OK(cuMemAlloc_v2, &freed, kBuffer);
+        OK(cuMemsetD8Async, freed, 1, kBuffer, works);
+        OK(cuMemFree_v2, freed);
+    }
+    over = true;
+    captures.join();
+    OK(cuStreamDestroy_v2, works);
+}
+
+}  // namespace
+
+FAMILY_TEST("free beside a capture: one begins at any moment of a free, where all has fitted so far") {
+    const Gpu gpu;
+    free_among_captures(gpu.context);
+}
+
+FAMILY_TEST("free beside a capture: one begins at any moment of a free, where memory has moved") {
+    const Gpu gpu;
+    Crowd crowd;
+    crowd.press();
+    free_among_captures(gpu.context);
+}
