@@ -210,6 +210,43 @@ SIM_TEST("shared: a process that is killed with the page's lock holds up none", 
     }
 }
 
+SIM_TEST("shared: who joins takes its slot with the page's lock", {{"SIMCUDA_MEMORY", "64M"}}) {
+    const SharedGpus gpus;
+    const Channel channel, with_joiner;
+    const auto locker = fork_body([&] {
+        shared::join();
+        const auto processes = [] {
+            return std::ranges::count_if(shared::page()->slots,
+                                         [](const shared::Slot& slot) { return slot.process != 0; });
+        };
+        {
+            // As one that has found another's process ended, and is about to free its slot.
+            const shared::PageLock lock;
+            Channel::send(channel.to_first, true);
+            Channel::receive<bool>(channel.to_other);
+            ::usleep(100'000);
+            EXPECT(processes() == 1);
+        }
+        Channel::receive<bool>(channel.to_other);
+        EXPECT(processes() == 2);
+    });
+    Channel::receive<bool>(channel.to_first);
+    const auto joiner = fork_body([&] {
+        Channel::send(with_joiner.to_first, true);
+        const Gpu gpu;
+        allocated(kMeg);
+        Channel::send(with_joiner.to_first, true);
+        Channel::receive<bool>(with_joiner.to_other);
+    });
+    Channel::receive<bool>(with_joiner.to_first);
+    Channel::send(channel.to_other, true);
+    Channel::receive<bool>(with_joiner.to_first);
+    Channel::send(channel.to_other, true);
+    join(locker);
+    Channel::send(with_joiner.to_other, true);
+    join(joiner);
+}
+
 // A page file with these bytes, of this mode: what a process says that is to join it. It has its own GPUs.
 std::string refusal(const std::string& bytes, mode_t mode = 0600) {
     const Scratch scratch;

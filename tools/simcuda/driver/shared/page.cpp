@@ -109,7 +109,14 @@ void begin(Page& page) {
     page.mark = kMark;
 }
 
+bool any_is_alive(const Page& page) {
+    return std::ranges::any_of(
+        page.slots, [](const Slot& slot) { return slot.process != 0 && is_alive(slot.identity()); });
+}
+
+// Under the page's lock: who frees a slot there has looked at it before.
 Slot* claim_slot(Page& page) {
+    free_slots_of_ended(page);
     const auto free = std::find_if(std::begin(page.slots), std::end(page.slots),
                                    [](const Slot& slot) { return slot.process == 0; });
     if (free == std::end(page.slots)) return nullptr;
@@ -136,11 +143,12 @@ std::string try_to_join(const std::string& path) {
     Page* const page = file.map();
     if (page == nullptr) return std::string("cannot be mapped: ") + std::strerror(errno);
     if (std::string wrong = empty ? std::string() : wrong_with(*page, status); !wrong.empty()) return wrong;
-    if (empty || !free_slots_of_ended(*page)) {
-        begin(*page);  // also what a process left that ended with the machine
+    if (empty || !any_is_alive(*page)) {
+        begin(*page);  // also the lock of a process that ended with the machine
     } else if (page->machine != own_machine()) {
         return "has GPUs of other numbers, memory, speeds or clock than this process is to have";
     }
+    const PageLock lock(*page);
     own = claim_slot(*page);
     if (own == nullptr) return "has as many processes as it may";
     joined = file.keep();
@@ -178,25 +186,18 @@ Slot* own_slot() {
     return own;
 }
 
-PageLock::PageLock() {
-    if (::pthread_mutex_lock(&joined->mutex) == EOWNERDEAD) ::pthread_mutex_consistent(&joined->mutex);
+PageLock::PageLock(Page& page) : page_(page) {
+    if (::pthread_mutex_lock(&page.mutex) == EOWNERDEAD) ::pthread_mutex_consistent(&page.mutex);
 }
 
 PageLock::~PageLock() {
-    ::pthread_mutex_unlock(&joined->mutex);
+    ::pthread_mutex_unlock(&page_.mutex);
 }
 
-bool free_slots_of_ended(Page& page) {
-    bool any = false;
+void free_slots_of_ended(Page& page) {
     for (Slot& slot : page.slots) {
-        if (slot.process == 0) continue;
-        if (is_alive(slot.identity())) {
-            any = true;
-        } else {
-            slot.process = 0;
-        }
+        if (slot.process != 0 && !is_alive(slot.identity())) slot.process = 0;
     }
-    return any;
 }
 
 bool take(std::size_t place, std::uint64_t bytes, std::uint64_t limit) {

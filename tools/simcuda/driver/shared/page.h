@@ -85,14 +85,17 @@ Slot* own_slot();
 // Held for moments, while nothing else is waited for.
 class PageLock {
   public:
-    PageLock();
+    explicit PageLock(Page& page = *shared::page());
     ~PageLock();
     PageLock(const PageLock&) = delete;
     PageLock& operator=(const PageLock&) = delete;
+
+  private:
+    Page& page_;
 };
 
-// Frees the slots of processes that have ended, under the lock. True if one is left.
-bool free_slots_of_ended(Page& page);
+// Frees the slots of processes that have ended, under the lock.
+void free_slots_of_ended(Page& page);
 
 // Takes memory for this process if all of `place` that processes have stays within `limit`.
 bool take(std::size_t place, std::uint64_t bytes, std::uint64_t limit);
