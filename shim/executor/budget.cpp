@@ -57,6 +57,10 @@ CUresult look(State& state, SessionLock& lock, Look& look) LMS_LOCKED {
 
 }  // namespace
 
+std::uint64_t least_of_grant(State& state) {
+    return state.granted_bytes == 0 ? 0 : least_budget(state, state.granted_bytes);
+}
+
 std::uint64_t default_reserve(std::uint64_t total_bytes) {
     return std::min<std::uint64_t>(total_bytes / 64, 512ull << 20);
 }
@@ -88,6 +92,7 @@ CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock, bool in
                          .pinned_bytes = state.host_blocks.held_bytes(),
                          .free_bytes = 0,
                          .most_bytes = 0,
+                         .least_bytes = least_of_grant(state),
                          .granted_bytes = state.granted_bytes,
                          .moved_bytes = state.telemetry.moved_in_bytes,
                          .link_bytes_per_s = state.telemetry.speeds.bytes_per_s(trace::Direction::In),

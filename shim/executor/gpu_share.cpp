@@ -210,7 +210,7 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
                   .resident_bytes = own.held_bytes,
                   .granted_bytes = own.granted_bytes,
                   .pinned_bytes = own.pinned_bytes,
-                  .least_bytes = least_bytes_,
+                  .least_bytes = std::max(least_bytes_.load(), own.least_bytes),
                   .weight = weight_,
                   .priority = priority_,
                   .last_use_ns = last_use_ns_,

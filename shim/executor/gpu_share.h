@@ -39,6 +39,7 @@ class GpuShare {
         std::uint64_t allocated_bytes, held_bytes, pinned_bytes;
         std::uint64_t free_bytes;            // of device memory, but for the reserve
         std::uint64_t most_bytes;            // all of it, but for the reserve
+        std::uint64_t least_bytes = 0;       // that cannot leave: the host has no room for them
         std::uint64_t granted_bytes = 0;     // by the look before
         std::uint64_t moved_bytes = 0;       // to the GPU, ever
         std::uint64_t link_bytes_per_s = 0;  // to the GPU; 0: not known

@@ -59,7 +59,10 @@ bool Migrator::await_grant(std::span<const ChunkRequest> needs, SessionLock& loc
         }
         return sum;
     };
-    const auto fits = [&]() LMS_LOCKED { return bytes() <= state_.engine.budget_bytes(); };
+    // What the host has no room for cannot leave, and what nothing leaves for cannot come.
+    const auto fits = [&]() LMS_LOCKED {
+        return std::max(bytes(), least_of_grant(state_)) <= state_.engine.budget_bytes();
+    };
     if (!share || fits()) return false;
     const bool over = await_share(lock, [&]() LMS_LOCKED {
         if (fits() || bytes() > share->most_bytes()) return true;

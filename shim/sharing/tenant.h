@@ -23,7 +23,7 @@ struct Tenant {
     std::uint64_t resident_bytes = 0;    // of those, on the GPU
     std::uint64_t granted_bytes = 0;     // what it holds itself to; 0: nothing yet
     std::uint64_t pinned_bytes = 0;      // of host memory
-    std::uint64_t least_bytes = 0;       // kept for it, as far as it wants them
+    std::uint64_t least_bytes = 0;       // kept for it, or without room on the host, as far as it wants them
     std::uint32_t weight = 1;            // 1 to kMostWeight
     std::uint32_t priority = 0;          // to kMostPriority; a higher one goes first
     std::uint64_t last_use_ns = 0;       // it submitted work, or some was unfinished; CLOCK_MONOTONIC

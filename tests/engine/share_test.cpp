@@ -24,16 +24,16 @@ using shim::GpuShare;
 constexpr std::array<char, 16> kUuid{'s', 'h', 'a', 'r', 'e'};
 const std::string kSharePage = "gpu.73686172650000000000000000000000";
 
-// When this process used the GPU last, as others see it.
-std::uint64_t last_use_ns() {
+// What this process says of itself to others.
+sharing::Tenant own_entry() {
     const trace::LiveFolder folder;
     std::string problem;
     const auto seen = sharing::look_at_page(folder.number(), kSharePage, problem).tenants;
     for (const sharing::Seen& each : seen) {
-        if (each.process == trace::this_process()) return each.tenant.last_use_ns;
+        if (each.process == trace::this_process()) return each.tenant;
     }
     FAIL(problem);
-    return 0;
+    return {};
 }
 
 // Another process that uses the GPU all the time, and wants more than that has.
@@ -65,7 +65,8 @@ class Neighbour {
 
 struct SharedScene : Scene {
     explicit SharedScene(const util::ShareTerms& terms = {.shares = true}, bool maps_host = true)
-        : Scene(options_of(Safety::Opaque, 1, maps_host)) {
+        : SharedScene(terms, options_of(Safety::Opaque, 1, maps_host)) {}
+    SharedScene(const util::ShareTerms& terms, const RigOptions& options) : Scene(options) {
         rig.session().share_by(GpuShare::open(0, kUuid, terms));
     }
     // While some context is there.
@@ -151,6 +152,25 @@ TEST_CASE("share: what fits beside others stays") {
     scene.check();
 }
 
+TEST_CASE("share: what the host has no room for is kept, and others are told") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        const LivePages pages;
+        RigOptions options = options_of(Safety::Opaque, 1, maps_host);
+        options.host_granules = 24;
+        SharedScene scene({.shares = true}, options);
+        for (int i = 0; i < 6; ++i) scene.make(8);
+        const Neighbour neighbour({.shares = true, .weight = 100});
+        scene.look();
+        scene.look();
+        // And a chunk's room on either side, so that they can change places.
+        CHECK(own_entry().least_bytes > 24 * options.granularity);
+        CHECK(own_entry().least_bytes <= 48 * options.granularity);
+        scene.use_all();
+        scene.check();
+    }
+}
+
 template <typename Condition>
 void reaches(Condition condition) {
     for (int i = 0; i < 1000 && !condition(); ++i) ::usleep(10'000);
@@ -208,12 +228,12 @@ TEST_CASE("share: unfinished work is use of the GPU, without a call") {
     REQUIRE(scene.rig.submit(scene.late_write(scene.stream, 0, open, true)) == CUDA_SUCCESS);
     scene.changed(0);
     const std::uint64_t submitted_ns = util::GpuClock::machine_ns();
-    reaches([&] { return last_use_ns() > submitted_ns; });
+    reaches([&] { return own_entry().last_use_ns > submitted_ns; });
     open->store(true);
     scene.rig.drain();
     const std::uint64_t over_ns = util::GpuClock::machine_ns();
     ::usleep(200'000);
-    CHECK(last_use_ns() <= over_ns);
+    CHECK(own_entry().last_use_ns <= over_ns);
     scene.check();
 }
 
