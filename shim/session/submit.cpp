@@ -173,8 +173,8 @@ CUresult submit_guarded(Look look, Take take) {
 }  // namespace
 
 CUresult submit_after_look(CUstream stream, Look look, Call call) {
-    // Captured work does not run now; its graph is looked at when it is launched.
-    if (capturing(stream)) return call();
+    // Captured work does not run now; its graph is looked at when it is launched. Its code is loaded now.
+    if (capturing(stream)) return call_with_oom_retry(call);
     return submit_guarded(look, [&](const ResidencyGuard&) { return call(); });
 }
 
@@ -187,7 +187,7 @@ CUresult submit_in_place(CUstream stream, Look look, util::FunctionRef<CUresult(
     const auto as_it_is = [&] { return call({}); };
     CUresult status = CUDA_SUCCESS;
     if (try_fast_path(stream, as_it_is, status)) return status;
-    if (capturing(stream)) return as_it_is();
+    if (capturing(stream)) return call_with_oom_retry(as_it_is);
     return submit_guarded(look, [&](const ResidencyGuard& guard) { return call(guard.host_copies()); });
 }
 

@@ -222,3 +222,28 @@ TEST_CASE(
                                 {{"SIMCUDA_HOST_VMM", "1"}, {"SIMCUDA_MODULE_BYTES", "1M"}});
     CHECK(outcome.failures == "");
 }
+
+// The first launch of a module loads it, in a capture too: all of the GPU is then managed memory.
+BODY(room_for_a_captured_launch) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    kernel("add");
+    crowd.press();
+    const Rest others;
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EXPECT(launch("add", kWords, stream, a.at(), a.at(), 1u, kWords) == CUDA_SUCCESS);
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture, stream, &graph);
+    std::size_t nodes = 0;
+    OK(cuGraphGetNodes, graph, nullptr, &nodes);
+    EXPECT(nodes == 1);
+    EXPECT(a.holds(1));
+}
+
+TEST_CASE("oom retry: is made for a launch that is captured") {
+    run_both("room_for_a_captured_launch", Driver::Simulated,
+             {{"SIMCUDA_MEMORY", "6M"}, {"SIMCUDA_MODULE_BYTES", "128K"}});
+}
