@@ -175,13 +175,16 @@ def without(options):
     return ["--without", options.without] if options.without else []
 
 
+def in_the_ways(options, setting):
+    """The setting, with --yields, --guards and --parts behind it where they are asked for."""
+    return "-".join([setting, *(way for way in ("yields", "guards", "parts") if getattr(options, way))])
+
+
 def blocks(options):
     first, last = map(int, options.seeds.split("-"))
     size = options.block
     settings = options.setting.split(",") if options.setting else SETTINGS
-    for way in ("yields", "guards", "parts"):
-        if getattr(options, way):
-            settings = [f"{setting}-{way}" for setting in settings]
+    settings = [in_the_ways(options, setting) for setting in settings]
     for index, at in enumerate(range(first, last + 1, size)):
         chosen = [settings[(index * options.each + i) % len(settings)] for i in range(min(options.each, len(settings)))]
         yield at, min(at + size - 1, last), chosen, options.ops, options.hang, without(options)
@@ -297,14 +300,15 @@ def command_shrink(options):
     arguments = ["--file", options.file] if options.file else ["--seeds", f"{options.seed}-{options.seed}", "--ops",
                                                                str(options.ops)] + without(options)
     lines = program_lines(arguments)
-    shrinker = Shrinker(options.setting, options)
+    setting = in_the_ways(options, options.setting)
+    shrinker = Shrinker(setting, options)
     what = shrinker.fails(lines)
     if not what:
         print("does not fail", file=sys.stderr)
         return 1
     print(what, file=sys.stderr, flush=True)
     lines = shrinker.shrink(lines)
-    print(f"# {options.setting}: {(shrinker.fails(lines) or what).splitlines()[0]}")
+    print(f"# {setting}: {(shrinker.fails(lines) or what).splitlines()[0]}")
     print("\n".join(lines))
     return 0
 
