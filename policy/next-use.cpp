@@ -117,7 +117,7 @@ class NextUse {
             if (recent_.contains(chunk) || std::find(out, out + count, chunk) != out + count) return true;
             if (is_for_others(room, at, chunks_[chunk].bytes)) return false;
             room -= std::min(room, chunks_[chunk].bytes);
-            if (count == 0) end = at + kHorizon;
+            if (count == 0) end = at + kEventsEach * most;
             out[count++] = chunk;
             return count < most;
         });
@@ -127,8 +127,9 @@ class NextUse {
 
   private:
     using Position = Repetition::Position;
-    // Events that are looked at after the first chunk that is foretold and not on the device.
-    static constexpr Position kHorizon = 256;
+    // Events that are looked at for each chunk asked for, after the first that is foretold and not on the
+    // device.
+    static constexpr Position kEventsEach = 32;
     // Events within which a chunk comes in whatever goes for it, if that is needed later; before that what
     // goes must be needed so many times later.
     static constexpr Position kSoon = 2, kPatience = 4;
