@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "shim/executor/budget.h"
+#include "shim/executor/placement.h"
 #include "shim/util/bounds.h"
 
 namespace lms::shim {
 
-std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) {
+std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit, SessionLock& lock,
+                                  bool drains) {
     using Is = engine::Engine::Room::Is;
     BlockSource& source = state.device_blocks;
     // Again after each step that drops the lock: another thread may have made blocks meanwhile.
@@ -16,6 +18,7 @@ std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64
         if (room.is == Is::Taken) return room.block;
         if (room.is == Is::None) return std::nullopt;
         if (room.is == Is::Create) break;
+        if (room.is == Is::Trim && !drains && must_drain(state)) return std::nullopt;
         if (room.is == Is::Trim) source.trim(room.bytes, lock);
         if (room.is == Is::Recover) source.recover(lock);
         recovered = true;

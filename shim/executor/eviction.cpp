@@ -151,6 +151,7 @@ Finish complete(State& state, std::span<const engine::RemapOut> outs, SessionLoc
         ran_on = beside && state.port.query(beside->event()) == CUDA_ERROR_NOT_READY;
     });
     state.remaps_beside_work |= ran_on;
+    if (ran_on) state.remaps_wait = false;
 
     bool moved = false;
     for (const Job& job : jobs) {

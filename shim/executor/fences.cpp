@@ -260,7 +260,14 @@ std::vector<engine::Use> Fences::latest() const {
 }
 
 std::vector<engine::Use> Fences::latest_of_program() const {
-    std::vector<engine::Use> uses = latest();
+    return of_program(latest());
+}
+
+std::vector<engine::Use> Fences::oldest_of_program() const {
+    return of_program(oldest());
+}
+
+std::vector<engine::Use> Fences::of_program(std::vector<engine::Use> uses) const {
     for (const auto direction : {device::Direction::In, device::Direction::Out}) {
         const auto own = ids_.find(reinterpret_cast<StreamKey>(port_.stream(direction)));
         if (own == ids_.end()) continue;

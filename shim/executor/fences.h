@@ -131,12 +131,14 @@ class Fences {
     std::vector<engine::Use> latest_in(StreamKey stream) const LMS_LOCKED;
     // The oldest that is not known to have passed, of each stream that has one.
     std::vector<engine::Use> oldest() const LMS_LOCKED;
+    std::vector<engine::Use> oldest_of_program() const LMS_LOCKED;
     // Looks which fences have passed. Drops `lock`, the session's, while it asks the driver.
     void poll(SessionLock& lock) LMS_LOCKED;
     // Whether so many have been entered since the last look that another is due.
     bool many() const LMS_LOCKED { return pending_ > next_look_; }
 
   private:
+    std::vector<engine::Use> of_program(std::vector<engine::Use> uses) const LMS_LOCKED;
     struct Pending {
         std::uint64_t position;
         std::uint64_t number;  // of all that were ever entered

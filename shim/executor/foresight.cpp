@@ -33,8 +33,9 @@ bool Migrator::move_ahead(SessionLock& lock) {
 bool Migrator::evict_ahead(SessionLock& lock) {
     if (others_want_memory()) return true;
     poll_completions(state_, lock);
-    if (!may_remap_now()) return false;
-    complete_foretold(state_, lock);
+    // Copies hold nobody up.
+    if (!may_remap_now() && !state_.remaps_wait) return false;
+    if (may_remap_now()) complete_foretold(state_, lock);
     return start_foretold(state_, lock) == Start::Enough;
 }
 
@@ -50,7 +51,8 @@ bool Migrator::bring_in_ahead(SessionLock& lock) {
             return true;
         const std::size_t count = state_.engine.upcoming(next);
         if (count == 0) return false;
-        more = step_ahead(std::span(next).first(count), lock);
+        more = state_.remaps_wait ? page_in_together({}, lock) == Step::Moved
+                                  : step_ahead(std::span(next).first(count), lock);
     }
     return true;
 }
@@ -58,8 +60,7 @@ bool Migrator::bring_in_ahead(SessionLock& lock) {
 // A driver that lets a remap wait for all work is not to hold a thread up that may be who that work waits
 // for: it asked for no move.
 bool Migrator::may_remap_now() const {
-    std::vector<engine::Use> uses = state_.fences.latest_of_program();
-    return state_.remaps_beside_work || !engine::any_unfinished(uses, state_.residency.timelines);
+    return state_.remaps_beside_work || !program_works(state_);
 }
 
 // Gets further with the first of `next` that can come in; false if that is not possible now.

@@ -174,7 +174,7 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
     GpuShare* const share = state_.share;
     if (share && unlocked(lock, [&] { return share->is_due(); })) refresh_grant(state_, *share, lock);
     poll_completions(state_, lock);
-    free_completed(state_, lock);
+    if (!must_drain(state_)) free_completed(state_, lock);
     look_at_earlier_work(state_, lock);
     if (state_.engine.opaque_busy()) return await_opaque(lock);
     std::vector<ChunkRequest> able;
@@ -209,11 +209,12 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
             fills.push_back({need, *block});
             taken += block->bytes;
         }
+        if (!fills.empty() && state_.remaps_wait) return page_in_together(std::move(fills), lock);
         if (!fills.empty()) return page_in_now(fills, lock);
         const std::uint64_t next = state_.engine.retained().empty()
                                        ? bytes_of(able, residency)
                                        : residency.chunk(able.front().chunk).bytes;
-        const Step made = make_room(next, limit, lock);
+        const Step made = make_room(next, limit, lock, true);
         if (made != Step::Impossible || limit == state_.engine.budget_bytes()) return made;
     }
     return Step::Impossible;
@@ -221,7 +222,7 @@ Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock
 
 // Gets further with evicting what `bytes` more on the device need. With `limit` at the budget there is no
 // more room to be had otherwise, so it then waits for something to become idle.
-Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) {
+Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock, bool beside) {
     // One that came to no end is made again.
     if (state_.trial == State::Trial::Ahead) check_moves(state_, lock);
     if (await_others(lock)) return Step::Moved;
@@ -231,11 +232,17 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, Ses
     // Where there is room, but not a block of the size, others' blocks make one.
     const std::uint64_t out = wanted > limit ? std::min(bytes, wanted - limit) : bytes;
     // What is chosen later is chosen better.
-    if (state_.engine.filling().size() >= kFewFills && state_.engine.pending_eviction_bytes() < out)
+    if (!state_.remaps_wait && state_.engine.filling().size() >= kFewFills &&
+        state_.engine.pending_eviction_bytes() < out)
         return await_fill(lock);
     // What comes next is copied while this is remapped and filled.
     const Start started = start_evictions(state_, {out}, state_.engine.ahead_bytes(), lock);
-    if (complete_evictions(state_, out, lock) == Finish::Moved) return Step::Moved;
+    const std::uint64_t together = state_.remaps_wait && beside ? start_for_upcoming(out, lock) : out;
+    if (beside && must_drain(state_)) return await_drain(lock);
+    if (complete_evictions(state_, together, lock) == Finish::Moved) {
+        if (state_.remaps_wait) complete_foretold(state_, lock);
+        return Step::Moved;
+    }
     if (started == Start::Failed) return Step::Impossible;
     if (!state_.engine.pending_evictions().empty()) return await_copy_out(lock);
     if (started == Start::NoVictims) {
@@ -316,7 +323,7 @@ std::uint64_t Migrator::reclaim(std::uint64_t bytes, SessionLock& lock) {
         look_at_earlier_work(state_, lock);
         const Step made = state_.engine.opaque_busy()
                               ? await_opaque(lock)
-                              : make_room(bytes - given, state_.engine.budget_bytes(), lock);
+                              : make_room(bytes - given, state_.engine.budget_bytes(), lock, false);
         if (made == Step::Impossible || made == Step::Stalled) break;
         given += state_.device_blocks.trim(bytes - given, lock);
         if (made == Step::Moved) wait.begin_anew();

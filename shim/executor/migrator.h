@@ -86,7 +86,13 @@ class Migrator {
     bool hold_in_place(std::span<const ChunkRequest> needs, std::span<const ChunkRequest> missing,
                        ChunkPins& hold) LMS_LOCKED;
     Step step(std::span<const ChunkRequest> missing, SessionLock& lock) LMS_LOCKED;
-    Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock) LMS_LOCKED;
+    // `beside`: where remaps wait for the program's work, it waits here, and no longer than for other things.
+    Step make_room(std::uint64_t bytes, std::uint64_t limit, SessionLock& lock, bool beside) LMS_LOCKED;
+    // Where remaps wait for all work (migrator_drain.cpp).
+    Step await_drain(SessionLock& lock) LMS_LOCKED;
+    std::uint64_t start_for_upcoming(std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
+    void add_upcoming(std::vector<PageIn>& fills, SessionLock& lock) LMS_LOCKED;
+    Step page_in_together(std::vector<PageIn> fills, SessionLock& lock) LMS_LOCKED;
     Step await_copy_out(SessionLock& lock) LMS_LOCKED;
     // False: it is not to be waited for any more.
     bool await_turn(std::span<const ChunkRequest> needs, SessionLock& lock) LMS_LOCKED;

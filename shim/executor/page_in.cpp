@@ -1,5 +1,6 @@
 #include "shim/executor/page_in.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -37,11 +38,10 @@ bool enqueue_contents(State& state, const Job& job) {
     return false;
 }
 
-// Makes the addresses lead to the block and enqueues the copy; the fence behind that, if there is one and the
-// driver did not refuse it. Without the lock.
+// Enqueues the copy; the fence behind that, if there is one and the driver did not refuse it. Without the
+// lock.
 FencePtr enqueue(State& state, Job& job) LMS_UNLOCKED {
     device::Port& port = state.port;
-    job.done = remap(port, job.remaps) == CUDA_SUCCESS;
     if (!job.done || !job.enqueues) return nullptr;
     job.done = enqueue_contents(state, job);
     if (!job.done) {
@@ -69,10 +69,17 @@ Outcome page_in(State& state, std::span<const engine::PageIn> pages, SessionLock
     bool moved = false;
     // One fence each: while the last are copied, more can be made to go (Migrator::kFewFills). Each is
     // entered before the next is recorded, so that the last stands for all.
+    const auto map = [&](Job& job) { job.done = remap(state.port, job.remaps) == CUDA_SUCCESS; };
+    // Where remaps wait for all work, they would wait for each other's copies.
+    const bool at_once = state.remaps_wait;
+    if (at_once) unlocked(lock, [&] { std::ranges::for_each(jobs, map); });
     for (Job& job : jobs) {
         engine::Use end{};
-        if (FencePtr fence = unlocked(lock, [&] { return enqueue(state, job); }))
-            end = state.fences.add(std::move(fence));
+        const auto enqueued = [&] {
+            if (!at_once) map(job);
+            return enqueue(state, job);
+        };
+        if (FencePtr fence = unlocked(lock, enqueued)) end = state.fences.add(std::move(fence));
         came.push_back({job.done, job.enqueues, end, since});
         moved |= job.done;
     }

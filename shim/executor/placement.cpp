@@ -87,6 +87,15 @@ void undo(device::Port& port, std::span<const Remap> remaps) {
     }
 }
 
+bool program_works(const State& state) {
+    std::vector<engine::Use> uses = state.fences.latest_of_program();
+    return engine::any_unfinished(uses, state.residency.timelines);
+}
+
+bool must_drain(const State& state) {
+    return state.remaps_wait && program_works(state);
+}
+
 void release(State& state, engine::AllocationId id, SessionLock& lock) {
     const engine::Residency& residency = state.residency;
     const engine::Allocation buffer = residency.allocation(id);

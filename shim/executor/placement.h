@@ -39,6 +39,11 @@ inline engine::Address address_of(std::span<const Remap> remaps) {
 CUresult remap(device::Port& port, std::span<const Remap> remaps) LMS_UNLOCKED;
 void undo(device::Port& port, std::span<const Remap> remaps) LMS_UNLOCKED;
 
+// Whether the program has unfinished work, as far as any thread has looked.
+bool program_works(const State& state) LMS_LOCKED;
+// Whether a remap now would wait for it (State::remaps_wait).
+bool must_drain(const State& state) LMS_LOCKED;
+
 // Takes a buffer away whose work is finished: its memory goes back to the pools uncopied, its address to the
 // arena. Waits for moves of its chunks to end. Drops `lock`, the session's, around driver calls.
 void release(State& state, engine::AllocationId id, SessionLock& lock) LMS_LOCKED;

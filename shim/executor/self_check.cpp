@@ -64,7 +64,8 @@ void check_moves(State& state, SessionLock& lock) {
     if (state.trial != State::Trial::Ahead) return;
     state.trial = State::Trial::Running;
     // The trial may wait for ever there.
-    if (state.port.remaps_were_seen_to_wait()) state.telemetry.announce_remaps_wait();
+    state.remaps_wait = state.port.remaps_were_seen_to_wait();
+    if (state.remaps_wait) state.telemetry.announce_remaps_wait();
     const device::Trial trial = make_trial(state, lock);
     const bool told = trial.trust != Trust::Unknown;
     if (!told && trial.failed[0] != '\0') {
@@ -75,6 +76,7 @@ void check_moves(State& state, SessionLock& lock) {
     state.trial = again ? State::Trial::Ahead : State::Trial::Passed;
     if (told && trial.trust != Trust::Moves) distrust(state, trial);
     if (trial.remaps_wait) {
+        state.remaps_wait = true;
         trace::add(trace::counters().self_checks_remaps_wait);
         state.telemetry.announce_remaps_wait();
     }

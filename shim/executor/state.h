@@ -103,6 +103,7 @@ struct State {
     // Ends of copies out, by eviction, for those that wait for one.
     std::unordered_map<std::uint64_t, FencePtr> copy_fences LMS_GUARDED;
     bool remaps_beside_work LMS_GUARDED = false;  // seen: a remap does not wait for work that runs
+    bool remaps_wait LMS_GUARDED = false;  // seen in a trial, and never the contrary: each waits for all
 
     // Outlives it, set before others know of the session; null: it has the machine's memory for itself.
     HostClaims* host_claims LMS_GUARDED = nullptr;

@@ -146,7 +146,7 @@ std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool col
     State& state = *state_;
     const std::uint64_t rounded = round_up(bytes, state.granularity);
     const bool never = rounded < bytes || rounded > state.engine.capacity_bytes();
-    if (!never) settle_frees(state, lock);
+    if (!never && !must_drain(state)) settle_frees(state, lock);  // else where there is no capacity
     if (!never && collects && refuses_once(state, rounded, bytes)) return std::nullopt;
     if (never || !await_capacity(state, rounded, lock)) {
         state.telemetry.announce_no_capacity(bytes);
@@ -209,10 +209,10 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
     const engine::Residency& residency = state.residency;
     const auto where = [&]() LMS_LOCKED { return residency.chunk(id).state; };
     const std::uint64_t bytes = residency.chunk(id).bytes;
-    for (;;) {
+    for (bool drains = false;;) {
         state.changed.wait(lock, [&]() LMS_LOCKED { return where() != engine::State::Remapping; });
         if (where() != engine::State::Empty) return CUDA_SUCCESS;
-        const auto device = device_block(state, bytes, state.engine.eviction_start(), lock);
+        const auto device = device_block(state, bytes, state.engine.eviction_start(), lock, drains);
         if (device && where() == engine::State::Empty) return map_new(id, *device, lock);
         if (device) {
             state.engine.put(*device);
@@ -230,7 +230,9 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
         const auto host = host_block(state, bytes, lock);
         if (host && where() == engine::State::Empty) return map_new(id, *host, lock);
         if (host) state.engine.put(*host);
-        if (!host && where() == engine::State::Empty) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (host || where() != engine::State::Empty) continue;
+        if (drains || !must_drain(state)) return CUDA_ERROR_OUT_OF_MEMORY;
+        drains = true;
     }
 }
 

@@ -22,7 +22,7 @@ Rig::Rig(const RigOptions& options) : options_(options) {
     settings_.check = options.check;
     auto port = std::make_unique<FakePort>(
         Options{options.granularity, options.granules * options.granularity, options.maps_host, options.seed,
-                options.address_granules * options.granularity});
+                options.address_granules * options.granularity, options.remaps_wait});
     gpu_ = port.get();
     CUresult error = CUDA_ERROR_UNKNOWN;
     session_ = shim::Session::open({0, nullptr}, std::move(port),

@@ -33,6 +33,7 @@ struct RigOptions {
     bool check = false;
     std::uint64_t seed = 1;
     std::uint64_t address_granules = UINT32_MAX;  // the most that the driver has
+    bool remaps_wait = false;                     // each waits for all work
 };
 
 struct Job {

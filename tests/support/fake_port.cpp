@@ -16,6 +16,7 @@ const CUstream kOut = reinterpret_cast<CUstream>(0x200);
 
 FakePort::FakePort(const Options& options)
     : address_bytes_(options.address_bytes),
+      remaps_wait_(options.remaps_wait),
       memory_(options.granularity, options.device_bytes, options.maps_host, options.seed),
       random_(options.seed * 0x9E3779B97F4A7C15ull + 1),
       eagerness_(below(4)) {
@@ -149,11 +150,21 @@ CUresult FakePort::unmap(Address address, std::uint64_t bytes) {
         memory_.where(address, place) && place == watched_place_) {
         act(before_unmap_, lock);
     }
+    if (remaps_wait_) wait_for_all_work();
     dawdle(lock);
     const CUresult status = memory_.unmap(address, bytes);
     if (status == CUDA_SUCCESS) std::erase_if(owed_, [&](const auto& one) { return one.first == address; });
     dawdle(lock);
     return status;
+}
+
+// For so long: some of it may wait for the calling thread.
+void FakePort::wait_for_all_work() {
+    constexpr int kMost = 10'000;
+    const auto unfinished = [](const auto& queue) { return !queue->operations.empty(); };
+    // The first two are the port's own.
+    if (std::any_of(queues_.begin() + 2, queues_.end(), unfinished)) ++unmaps_held_up_;
+    for (int i = 0; i < kMost && std::ranges::any_of(queues_, unfinished) && step(); ++i) continue;
 }
 
 CUresult FakePort::discard(Address address, std::uint64_t bytes) {
@@ -433,6 +444,11 @@ void FakePort::maps_nothing(Address begin, Address end) {
 std::uint64_t FakePort::calls(Call call) const {
     const Lock lock(mutex_);
     return scripts_[static_cast<std::size_t>(call)].calls;
+}
+
+std::uint64_t FakePort::unmaps_held_up() const {
+    const Lock lock(mutex_);
+    return unmaps_held_up_;
 }
 
 std::uint64_t FakePort::all_calls() const {

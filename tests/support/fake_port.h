@@ -30,6 +30,7 @@ struct Options {
     bool maps_host = true;
     std::uint64_t seed = 1;
     std::uint64_t address_bytes = UINT64_MAX;  // the most that can be reserved at once
+    bool remaps_wait = false;                  // unmap() waits for all work, and that is known
 };
 
 // The calls that can be counted and made to fail.
@@ -92,6 +93,7 @@ class FakePort final : public device::Port {
     CUresult set(Address destination, std::uint8_t value, std::uint64_t bytes,
                  device::Direction direction) override;
     CUstream stream(device::Direction direction) const override;
+    bool remaps_were_seen_to_wait() const override { return remaps_wait_; }
     CUresult record(CUstream stream, CUevent& event) override;
     CUresult record_again(CUstream stream, CUevent event) override;
     CUresult record_legacy(CUcontext, CUevent& event) override { return record(CU_STREAM_LEGACY, event); }
@@ -148,6 +150,8 @@ class FakePort final : public device::Port {
     void maps_nothing(Address begin, Address end);
     std::uint64_t calls(Call call) const;
     std::uint64_t all_calls() const;
+    // Calls of unmap() that had to wait for work of the program's streams.
+    std::uint64_t unmaps_held_up() const;
     std::size_t live_events() const;
 
     // Calls look(memory) under the lock.
@@ -199,7 +203,11 @@ class FakePort final : public device::Port {
     // Lets other threads in, at random: calls take time.
     void dawdle(Lock& lock);
 
+    void wait_for_all_work();
+
     const std::uint64_t address_bytes_;
+    const bool remaps_wait_;
+    std::uint64_t unmaps_held_up_ = 0;
     std::atomic<std::uint64_t> copy_ns_{0};
     mutable std::mutex mutex_;
     Memory memory_;
