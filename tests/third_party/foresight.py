@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
-"""What a step of training takes on half of the memory that its buffers need, against the least that it could: as
-tests/bench/foresight.py, whose bound it is, of programs that nobody here wrote. foresight.py [NAME ...]
+"""What a step of training takes on half of the memory that its buffers need, against a bound, of programs that nobody
+here wrote. foresight.py [NAME ...]
+
+The bound of a step is its time in memory, or that of what the order that knows the future moves in or out in it, on a link
+that does both at once, if that is longer. It comes from `lms replay` over the traces of a short and a longer run. Tensors of
+these programs are not recorded, so the bound of tests/bench/foresight.py, which is nearer, cannot be told.
 
 Each kernel takes the same time, so that all of a step take about half as long as what the best order moves in it.
 What they need is fetched as for `make third-party-check`.
@@ -13,12 +17,10 @@ import sys
 import tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-sys.path.insert(0, os.path.join(ROOT, "tests", "bench"))
-import foresight  # noqa: E402
-
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 RECIPES = os.path.join(ROOT, "tests", "third_party")
 STEPS = (8, 24)
+LINK = 1e9  # bytes a second each way
 
 # recipe, its variant, us a kernel
 ROWS = (("torch_gpt", "async", 180), ("jax", "cuda_async_no_graphs", 180), ("iree", "", 1000))
@@ -61,6 +63,12 @@ def step_ms(recipe, variant, environment):
     return more_a_step(recipe, variant, environment, lambda report, steps: report["simulated_ns"] / 1e6)
 
 
+def moved_at_best(trace):
+    command = [os.path.join(BUILD, "lms"), "replay", trace, "--policy", "fewest-bytes", "--json"]
+    replay = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["replays"][0]
+    return replay["bytes_in"], replay["bytes_out"]
+
+
 def main():
     names = sys.argv[1:]
     print(f"  {'a step of training, half of its buffers fit, ms':<40} {'in memory':>10} {'bound':>8} {'time':>8} {'/ bound':>8} {'lru':>8}")
@@ -79,8 +87,8 @@ def main():
             for steps in STEPS:
                 trace = os.path.join(scratch, f"trace-{steps}")
                 run(recipe, variant, steps, {**half, "LMS_TRACE": trace})
-                moved.append(foresight.moved_at_best(trace))
-        best = max(long - short for short, long in zip(*moved)) / (STEPS[1] - STEPS[0]) / foresight.LINK * 1000
+                moved.append(moved_at_best(trace))
+        best = max(long - short for short, long in zip(*moved)) / (STEPS[1] - STEPS[0]) / LINK * 1000
         bound = max(in_memory, best)
         print(f"  {f'{recipe} {variant}, {us} us a kernel':<40} {in_memory:10.2f} {bound:8.2f} {times[0]:8.2f} "
               f"{times[0] / bound:8.3f} {times[1] / bound:8.3f}", flush=True)
