@@ -10,9 +10,12 @@ util::GpuClock gpu_clock() {
     if (driver == nullptr) return {};
     using Now = std::uint64_t();
     using Spend = void(std::uint64_t);
+    using SetHelper = void(util::GpuClock::Help*, void*);
     auto* const now = reinterpret_cast<Now*>(real_dlsym()(driver, "simcuda_in_order_ns"));
-    auto* const spend = reinterpret_cast<Spend*>(real_dlsym()(driver, "simcuda_spend_ns"));
-    return now && spend && now() != 0 ? util::GpuClock{now, spend} : util::GpuClock{};
+    auto* const spend = reinterpret_cast<Spend*>(real_dlsym()(driver, "simcuda_wait_ns"));
+    auto* const set_helper = reinterpret_cast<SetHelper*>(real_dlsym()(driver, "simcuda_help"));
+    const bool simulated = now && spend && set_helper && now() != 0;
+    return simulated ? util::GpuClock{now, spend, set_helper} : util::GpuClock{};
 }
 
 }  // namespace lms::device

@@ -120,15 +120,17 @@ void GpuShare::pause(util::Clock::duration most) const {
 
 void GpuShare::await_news(const std::atomic<bool>& ended) const {
     const std::uint32_t now = page_->changes();
-    if (ended) return;
-    const bool others = is_shared() || now != seen_changes_;
-    util::sleep_on_shared(page_->changes(), now, others ? bounds::kIdleLook : bounds::kAlone);
+    if (!ended) util::sleep_on_shared(page_->changes(), now, helper_looks_every());
 }
 
-// Those that come in the order of a simulated time look by that alone.
+util::Clock::duration GpuShare::helper_looks_every() const noexcept {
+    const bool others = is_shared() || page_->changes() != seen_changes_;
+    return others ? bounds::kIdleLook : bounds::kAlone;
+}
+
 bool GpuShare::is_left_to_helper() const noexcept {
-    const auto now = util::Clock::now().time_since_epoch();
-    return !clock_.spend_ns && now - util::Clock::duration(looked_) >= bounds::kIdleLook && is_due();
+    const std::uint64_t now_ns = clock_.now_ns();
+    return now_ns - std::min<std::uint64_t>(now_ns, look_ns_) >= ns(helper_looks_every()) && is_due();
 }
 
 GpuShare::Waiter::Waiter(GpuShare& share, std::uint64_t since_ns) : share_(share), since_ns_(since_ns) {
@@ -199,7 +201,6 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
     seen_changes_ = page_->changes().load();
     next_look_ns_ = now_ns + ns(bounds::kShareLook);
     look_ns_ = now_ns;
-    looked_ = util::Clock::now().time_since_epoch().count();
     if (own.in_use) last_use_ns_ = now_ns;
     if (waiting_ == 0) {
         waiting_since_ns_ = 0;

@@ -91,9 +91,11 @@ class GpuShare {
     // be so, without others for good. wake() ends it.
     void await_news(const std::atomic<bool>& ended) const;
     void wake() noexcept { page_->announce(); }
-    // Whether it is to look: the program's own threads, which would, have not for kIdleLook.
+    // Whether it is to look: the program's own threads, which would, have not for helper_looks_every().
     bool is_left_to_helper() const noexcept;
+    util::Clock::duration helper_looks_every() const noexcept;
     std::uint64_t now_ns() const { return clock_.now_ns(); }
+    const util::GpuClock& clock() const { return clock_; }
 
   private:
     enum class Turns : std::uint8_t { None, Own, Others, Higher };
@@ -126,7 +128,6 @@ class GpuShare {
     std::atomic<std::uint32_t> waiting_{0};    // threads
     std::atomic<std::uint64_t> waited_ns_{0};  // in all
     std::atomic<std::uint64_t> look_ns_{0};
-    std::atomic<util::Clock::rep> looked_{0};  // the same by the machine's clock
     std::atomic<bool> looking_{false};
     // Of the thread that looks:
     std::uint64_t announced_bytes_ = 0;   // allocated

@@ -42,6 +42,17 @@ struct NoSignals {
 }  // namespace
 
 IdleHelper::IdleHelper(Session& session) noexcept : session_(session) {
+    const util::GpuClock& clock = session.share()->clock();
+    if (clock.set_helper) {
+        const auto help = [](void* self) {
+            auto& helper = *static_cast<IdleHelper*>(self);
+            helper.look();
+            return static_cast<std::uint64_t>(
+                std::chrono::nanoseconds(helper.session_.share()->helper_looks_every()).count());
+        };
+        clock.set_helper(help, this);
+        return;
+    }
     static std::once_flag once;
     std::call_once(once, [] {
         std::atexit(wait_at_exit);
@@ -60,6 +71,11 @@ IdleHelper::IdleHelper(Session& session) noexcept : session_(session) {
 
 IdleHelper::~IdleHelper() {
     ended_ = true;
+    const util::GpuClock& clock = session_.share()->clock();
+    if (clock.set_helper) {
+        clock.set_helper(nullptr, this);
+        return;
+    }
     session_.share()->wake();
     if (thread_.joinable()) thread_.join();
 }
@@ -68,14 +84,16 @@ void IdleHelper::help() noexcept {
     while (!ended_) {
         session_.share()->await_news(ended_);
         ++at_work;
-        try {
-            if (!ended_ && !exiting && session_.awake() && session_.share()->is_left_to_helper())
-                session_.look_at_share(Session::Looks::Helper);
-        } catch (const std::exception& problem) {
-            log::debug("GPU {}: nothing given back: {}", session_.device(), problem.what());
-        }
+        if (!exiting) look();
         --at_work;
     }
+}
+
+void IdleHelper::look() noexcept try {
+    if (!ended_ && session_.awake() && session_.share()->is_left_to_helper())
+        session_.look_at_share(Session::Looks::Helper);
+} catch (const std::exception& problem) {
+    log::debug("GPU {}: nothing given back: {}", session_.device(), problem.what());
 }
 
 }  // namespace lms::shim

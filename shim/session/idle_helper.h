@@ -2,7 +2,8 @@
 // program makes no calls.
 //
 // Asleep on the page (sharing/page.h) until another process says something, and while alone for good. While
-// the program's own threads look at the others it leaves that to them.
+// the program's own threads look at the others it leaves that to them. In simulated time it is no thread: a
+// thread of the program's that spends time does its work.
 #pragma once
 
 #include <atomic>
@@ -22,6 +23,7 @@ class IdleHelper {
 
   private:
     void help() noexcept;
+    void look() noexcept;
 
     Session& session_;
     std::atomic<bool> ended_{false};

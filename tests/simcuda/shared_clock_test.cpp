@@ -128,6 +128,48 @@ SHARED_CLOCK_TEST(
     EXPECT(is_ms(ends[0], 25) && is_ms(ends[1], 15) && is_ms(ends[2], 20));
 }
 
+// Called each millisecond, of which it takes a quarter.
+struct TestHelper {
+    static std::uint64_t help(void* self) {
+        static_cast<TestHelper*>(self)->times.push_back(now_of_gpu());
+        reinterpret_cast<void (*)(std::uint64_t)>(symbol("simcuda_wait_ns"))(250'000);
+        return 750'000;
+    }
+    void is_set(bool helps) {
+        using Set = void(std::uint64_t(*)(void*), void*);
+        reinterpret_cast<Set*>(symbol("simcuda_help"))(helps ? help : nullptr, this);
+    }
+    std::vector<std::uint64_t> times;
+};
+
+SHARED_CLOCK_TEST(
+    "shared clock: a helper works while its program thinks, in the order of time, and no other time") {
+    const Body beside = [](Tenant& tenant) {
+        for (int i = 0; i < 4; ++i) tenant.kernel();
+        tenant.wait();
+    };
+    const auto ends = ends_of({[](Tenant& tenant) {
+                                   TestHelper helper;
+                                   helper.is_set(true);
+                                   const std::uint64_t begin = now_of_gpu();
+                                   tenant.kernel();
+                                   tenant.wait();
+                                   EXPECT(helper.times.empty());
+                                   const std::uint64_t thinks = now_of_gpu();
+                                   spend_ms(10);
+                                   EXPECT(now_of_gpu() - thinks == 10'000'000);
+                                   EXPECT(helper.times.size() == 10);
+                                   for (std::size_t i = 0; i < helper.times.size(); ++i)
+                                       EXPECT(helper.times[i] - thinks == i * 1'000'000);
+                                   helper.is_set(false);
+                                   spend_ms(10);
+                                   EXPECT(helper.times.size() == 10);
+                                   EXPECT(now_of_gpu() - begin > 25'000'000);
+                               },
+                               beside});
+    EXPECT(ends[0] > 25'000'000);
+}
+
 // Something else on every machine.
 void burn(std::uint64_t us) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(us);

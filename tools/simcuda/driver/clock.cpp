@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -42,6 +43,40 @@ void set(std::uint64_t ns) {
 
 void move_to(std::uint64_t ns) {
     set(shared::in_order() ? shared::reach(ns) : ns);
+}
+
+// In place of a thread of its own, whose time the machine would set.
+struct Helper {
+    std::uint64_t (*help)(void*);
+    void* self;
+};
+
+struct Helpers {
+    std::mutex mutex;  // guards `all`; held while they help
+    std::vector<Helper> all;
+};
+
+Helpers& helpers() {
+    static Helpers& helpers = *new Helpers;
+    return helpers;
+}
+
+// In how many nanoseconds the first of them is to be called again.
+std::uint64_t call_helpers() {
+    const std::unique_lock lock(helpers().mutex, std::try_to_lock);
+    std::uint64_t next = kNoEnd;
+    if (!lock) return next;  // they help another thread
+    for (const Helper& each : helpers().all) next = std::min(next, std::max(kCallNs, each.help(each.self)));
+    return next;
+}
+
+void think_ns(std::uint64_t ns) {
+    if (!simulated_time()) return spend_ns(ns);
+    const std::uint64_t end = clock().ns + ns;
+    while (clock().ns < end) {
+        const std::uint64_t next = call_helpers();
+        if (clock().ns < end) spend_ns(std::min(next, end - clock().ns));
+    }
 }
 
 }  // namespace
@@ -137,10 +172,26 @@ extern "C" __attribute__((visibility("default"))) std::uint64_t simcuda_in_order
 }
 
 // For programs that are tenants of a simulated GPU: the calling thread's time, which the program's clocks do
-// not tell, and what takes it: a program that thinks or sleeps. In nanoseconds.
+// not tell, and what takes it: a program that thinks or sleeps, beside which helpers work. In nanoseconds.
 extern "C" __attribute__((visibility("default"))) std::uint64_t simcuda_now_ns() {
     return simcuda::driver::now_ns();
 }
 extern "C" __attribute__((visibility("default"))) void simcuda_spend_ns(std::uint64_t ns) {
+    simcuda::driver::think_ns(ns);
+}
+
+// For libraries beside the program: what a wait takes, beside which no helper works.
+extern "C" __attribute__((visibility("default"))) void simcuda_wait_ns(std::uint64_t ns) {
     simcuda::driver::spend_ns(ns);
+}
+
+// The same libraries' threads, in simulated time: `help` is called by a thread of the program that spends
+// time, and says in how many nanoseconds it is to be called again. Null: no more; who calls it then has come
+// back.
+extern "C" __attribute__((visibility("default"))) void simcuda_help(std::uint64_t (*help)(void*),
+                                                                    void* self) {
+    auto& helpers = simcuda::driver::helpers();
+    const std::lock_guard lock(helpers.mutex);
+    std::erase_if(helpers.all, [&](const auto& each) { return each.self == self; });
+    if (help) helpers.all.push_back({help, self});
 }
