@@ -26,6 +26,7 @@ class Submissions {
         std::erase_if(under_way_, [&](const One& one) { return one.number == number; });
     }
 
+    std::uint64_t begun() const { return begun_; }  // ever
     bool any() const { return !under_way_.empty(); }
     bool any_opaque() const { return std::ranges::any_of(under_way_, &One::opaque); }
     bool any_unseen() const { return std::ranges::any_of(under_way_, &One::unseen); }

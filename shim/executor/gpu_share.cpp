@@ -125,12 +125,13 @@ void GpuShare::await_news(const std::atomic<bool>& ended) const {
 
 util::Clock::duration GpuShare::helper_looks_every() const noexcept {
     const bool others = is_shared() || page_->changes() != seen_changes_;
-    return others ? bounds::kIdleLook : bounds::kAlone;
+    return is_turn_watched() ? bounds::kTurnUse : others ? bounds::kIdleLook : bounds::kAlone;
 }
 
 bool GpuShare::is_left_to_helper() const noexcept {
     const std::uint64_t now_ns = clock_.now_ns();
-    return now_ns - std::min<std::uint64_t>(now_ns, look_ns_) >= ns(helper_looks_every()) && is_due();
+    return now_ns - std::min<std::uint64_t>(now_ns, look_ns_) >= ns(helper_looks_every()) &&
+           (is_turn_watched() || is_due());
 }
 
 GpuShare::Waiter::Waiter(GpuShare& share, std::uint64_t since_ns) : share_(share), since_ns_(since_ns) {
@@ -185,6 +186,8 @@ std::size_t GpuShare::holder_at(std::span<const sharing::Seen> seen, std::span<c
     const std::uint64_t word = page_->turn();
     sharing::Turn turn = sharing::turn_of(word, now_ns);
     turn.holder = index_of(turn.holder);
+    const bool is_own = turn.holder < seen.size() && page_->is_own(seen[turn.holder]);
+    if (is_own && turn_use_.is_over(now_ns)) turn.length_ns = 0;
     sharing::Turn next = sharing::turn_at(turn, tenants, capacity_bytes, link_speed(tenants), now_ns);
     if (next.holder == turn.holder || next.holder == sharing::kNoTenant) return next.holder;
     const std::size_t holder = std::exchange(next.holder, seen[next.holder].slot);
@@ -202,6 +205,7 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
     next_look_ns_ = now_ns + ns(bounds::kShareLook);
     look_ns_ = now_ns;
     if (own.in_use) last_use_ns_ = now_ns;
+    turn_use_.note(own.in_use, turns_ == Turns::Own, now_ns);
     if (waiting_ == 0) {
         waiting_since_ns_ = 0;
     } else if (waiting_since_ns_ == 0) {
@@ -233,6 +237,7 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
                   shared ? fmt::format("shared by {} processes under the shim", tenants.size())
                          : "no other process's under the shim any more");
     }
+    turn_watched_ = false;
     if (!shared) {
         if (own.granted_bytes != 0) page_->announce();  // and says so at the next look
         turns_ = Turns::None;
@@ -256,6 +261,8 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
         const bool higher = holder < tenants.size() && tenants[holder].priority > priority_;
         turns_ = holder == self ? Turns::Own : higher ? Turns::Higher : Turns::Others;
         grants = sharing::grants_in_turn(tenants, holder, capacity, now_ns);
+        // Beyond that those that wait see it themselves.
+        turn_watched_ = holder == self && now_ns - last_use_ns_ < ns(sharing::kUnusedTurn);
     }
     const std::uint64_t grant = grants[self];
     if (differs(own.allocated_bytes, announced_bytes_, tolerance(capacity))) {

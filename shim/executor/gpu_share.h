@@ -87,6 +87,10 @@ class GpuShare {
     // Sleeps so long, less if another process announces something. No lock is held.
     void pause(util::Clock::duration most) const;
 
+    // Whether a helper is to say when the program's use of the GPU ends and begins, beside its looks when
+    // due. Any thread.
+    bool is_turn_watched() const noexcept { return turn_watched_.load(std::memory_order_relaxed); }
+
     // For a thread that looks while the program makes no calls (session/idle_helper.h): sleeps until that may
     // be so, without others for good. wake() ends it.
     void await_news(const std::atomic<bool>& ended) const;
@@ -125,6 +129,7 @@ class GpuShare {
     std::atomic<bool> shared_{false};
     std::atomic<Turns> turns_{Turns::None};
     std::atomic<std::uint64_t> most_bytes_{0};
+    std::atomic<bool> turn_watched_{false};
     std::atomic<std::uint32_t> waiting_{0};    // threads
     std::atomic<std::uint64_t> waited_ns_{0};  // in all
     std::atomic<std::uint64_t> look_ns_{0};
@@ -133,6 +138,7 @@ class GpuShare {
     std::uint64_t announced_bytes_ = 0;   // allocated
     std::uint64_t waiting_since_ns_ = 0;  // some thread; 0: none
     std::uint64_t last_use_ns_ = 0;
+    sharing::TurnUse turn_use_;
     struct Window {
         std::uint64_t began_ns = 0, moved_bytes = 0;
         unsigned saturated = 0;  // windows, the last of them

@@ -65,6 +65,9 @@ class Migrator {
     // Waits until no work uses the buffer, or it is gone, without a turn; false: for some seconds, in vain.
     bool await_unused(engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
 
+    // Whether a thread moves, or waits to.
+    bool is_busy() const LMS_LOCKED { return !queue_.empty(); }
+
     // Calls `action`, which may drop `lock`, while nothing moves or fills.
     void run_quiesced(SessionLock& lock, const std::function<void()>& action) LMS_LOCKED;
 

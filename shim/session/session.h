@@ -341,6 +341,7 @@ class Session {
     CUresult wait_for_fill(const Work& work, const FencePtr& fence);
     CUresult begin_unseen(Work& work);
     void end_unseen(const Work& work);
+    bool sees_use(SessionLock& lock) LMS_LOCKED;
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests
@@ -350,6 +351,9 @@ class Session {
     std::unique_ptr<Migrator> migrator_;
     NamingScratch scratch_ LMS_GUARDED;
     std::unique_ptr<GpuShare> share_;  // null: the GPU is as if it were this process's alone
+    // As its helper saw it last:
+    std::uint64_t begun_before_ LMS_GUARDED = 0;  // submissions
+    bool was_in_use_ LMS_GUARDED = false;
     std::unique_ptr<IdleHelper> idle_helper_;
 };
 

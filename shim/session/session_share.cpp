@@ -1,4 +1,6 @@
 // A GPU that other processes under the shim use too (executor/gpu_share.h).
+#include <utility>
+
 #include "shim/executor/budget.h"
 #include "shim/session/session.h"
 
@@ -34,11 +36,22 @@ void Session::give_back_host(std::uint64_t lacking_bytes) {
     shim::give_back_host(*state_, lacking_bytes, lock);
 }
 
+// A turn that is watched is in use as long as anything has been submitted, or moved, since the last look.
+bool Session::sees_use(SessionLock& lock) {
+    const std::uint64_t begun = state_->engine.submissions().begun();
+    const bool submitted = std::exchange(begun_before_, begun) != begun;
+    return has_unfinished_work(*state_, lock) ||
+           (share_->is_turn_watched() && (submitted || migrator_->is_busy()));
+}
+
 void Session::look_at_share(Looks who) {
+    const bool due = who == Looks::Program || share_->is_due();
     SessionLock lock(state_->mutex);
-    const bool idle = who == Looks::Helper && !has_unfinished_work(*state_, lock);
-    if (refresh_grant(*state_, *share_, lock, !idle) == CUDA_SUCCESS)
-        migrator_->keep_to_budget(lock, idle || !share_->takes_turns());
+    const bool in_use = who == Looks::Program || sees_use(lock);
+    // The driver is not asked in vain each time that a watched turn is seen to be in use.
+    if (std::exchange(was_in_use_, in_use) && in_use && !due) return;
+    if (refresh_grant(*state_, *share_, lock, in_use) == CUDA_SUCCESS)
+        migrator_->keep_to_budget(lock, !in_use || !share_->takes_turns());
 }
 
 void Session::help_while_idle() {

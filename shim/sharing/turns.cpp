@@ -1,6 +1,7 @@
 #include "shim/sharing/turns.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shim/sharing/grants.h"
 
@@ -51,6 +52,22 @@ bool is_over(const Turn& turn, const Tenant& holder, const Tenant& next, std::ui
 }
 
 }  // namespace
+
+void TurnUse::note(bool in_use, bool holds_turn, std::uint64_t now_ns) {
+    if (!in_use) {
+        if (holds_turn && unused_since_ns_ == 0) unused_since_ns_ = now_ns;
+        return;
+    }
+    if (unused_since_ns_ == 0) return;
+    const std::uint64_t pause = since(std::exchange(unused_since_ns_, 0), now_ns);
+    longest_pause_ns_ = pause >= ns(kUnusedTurn)
+                            ? std::max(longest_pause_ns_ / 2, ns(kShortestPause))
+                            : std::min(std::max(longest_pause_ns_, 2 * pause), ns(kUnusedTurn));
+}
+
+bool TurnUse::is_over(std::uint64_t now_ns) const {
+    return unused_since_ns_ != 0 && since(unused_since_ns_, now_ns) >= longest_pause_ns_;
+}
 
 std::uint64_t turn_length_ns(std::uint64_t missing_bytes, std::uint64_t link_bytes_per_s) {
     if (link_bytes_per_s == 0) return ns(kShortestTurn);

@@ -18,6 +18,9 @@ inline constexpr std::chrono::nanoseconds kShortestTurn = std::chrono::milliseco
 inline constexpr std::chrono::nanoseconds kLongestTurn = std::chrono::seconds(30);
 // A holder that has not used the GPU for so long gives its turn to one that waits.
 inline constexpr std::chrono::nanoseconds kUnusedTurn = std::chrono::milliseconds(30);
+// A holder that often pauses for so long (TurnUse) gives its turn up after a pause of kShortestPause at the
+// earliest.
+inline constexpr std::chrono::nanoseconds kShortestPause = std::chrono::milliseconds(1);
 
 struct Turn {
     std::size_t holder = kNoTenant;  // an index
@@ -29,6 +32,20 @@ struct Turn {
 // a word that says nothing, or of a time after `now_ns`, there is no holder.
 std::uint64_t word_of(const Turn& turn);
 Turn turn_of(std::uint64_t word, std::uint64_t now_ns);
+
+// Whether a process still uses its turn, as the process itself sees: a pause ends the turn that is longer
+// than those within its work. The longest pause allowed is halved by each pause of kUnusedTurn or more, which
+// ends the turn anyway. A shorter pause raises it to twice its own length.
+class TurnUse {
+  public:
+    // A look: whether the GPU has been in use since the last one, and whether the process has the turn.
+    void note(bool in_use, bool holds_turn, std::uint64_t now_ns);
+    bool is_over(std::uint64_t now_ns) const;
+
+  private:
+    std::uint64_t unused_since_ns_ = 0;  // 0: in use, or the pause began without the turn
+    std::uint64_t longest_pause_ns_ = static_cast<std::uint64_t>(kUnusedTurn.count());
+};
 
 // `link_bytes_per_s`: to the GPU; 0: not known.
 std::uint64_t turn_length_ns(std::uint64_t missing_bytes, std::uint64_t link_bytes_per_s);

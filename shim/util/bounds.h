@@ -86,6 +86,8 @@ constexpr auto kHostLook = 100ms;
 constexpr auto kHostGiven = 1ms;
 // Other processes, for a launch that waits for its turn.
 constexpr auto kTurnLook = 1ms;
+// Whether this process uses its turn, while its program makes no calls.
+constexpr auto kTurnUse = 1ms;
 // What others give back.
 constexpr auto kGivenLook = 200us;
 // Requests of `lms set`, while paused.

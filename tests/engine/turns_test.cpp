@@ -77,10 +77,15 @@ class TurnHolder {
 
 // Six buffers of 8 granules each, on a GPU of 64, of which others have their part.
 struct TurnsScene : Scene {
-    explicit TurnsScene(const util::ShareTerms& terms = {.shares = true}, bool maps_host = true)
+    explicit TurnsScene(const util::ShareTerms& terms = {.shares = true}, bool maps_host = true,
+                        const util::GpuClock& clock = {})
         : Scene(options_of(Safety::Opaque, 1, maps_host)) {
-        rig.session().share_by(GpuShare::open(0, kTurnsUuid, terms));
+        rig.session().share_by(GpuShare::open(0, kTurnsUuid, terms, {}, clock));
         for (int i = 0; i < 6; ++i) make(8);
+    }
+    std::uint64_t granules_used() {
+        return rig.gpu().with_memory([](const Memory& memory) { return memory.used_bytes(); }) /
+               rig.options().granularity;
     }
     // Until others have what is theirs.
     void give() {
@@ -186,6 +191,120 @@ TEST_CASE("turns: where all fit none waits") {
     scene.look();
     for (std::size_t i = 0; i < 6; ++i) CHECK(scene.need(i, scene.stream) == CUDA_SUCCESS);
     CHECK(scene.place(0) == Place::Device);
+    scene.check();
+}
+
+// A clock that goes on by hand, and the helper that it calls.
+struct TestClock {
+    static inline std::atomic<std::uint64_t> now_ns{0};
+    static inline util::GpuClock::Help* help = nullptr;
+    static inline void* self = nullptr;
+
+    static util::GpuClock make() {
+        now_ns = 1'000'000'000;
+        return {[] { return now_ns.load(); }, [](std::uint64_t ns) { now_ns += ns; },
+                [](util::GpuClock::Help* to_call, void* of) {
+                    help = to_call;
+                    self = of;
+                }};
+    }
+    // The helper is called after so long; when it is to be called again.
+    static std::uint64_t helps_after(std::uint64_t ns) {
+        now_ns += ns;
+        return help(self);
+    }
+};
+
+// It has the turn; another process waits for it all the time.
+struct PausesScene : TurnsScene {
+    static constexpr std::uint64_t kMs = 1'000'000;
+
+    PausesScene() : TurnsScene({.shares = true}, true, TestClock::make()) {
+        int context = 0;
+        REQUIRE(rig.session().wake(reinterpret_cast<CUcontext>(&context)) == CUDA_SUCCESS);
+        rig.session().help_while_idle();
+        other_ = support::start_child([] {
+            const auto its_page = open_page();
+            if (!its_page || !its_page->write({.allocated_bytes = 48 * 64,
+                                               .last_use_ns = util::GpuClock::machine_ns(),
+                                               .waiting_since_ns = 1}))
+                ::_exit(1);
+            for (;;) ::pause();
+        });
+        while (page->tenants().size() < 2) ::usleep(1000);
+        take_turn();
+    }
+    ~PausesScene() {
+        ::kill(other_, SIGKILL);
+        support::end_of_child(other_);
+    }
+    void take_turn() {
+        const std::uint64_t now = TestClock::now_ns;
+        page->take_turns_until(now + 29'000 * kMs);
+        page->pass_turn(page->turn(), sharing::word_of({own_slot(), now, 28'000 * kMs}));
+        use();
+        REQUIRE(has_turn());
+    }
+    bool has_turn() { return sharing::turn_of(page->turn(), TestClock::now_ns).holder == own_slot(); }
+    // A launch, which sees what others have, and its end.
+    void use() {
+        CHECK(need(0, stream) == CUDA_SUCCESS);
+        rig.drain();
+        TestClock::now_ns += 10 * kMs;
+        rig.session().look_at_share();
+    }
+    // How many ms of a pause there are until the turn is the other's.
+    unsigned ms_until_lost() {
+        for (unsigned ms = 1; ms < 1000; ++ms) {
+            CHECK(TestClock::helps_after(kMs) <= 50 * kMs);
+            if (!has_turn()) return ms;
+        }
+        return 0;
+    }
+
+  private:
+    pid_t other_ = 0;
+};
+
+TEST_CASE("turns: a holder that pauses gives up its turn and what it has, sooner after each long pause") {
+    const LivePages pages;
+    PausesScene scene;
+    unsigned before = 1000;
+    for (const unsigned most : {32u, 17u, 10u, 6u, 4u, 3u, 3u}) {
+        CAPTURE(most);
+        const unsigned lost = scene.ms_until_lost();
+        CHECK(lost >= 2);
+        CHECK(lost <= most);
+        CHECK(lost <= before);
+        before = lost;
+        CHECK(scene.granules_used() <= 16);
+        TestClock::now_ns += 200 * scene.kMs;
+        scene.take_turn();
+    }
+    scene.check();
+}
+
+TEST_CASE("turns: a holder keeps its turn while it has unfinished work, or submits") {
+    const LivePages pages;
+    PausesScene scene;
+    for (int i = 0; i < 6; ++i) {  // it is known to pause
+        scene.ms_until_lost();
+        TestClock::now_ns += 200 * scene.kMs;
+        scene.take_turn();
+    }
+    for (int i = 0; i < 100; ++i) {
+        CHECK(scene.need(0, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        TestClock::helps_after(scene.kMs);
+        REQUIRE(scene.has_turn());
+    }
+    const auto open = closed();
+    REQUIRE(scene.rig.submit(scene.late_write(scene.stream, 0, open, true)) == CUDA_SUCCESS);
+    scene.changed(0);
+    CHECK(scene.ms_until_lost() == 0);
+    open->store(true);
+    scene.rig.drain();
+    CHECK(scene.ms_until_lost() > 0);
     scene.check();
 }
 

@@ -194,6 +194,45 @@ TEST_CASE("turns: a turn ends when it is over, unused, or another's by priority,
     CHECK(at({7, kNow, 1}, kNow).holder == 1);
 }
 
+TEST_CASE("turns: a holder gives its turn up where a pause is longer than those within its work") {
+    constexpr std::uint64_t kMs = 1'000'000;
+    TurnUse use;
+    std::uint64_t now = kNow;
+    // How long it pauses before its turn is over; it pauses on until `pause`.
+    const auto patience_in = [&](std::uint64_t pause) {
+        std::uint64_t patience = 0;
+        use.note(false, true, now);
+        for (std::uint64_t so_far = 0; so_far <= pause; so_far += kMs / 4) {
+            use.note(false, patience == 0, now + so_far);
+            if (patience == 0 && use.is_over(now + so_far)) patience = so_far;
+        }
+        use.note(true, false, now += pause);
+        CHECK_FALSE(use.is_over(now));
+        return patience;
+    };
+    const auto ms = [&](double pause) {
+        return static_cast<double>(patience_in(static_cast<std::uint64_t>(pause * 1e6))) / 1e6;
+    };
+    CHECK(ms(29) == 0);
+    CHECK(ms(200) == 30);
+    CHECK(ms(200) == 15);
+    CHECK(ms(200) == 7.5);
+    for (int i = 0; i < 3; ++i) ms(200);
+    CHECK(ms(200) == 1);
+    // Those within its work, and what is longer than twice as long.
+    CHECK(ms(0.5) == 0);
+    CHECK(ms(4) == 1);
+    CHECK(ms(7.75) == 0);
+    CHECK(ms(16) == 15.5);
+    CHECK(ms(29) == 0);
+    CHECK(ms(200) == 30);
+    // One that began without the turn tells nothing.
+    use.note(false, false, now);
+    CHECK_FALSE(use.is_over(now + 1000 * kMs));
+    use.note(true, true, now += 1000 * kMs);
+    CHECK(ms(200) == 15);
+}
+
 TEST_CASE("turns: one that waits and looks no more, stopped or gone on, gets none") {
     std::vector<Tenant> tenants{tenant(1000), tenant(1000)};
     for (Tenant& each : tenants) each.waiting_since_ns = kNow;
