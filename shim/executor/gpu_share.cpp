@@ -260,6 +260,8 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
         const std::size_t holder = holder_at(seen, tenants, capacity, now_ns);
         const bool higher = holder < tenants.size() && tenants[holder].priority > priority_;
         turns_ = holder == self ? Turns::Own : higher ? Turns::Higher : Turns::Others;
+        // What becomes idle of a process whose work waits is its holder's, soon.
+        if (higher) next_look_ns_ = now_ns + ns(bounds::kTurnLook);
         grants = sharing::grants_in_turn(tenants, holder, capacity, now_ns);
         // Beyond that those that wait see it themselves.
         turn_watched_ = holder == self && now_ns - last_use_ns_ < ns(sharing::kUnusedTurn);

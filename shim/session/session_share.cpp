@@ -51,7 +51,7 @@ void Session::look_at_share(Looks who) {
     // The driver is not asked in vain each time that a watched turn is seen to be in use.
     if (std::exchange(was_in_use_, in_use) && in_use && !due) return;
     if (refresh_grant(*state_, *share_, lock, in_use) == CUDA_SUCCESS)
-        migrator_->keep_to_budget(lock, !in_use || !share_->takes_turns());
+        migrator_->keep_to_budget(lock, !in_use || !share_->takes_turns() || share_->waits(false));
 }
 
 void Session::help_while_idle() {

@@ -194,6 +194,21 @@ TEST_CASE("turns: where all fit none waits") {
     scene.check();
 }
 
+TEST_CASE("turns: while one of higher priority has it, what is idle leaves at the first look, beside work") {
+    const LivePages pages;
+    TurnsScene scene({.shares = true, .priority = 1});
+    for (int i = 0; i < 3; ++i) scene.make(8);  // or nothing would have moved yet
+    const auto open = closed();
+    REQUIRE(scene.rig.submit(scene.late_write(scene.stream, 0, open, true)) == CUDA_SUCCESS);
+    scene.changed(0);
+    const TurnHolder holder(2);
+    scene.look();
+    CHECK(scene.granules_used() <= 16);
+    CHECK(scene.place(0) == Place::Device);
+    open->store(true);
+    scene.check();
+}
+
 // A clock that goes on by hand, and the helper that it calls.
 struct TestClock {
     static inline std::atomic<std::uint64_t> now_ns{0};
