@@ -130,7 +130,7 @@ util::Clock::duration GpuShare::helper_looks_every() const noexcept {
 
 bool GpuShare::is_left_to_helper() const noexcept {
     const std::uint64_t now_ns = clock_.now_ns();
-    return now_ns - std::min<std::uint64_t>(now_ns, look_ns_) >= ns(helper_looks_every()) &&
+    return now_ns - std::min<std::uint64_t>(now_ns, last_use_ns_) >= ns(helper_looks_every()) &&
            (is_turn_watched() || is_due());
 }
 
@@ -204,6 +204,7 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
     seen_changes_ = page_->changes().load();
     next_look_ns_ = now_ns + ns(bounds::kShareLook);
     look_ns_ = now_ns;
+    const bool was_idle = now_ns - std::min<std::uint64_t>(now_ns, last_use_ns_) >= ns(sharing::kIdle);
     if (own.in_use) last_use_ns_ = now_ns;
     turn_use_.note(own.in_use, turns_ == Turns::Own, now_ns);
     if (waiting_ == 0) {
@@ -267,7 +268,8 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
         turn_watched_ = holder == self && now_ns - last_use_ns_ < ns(sharing::kUnusedTurn);
     }
     const std::uint64_t grant = grants[self];
-    if (differs(own.allocated_bytes, announced_bytes_, tolerance(capacity))) {
+    // One that comes back has others give up what they took meanwhile.
+    if ((was_idle && own.in_use) || differs(own.allocated_bytes, announced_bytes_, tolerance(capacity))) {
         announced_bytes_ = own.allocated_bytes;
         announce();
     }

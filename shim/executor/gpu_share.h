@@ -97,7 +97,6 @@ class GpuShare {
     void wake() noexcept { page_->announce(); }
     // Whether it is to look: the program's own threads, which would, have not for helper_looks_every().
     bool is_left_to_helper() const noexcept;
-    util::Clock::duration helper_looks_every() const noexcept;
     std::uint64_t now_ns() const { return clock_.now_ns(); }
     const util::GpuClock& clock() const { return clock_; }
 
@@ -112,6 +111,7 @@ class GpuShare {
           priority_(terms.priority),
           least_bytes_(terms.least_bytes),
           clock_(clock) {}
+    util::Clock::duration helper_looks_every() const noexcept;
     std::uint64_t grant_of(const Levels& own);
     void announce() noexcept;
     void watch_link(std::span<const sharing::Tenant> tenants, std::uint64_t now_ns);
@@ -133,11 +133,11 @@ class GpuShare {
     std::atomic<std::uint32_t> waiting_{0};    // threads
     std::atomic<std::uint64_t> waited_ns_{0};  // in all
     std::atomic<std::uint64_t> look_ns_{0};
+    std::atomic<std::uint64_t> last_use_ns_{0};
     std::atomic<bool> looking_{false};
     // Of the thread that looks:
     std::uint64_t announced_bytes_ = 0;   // allocated
     std::uint64_t waiting_since_ns_ = 0;  // some thread; 0: none
-    std::uint64_t last_use_ns_ = 0;
     sharing::TurnUse turn_use_;
     struct Window {
         std::uint64_t began_ns = 0, moved_bytes = 0;

@@ -88,6 +88,8 @@ constexpr auto kHostGiven = 1ms;
 constexpr auto kTurnLook = 1ms;
 // Whether this process uses its turn, while its program makes no calls.
 constexpr auto kTurnUse = 1ms;
+// News of other processes, for a helper in simulated time: a thread would be woken by them.
+constexpr auto kSimulatedNews = 1ms;
 // What others give back.
 constexpr auto kGivenLook = 200us;
 // Requests of `lms set`, while paused.

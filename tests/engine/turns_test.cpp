@@ -323,6 +323,34 @@ TEST_CASE("turns: a holder keeps its turn while it has unfinished work, or submi
     scene.check();
 }
 
+TEST_CASE("turns: a process that has been idle has others look when it uses the GPU again") {
+    const LivePages pages;
+    PausesScene scene;
+    scene.use();
+    const std::uint32_t before = scene.page->changes();
+    TestClock::now_ns += 400 * scene.kMs;
+    scene.use();
+    CHECK(scene.page->changes() == before);
+    TestClock::now_ns += 500 * scene.kMs;
+    scene.use();
+    CHECK(scene.page->changes() != before);
+    scene.check();
+}
+
+TEST_CASE("turns: the helper of an idle process looks at what others announce, however soon after a look") {
+    const LivePages pages;
+    PausesScene scene;
+    scene.ms_until_lost();
+    TestClock::helps_after(60 * scene.kMs);
+    for (int i = 0; i < 3; ++i) {
+        scene.page->announce();
+        REQUIRE(scene.rig.session().share_is_due());
+        TestClock::helps_after(scene.kMs);
+        CHECK_FALSE(scene.rig.session().share_is_due());
+    }
+    scene.check();
+}
+
 // Five of six buffers, of which others have most, at once.
 struct MostScene : TurnsScene {
     explicit MostScene(bool maps_host) : TurnsScene({.shares = true}, maps_host) {}
