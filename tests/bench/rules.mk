@@ -24,7 +24,7 @@ $(BUILD)/bench/write_trace: $(call obj,tests/bench/write_trace.cpp $(CORE_SRC)) 
 
 $(BUILD)/bench/%: tests/bench/%.cu
 	@mkdir -p $(@D)
-	$(STEP)$(NVCC) $(NVCC_FLAGS) -I. -o $@ $<
+	$(STEP)$(NVCC) $(NVCC_FLAGS) -I. -Iinclude -o $@ $<
 
 .PHONY: bench
 bench: needed ## measure: what the shim costs, as ratios inside one run

@@ -1,6 +1,6 @@
 // One of several programs on a GPU: uses its buffers in turn, a launch each. tenant BUFFERS BUFFER_KIB
-// COMES_MS FROM_MS UNTIL_MS [read | THINK_MS]: it begins at COMES_MS by the simulated GPU's clock, and thinks
-// so long after each round. It prints how many launches a second were over from FROM_MS until UNTIL_MS, and
+// COMES_MS FROM_MS UNTIL_MS [read] [THINK_MS [ROUNDS]]: it begins at COMES_MS by the simulated GPU's clock, and
+// thinks so long after each ROUNDS rounds. It prints how many launches a second were over from FROM_MS until UNTIL_MS, and
 // by half seconds; then how many ms a round took, of 99 in 100 at the most. Fails where a word is not what it
 // wrote.
 #include <dlfcn.h>
@@ -68,7 +68,8 @@ int main(int argc, char** argv) {
                                                                             << 10;
     const double comes = std::atof(argv[3]), from = std::atof(argv[4]), until = std::atof(argv[5]);
     const bool reads = argc > 6 && std::string_view(argv[6]) == "read";
-    const double think_ms = argc > 6 ? std::atof(argv[6]) : 0;
+    const double think_ms = argc > 6 + reads ? std::atof(argv[6 + reads]) : 0;
+    const std::size_t rounds = argc > 7 + reads ? std::strtoul(argv[7 + reads], nullptr, 10) : 1;
     CHECK(cudaFree(nullptr));
     auto* const now_ns = of_gpu<std::uint64_t()>("simcuda_now_ns");
     const auto now = [&] { return static_cast<double>(now_ns()) / 1e6; };
@@ -95,7 +96,7 @@ int main(int argc, char** argv) {
         CHECK_LAUNCH();
         CHECK(cudaDeviceSynchronize());
         steps.push_back({begin, now()});
-        if (think_ms > 0) spend(think_ms);
+        if (think_ms > 0 && steps.size() % rounds == 0) spend(think_ms);
     }
     for (std::size_t i = 0; i < buffers; ++i) {
         unsigned word = 0;

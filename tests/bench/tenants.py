@@ -5,10 +5,12 @@ The speed kept is what all together get done, against what they get done by taki
 with room for all. Jain's index is of the parts that each keeps: 1 where they are equal.
 """
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 
 BUILD = os.environ.get("BUILD", "build")
 SHIM = os.path.abspath(os.path.join(BUILD, "liblmsshim.so"))
@@ -18,10 +20,12 @@ BEGIN_MS, END_MS = 700, 3700  # what is measured
 
 
 class Tenant:
-    def __init__(self, chunks, terms="weight=1", comes=0, reads=False, think_ms=0):
+    def __init__(self, chunks, terms="weight=1", comes=0, reads=False, think_ms=0, rounds=1):
         self.chunks, self.terms, self.comes = chunks, terms, comes
-        self.more = ["read"] if reads else [str(think_ms)] if think_ms else []
-        self.p99_ms = 0.0  # of its rounds, in the run before
+        self.more = (["read"] if reads else []) + ([str(think_ms), str(rounds)] if think_ms else [])
+        # In the run before:
+        self.p99_ms = 0.0  # of its rounds
+        self.bytes_out = 0
 
 
 def run(tenants, kernel_us, room, shares, end_ms=END_MS):
@@ -35,13 +39,18 @@ def run(tenants, kernel_us, room, shares, end_ms=END_MS):
         # Contexts and modules have memory too.
         common["SIMCUDA_MEMORY"] = "4G" if room else f"{CHUNKS * CHUNK_KIB + 512 * len(tenants)}K"
         running = []
-        for each in tenants:
-            own = {} if room else {"LD_PRELOAD": SHIM, "LMS_SHARE": each.terms if shares else "off"}
+        stats = [os.path.join(scratch, f"stats.{i}") for i in range(len(tenants))]
+        for each, file in zip(tenants, stats):
+            own = {} if room else {"LD_PRELOAD": SHIM, "LMS_SHARE": each.terms if shares else "off", "LMS_STATS": file}
             command = [os.path.join(BUILD, "bench", "tenant"), str(each.chunks), str(CHUNK_KIB), str(each.comes),
                        str(BEGIN_MS), str(end_ms)] + each.more
             running.append(subprocess.Popen(command, env={**common, **own}, stdout=subprocess.PIPE, text=True,
                                             stderr=None if shares else subprocess.DEVNULL))
         told = [each.communicate()[0] for each in running]
+        for each, file in zip(tenants, stats):
+            if os.path.exists(file):
+                with open(file, encoding="utf-8") as text:
+                    each.bytes_out = json.load(text)["bytes_out"]
     # Without shares one that comes late may find no memory.
     if shares and any(each.returncode for each in running):
         sys.exit(f"a tenant failed: {[each.returncode for each in running]}")
@@ -86,6 +95,44 @@ ROWS = (
 )
 
 
+def after_kill(kills):
+    """By the machine's clock, in ms: until the memory of a killed tenant may be used by the other, and until it is."""
+    with tempfile.TemporaryDirectory() as scratch:
+        common = {**os.environ, "LD_LIBRARY_PATH": os.path.abspath(os.path.join(BUILD, "sim")), "LD_PRELOAD": SHIM, "LMS_RESERVE": "0", "LMS_LOG": "off",
+                  "LMS_THRESHOLD": "64K", "LMS_SHARE": "weight=1", "SIMCUDA_DELAY_US": "0", "SIMCUDA_GRANULARITY": "64K",
+                  "SIMCUDA_MEMORY": f"{CHUNKS * CHUNK_KIB + 1024}K", "SIMCUDA_SHARED": os.path.join(scratch, "gpu"), "XDG_RUNTIME_DIR": scratch}
+        whole, some = CHUNKS * CHUNK_KIB << 10, CHUNKS * CHUNK_KIB * 768
+        program = [os.path.join(BUILD, "bench", "survivor"), str(CHUNKS), str(CHUNK_KIB)]
+        survivor = subprocess.Popen(program, env=common, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+        def awaited(*conditions):
+            """When each of them is so at first, from the next line on."""
+            times = {}
+            while len(times) < len(conditions):
+                at, budget, everything = map(int, survivor.stdout.readline().split())
+                for i, is_so in enumerate(conditions):
+                    if is_so(budget, everything):
+                        times.setdefault(i, at)
+            return [times[i] for i in range(len(conditions))]
+
+        granted, used = [], []
+        for _ in range(kills):
+            # Turns or not, it has its half.
+            victim = subprocess.Popen(program, env={**common, "LMS_SHARE": "min=4M"}, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            awaited(lambda budget, everything: budget < some and not everything)
+            time.sleep(0.3)  # it uses that
+            victim.kill()
+            victim.wait()  # the machine's part of it
+            killed = time.monotonic_ns()
+            at = awaited(lambda budget, _: budget >= whole, lambda budget, everything: budget >= whole and everything)
+            granted.append((at[0] - killed) / 1e6)
+            used.append((at[1] - killed) / 1e6)
+            victim.stdin.close()
+        survivor.stdin.close()
+        survivor.wait()
+        return granted, used
+
+
 def main():
     chosen = sys.argv[1:]
     for i, (what, tenants, moves) in enumerate(ROWS):
@@ -116,6 +163,22 @@ def main():
             row(f"{its} chunks beside a batch of {chunks}: P99, alone, together, of what it may", f"{alone_ms:.1f} ms",
                 f"{asks.p99_ms:.1f} ms", f"{asks.p99_ms / may_ms:.2f}")
             row("    the batch keeps: alone, together", f"{one:.3f}", f"{parts[1]:.3f}", f"{parts[1] / one:.2f}")
+    if not chosen or "o" in chosen:
+        # Each works for 8 rounds while the other is idle. What is out at first is what was written before.
+        for reads in (True, False):
+            tenants = [Tenant(CHUNKS, comes=600 * i, reads=reads, think_ms=1200, rounds=8) for i in range(2)]
+            run(tenants, MOVE_US // 8, False, True, BEGIN_MS + 6000)
+            link_ms, back_ms = CHUNKS * MOVE_US / 1000, max(each.p99_ms for each in tenants)
+            row(f"idle model back, {'read' if reads else 'written'}: bytes / link, first round", f"{link_ms:.1f} ms", f"{back_ms:.1f} ms",
+                f"{back_ms / link_ms:.2f}")
+            if reads:
+                more = sum(each.bytes_out for each in tenants) - len(tenants) * (CHUNKS * CHUNK_KIB << 10)
+                row("    bytes out after the first time", "", f"{more}", "")
+    if not chosen or "k" in chosen:
+        kills = 20
+        granted, used = after_kill(kills)
+        for what, took in (("granted", granted), ("used", used)):
+            row(f"memory of one that is killed, until it is {what}: median and most", f"{sorted(took)[kills // 2]:.1f} ms", f"{max(took):.1f} ms", "")
     if not chosen or "l" in chosen:
         tenants = [Tenant(32), Tenant(32, comes=1000)]
         now, _, _ = kept(tenants, MOVE_US // 2)
