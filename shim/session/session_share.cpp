@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "shim/executor/budget.h"
+#include "shim/executor/placement.h"
 #include "shim/session/session.h"
 
 namespace lms::shim {
