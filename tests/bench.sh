@@ -169,7 +169,7 @@ row "a million events of a trace: lms replay, one policy and the optimum, s" - "
 row "  lms report --html, s" - "$(seconds "$build/lms" report "$build/bench/trace" --html "$build/bench/trace.html")" -
 rm -f "$build/bench/trace" "$build/bench/trace.html"
 
-BUILD=$build python3 -B tests/bench/foresight.py
+BUILD=$build /usr/bin/python3 -B tests/bench/foresight.py
 BUILD=$build python3 -B tests/bench/tenants.py
 
 for program in "$build"/bench/*_bench; do

@@ -4,7 +4,7 @@
 # folder. `make` runs this before everything else; when nothing is missing it only looks at some files.
 #
 # BUILD is the build folder, CUDA_HOME where the Makefile looks for the toolkit; with LINT=1 what `make lint` needs too, with
-# MPI=1 what `make experiments` does.
+# MPI=1 what `make experiments` does, with BENCH=1 what `make bench` does.
 set -eu
 
 build=${BUILD:-build}
@@ -51,6 +51,9 @@ if [ -n "${LINT:-}" ]; then
     needs_command clang-format clang-format
     needs_command clang-tidy clang-tidy
 fi
+if [ -n "${BENCH:-}" ]; then
+    needs python3-scipy /usr/lib/python3/dist-packages/scipy/__init__.py
+fi
 if [ -n "${MPI:-}" ]; then
     needs_command openmpi-bin mpirun
     needs_command libopenmpi-dev mpicxx
@@ -73,7 +76,7 @@ if [ -n "$missing" ]; then
     line="apt-get install --no-install-recommends$missing"
     command -v apt-get >/dev/null 2>&1 || die "install what Debian calls:$missing"
     if [ "${1:-}" != install ]; then
-        die "missing:$missing; make setup${LINT:+ LINT=1}${MPI:+ MPI=1} installs them, or run (as root): $line"
+        die "missing:$missing; make setup${LINT:+ LINT=1}${MPI:+ MPI=1}${BENCH:+ BENCH=1} installs them, or run (as root): $line"
     elif [ "$(id -u)" = 0 ]; then
         install || die "that failed; needed is: $line"
     elif sudo -n true 2>/dev/null; then

@@ -2,7 +2,7 @@
 """What a step of a program that repeats itself takes in too little memory, against the least that it could, by the
 simulated GPU's own clock (tests/bench.sh).
 
-The bound of a step is that of the experiments (tools/experiments/bound.py), for the same launches over the same buffers.
+The bound of a step is a linear program's (tools/experiments/linear.py), for the same launches over the same buffers.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/experiments"))
 
-from bound import bound_ms  # noqa: E402
+from linear import linear_bound_ms  # noqa: E402
 from machines import CONTEXT, GB, LAUNCH_NS, Machine  # noqa: E402
 from steps import Change, Kernel  # noqa: E402
 
@@ -21,7 +21,7 @@ SHIM = os.path.abspath(os.path.join(BUILD, "liblmsshim.so"))
 LAYER_MIB = 4
 LINK = 1e9  # bytes a second each way; a layer then takes 4.2 ms
 OWN = 256 << 10  # bytes of the simulated GPU's memory that a context takes
-STEPS = 16
+STEPS = 24
 TRAINED, DECODED = 1049, 210  # us a launch: a quarter and a twentieth of a layer's move
 
 # what, program, launches a kernel, us a launch, its environment
@@ -51,7 +51,7 @@ def memory_of(program, over):
 
 
 class Recorded:
-    """A step of tests/bench/shapes.cu, as tools/experiments/bound.py takes it."""
+    """A step of tests/bench/shapes.cu, as tools/experiments/linear.py takes it."""
 
     precision = "f32"
 
@@ -135,7 +135,7 @@ def bound(program, launches, us, memory):
     step = Recorded(launches)
     SHAPES[program](step)
     machine = Machine("", "", memory - OWN + CONTEXT, {"f32": 1}, 1, LINK / GB, LINK / GB)
-    return bound_ms(step, machine, factor=us * 1000 / LAUNCH_NS)
+    return linear_bound_ms(step, machine, factor=us * 1000 / LAUNCH_NS)
 
 
 def against_bound(row):

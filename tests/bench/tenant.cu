@@ -1,8 +1,8 @@
 // One of several programs on a GPU: uses its buffers in turn, a launch each. tenant BUFFERS BUFFER_KIB
-// COMES_MS FROM_MS UNTIL_MS [read] [THINK_MS [ROUNDS]]: it begins at COMES_MS by the simulated GPU's clock, and
-// thinks so long after each ROUNDS rounds. It prints how many launches a second were over from FROM_MS until UNTIL_MS, and
-// by half seconds; then how many ms a round took, of 99 in 100 at the most. Fails where a word is not what it
-// wrote.
+// COMES_MS FROM_MS UNTIL_MS [read] [THINK_MS [ROUNDS]]: it begins at COMES_MS by the simulated GPU's clock,
+// and thinks so long after each ROUNDS rounds. It prints how many launches a second were over from FROM_MS
+// until UNTIL_MS, and by half seconds; then how many ms a round took, of 99 in 100 at the most. Fails where a
+// word is not what it wrote.
 #include <dlfcn.h>
 
 #include <cstdint>
