@@ -244,6 +244,7 @@ void Machine::run_op(Hand& hand, std::size_t index) {
         default:
             work(hand, op);
     }
+    hand.at = SIZE_MAX;
     if (failed_) {
         const std::lock_guard lock(problem_mutex_);
         if (problem_.find('\n') == std::string::npos)
@@ -253,7 +254,6 @@ void Machine::run_op(Hand& hand, std::size_t index) {
 
 // Ends captures, waits for everything, compares all bytes, and gives everything back.
 void Machine::finish() {
-    for (Hand& hand : hands_) hand.at = SIZE_MAX;
     open_gates();
     while (!captures_.empty() && !failed_) {
         Capture& capture = *captures_.back();
