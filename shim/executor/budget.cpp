@@ -114,6 +114,14 @@ CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock, bool in
     return refresh_budget(state, lock);
 }
 
+std::uint64_t budget_in_turn(const State& state) {
+    const std::uint64_t now = state.engine.budget_bytes();
+    if (!state.share || !state.share->takes_turns()) return now;
+    const std::uint64_t limit = limit_now.load(std::memory_order_relaxed);
+    const std::uint64_t most = state.share->most_bytes();
+    return std::max(now, limit == 0 ? most : std::min(limit, most));
+}
+
 std::uint64_t excess_bytes(const State& state) {
     return most_bytes(state, limit_now.load(std::memory_order_relaxed)) == 0
                ? 0

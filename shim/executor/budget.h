@@ -34,6 +34,10 @@ std::uint64_t least_of_grant(State& state) LMS_LOCKED;
 // Bytes on the device or the host have changed: others and the user are told.
 void note_levels(State& state) LMS_LOCKED;
 
+// What managed memory may take when it is used: in this process's turn, where turns are taken (gpu_share.h).
+// What is large, or cut into chunks, is so whoever's turn it is.
+std::uint64_t budget_in_turn(const State& state) LMS_LOCKED;
+
 // Bytes of device memory that are held beyond what limit_now and granted_bytes leave.
 std::uint64_t excess_bytes(const State& state) LMS_LOCKED;
 

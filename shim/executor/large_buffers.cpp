@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shim/executor/budget.h"
 #include "shim/executor/state.h"
 #include "shim/trace/live_page.h"
 
@@ -27,7 +28,7 @@ bool is_missing(const State& state, const ChunkRequest& need) LMS_LOCKED {
 }  // namespace
 
 bool is_large(const State& state, std::uint64_t bytes) {
-    return bytes > state.engine.budget_bytes() / 4 && state.port.maps_host_memory() && !state.in_place_lost;
+    return bytes > budget_in_turn(state) / 4 && state.port.maps_host_memory() && !state.in_place_lost;
 }
 
 TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> needs) {
@@ -46,7 +47,7 @@ TimedWork choose_place(State& state, const void* code, std::span<ChunkRequest> n
         wanted += bytes;
         if (need.part > 0 && is_missing(state, need)) lacks |= std::uint64_t{1} << (need.part % 64);
     }
-    if (named <= state.engine.budget_bytes()) {
+    if (named <= budget_in_turn(state)) {
         for (ChunkRequest& need : needs) need.aside = false;
         return {};
     }

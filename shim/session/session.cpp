@@ -121,13 +121,13 @@ void Session::look_at_budget() {
 
 std::uint64_t Session::largest_chunk() const {
     const SessionLock lock(state_->mutex);
-    return engine::largest_chunk(state_->engine.budget_bytes(), state_->granularity);
+    return engine::largest_chunk(budget_in_turn(*state_), state_->granularity);
 }
 
 std::uint64_t Session::piece_bytes() const {
     const std::uint64_t chunk = largest_chunk();
     const SessionLock lock(state_->mutex);
-    return std::max(state_->engine.budget_bytes() / 4 / chunk, std::uint64_t{1}) * chunk;
+    return std::max(budget_in_turn(*state_) / 4 / chunk, std::uint64_t{1}) * chunk;
 }
 
 }  // namespace lms::shim

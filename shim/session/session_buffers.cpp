@@ -156,7 +156,7 @@ std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool col
     const auto taken = state.arena.take(rounded);
     if (!taken) return std::nullopt;
     const auto sizes = engine::cut(rounded, state.granularity,
-                                   engine::largest_chunk(state.engine.budget_bytes(), state.granularity));
+                                   engine::largest_chunk(budget_in_turn(state), state.granularity));
     state.large.largest_bytes = std::max(state.large.largest_bytes, rounded);
     const engine::AllocationId id = state.engine.add(*taken, bytes, sizes);
     ++memory_changes;

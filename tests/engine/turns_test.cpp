@@ -351,6 +351,26 @@ TEST_CASE("turns: the helper of an idle process looks at what others announce, h
     scene.check();
 }
 
+TEST_CASE("turns: a buffer is large, or in chunks, by what there is in a turn, whoever has it") {
+    const LivePages pages;
+    TurnHolder holder(0, 64 * 64);
+    TurnsScene scene;
+    const std::uint64_t alone = scene.rig.session().largest_chunk();
+    const std::uint64_t piece = scene.rig.session().piece_bytes();
+    scene.give();
+    CHECK(scene.rig.session().largest_chunk() == alone);
+    CHECK(scene.rig.session().piece_bytes() == piece);
+    const Region host = scene.regions[scene.a_buffer(Place::Host)];
+    // Of a large one the first half would stay where it is.
+    const auto launch = [&] {
+        const Address half = host.address + host.bytes / 2;
+        return scene.rig.submit({scene.stream, {half}, {}, false, [](Memory&) { return true; }});
+    };
+    scene.until(launch, [&] { holder.kill(); });
+    CHECK(scene.rig.on_device(host) == host.bytes);
+    scene.check();
+}
+
 // Five of six buffers, of which others have most, at once.
 struct MostScene : TurnsScene {
     explicit MostScene(bool maps_host) : TurnsScene({.shares = true}, maps_host) {}
