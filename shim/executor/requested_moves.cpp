@@ -87,6 +87,7 @@ void Migrator::give_back_excess(SessionLock& lock, bool waits_for_copies) {
     if (!queue_.empty() || (state_.engine.works() < excess_stays_until_ && !waits_for_copies)) return;
     const MigrationTurn turn(*this, lock);
     look_at_earlier_work(state_, lock);
+    const std::uint64_t works = state_.engine.works();
     bool further = true;
     while (further && excess_bytes(state_) > 0) {
         poll_completions(state_, lock);
@@ -101,8 +102,10 @@ void Migrator::give_back_excess(SessionLock& lock, bool waits_for_copies) {
         further |= finished == Finish::Moved;
         if (finished != Finish::NothingReady || state_.engine.pending_evictions().empty()) continue;
         if (!waits_for_copies) return;
-        // A launch goes first. What is left goes when the share is looked at again.
+        // A launch goes first, and one that has come claims back what leaves. What is left goes when the
+        // share is looked at again.
         if (state_.share && queue_.size() > 1) return;
+        if (state_.granted_bytes > 0 && state_.engine.works() != works) return;
         await_copy_out(lock);
         further = true;
     }
