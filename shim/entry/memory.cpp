@@ -71,13 +71,9 @@ CUresult wait_for_context(Session& session, CUcontext context) {
     if (!use) return CUDA_SUCCESS;
     const device::InContext in_context(context);
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();
-    // To wait for the context would end what is captured on its GPU, whatever the capture's mode and thread.
-    if (shim::capturing_anywhere()) {
-        if (const auto status = session.wait_beside_captures(context)) return *status;
-    }
     if (const auto status = session.wait_beside_moves(context)) return *status;
     if (const auto status = shim::wait_beside_no_capture()) return *status;
-    // One has begun meanwhile.
+    // To wait for the context would end what is captured on its GPU, whatever the capture's mode and thread.
     if (const auto status = session.wait_beside_captures(context)) return *status;
     return driver().cuCtxSynchronize();
 }

@@ -57,8 +57,8 @@ CUresult look(State& state, SessionLock& lock, Look& look) LMS_LOCKED {
 
 }  // namespace
 
-std::uint64_t least_of_grant(State& state) {
-    return state.granted_bytes == 0 ? 0 : least_budget(state, state.granted_bytes);
+std::uint64_t least_of_grant(const State& state) {
+    return state.granted_bytes == 0 ? 0 : state.engine.least_budget(state.engine.host_limit_bytes());
 }
 
 std::uint64_t default_reserve(std::uint64_t total_bytes) {

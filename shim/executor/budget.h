@@ -28,8 +28,8 @@ class GpuShare;
 // as GpuShare::Levels has it. Drops `lock` around driver calls.
 CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock, bool in_use = true) LMS_LOCKED;
 
-// What of granted_bytes must be there, for the host has no room for more; 0: no other process uses the GPU.
-std::uint64_t least_of_grant(State& state) LMS_LOCKED;
+// What of the GPU this process cannot give up, for LMS_HOST_LIMIT has no room for it; 0: no other uses it.
+std::uint64_t least_of_grant(const State& state) LMS_LOCKED;
 
 // Bytes on the device or the host have changed: others and the user are told.
 void note_levels(State& state) LMS_LOCKED;
