@@ -8,6 +8,7 @@
 #include <exception>
 #include <mutex>
 
+#include "shim/program/contexts.h"
 #include "shim/session/session.h"
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
@@ -88,8 +89,10 @@ void IdleHelper::help() noexcept {
     }
 }
 
+// Another thread may destroy the context meanwhile; it waits.
 void IdleHelper::look() noexcept try {
-    if (!ended_ && session_.awake() && session_.share()->is_left_to_helper())
+    const ContextUse context(session_.context());
+    if (context && !ended_ && session_.awake() && session_.share()->is_left_to_helper())
         session_.look_at_share(Session::Looks::Helper);
 } catch (const std::exception& problem) {
     log::debug("GPU {}: nothing given back: {}", session_.device(), problem.what());

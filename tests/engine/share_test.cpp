@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shim/executor/gpu_share.h"
+#include "shim/program/contexts.h"
 #include "shim/sharing/page.h"
 #include "shim/trace/live_folder.h"
 #include "shim/trace/process_name.h"
@@ -71,10 +72,12 @@ struct SharedScene : Scene {
     }
     // While some context is there.
     void begin_helper() {
-        int context = 0;
-        REQUIRE(rig.session().wake(reinterpret_cast<CUcontext>(&context)) == CUDA_SUCCESS);
+        shim::context_seen(context(), rig.session().device());
+        REQUIRE(rig.session().wake(context()) == CUDA_SUCCESS);
         rig.session().help_while_idle();
     }
+    ~SharedScene() { shim::forget_context(context()); }
+    CUcontext context() { return reinterpret_cast<CUcontext>(this); }
     void look() {
         while (!rig.session().share_is_due()) ::usleep(1000);
         rig.session().look_at_share();
@@ -235,6 +238,33 @@ TEST_CASE("share: unfinished work is use of the GPU, without a call") {
     ::usleep(200'000);
     CHECK(own_entry().last_use_ns <= over_ns);
     scene.check();
+}
+
+TEST_CASE("share: who destroys a context waits for the helper that works in it") {
+    const LivePages pages;
+    SharedScene scene;
+    scene.begin_helper();
+    scene.look();
+    for (int i = 0; i < 6; ++i) scene.make(8);
+    scene.rig.drain();
+    std::atomic<bool> closed{false}, waits{false};
+    std::thread destroyer;
+    const auto destroy = [&] {
+        if (destroyer.joinable()) return;
+        destroyer = std::thread([&] {
+            shim::ContextEnd end(scene.context(), scene.rig.session().device());
+            end.close();
+            closed = true;
+        });
+        ::usleep(50'000);
+        waits = !closed;
+    };
+    for (const Region& region : scene.regions)
+        scene.rig.gpu().before_unmap(region.address, region.address + region.bytes, Place::Device, destroy);
+    const Neighbour neighbour;
+    reaches([&] { return closed.load(); });
+    CHECK(waits);
+    destroyer.join();
 }
 
 TEST_CASE("share: unless the user asks for it and there is a page, the process is as if alone") {
