@@ -45,6 +45,12 @@ inline bool gone(const ChunkRequest& need, const Residency& residency) {
     return chunk.serial != need.serial || residency.allocation(chunk.allocation).dead;
 }
 
+// Whether its buffer is there, if only until its stream has come to its free: it may be given out again until
+// then.
+inline bool is_there(const ChunkRequest& need, const Residency& residency) {
+    return residency.chunk(need.chunk).serial == need.serial;
+}
+
 // What a piece of work holds between acquire() and submitted().
 struct ChunkPins {
     explicit ChunkPins(std::pmr::memory_resource* memory = std::pmr::get_default_resource())

@@ -24,7 +24,7 @@ void pin_again(State& state, SessionLock& lock) LMS_LOCKED {
         for (const engine::ChunkId chunk : chunks) {
             const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
             const auto on_host = [&]() LMS_LOCKED {
-                return !gone(need, state.residency) &&
+                return is_there(need, state.residency) &&
                        state.residency.chunk(chunk).state == engine::State::OnHost;
             };
             if (!on_host()) continue;
@@ -100,9 +100,9 @@ CUresult Session::admit(CUdevice device) {
                 const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
                 const auto where = [&]() LMS_LOCKED { return state.residency.chunk(chunk).state; };
                 // New memory, being mapped; before or after the peer was added is not known.
-                while (!gone(need, state.residency) && where() == engine::State::Remapping)
+                while (is_there(need, state.residency) && where() == engine::State::Remapping)
                     state.changed.wait_for(lock, bounds::kQuickGlance);
-                if (gone(need, state.residency) || where() == engine::State::Empty) continue;
+                if (!is_there(need, state.residency) || where() == engine::State::Empty) continue;
                 const bool on_host = where() == engine::State::OnHost;
                 if (on_host && !port_->maps_host_memory()) continue;
                 state.engine.hold_still(chunk);  // its buffer's free waits

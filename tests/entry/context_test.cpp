@@ -531,3 +531,37 @@ FAMILY_TEST("contexts: one that goes while a copy in another waits for its turn"
     EXPECT(a.evicted());
     EXPECT(a.holds(3));
 }
+
+// What its stream frees is out, pinned in the context that goes, and is given out again.
+FAMILY_TEST("contexts: one that goes while memory of another waits for its free") {
+    OK(cuInit, 0);
+    const CUcontext first = new_context(0);
+    const auto in_first = std::make_unique<Buffer>(kBuffer, 1);
+    const CUcontext second = new_context(0);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CUdeviceptr freed = 0, again = 0;
+    OK(cuMemAllocAsync, &freed, kBuffer, stream);
+    OK(cuMemsetD8Async, freed, 1, kBuffer, stream);
+    OK(cuStreamSynchronize, stream);
+    Crowd crowd;
+    for (int i = 0; i < 10 && !off_device(freed, kBuffer); ++i) crowd.press();
+    EXPECT(off_device(freed, kBuffer));
+    OK(cuMemFreeAsync, freed, stream);
+    OK(cuCtxDestroy_v2, first);
+    OK(cuCtxSetCurrent, second);
+    OK(cuMemAllocAsync, &again, kBuffer, stream);
+    EXPECT(again == freed);
+    const auto halves = [&](std::uint8_t value) {
+        OK(cuMemsetD8Async, again, value, kBuffer / 2, stream);
+        OK(cuMemsetD8Async, again + kBuffer / 2, value, kBuffer / 2, stream);
+        OK(cuStreamSynchronize, stream);
+        std::vector<std::uint8_t> data(kBuffer);
+        OK(cuMemcpyDtoH_v2, data.data(), again, kBuffer);
+        EXPECT(data == std::vector<std::uint8_t>(kBuffer, value));
+    };
+    halves(7);
+    for (int i = 0; i < 10 && !off_device(again, kBuffer); ++i) crowd.press();
+    halves(8);
+    OK(cuMemFreeAsync, again, stream);
+}

@@ -37,12 +37,12 @@ CUresult launch_add(CUfunction add, CUdeviceptr to, CUdeviceptr from) {
 
 // Whether all of it may be reached by kernels and copies of device 1. (Kernels of the simulated GPUs reach
 // what any of them may; a real one would fault.)
-bool reached_by_1(const Buffer& buffer) {
+bool reached_by_1(CUdeviceptr buffer) {
     const CUmemLocation one{CU_MEM_LOCATION_TYPE_DEVICE, 1};
-    for (std::size_t at = 0; at < buffer.bytes(); at += kGranule) {
+    for (std::size_t at = 0; at < kBuffer; at += kGranule) {
         unsigned long long flags = 0;
         // Where evicted memory is unmapped there is nothing to reach.
-        const bool mapped = SIM(cuMemGetAccess)(&flags, &one, buffer.at(at)) == CUDA_SUCCESS;
+        const bool mapped = SIM(cuMemGetAccess)(&flags, &one, buffer + at) == CUDA_SUCCESS;
         if (mapped && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return false;
     }
     return true;
@@ -103,9 +103,9 @@ BODY(devices_let_in_at_once) {
     pair.use(0);
     const Buffer first(kBuffer, 1);
     beside.join();
-    EXPECT(reached_by_1(first));
+    EXPECT(reached_by_1(first.at()));
     const Buffer second(kBuffer, 2);
-    EXPECT(reached_by_1(second));
+    EXPECT(reached_by_1(second.at()));
 }
 
 TEST_CASE("devices: one that is let in while another gets its first memory reaches that") {
@@ -279,17 +279,17 @@ BODY(devices_peer_access) {
     Crowd crowd_1;
     const CUfunction add = add_of(pair, 1);
     // Kernels on 1 may use memory of 0, what there is and what comes; moves of 0 respect them.
-    EXPECT(!reached_by_1(a));
+    EXPECT(!reached_by_1(a.at()));
     OK(cuCtxEnablePeerAccess, pair.contexts[0], 0);
-    EXPECT(reached_by_1(a));
+    EXPECT(reached_by_1(a.at()));
     FAILS(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess, pair.contexts[0], 0);
     for (std::uint32_t i = 0; i < 6; ++i) {
         pair.use(0);
         a.fill(10 + i);
         crowd_0.evict(a);
         const Buffer fresh(kBuffer, 20 + i);
-        EXPECT(reached_by_1(a));
-        EXPECT(reached_by_1(fresh));
+        EXPECT(reached_by_1(a.at()));
+        EXPECT(reached_by_1(fresh.at()));
         pair.use(1);
         EXPECT(launch_add(add, b.at(), a.at()) == CUDA_SUCCESS);
         EXPECT(launch_add(add, a.at(), fresh.at()) == CUDA_SUCCESS);
@@ -302,7 +302,7 @@ BODY(devices_peer_access) {
         OK(cuCtxSynchronize);
         EXPECT(b.holds(10 + i));
         pair.use(0);
-        EXPECT(reached_by_1(a));
+        EXPECT(reached_by_1(a.at()));
         EXPECT(a.holds(20 + i));
         EXPECT(fresh.holds(10 + i));
     }
@@ -311,6 +311,31 @@ BODY(devices_peer_access) {
 TEST_CASE("devices: with peer access a kernel uses the other's buffers, wherever they are" *
           doctest::test_suite("peer-access")) {
     run_both("devices_peer_access", Driver::Simulated, kTwo);
+}
+
+// What its stream has yet to free is given out again as it is.
+BODY(devices_peer_access_of_freed) {
+    const DevicePair pair;
+    pair.use(0);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CUdeviceptr freed = 0, again = 0;
+    OK(cuMemAllocAsync, &freed, kBuffer, stream);
+    Gate gate;
+    gate.hold_up(stream);
+    OK(cuMemFreeAsync, freed, stream);
+    pair.use(1);
+    OK(cuCtxEnablePeerAccess, pair.contexts[0], 0);
+    pair.use(0);
+    OK(cuMemAllocAsync, &again, kBuffer, stream);
+    EXPECT(again == freed);
+    EXPECT(reached_by_1(again));
+    gate.open();
+    OK(cuMemFreeAsync, again, stream);
+}
+
+TEST_CASE("devices: one that is let in reaches what its stream has yet to free, and is given out again") {
+    run_both("devices_peer_access_of_freed", Driver::Simulated, kTwo);
 }
 
 // The current GPU is another one than that of the memory, and of the stream where there is one.
@@ -372,18 +397,18 @@ BODY(devices_pool_access) {
     const Buffer a(kBuffer, 1);
     Crowd crowd;
     pair.use(1);
-    EXPECT(!reached_by_1(a));
+    EXPECT(!reached_by_1(a.at()));
     CUmemoryPool pool = nullptr;
     OK(cuDeviceGetDefaultMemPool, &pool, 0);
     const CUmemAccessDesc none{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_NONE};
     OK(cuMemPoolSetAccess, pool, &none, 1);
-    EXPECT(!reached_by_1(a));
+    EXPECT(!reached_by_1(a.at()));
     const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     OK(cuMemPoolSetAccess, pool, &access, 1);
-    EXPECT(reached_by_1(a));
+    EXPECT(reached_by_1(a.at()));
     pair.use(0);
     crowd.evict(a);
-    EXPECT(reached_by_1(a));
+    EXPECT(reached_by_1(a.at()));
 }
 
 TEST_CASE("devices: access to a GPU's pool is access to its buffers" * doctest::test_suite("peer-pools")) {
