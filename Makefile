@@ -135,7 +135,7 @@ all: needed ## build: everything (shim, lms, policies, simulated GPU, demo, test
 	@+$(SUBMAKE) build-all
 
 .PHONY: build-all needed
-build-all: $(SHIM) $(LMS) $(POLICIES) $(SIM) $(DEMO) $(APPS) $(TESTS)
+build-all: $(INSTALLED) $(APPS) $(TESTS)
 
 setup: ## build: install what is missing (Debian packages, as root; a CUDA toolkit goes into build/)
 	@BUILD=$(BUILD) CUDA_HOME=$(CUDA_HOME) sh tools/setup.sh install

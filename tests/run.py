@@ -4,7 +4,8 @@ test that passes by ending with 0.
 
 As many run side by side as there are cores (JOBS=N: that many), those that took longest last time first; the cases of a
 large folder in slices. A script that ends with 77 could not be run here: its last line says why, and it counts as neither.
-What a failed one printed comes whole, when it ends. Then come the time of each folder, the ten longest cases, and the sum.
+What a failed one printed comes whole, when it ends, and stays in BUILD/test-failures.txt until the next run. Then come the
+time of each folder, the ten longest cases, and the sum.
 Ends with 0 if there were tests and none failed. Expects everything built; BUILD is where.
 
 usage: run.py [FOLDER ...]     of these folders alone, if any
@@ -137,7 +138,7 @@ def main():
     # A test that has never run may take long.
     tests.sort(key=lambda test: -last.get(test.key, LONGEST))
 
-    folders, cases = {}, []
+    folders, cases, failures = {}, [], []
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count())) as pool:
         running = {pool.submit(run, test, variables): test for test in tests}
         for future in concurrent.futures.as_completed(running):
@@ -145,8 +146,9 @@ def main():
             if test.is_script and outcome.status == 77:
                 print(f"{test.name}: not run: {(outcome.text.splitlines() or [''])[-1]}", flush=True)
             if outcome.failed:
-                print(f"{PASSED.sub('', outcome.text)}\n{test.key}: {outcome.passed} passed, {outcome.failed} failed "
-                      f"(status {outcome.status})", flush=True)
+                failures.append(f"{PASSED.sub('', outcome.text)}\n{test.key}: {outcome.passed} passed, {outcome.failed} failed "
+                                f"(status {outcome.status})")
+                print(failures[-1], flush=True)
             last[test.key] = round(outcome.seconds, 2)
             folder = folders.setdefault(test.name, [0, 0, 0.0])
             for i, value in enumerate((outcome.passed, outcome.failed, outcome.seconds)):
@@ -154,6 +156,7 @@ def main():
             cases += [(float(seconds), test.name, title) for seconds, title in CASE_TIME.findall(outcome.text)]
     times.parent.mkdir(exist_ok=True)
     times.write_text(json.dumps(last, indent=0))
+    Path(variables["BUILD"], "test-failures.txt").write_text("\n".join(failures))
 
     for name, (passed, failed, seconds) in sorted(folders.items(), key=lambda folder: -folder[1][2]):
         print(f"{seconds:7.1f} s  {name}: {passed} passed, {failed} failed")

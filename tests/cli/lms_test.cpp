@@ -268,21 +268,6 @@ TEST_CASE("lms run: installed, it finds the shim in ../lib/lmsshim; without one 
     CHECK(result.err.find("space or colon") != std::string::npos);
 }
 
-TEST_CASE("make install: everything is found where it lands, and make uninstall leaves nothing") {
-    const Scratch prefix;
-    REQUIRE(shell("make -s install PREFIX=" + prefix.path("usr")).status == 0);
-    const std::string lms = prefix.path("usr/bin/lms");
-    const auto found = nlohmann::json::parse(shell(lms + " doctor --sim --json").out);
-    CHECK(found["shim"]["path"] == prefix.path("usr/lib/lmsshim/liblmsshim.so"));
-    CHECK(shell(lms + " run --sim -- env").out.find(prefix.path("usr/lib/lmsshim/sim")) != std::string::npos);
-    CHECK(fs::exists(prefix.path("usr/lib/lmsshim/policy/lru.so")));
-    CHECK(fs::exists(prefix.path("usr/include/lms/policy.h")));
-    // A folder that ldconfig reads would make the shim the machine's libcuda.
-    for (const auto& each : fs::directory_iterator(prefix.path("usr/lib"))) CHECK(each.is_directory());
-    REQUIRE(shell("make -s uninstall PREFIX=" + prefix.path("usr")).status == 0);
-    for (const auto& each : fs::recursive_directory_iterator(prefix.path("usr"))) CHECK(each.is_directory());
-}
-
 TEST_CASE("lms run: a script that is not executable is Python's by its name, one that is runs as it says") {
     const Scratch folder;
     const auto write = [&](const char* name, const std::string& text) {

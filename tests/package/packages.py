@@ -1,6 +1,10 @@
-"""make deb, make wheel, make install: each installed where nothing else is, tried, and removed."""
+"""make deb, make wheel, make install: each installed where nothing else is, tried, and removed.
+
+No other test runs make: two at once would make the same files.
+"""
 
 import glob
+import json
 import os
 import re
 import shutil
@@ -167,6 +171,13 @@ def install(folder):
     prefix = f"{folder}/prefix"
     must("make", "-s", "install", f"PREFIX={prefix}")
     moves_memory("install", f"{prefix}/bin/lms")
+    found = json.loads(must(f"{prefix}/bin/lms", "doctor", "--sim", "--json"))["shim"]["path"]
+    expect(found == f"{prefix}/lib/lmsshim/liblmsshim.so", f"install: the shim is {found}")
+    for file in ("lib/lmsshim/policy/lru.so", "include/lms/policy.h"):
+        expect(os.path.exists(f"{prefix}/{file}"), f"install: no {file}")
+    # A folder that ldconfig reads would make the shim the machine's libcuda.
+    beside = [each.name for each in os.scandir(f"{prefix}/lib") if not each.is_dir()]
+    expect(not beside, f"install: in lib {beside}")
     env = {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}
     flags = must("pkg-config", "--cflags", "lmsshim", env=env)
     expect(flags.strip() == f"-I{prefix}/include", "install: pkg-config --cflags", flags)
