@@ -28,8 +28,9 @@ std::unique_ptr<HostClaims> HostClaims::open(const util::ShareTerms& terms, cons
     auto page = sharing::SharingPage::open(folder.number(), kName, problem);
     if (page && !page->write({})) problem = "has no free slot";
     if (problem.empty()) return std::unique_ptr<HostClaims>(new HostClaims(std::move(page)));
-    log::warn("host memory is not shared: its page {} {}; LMS_HOST_LIMIT alone bounds what is pinned", kName,
-              problem);
+    log::write(terms.asked ? log::Level::Warn : log::Level::Info,
+               "host memory is not shared: its page {} {}; LMS_HOST_LIMIT alone bounds what is pinned", kName,
+               problem);
     return nullptr;
 } catch (const std::exception&) {
     return nullptr;  // out of host memory: as if it were alone

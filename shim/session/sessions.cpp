@@ -12,7 +12,7 @@
 #include "policy/host.h"
 #include "shim/device/driver_port.h"
 #include "shim/device/scope.h"
-#include "shim/device/simulated_clock.h"
+#include "shim/device/simulated_gpu.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/gpu_share.h"
 #include "shim/program/address_book.h"
@@ -56,7 +56,11 @@ std::string& policy_now() {
 
 // The same of LMS_SHARE.
 util::ShareTerms& share_now() {
-    static util::ShareTerms& instance = *new util::ShareTerms(settings().share);
+    static util::ShareTerms& instance = *[] {
+        auto* const terms = new util::ShareTerms(settings().share);
+        terms->shares &= terms->asked || device::others_use_gpus();
+        return terms;
+    }();
     return instance;
 }
 
@@ -83,6 +87,12 @@ void open_host_claims() {
         (host_claims = HostClaims::open(share_now(), settings().share_folder).release(), true);
 }
 
+// A MIG slice has one of its own, which older drivers do not know of.
+bool uuid_of(CUdevice device, CUuuid& uuid) {
+    return device::driver().cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS ||
+           device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS;
+}
+
 Session* open(CUdevice device, CUcontext context) {
     CUresult error = CUDA_SUCCESS;
     auto port = device::DriverPort::create_for(device, context, error);
@@ -95,7 +105,7 @@ Session* open(CUdevice device, CUcontext context) {
         open_host_claims();
         if (session) session->claim_host_by(host_claims);
         CUuuid uuid{};
-        if (session && device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
+        if (session && uuid_of(device, uuid)) {
             session->share_by(GpuShare::open(device, uuid.bytes, share_now(), settings().share_folder,
                                              device::gpu_clock()));
             session->help_while_idle();

@@ -1,6 +1,6 @@
 // Messages to the user, one line each, "lms: ...", on stderr or into a file (LMS_LOG).
 //
-// The four functions take fmt's format strings. They may be called from any thread at any time; they take no
+// The functions take fmt's format strings. They may be called from any thread at any time; they take no
 // lock, throw nothing, keep errno, and cost one relaxed load when the level is off. Until configure() the
 // level is Warn, on stderr.
 #pragma once
@@ -36,6 +36,11 @@ void write(fmt::string_view format, fmt::format_args arguments) noexcept;
 
 inline bool enabled(Level level) noexcept {
     return level <= detail::threshold.load(std::memory_order_relaxed);
+}
+
+template <typename... T>
+void write(Level level, fmt::format_string<T...> format, T&&... arguments) noexcept {
+    if (enabled(level)) detail::write(format, fmt::make_format_args(arguments...));
 }
 
 // The program gets an error, or loses something.

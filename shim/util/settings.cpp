@@ -125,7 +125,7 @@ constexpr Setting kTable[] = {
      "a size in bytes above 0, or with suffix K, M, G or T",
      [](std::string_view text, Settings& s) { return parse_limit(text, s.soft_limit_bytes); },
      [](const Settings& s) { return show_size(s.soft_limit_bytes); }},
-    {"LMS_SHARE", "share", "TERMS", "off",
+    {"LMS_SHARE", "share", "TERMS", "weight=1",
      "How it shares a GPU with other processes under the shim: its weight, what is kept for it, its priority",
      "weight=1 to 1000, min=SIZE, priority=0 to 100, with commas between, or off",
      [](std::string_view text, Settings& s) {

@@ -31,7 +31,7 @@ bool parse_term(std::string_view name, std::string_view value, ShareTerms& terms
 }  // namespace
 
 std::optional<ShareTerms> parse_share_terms(std::string_view text) {
-    ShareTerms terms;
+    ShareTerms terms{.asked = true};
     terms.shares = text != "off" && !text.empty();
     std::vector<std::string_view> seen;
     for (std::string_view rest = terms.shares ? text : ""; !rest.empty();) {

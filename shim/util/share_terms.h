@@ -14,7 +14,8 @@ struct ShareTerms {
     static constexpr std::string_view kAccepted =
         "weight=1 to 1000, min=SIZE, priority=0 to 100, with commas between";
 
-    bool shares = false;  // else as if it were alone
+    bool shares = true;  // else as if it were alone
+    bool asked = false;  // by the user
     std::uint32_t weight =
         1;  // 1 to kMostWeight: of two that want more than there is, one of 2 gets twice as much
     std::uint64_t least_bytes = 0;  // kept for it
@@ -23,7 +24,8 @@ struct ShareTerms {
     bool operator==(const ShareTerms&) const = default;
 };
 
-// "weight=2,min=4G,priority=1", each at most once and in any order, or "off". Nothing if it is anything else.
+// What the user asked for: "weight=2,min=4G,priority=1", each at most once and in any order, or "off".
+// Nothing if it is anything else.
 std::optional<ShareTerms> parse_share_terms(std::string_view text);
 
 // A form that parse_share_terms reads.

@@ -58,7 +58,9 @@ def columns(*words, **more):
     status, out, err = lms("top", *words, **more)
     expect(status == 0, f"top: {err}")
     lines = out.splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("SHARED GPU"))
+    at = next((i for i, line in enumerate(lines) if line.startswith("SHARED GPU")), None)
+    if at is None:
+        return []
     names = lines[at].replace("SHARED GPU", "GPU").split()
     rows = []
     for line in lines[at + 1:]:
@@ -122,7 +124,7 @@ def changed(a, b):
 
 def idle():
     """A program that makes no calls gives back what another wants, has all when that is killed, and no work to do while alone."""
-    first = Running(14, "idle", LMS_SHARE="weight=1")
+    first = Running(14, "idle")
     (page,) = glob.glob(FOLDER + "/gpu." + 32 * "?")
     first.reaches(lambda share: share["resident_bytes"] >= 14 * SIZE, "all on the GPU")
     time.sleep(0.3)
@@ -131,7 +133,7 @@ def idle():
     time.sleep(0.3)
     with open(page, "rb") as file:
         expect(file.read() == before, "alone it writes nothing")
-    second = Running(10, LMS_SHARE="weight=1")
+    second = Running(10)
     second.reaches(lambda share: share["resident_bytes"] >= 9 * SIZE, "the other has what it wants")
     first.reaches(lambda share: share["resident_bytes"] <= 6 * SIZE, "what the idle one has is what that leaves")
     second.process.kill()
@@ -150,17 +152,19 @@ def main():
     elsewhere = {"SIMCUDA_SHARED": ""}  # the GPU of the two is full
     alone = Running(2, LMS_SHARE="weight=1", LMS_SHARE_DIR=PLAIN["XDG_RUNTIME_DIR"] + "/none", **elsewhere)
     unshared = Running(2, **elsewhere)
-    for each in (alone, unshared):
+    off = Running(1, LMS_SHARE="off")
+    for each in (alone, unshared, off):
         expect(each.all()["shares"] == [], "it shares nothing")
         status, _, err = lms("set", each.pid, "share=weight=2")
-        expect((status, err) == (1, f"lms set: process {each.pid} shares no GPU; LMS_SHARE at its start would say so\n"), err)
+        expect((status, err) == (1, f"lms set: process {each.pid} shares no GPU: LMS_SHARE was off at its start, or LMS_LOG=info says why\n"), err)
     said = alone.end()
     expect(said.count("\n") == 1 and "GPU 0 is not shared: LMS_SHARE_DIR=" in said and "No such file" in said, f"one line: {said}")
+    off.end()
     expect(unshared.end() == "", "nothing was asked for")
     expect([row["PID"] for row in columns()] == [a.pid, b.pid], "two are left")
     b.process.kill()
     b.process.communicate()
-    expect([row["PID"] for row in columns()] == [a.pid], "one that was killed is not shown")
+    expect(columns() == [], "one that was killed is not shown, nor with whom one shares that is alone")
     a.reaches(lambda share: share["granted_bytes"] is None, "alone again")
     gpu = a.all()["gpus"][0]
     expect(gpu["granted_bytes"] is None and gpu["least_granted_bytes"] > 0, f"{gpu}")

@@ -372,7 +372,7 @@ TEST_CASE("host claims: not shared, or with a page that is not to be used, there
     CHECK(machine.open() == nullptr);  // others may enter the folder
     machine.use_folder();
     CHECK(machine.open() != nullptr);
-    CHECK(HostClaims::open({}) == nullptr);
+    CHECK(HostClaims::open({.shares = false}) == nullptr);
     REQUIRE(::truncate(machine.page().c_str(), 100) == 0);
     CHECK(machine.open() == nullptr);
 }

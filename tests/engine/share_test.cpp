@@ -267,10 +267,10 @@ TEST_CASE("share: who destroys a context waits for the helper that works in it")
     destroyer.join();
 }
 
-TEST_CASE("share: unless the user asks for it and there is a page, the process is as if alone") {
+TEST_CASE("share: where the user wants none, or there is no page, the process is as if alone") {
     const LivePages pages;
     CHECK(GpuShare::open(0, kUuid, {.shares = true}) != nullptr);
-    CHECK(GpuShare::open(0, kUuid, {}) == nullptr);
+    CHECK(GpuShare::open(0, kUuid, {.shares = false}) == nullptr);
     const std::string page = pages.scratch.path("lmsshim-" + std::to_string(geteuid())) + "/" + kSharePage;
     REQUIRE(::access(page.c_str(), F_OK) == 0);
     REQUIRE(::truncate(page.c_str(), 100) == 0);

@@ -60,7 +60,7 @@ TEST_CASE("settings: the defaults") {
     CHECK_FALSE(s.reserve_bytes);
     CHECK_FALSE(s.host_limit_bytes);
     CHECK_FALSE(s.soft_limit_bytes);
-    CHECK_FALSE(s.share.shares);
+    CHECK(s.share == lms::util::ShareTerms{.shares = true, .asked = false, .weight = 1});
     CHECK(s.share_folder.empty());
     CHECK(s.meminfo == MemInfo::Physical);
     CHECK(s.frameworks == "auto");
@@ -107,7 +107,7 @@ TEST_CASE("settings: every variable is read") {
     CHECK(s.reserve_bytes == 0);
     CHECK(s.host_limit_bytes == 3ull << 29);
     CHECK(s.soft_limit_bytes == 48ull << 20);
-    CHECK(s.share == lms::util::ShareTerms{true, 2, 4ull << 30, 1});
+    CHECK(s.share == lms::util::ShareTerms{true, true, 2, 4ull << 30, 1});
     CHECK(s.share_folder == "/shared");
     CHECK(s.meminfo == MemInfo::Enlarged);
     CHECK(s.frameworks == "pytorch,jax");

@@ -105,8 +105,10 @@ int set(int process, const std::vector<std::string>& words) {
         }
     }
     if (changes.share && look_at_shared_gpus(process).empty()) {
-        fmt::print(stderr, "lms set: process {} shares no GPU; LMS_SHARE at its start would say so\n",
-                   process);
+        fmt::print(
+            stderr,
+            "lms set: process {} shares no GPU: LMS_SHARE was off at its start, or LMS_LOG=info says why\n",
+            process);
         return kNotWell;
     }
     const Told told =

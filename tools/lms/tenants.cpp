@@ -75,11 +75,11 @@ std::vector<SharedGpu> look_at_shared_gpus(int process, const Pages& pages) {
 }
 
 std::vector<std::string> tenants_table(const std::vector<SharedGpu>& gpus, std::uint64_t now_ns) {
-    if (gpus.empty()) return {};
     std::vector<std::string> rows{fmt::format(kTenantRow, "SHARED GPU", "PID", "PROGRAM", "WEIGHT", "MIN",
                                               "PRIORITY", "GRANTED", "RESIDENT", "WANTED", "PINNED", "TURN",
                                               "WAITS")};
     for (const SharedGpu& gpu : gpus) {
+        if (gpu.tenants.size() < 2) continue;  // alone
         for (const SharedGpu::One& each : gpu.tenants) {
             const Tenant& is = each.seen.tenant;
             const double waits = static_cast<double>(waits_ns(is, now_ns)) / 1e9;
@@ -92,6 +92,7 @@ std::vector<std::string> tenants_table(const std::vector<SharedGpu>& gpus, std::
                                        is.waiting_since_ns == 0 ? "-" : fmt::format("{:.1f} s", waits)));
         }
     }
+    if (rows.size() == 1) return {};
     return rows;
 }
 

@@ -51,6 +51,11 @@ void overlay_deinitialize() {
     for (void*& slot : overlay_slots) slot = reinterpret_cast<void*>(&deinitialized);
 }
 
+// Whether other processes may use its GPUs.
+extern "C" __attribute__((visibility("default"))) int simcuda_is_shared() {
+    return reinterpret_cast<int (*)()>(where::simulated("simcuda_is_shared"))();
+}
+
 // ---- a function that needs room
 
 // As many integers and pointers as any of these functions takes.

@@ -224,6 +224,11 @@ std::uint64_t used_by_all(std::size_t place) {
     return sum(*joined, place);
 }
 
+// For libraries beside the program: whether other processes may use its GPUs.
+extern "C" __attribute__((visibility("default"))) int simcuda_is_shared() {
+    return knobs().shared.empty() ? 0 : 1;
+}
+
 std::vector<User> users(std::size_t device) {
     std::vector<User> all;
     const std::string& path = knobs().shared;

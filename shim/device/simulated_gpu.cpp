@@ -1,4 +1,4 @@
-#include "shim/device/simulated_clock.h"
+#include "shim/device/simulated_gpu.h"
 
 #include "shim/device/driver_table.h"
 #include "shim/device/loader.h"
@@ -16,6 +16,13 @@ util::GpuClock gpu_clock() {
     auto* const set_helper = reinterpret_cast<SetHelper*>(real_dlsym()(driver, "simcuda_help"));
     const bool simulated = now && spend && set_helper && now() != 0;
     return simulated ? util::GpuClock{now, spend, set_helper} : util::GpuClock{};
+}
+
+bool others_use_gpus() {
+    void* const driver = driver_handle();
+    if (driver == nullptr) return true;
+    auto* const shared = reinterpret_cast<int (*)()>(real_dlsym()(driver, "simcuda_is_shared"));
+    return !shared || shared() != 0;
 }
 
 }  // namespace lms::device
