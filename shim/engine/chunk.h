@@ -48,6 +48,8 @@ std::string_view name_of(State state);
 struct Use {
     TimelineId timeline;
     std::uint64_t position;
+
+    bool operator==(const Use&) const = default;
 };
 
 struct Chunk {

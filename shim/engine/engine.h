@@ -183,7 +183,12 @@ class Engine final : private Asker {
     bool back_by_host(ChunkId id, const Block& host);
     // Freed by the program, at the end of what the stream has been given. Its contents are never moved again.
     void kill(AllocationId id) { residency_.kill(id); }
-    void revive(AllocationId id, std::uint64_t asked_bytes) { residency_.revive(id, asked_bytes); }
+    void revive(AllocationId id, std::uint64_t asked_bytes) {
+        residency_.revive(id, asked_bytes);
+        note_live();
+    }
+    // The most that was allocated at once, without what streams had yet to free.
+    std::uint64_t most_live_bytes() const { return most_live_bytes_; }
     // Takes a buffer away: first what moves of it ends. True: it moves or is held, ask again after a change.
     bool must_wait_to_remove(AllocationId id);
     void remove(AllocationId id);  // its blocks are the caller's, who gives them to put_freed()
@@ -360,6 +365,7 @@ class Engine final : private Asker {
     void sweep_evictions();
     PendingEviction* copy_of(const Block& block);
     std::optional<Block> take_copy(ChunkId id);
+    void note_live();
     void retain_copy(ChunkId id);
     bool is_fresh(ChunkId id) const { return backing_[id].fresh_at == soilings_; }
     std::uint64_t fresh_now() const;
@@ -370,6 +376,7 @@ class Engine final : private Asker {
     BlockPool device_pool_;
     BlockPool host_pool_;
     std::uint64_t budget_bytes_ = 0;
+    std::uint64_t most_live_bytes_ = 0;
     std::uint64_t largest_cut_ = 0;  // the largest chunk that a buffer was ever cut into
     bool distrusted_ = false;
 

@@ -12,10 +12,15 @@ AllocationId Engine::add(Address address, std::uint64_t asked_bytes,
                          std::span<const std::uint64_t> chunk_bytes) {
     largest_cut_ = std::max(largest_cut_, std::ranges::max(chunk_bytes));
     const AllocationId id = residency_.add(address, asked_bytes, chunk_bytes);
+    note_live();
     const std::vector<ChunkId>& chunks = residency_.allocation(id).chunks;
     backing_.resize(std::max<std::size_t>(backing_.size(), *std::ranges::max_element(chunks) + 1));
     for (const ChunkId chunk : chunks) backing_[chunk].refusals = 0;
     return id;
+}
+
+void Engine::note_live() {
+    most_live_bytes_ = std::max(most_live_bytes_, residency_.allocated_bytes() - pending_frees.bytes());
 }
 
 void Engine::placed(ChunkId id, const Block& block, bool mapped) {

@@ -4,6 +4,7 @@ namespace lms::engine {
 
 void PendingFrees::add(const PendingFree& free) {
     const Number number = next_++;
+    bytes_ += free.bytes;
     all_.emplace(number, free);
     by_size_[{free.stream, free.bytes}].insert(number);
     by_timeline_[free.free.timeline].insert(number);
@@ -21,6 +22,7 @@ void PendingFrees::drop(std::map<Key, Numbers>& index, const Key& key, Number nu
 void PendingFrees::erase(Number number) {
     const auto it = all_.find(number);
     const PendingFree& free = it->second;
+    bytes_ -= free.bytes;
     drop(by_size_, {free.stream, free.bytes}, number);
     drop(by_timeline_, free.free.timeline, number);
     by_id_.erase(free.id);

@@ -25,6 +25,7 @@ class PendingFrees {
   public:
     void add(const PendingFree& free);
     bool empty() const { return all_.empty(); }
+    std::uint64_t bytes() const { return bytes_; }  // of all
     const PendingFree& oldest() const { return all_.begin()->second; }
     // Takes out the newest of `stream` with `bytes` (or the next more, not `exactly`): later work can use it,
     // and the stream comes to those that stay first.
@@ -45,6 +46,7 @@ class PendingFrees {
     void erase(Number number);
 
     Number next_ = 0;
+    std::uint64_t bytes_ = 0;
     std::map<Number, PendingFree> all_;
     std::map<std::pair<StreamKey, std::uint64_t>, Numbers> by_size_;  // of streams that are not gone
     std::map<TimelineId, Numbers> by_timeline_;                       // positions rise with numbers

@@ -93,6 +93,7 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
     std::uint64_t until = trace::now_ns();
     spent[static_cast<std::size_t>(trace::StallCause::Turn)] = until - since;
     state_.engine.cancel_stale();
+    frees_until_ = Clock::now() + bounds::kFrees;
     CUresult status = CUDA_SUCCESS;
     for (BoundedWait wait(stalled_);;) {
         missing.clear();
@@ -235,6 +236,7 @@ Migrator::Step Migrator::make_room(std::uint64_t bytes, std::uint64_t limit, Ses
     if (!state_.remaps_wait && state_.engine.filling().size() >= kFewFills &&
         state_.engine.pending_eviction_bytes() < out)
         return await_fill(lock);
+    if (beside && limit == state_.engine.budget_bytes() && await_frees(lock)) return Step::Waited;
     // What comes next is copied while this is remapped and filled.
     const Start started = start_evictions(state_, {out}, state_.engine.ahead_bytes(), lock);
     const std::uint64_t together = state_.remaps_wait && beside ? start_for_upcoming(out, lock) : out;

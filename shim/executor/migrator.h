@@ -104,6 +104,7 @@ class Migrator {
     bool has_lost_turn() const LMS_LOCKED;
     bool await_others(SessionLock& lock) LMS_LOCKED;
     Step await_fill(SessionLock& lock) LMS_LOCKED;
+    bool await_frees(SessionLock& lock) LMS_LOCKED;
     Step await_opaque(SessionLock& lock) LMS_LOCKED;
     Step await_idle(std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
     bool may_remap_now() const LMS_LOCKED;
@@ -126,6 +127,8 @@ class Migrator {
     std::deque<const void*> queue_;                             // who moves, then who waits to
     std::uint64_t excess_stays_until_ = 0;                      // State::works: nothing of it was idle
     std::uint64_t kept_by_others_ = 0;                          // of what is granted: waited for in vain
+    Clock::time_point frees_until_{};                           // of the launch whose turn it is
+    engine::Use free_in_vain_{};                                // was waited for that long
     int starving_ = 0;                                          // of them, those that find nothing idle
     StalledWork stalled_{state_};
     StalledWork stalled_for_long_{state_};  // await_unused()

@@ -29,6 +29,25 @@ Migrator::Step Migrator::await_fill(SessionLock& lock) {
     return state_.residency.timelines.finished(oldest) ? Step::Moved : Step::Waited;
 }
 
+// Where all that was ever live at once fits, the program lacks memory only because it runs ahead of the GPU:
+// what streams have yet to free makes room without a move. Whether it waited for that.
+bool Migrator::await_frees(SessionLock& lock) {
+    const engine::PendingFrees& frees = state_.engine.pending_frees;
+    if (frees.empty() || state_.engine.most_live_bytes() > state_.engine.budget_bytes()) return false;
+    // Frees wait there until the program's work is over.
+    if (state_.remaps_wait) return false;
+    const engine::Use oldest = frees.oldest().free;
+    if (oldest == free_in_vain_ || state_.residency.timelines.finished(oldest) || stalled_.includes({oldest}))
+        return false;
+    if (Clock::now() > frees_until_) {
+        free_in_vain_ = oldest;
+        return false;
+    }
+    waits_for_ = trace::StallCause::InUse;
+    wait_for_uses({oldest}, lock);
+    return true;
+}
+
 Migrator::Step Migrator::await_opaque(SessionLock& lock) {
     waits_for_ = trace::StallCause::Opaque;
     if (state_.port.maps_host_memory() && stalled_.includes_opaque()) return Step::Stalled;

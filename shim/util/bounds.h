@@ -13,6 +13,8 @@ using namespace std::chrono_literals;
 // A launch waits so long for unfinished work, then uses what is missing in place, which is slow. Nearly all
 // kernels take less.
 constexpr auto kStalledWork = 1s;
+// A launch waits so long for memory that streams have yet to free, then evicts.
+constexpr auto kFrees = 100ms;
 // A call that gives memory to the driver (an export, a handle) waits so long, then is refused: there is no
 // other way.
 constexpr auto kHandOver = 10s;

@@ -225,6 +225,70 @@ TEST_CASE("free: an allocation in stream order takes what was freed last, and le
     }
 }
 
+namespace {
+
+// A buffer that its stream has yet to free lies beside a cold one, and a new one wants its place.
+struct Behind {
+    Behind(bool maps_host, const Gate& open) : scene(options(maps_host)) {
+        // Memory moves from here on, so that work from before is over; no more was live than fits.
+        const Gate first = closed();
+        freed_behind(scene.make(50), first);
+        const Region large = allocate(scene.rig, 50);
+        *first = true;
+        scene.rig.drain();
+        REQUIRE(scene.rig.session().free(large.address) == CUDA_SUCCESS);
+        cold = scene.make(24);
+        freed_behind(scene.make(30), open);
+        fresh = {0, 24 * scene.rig.options().granularity};
+        REQUIRE(scene.rig.session().allocate(fresh.bytes, fresh.address) == CUDA_SUCCESS);
+    }
+    void freed_behind(std::size_t index, const Gate& open) {
+        REQUIRE(scene.rig.submit(scene.late_write(scene.stream, index, open, true)) == CUDA_SUCCESS);
+        REQUIRE(scene.rig.session().free_on(scene.stream, scene.regions[index].address) == CUDA_SUCCESS);
+        scene.regions.pop_back();
+        scene.expected.pop_back();
+    }
+    CUresult use_fresh() {
+        return scene.rig.submit(
+            {scene.rig.stream(), {fresh.address}, {}, false, [](Memory&) { return true; }});
+    }
+    static RigOptions options(bool maps_host) {
+        RigOptions options = options_of(Safety::Opaque, 1, maps_host);
+        options.policy = "next-use";
+        return options;
+    }
+
+    Scene scene;
+    std::size_t cold = 0;
+    Region fresh{};
+};
+
+}  // namespace
+
+TEST_CASE("free: what a stream has yet to free makes room without a move, where all else fits") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        const Gate open = closed();
+        Behind behind(maps_host, open);
+        behind.scene.open_after_a_while(open);
+        CHECK(behind.use_fresh() == CUDA_SUCCESS);
+        CHECK(behind.scene.place(behind.cold) == Place::Device);
+        behind.scene.check();
+    }
+}
+
+TEST_CASE("free: what a stream does not come to free is not waited for, and something cold goes") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        const Gate open = closed();
+        Behind behind(maps_host, open);
+        CHECK(behind.use_fresh() == CUDA_SUCCESS);
+        CHECK(behind.scene.place(behind.cold) == Place::Host);
+        *open = true;
+        behind.scene.check();
+    }
+}
+
 TEST_CASE("free: stale addresses among a launch's arguments") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
