@@ -18,6 +18,11 @@ from bound import lives
 from machines import CONTEXT, kernel_ns
 
 
+# A tensor: megabytes, and of each kernel that uses it (read?, written?). It lives from the first of them to before the kernel `end`,
+# which may be in a later step; None: it stays.
+Life = collections.namedtuple("Life", "size uses end")
+
+
 class Program:
     """What is to be least, and what holds."""
 
@@ -68,38 +73,48 @@ def merged(step, machine, factor):
     return kernels, before
 
 
-def linear_bound_ms(step, machine, factor=1.0, memory=None):
-    room = ((memory or machine.memory) - CONTEXT) / 1e6  # megabytes; 1e9 bytes a second are one a millisecond
-    kernels, freed = merged(step, machine, factor)
-    count = len(kernels)
-    program = Program()
-    waits = [program.variable() for _ in kernels]  # behind each
-    # By phase (a kernel, and the wait behind it) and kernel: bytes in, bytes out; and what is on the GPU as each begins.
-    moved = {key: [] for key in itertools.product(("run", "wait"), range(count), ("in", "out"))}
-    there = {key: [] for key in itertools.product(("run", "wait"), range(count))}
+def lives_of(kernels, freed):
+    """The lives of the tensors of merged()."""
     uses, ends = collections.defaultdict(dict), {}
     for k, (_, touched) in enumerate(kernels):
         for tensor, size, read, written in touched:
             uses[tensor, size / 1e6][k] = (read, written)
     for k, gone in enumerate(freed):
-        ends.update(dict.fromkeys(gone, k or count))
+        ends.update(dict.fromkeys(gone, k or len(kernels)))
+    for (tensor, size), own in uses.items():
+        stays = tensor[1] == 0
+        yield Life(size, own, None if stays else max(ends.get(tensor, len(kernels)), max(own) + 1))
+
+
+def linear_bound_ms(step, machine, factor=1.0, memory=None):
+    kernels, freed = merged(step, machine, factor)
+    room = ((memory or machine.memory) - CONTEXT) / 1e6
+    return least_ms([cost for cost, _ in kernels], lives_of(kernels, freed), room, machine.into, machine.out)
+
+
+def least_ms(costs, lives_in_step, room, into_speed, out_speed):
+    """Of a step of kernels that take `costs`, in `room` megabytes. A thousand million bytes a second are a megabyte a millisecond."""
+    count = len(costs)
+    program = Program()
+    waits = [program.variable() for _ in costs]  # behind each
+    # By phase (a kernel, and the wait behind it) and kernel: bytes in, bytes out; and what is on the GPU as each begins.
+    moved = {key: [] for key in itertools.product(("run", "wait"), range(count), ("in", "out"))}
+    there = {key: [] for key in itertools.product(("run", "wait"), range(count))}
 
     def goes_on(phase, k, now, then, made=False):
         """Of a tensor's (clean, dirty) parts: more come in, dirty ones are copied out, clean ones are dropped."""
         into, out, dropped = (program.variable() for _ in range(3))
-        moved[phase, k, "in"].append(into)
-        moved[phase, k, "out"].append(out)
+        moved[phase, k % count, "in"].append(into)
+        moved[phase, k % count, "out"].append(out)
         program.add("eq", [(then[0], 1), (now[0], -1), (into, -1), (out, -1), (dropped, 1)], 0)
         new = [(program.variable(), -1)] if made else []  # what is written whole need not come in
         program.add("eq", [(then[1], 1), (now[1], -1), (out, 1), *new], 0)
 
-    for (tensor, size), own in uses.items():
-        first, last = min(own), max(own)
-        temporary = tensor[1] != 0
-        alive = range(first, max(ends.get(tensor, count), last + 1)) if temporary else range(count)
+    for size, own, end in lives_in_step:
+        alive = range(count) if end is None else range(min(own), end)
         parts = {key: (program.variable(size), program.variable(size)) for key in itertools.product(("run", "wait"), alive)}
         for (phase, k), both in parts.items():
-            there[phase, k] += both
+            there[phase, k % count] += both
             program.add("ub", [(each, 1) for each in both], size)
         for k in alive:
             now, then = parts["run", k], parts["wait", k]
@@ -110,17 +125,17 @@ def linear_bound_ms(step, machine, factor=1.0, memory=None):
                 program.add("eq", [(then[1], 1)], size)
             else:
                 goes_on("run", k, now, then)
-            following = (k + 1) % count
-            if not temporary or k != alive[-1]:
+            following = (k + 1) % count if end is None else k + 1
+            if end is None or k != alive[-1]:
                 made = following in own and own[following] == (False, True)
                 goes_on("wait", k, then, parts["run", following], made)
-    for k, (cost, _) in enumerate(kernels):
-        for way, speed in (("in", machine.into), ("out", machine.out)):
+    for k, cost in enumerate(costs):
+        for way, speed in (("in", into_speed), ("out", out_speed)):
             program.add("ub", [(each, 1) for each in moved["run", k, way]], speed * cost)
             program.add("ub", [*((each, 1) for each in moved["wait", k, way]), (waits[k], -speed)], 0)
         for phase in ("run", "wait"):
             program.add("ub", [(each, 1) for each in there[phase, k]], room)
-    return sum(cost for cost, _ in kernels) + program.least(waits)
+    return sum(costs) + program.least(waits)
 
 
 def main():
