@@ -70,7 +70,7 @@ std::unique_ptr<GpuShare> GpuShare::open(int device, std::span<const char, 16> u
         if (!problem.empty()) problem = fmt::format("its page {} {}", name, problem);
     }
     if (!problem.empty()) {
-        log::write(terms.asked || !path.empty() ? log::Level::Warn : log::Level::Info,
+        log::write(terms.asked ? log::Level::Warn : log::Level::Info,
                    "GPU {} is not shared: {}; other processes do not make room", device, problem);
         return nullptr;
     }

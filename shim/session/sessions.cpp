@@ -59,6 +59,8 @@ util::ShareTerms& share_now() {
     static util::ShareTerms& instance = *[] {
         auto* const terms = new util::ShareTerms(settings().share);
         terms->shares &= terms->asked || device::others_use_gpus();
+        // A folder was named, which sharing is to use.
+        terms->asked |= !settings().share_folder.empty();
         return terms;
     }();
     return instance;

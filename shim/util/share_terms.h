@@ -15,7 +15,7 @@ struct ShareTerms {
         "weight=1 to 1000, min=SIZE, priority=0 to 100, with commas between";
 
     bool shares = true;  // else as if it were alone
-    bool asked = false;  // by the user
+    bool asked = false;  // by the user: a problem is logged at warn, else at info
     std::uint32_t weight =
         1;  // 1 to kMostWeight: of two that want more than there is, one of 2 gets twice as much
     std::uint64_t least_bytes = 0;  // kept for it

@@ -229,7 +229,7 @@ namespace {
 
 // A buffer that its stream has yet to free lies beside a cold one, and a new one wants its place.
 struct Behind {
-    Behind(bool maps_host, const Gate& open) : scene(options(maps_host)) {
+    Behind(bool maps_host, const Gate& open) : scene(options_of(Safety::Opaque, 1, maps_host)) {
         // Memory moves from here on, so that work from before is over; no more was live than fits.
         const Gate first = closed();
         freed_behind(scene.make(50), first);
@@ -251,11 +251,6 @@ struct Behind {
     CUresult use_fresh() {
         return scene.rig.submit(
             {scene.rig.stream(), {fresh.address}, {}, false, [](Memory&) { return true; }});
-    }
-    static RigOptions options(bool maps_host) {
-        RigOptions options = options_of(Safety::Opaque, 1, maps_host);
-        options.policy = "next-use";
-        return options;
     }
 
     Scene scene;
