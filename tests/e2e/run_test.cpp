@@ -123,7 +123,11 @@ TEST_CASE("live page: that of a program killed without lms run is kept by the ne
     const auto left = nlohmann::json::parse(support::read_file(stats), nullptr, false);
     REQUIRE(left.is_object());
     CHECK(left["evictions"] > 0);
-    CHECK(runs.lms("--summary=off -- " + runs.app("vector_add") + " 1").status == 0);
+    // The kernel may close a dead process's files later than it takes its number away. Until then they count
+    // as somebody's.
+    constexpr int kTries = 50;
+    for (int tries = 0; tries < kTries && !runs.pages().empty(); ++tries)
+        CHECK(runs.lms("--summary=off -- " + runs.app("vector_add") + " 1").status == 0);
     CHECK(runs.pages().empty());
     const auto counters = nlohmann::json::parse(support::read_file(stats), nullptr, false);
     REQUIRE(counters.is_object());
