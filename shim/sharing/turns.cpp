@@ -70,11 +70,10 @@ bool TurnUse::is_over(std::uint64_t now_ns) const {
 }
 
 std::uint64_t turn_length_ns(std::uint64_t missing_bytes, std::uint64_t link_bytes_per_s) {
-    if (link_bytes_per_s == 0) return ns(kShortestTurn);
     constexpr unsigned __int128 kSecond = 1'000'000'000;
-    const auto length = kSecond * kTurnFactor * missing_bytes / link_bytes_per_s;
-    return static_cast<std::uint64_t>(
-        std::clamp<unsigned __int128>(length, ns(kShortestTurn), ns(kLongestTurn)));
+    const auto bringing_in = link_bytes_per_s == 0 ? 0 : kSecond * missing_bytes / link_bytes_per_s;
+    const auto length = kTurnFactor * (bringing_in + ns(kSwitch));
+    return static_cast<std::uint64_t>(std::min<unsigned __int128>(length, ns(kLongestTurn)));
 }
 
 std::uint64_t word_of(const Turn& turn) {

@@ -12,9 +12,10 @@ namespace lms::sharing {
 
 inline constexpr std::size_t kNoTenant = ~std::size_t{0};
 
-// A turn is so many times as long as bringing in what its holder lacks takes: at most a tenth is lost.
+// A turn is so many times as long as a change of turns: at most a tenth is lost. A change takes as long as
+// bringing in what the holder lacks, and kSwitch: others see it at their next look, and then make room.
 inline constexpr std::uint64_t kTurnFactor = 9;
-inline constexpr std::chrono::nanoseconds kShortestTurn = std::chrono::milliseconds(20);
+inline constexpr std::chrono::nanoseconds kSwitch = std::chrono::milliseconds(8);
 inline constexpr std::chrono::nanoseconds kLongestTurn = std::chrono::seconds(30);
 // A holder that has not used the GPU for so long gives its turn to one that waits.
 inline constexpr std::chrono::nanoseconds kUnusedTurn = std::chrono::milliseconds(30);

@@ -118,10 +118,10 @@ TEST_CASE("grants: whatever tenants there are, together within the GPU, fair and
     }
 }
 
-TEST_CASE("turns: their length is nine times what bringing in takes, within bounds") {
-    CHECK(turn_length_ns(1'000'000'000, 10'000'000'000) == 900'000'000);
-    CHECK(turn_length_ns(0, 10'000'000'000) == 20'000'000);
-    CHECK(turn_length_ns(1'000'000'000, 0) == 20'000'000);
+TEST_CASE("turns: their length is nine times what a change takes, within a bound") {
+    CHECK(turn_length_ns(1'000'000'000, 10'000'000'000) == 972'000'000);
+    CHECK(turn_length_ns(0, 10'000'000'000) == 72'000'000);
+    CHECK(turn_length_ns(1'000'000'000, 0) == 72'000'000);
     CHECK(turn_length_ns(~std::uint64_t{0}, 1) == 30'000'000'000);
 }
 
@@ -167,16 +167,16 @@ TEST_CASE("turns: a turn ends when it is over, unused, or another's by priority,
     const Turn first = at({}, kNow);
     CHECK(first.holder == 0);
     CHECK(first.began_ns == kNow);
-    CHECK(first.length_ns == 162'000'000);  // 900 bytes at 50,000 a second, nine times
+    CHECK(first.length_ns == 234'000'000);  // 900 bytes at 50,000 a second and 8 ms, nine times
     tenants[0].waiting_since_ns = 0;
     const auto used_until = [&](std::uint64_t now) { tenants[0].last_use_ns = now; };
-    used_until(kNow + 160'000'000);
-    CHECK(at(first, kNow + 161'000'000).holder == 0);
-    const Turn second = at(first, kNow + 162'000'000);
+    used_until(kNow + 232'000'000);
+    CHECK(at(first, kNow + 233'000'000).holder == 0);
+    const Turn second = at(first, kNow + 234'000'000);
     CHECK(second.holder == 1);
-    CHECK(second.length_ns == 162'000'000);  // it lacks less
+    CHECK(second.length_ns == 234'000'000);  // it lacks less
     tenants[1].weight = 3;
-    CHECK(at(first, kNow + 162'000'000).length_ns == 486'000'000);
+    CHECK(at(first, kNow + 234'000'000).length_ns == 702'000'000);
     tenants[1].weight = 1;
     // Unused; but not before it can have been used.
     used_until(kNow - 1'000'000'000);
