@@ -274,7 +274,8 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
         announced_bytes_ = own.allocated_bytes;
         announce();
     }
-    if (own.granted_bytes != 0 && !differs(grant, own.granted_bytes, tolerance(capacity)))
+    // Work that waits may lack less than that.
+    if (own.granted_bytes != 0 && waiting_ == 0 && !differs(grant, own.granted_bytes, tolerance(capacity)))
         return own.granted_bytes;
     log::debug("GPU {}: this process may fill {} of {}", device_, util::format_bytes(grant),
                util::format_bytes(capacity));

@@ -434,6 +434,30 @@ TEST_CASE("turns: where host memory cannot be mapped, work that needs more than 
     scene.check();
 }
 
+// What it lacks may be less than what moves change at any moment.
+TEST_CASE("turns: what is granted is taken to the byte while work waits for it") {
+    const LivePages pages;
+    const TurnHolder other(0, 4096, 2048);
+    const auto page = open_page();
+    page->take_turns_until(0);
+    const auto share = GpuShare::open(0, kTurnsUuid, {.shares = true});
+    REQUIRE(share);
+    GpuShare::Levels own{.allocated_bytes = 1000,
+                         .held_bytes = 1000,
+                         .pinned_bytes = 0,
+                         .free_bytes = 1048,
+                         .most_bytes = 4096};
+    own.granted_bytes = share->look(own).value_or(0);
+    CHECK(own.granted_bytes == 1000);
+    own.allocated_bytes = 1100;
+    CHECK(share->look(own) == 1000);  // no news
+    {
+        const GpuShare::Waiter waiter(*share, util::GpuClock::machine_ns());
+        CHECK(share->look(own) == 1100);
+    }
+    CHECK(share->look(own) == 1000);
+}
+
 TEST_CASE("turns: what an object keeps on the GPU waits for what others have") {
     const LivePages pages;
     for (const bool maps_host : {true, false}) {
