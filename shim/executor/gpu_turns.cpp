@@ -43,9 +43,10 @@ bool Migrator::await_turn(std::span<const ChunkRequest> needs, SessionLock& lock
                state_.residency.chunk(need.chunk).state == engine::State::Evicting;
     };
     const auto waits = [&]() LMS_LOCKED {
-        return share && share->waits(!state_.engine.present(needs) || std::ranges::any_of(needs, leaves));
+        return share->waits(!state_.engine.present(needs) || std::ranges::any_of(needs, leaves));
     };
-    return needs.empty() || !waits() || await_share(lock, [&]() LMS_LOCKED { return !waits(); });
+    if (!share || !share->takes_turns() || needs.empty()) return true;
+    return !waits() || await_share(lock, [&]() LMS_LOCKED { return !waits(); });
 }
 
 bool Migrator::await_grant(std::span<const ChunkRequest> needs, SessionLock& lock) {
