@@ -17,6 +17,9 @@ namespace lms::shim {
 
 namespace {
 
+// Threads that list streams again and again, with calls that nobody knows, are not waited for.
+constexpr int kMostListings = 16;
+
 struct Answer {
     bool over = false;
     FencePtr fence;  // behind what is not
@@ -252,25 +255,28 @@ void unseen_work_came(State& state, std::span<const CUcontext> forbidden, Sessio
 }
 
 void fence_legacy_streams(State& state, SessionLock& lock) {
-    std::vector<FencePtr> fences;
-    bool all = true;
-    bool forbidden = false;
-    const std::uint64_t listings = state.earlier.listings;
-    unlocked(lock, [&] {
-        for (const CUcontext context : contexts_of(state, state.port.current_context())) {
-            const ContextUse use(context);
-            const Behind behind = use ? fence_legacy(state, context, fences) : Behind::Unknown;
-            all &= behind != Behind::Unknown;
-            forbidden |= behind == Behind::Forbidden;
-        }
-    });
-    count_as_opaque(state, fences);
-    // Where it is forbidden the capture that forbade it has had them fenced, or could not.
-    if (!all || state.earlier.listings != listings) {
-        state.earlier.legacy_over_at = 0;
-    } else if (!forbidden) {
-        state.earlier.legacy_over_at = captures_since_none();
+    // What is listed meanwhile, as the first move begins, may have come behind these fences.
+    for (int tries = 0; tries < kMostListings; ++tries) {
+        std::vector<FencePtr> fences;
+        bool all = true;
+        bool forbidden = false;
+        const std::uint64_t listings = state.earlier.listings;
+        unlocked(lock, [&] {
+            for (const CUcontext context : contexts_of(state, state.port.current_context())) {
+                const ContextUse use(context);
+                const Behind behind = use ? fence_legacy(state, context, fences) : Behind::Unknown;
+                all &= behind != Behind::Unknown;
+                forbidden |= behind == Behind::Forbidden;
+            }
+        });
+        count_as_opaque(state, fences);
+        if (state.earlier.listings != listings) continue;
+        // Where it is forbidden the capture that forbade it has had them fenced, or could not.
+        if (!all) state.earlier.legacy_over_at = 0;
+        if (all && !forbidden) state.earlier.legacy_over_at = captures_since_none();
+        return;
     }
+    state.earlier.legacy_over_at = 0;
 }
 
 void close_legacy_streams(State& state, SessionLock& lock) {

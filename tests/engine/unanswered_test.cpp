@@ -1,6 +1,10 @@
 // The driver does not say whether work is over: for once, for a while, or because nobody may ask.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "shim/program/capture.h"
 #include "tests/engine/scene.h"
 
@@ -115,6 +119,43 @@ TEST_CASE("failures: work in the legacy stream behind which a capture forbids a 
     scene.open_after_a_while(gate);
     REQUIRE(scene.need(1, scene.stream) == CUDA_SUCCESS);
     scene.check();
+}
+
+// By a thread that has no part in the capture: who captures waits for what nobody may ask for.
+TEST_CASE("failures: the first move begins while the legacy stream is fenced for a capture") {
+    for (const bool is_asked : {true, false}) {
+        CAPTURE(is_asked);
+        Scene scene(options_of(Safety::Args, 1, false));
+        FakePort& gpu = scene.rig.gpu();
+        const std::size_t cold = scene.make(60);
+        const Gate gate = closed();
+        REQUIRE(scene.rig.submit(scene.late_write(CU_STREAM_LEGACY, cold, gate, true)) == CUDA_SUCCESS);
+        scene.changed(cold);
+        scene.open_before_remap(cold, gate);
+        Region more{0, 60 * scene.rig.options().granularity};
+        shim::capture_nears();
+        // The first fence is the stream's own.
+        gpu.at(is_asked ? Call::Query : Call::Record, is_asked ? 1 : 2,
+               [&] { CHECK(scene.rig.session().allocate(more.bytes, more.address) == CUDA_SUCCESS); });
+        CHECK(scene.rig.session().capture_nears(scene.stream, true));
+        { const shim::CaptureBegin begin(scene.stream); }
+        REQUIRE(more.address != 0);
+        scene.regions.push_back(more);
+        scene.expected.push_back(noise(7, more.bytes));
+        gpu.forbid_legacy(true);
+        *gate = true;
+        std::atomic<bool> over{false};
+        std::thread writing([&] {
+            CHECK(scene.rig.write(scene.rig.stream(), more, scene.expected.back()) == CUDA_SUCCESS);
+            over = true;
+        });
+        for (int ms = 0; ms < 5000 && !over; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        CHECK(over);
+        gpu.forbid_legacy(false);
+        shim::capture_ended(scene.stream);
+        writing.join();
+        scene.check();
+    }
 }
 
 }  // namespace

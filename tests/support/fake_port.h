@@ -103,7 +103,9 @@ class FakePort final : public device::Port {
     CUresult record_context(CUcontext, CUevent&) override { return CUDA_ERROR_NOT_SUPPORTED; }
     CUresult query(CUevent event) override;
     CUresult query_stream(CUstream stream) override;
-    CUresult query_legacy(CUcontext) override { return query_stream(CU_STREAM_LEGACY); }
+    CUresult query_legacy(CUcontext) override {
+        return legacy_is_forbidden_ ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : query_stream(CU_STREAM_LEGACY);
+    }
     void recycle(CUevent event) override;
     CUresult wait_in_stream(CUstream stream, CUevent event) override;
     CUresult health() override;
@@ -137,6 +139,8 @@ class FakePort final : public device::Port {
     void fail(Call call, std::uint64_t nth, CUresult status, std::uint64_t times = 1);
     // What each of the shim's copies is told to have taken from now on; at first nothing is told.
     void copies_take(std::uint64_t ns) { copy_ns_ = ns; }
+    // A capture forbids to ask for the legacy stream from now on, or does no more.
+    void forbid_legacy(bool forbidden) { legacy_is_forbidden_ = forbidden; }
     // What health() says from now on.
     void fall_ill(CUresult status);
     // action() runs within that call, on its thread, before it takes effect: another thread's chance, forced.
@@ -209,6 +213,7 @@ class FakePort final : public device::Port {
     const bool remaps_wait_;
     std::uint64_t unmaps_held_up_ = 0;
     std::atomic<std::uint64_t> copy_ns_{0};
+    std::atomic<bool> legacy_is_forbidden_{false};
     mutable std::mutex mutex_;
     Memory memory_;
     std::vector<std::pair<Address, std::uint64_t>> owed_;  // unmaps to be tried again
