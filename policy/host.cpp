@@ -248,7 +248,8 @@ void Host::added(const engine::Added& chunk) {
                                     .reserved = 0,
                                     .bytes = chunk.bytes,
                                     .address = chunk.address,
-                                    .offset = chunk.offset};
+                                    .offset = chunk.offset,
+                                    .allocation_bytes = chunk.allocation_bytes};
     if (table_->added != nullptr) table_->added(state_, &event);
 }
 

@@ -39,7 +39,11 @@ class NextUse {
         recent_.reserve(chunk.chunk);
         chunks_[chunk.chunk] = {};
         chunks_[chunk.chunk].bytes = chunk.bytes;
-        repetition_.added(chunk.chunk, chunk.bytes);
+        // An older shim does not tell of the allocation: each chunk is taken for one.
+        const bool told =
+            chunk.size >= offsetof(lms_policy_chunk, allocation_bytes) + sizeof chunk.allocation_bytes;
+        repetition_.added(chunk.chunk, chunk.bytes, told ? chunk.allocation_bytes : chunk.bytes,
+                          !told || chunk.offset == 0);
         chunks_[chunk.chunk].last = repetition_.now();
         is_away(chunk.chunk);
     }

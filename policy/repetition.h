@@ -1,12 +1,15 @@
 // Repetition in what a program does: an on-line search for the place in its past that it repeats now, and for
 // what followed there.
 //
-// Every piece of work and every new chunk is an event with a token. While tokens follow one another as they
-// did at an earlier place in the history, what comes next is what came next there. The token of a new chunk
-// is its size; that of work tells the chunks it names, in any order: one that has lived long by itself,
-// another, which the next iteration will have anew, by its size. What such chunks have in common from one
-// iteration to the next is their role: a chunk that is added where one of its size was added in the past
-// takes that one's role, if it is free.
+// Every piece of work and every new allocation is an event with a token. While tokens follow one another as
+// they did at an earlier place in the history, what comes next is what came next there. The token of an
+// allocation is its size; that of work tells the chunks it names, in any order: one that has lived long by
+// itself, another, which the next iteration will have anew, by its size. What such chunks have in common from
+// one iteration to the next is their role: a chunk that is added where one of an allocation of that size was
+// added in the past takes that one's role, if it is free.
+//
+// Ages, and trust in what is foretold, are counted in pieces of work: allocations of one size follow one
+// another in a program that nothing else can be foretold of too.
 //
 // Pure; the caller serialises. Memory is bounded by kEvents and kUses. Calls may throw std::bad_alloc.
 #pragma once
@@ -14,6 +17,7 @@
 #include <lms/policy.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -31,27 +35,29 @@ inline constexpr unsigned kHistoryBits = 15;
 class Repetition {
   public:
     using Position = std::uint64_t;  // of an event, from 1
+    using Works = std::uint64_t;     // a number of pieces of work
     static constexpr Position kNever = ~Position{0};
 
-    void added(std::uint32_t chunk, std::uint64_t bytes) {
+    // Chunks of an allocation of `allocation_bytes` follow one another; `first`: none did yet.
+    void added(std::uint32_t chunk, std::uint64_t bytes, std::uint64_t allocation_bytes, bool first) {
         if (chunk >= chunks_.size()) chunks_.resize(std::size_t{chunk} + 1);
         // No history is kept before there is work to predict.
         const bool told = !events_.empty();
-        const std::uint64_t token = mix(kAdded, bytes);
-        if (told) begin_event(token);
+        const std::uint64_t token = mix(kAdded, allocation_bytes);
+        if (told && (first || event(now()).token != token)) begin_event(token);
         std::uint32_t role = kNoRole;
-        if (match_ != 0 && event(match_).token == token && event(match_).count != 0)
-            role = uses_[event(match_).first % kUses];
+        if (match_ != 0 && event(match_).token == token && event(match_).count > event(now()).count)
+            role = uses_[(event(match_).first + event(now()).count) % kUses];
         if (role == kNoRole || roles_[role].chunk != LMS_NO_CHUNK) role = new_role();
         roles_[role].chunk = chunk;
-        chunks_[chunk] = {role, now(), bytes};
+        chunks_[chunk] = {role, works_, bytes};
         if (told) name(role);
     }
 
     void removed(std::uint32_t chunk) {
         const std::uint32_t role = role_of(chunk);
         if (role == kNoRole) return;
-        died_aged_ |= is_aged(chunks_[chunk]);
+        if (is_aged(chunks_[chunk])) longest_life_ = std::max(longest_life_, works_ - chunks_[chunk].born);
         if (chunks_[chunk].worked) bytes_in_use_ -= chunks_[chunk].bytes;
         roles_[role].chunk = LMS_NO_CHUNK;
         chunks_[chunk] = {};
@@ -61,8 +67,10 @@ class Repetition {
     void work(std::span<const std::uint32_t> chunks) {
         if (events_.empty()) begin_history();
         std::uint64_t token = kWork;
+        ++works_;
         for (const std::uint32_t chunk : chunks) token += mix(kWork, look_of(chunk));
         begin_event(token);
+        judge();
         for (const std::uint32_t chunk : chunks) {
             const std::uint32_t role = role_of(chunk);
             if (role == kNoRole) continue;
@@ -74,7 +82,7 @@ class Repetition {
         event(now()).bytes_in_use = bytes_in_use_;
     }
 
-    // Whether more than `share` of the recent predictions came true.
+    // Whether more than `share` of the work was foretold lately.
     bool trusted(double share) const { return match_ != 0 && trust_ > share; }
     // The latest event, and how far back the one is that it is taken for.
     Position now() const { return end_ - 1; }
@@ -116,19 +124,20 @@ class Repetition {
     // Lengths of the contexts that are looked for: the long one is rarely mistaken, the short one soon found.
     static constexpr std::size_t kLong = 12;
     static constexpr std::size_t kShort = 3;
-    // What one event counts for among those that trust rests on.
+    // What a piece of work counts for among those that trust rests on.
     static constexpr double kWeight = 1.0 / 32;
-    // The events a chunk must have lived for to be known by itself: more than what an iteration makes for
-    // itself lives. How many that are is found by trying.
-    static constexpr Position kLeastAge = 64, kMostAge = 1 << 14;
-    static constexpr double kSettled = 0.9;
+    // The pieces of work a chunk must have lived for to be known by itself: more than what an iteration makes
+    // for itself lives. How many that are is found by trying: for kTrial times as long, and at most kRaise
+    // times as many then.
+    static constexpr Works kLeastAge = 64, kMostAge = 1 << 14, kTrial = 2, kRaise = 4;
+    static constexpr double kSettled = 0.98;
     static constexpr std::uint32_t kNoRole = ~std::uint32_t{0};
     static constexpr std::uint64_t kBase = 0x9FB21C651E98DF25;
     static constexpr std::uint64_t kAdded = 0x9E3779B97F4A7C15, kWork = 0xD1B54A32D192ED03;
 
     struct Chunk {
         std::uint32_t role = kNoRole;
-        Position born = 0;
+        Works born = 0;
         std::uint64_t bytes = 0;
         bool worked = false;  // some work has named it
     };
@@ -168,7 +177,7 @@ class Repetition {
         const Chunk& one = chunks_[chunk];
         return is_aged(one) ? mix(one.born, chunk) : one.bytes;
     }
-    bool is_aged(const Chunk& chunk) const { return end_ - chunk.born > age_; }
+    bool is_aged(const Chunk& chunk) const { return works_ - chunk.born > age_; }
     Event& event(Position at) { return events_[at % kEvents]; }
     const Event& event(Position at) const { return events_[at % kEvents]; }
 
@@ -184,7 +193,6 @@ class Repetition {
         event(end_) = {token, uses_end_, 0, bytes_in_use_, event(end_ - 1).until * kBase + token};
         ++end_;
         follow(token);
-        settle_age();
     }
 
     void name(std::uint32_t role) {
@@ -241,12 +249,10 @@ class Repetition {
 
     // Finds out where in the past the event stands that has just begun.
     void follow(std::uint64_t token) {
-        const bool came_true = match_ != 0 && event(match_ + 1).token == token;
-        trust_ += ((came_true ? 1.0 : 0.0) - trust_) * kWeight;
-        true_since_ += came_true;
+        came_true_ = match_ != 0 && event(match_ + 1).token == token;
         const Position by_long = look_up<kLong>(long_places_);
         const Position by_short = look_up<kShort>(short_places_);
-        if (came_true) {
+        if (came_true_) {
             ++match_;
             return;
         }
@@ -267,16 +273,19 @@ class Repetition {
         return found;
     }
 
-    // Tries another age when the one that was tried has not made the program foreseeable, and chunks were
-    // known by themselves that did not stay.
-    void settle_age() {
-        const Position tried = now() - age_since_;
-        if (tried < 4 * age_) return;
+    // After each piece of work. Tries another age when the one that was tried has not made the program
+    // foreseeable, and chunks were known by themselves that did not stay.
+    void judge() {
+        trust_ += ((came_true_ ? 1.0 : 0.0) - trust_) * kWeight;
+        true_since_ += came_true_;
+        const Works tried = works_ - age_since_;
+        if (tried < kTrial * age_) return;
         const bool settled = static_cast<double>(true_since_) > kSettled * static_cast<double>(tried);
-        if (!settled && died_aged_) age_ = age_ < kMostAge ? 2 * age_ : kLeastAge;
-        age_since_ = now();
+        if (!settled && longest_life_ != 0)
+            age_ = age_ < kMostAge ? std::bit_ceil(std::min(longest_life_, kRaise * age_)) : kLeastAge;
+        age_since_ = works_;
         true_since_ = 0;
-        died_aged_ = false;
+        longest_life_ = 0;
     }
 
     // By position, in a circle; empty before the first work.
@@ -290,11 +299,13 @@ class Repetition {
     std::uint64_t uses_end_ = 0;
     std::uint64_t bytes_in_use_ = 0;  // of chunks that work has named
     Position match_ = 0;              // the event of the past that the latest is taken for; 0: none
+    bool came_true_ = false;          // the latest was foretold
     double trust_ = 0;
     std::uint64_t epoch_ = 0;
-    Position age_ = kLeastAge, age_since_ = 0;
-    Position true_since_ = 0;  // events since then that were foretold
-    bool died_aged_ = false;   // since then a chunk was removed that was known by itself
+    Works works_ = 0;  // so far
+    Works age_ = kLeastAge, age_since_ = 0;
+    Works true_since_ = 0;    // of those since then, foretold
+    Works longest_life_ = 0;  // of the chunks that were known by themselves and removed since then; 0: none
 };
 
 }  // namespace lms::policy

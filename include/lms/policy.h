@@ -53,6 +53,9 @@ typedef struct lms_policy_chunk {
     /* Added since. Memory that the program maps itself has an address here that stands for it alone. */
     uint64_t address; /* on the device, for as long as the chunk lives */
     uint64_t offset;  /* in its allocation */
+    /* Added since. */
+    uint64_t allocation_bytes; /* of all chunks of its allocation, which are added one behind the other, by
+                                  offset */
 } lms_policy_chunk;
 
 /* A launch or copy names a chunk. It need not be on the device: it may be about to come in. */

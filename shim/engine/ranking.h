@@ -48,13 +48,14 @@ struct VictimRequest {
     Asker* asker = nullptr;  // null: nothing is known
 };
 
-// A chunk that there is from now on.
+// A chunk that there is from now on. Those of an allocation follow one another, by offset.
 struct Added {
     ChunkId chunk;
     std::uint64_t bytes;
     AllocationId allocation;
     Address address = 0;
     std::uint64_t offset = 0;  // in the allocation
+    std::uint64_t allocation_bytes = 0;
 };
 
 // How work touches a chunk, as far as that is known: not at all known, or one of two; and all of it.

@@ -1,6 +1,7 @@
 #include "shim/engine/residency.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace lms::engine {
 
@@ -54,20 +55,22 @@ AllocationId Residency::add(Address address, std::uint64_t asked_bytes,
     allocation.asked_bytes = asked_bytes;
     allocation.live = true;
     allocation.serial = ++serials_;
+    allocation.bytes = std::accumulate(chunk_bytes.begin(), chunk_bytes.end(), std::uint64_t{0});
+    Address at = address;
     for (const std::uint64_t bytes : chunk_bytes) {
         const ChunkId chunk_id = take_slot(chunks_, free_chunks_);
         Chunk& chunk = chunks_[chunk_id];
-        chunk.address = address + allocation.bytes;
+        chunk.address = at;
         chunk.bytes = bytes;
         chunk.allocation = id;
         chunk.serial = ++serials_;
-        allocation.bytes += bytes;
+        at += bytes;
         allocation.chunks.push_back(chunk_id);
         const std::size_t first = granule(chunk.address);
         const std::size_t count = bytes / granularity_;
         if (at_.size() < first + count) at_.resize(std::max(first + count, at_.size() * 2), kNoChunk);
         std::fill_n(at_.begin() + static_cast<std::ptrdiff_t>(first), count, chunk_id);
-        ranking_->added({chunk_id, bytes, id, chunk.address, chunk.address - address});
+        ranking_->added({chunk_id, bytes, id, chunk.address, chunk.address - address, allocation.bytes});
     }
     allocated_bytes_ += allocation.bytes;
     return id;
@@ -112,9 +115,10 @@ void Residency::revive(AllocationId id, std::uint64_t asked_bytes) {
 
 void Residency::introduce(ChunkId id) {
     const Chunk& chunk = chunks_[id];
+    const Allocation& allocation = allocations_[chunk.allocation];
     const State where = chunk.state;
-    ranking_->added({id, chunk.bytes, chunk.allocation, chunk.address,
-                     chunk.address - allocations_[chunk.allocation].address});
+    ranking_->added({id, chunk.bytes, chunk.allocation, chunk.address, chunk.address - allocation.address,
+                     allocation.bytes});
     if (where == State::Filling || where == State::Resident || where == State::Evicting)
         ranking_->resident(id);
 }

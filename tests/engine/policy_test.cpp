@@ -125,6 +125,7 @@ TEST_CASE("policy: chunks are told with their addresses and their place in the a
                 const lms_policy_chunk& chunk = plugin.told->chunks[id];
                 CHECK(chunk.address == region.address + offset);
                 CHECK(chunk.offset == offset);
+                CHECK(chunk.allocation_bytes == region.bytes);
                 CHECK(chunk.allocation == plugin.told->chunks[chunks.front()].allocation);
                 offset += chunk.bytes;
             }
