@@ -83,6 +83,8 @@ def copy_tree():
         there = os.path.join(COPY, path)
         if os.path.exists(os.path.join(ROOT, path)) and not os.path.isdir(os.path.join(ROOT, path)):
             os.makedirs(os.path.dirname(there), exist_ok=True)
+            if os.path.islink(there):  # of the run before: a link is not written over
+                os.remove(there)
             shutil.copy2(os.path.join(ROOT, path), there, follow_symlinks=False)
     for name in os.listdir(BUILD):
         if name != "mutants":
