@@ -2,14 +2,14 @@
 // what followed there.
 //
 // Every piece of work and every new allocation is an event with a token. While tokens follow one another as
-// they did at an earlier place in the history, what comes next is what came next there. The token of an
-// allocation is its size; that of work tells the chunks it names, in any order: one that has lived long by
-// itself, another, which the next iteration will have anew, by its size. What such chunks have in common from
-// one iteration to the next is their role: a chunk that is added where one of an allocation of that size was
-// added in the past takes that one's role, if it is free.
+// they did at an earlier place in the history, what comes next is what came next there.
 //
-// Ages, and trust in what is foretold, are counted in pieces of work: allocations of one size follow one
-// another in a program that nothing else can be foretold of too.
+// - The token of an allocation is its size. That of work tells the chunks it names, in any order: one that has
+//   lived long by itself, another, which the next iteration will have anew, by its size.
+// - What chunks have in common from one iteration to the next is their role. A chunk that is added where one
+//   was added in the past, of an allocation of that size, takes that one's role, if it is free.
+// - Ages, and trust in what is foretold, are counted in pieces of work. Allocations alone would often come
+//   true: most are of few sizes.
 //
 // Pure; the caller serialises. Memory is bounded by kEvents and kUses. Calls may throw std::bad_alloc.
 #pragma once

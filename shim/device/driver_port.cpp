@@ -9,6 +9,7 @@
 #include "shim/device/scope.h"
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
+#include "shim/util/dmem.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/log.h"
 
@@ -38,6 +39,8 @@ CUresult DriverPort::probe() {
     if (!attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) return CUDA_ERROR_NOT_SUPPORTED;
     // cuMemAlloc's memory can be the target of hardware decompression, so ours must be too.
     decompress_ = attribute(CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK) != 0;
+    char bus[32] = {};
+    if (driver().cuDeviceGetPCIBusId(bus, sizeof bus, device_) == CUDA_SUCCESS) bus_ = bus;
 
     std::size_t granularity = 0;
     const CUmemAllocationProp device_memory = properties(Place::Device);
@@ -129,7 +132,7 @@ CUresult DriverPort::memory_info(MemoryInfo& info) {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     const CUresult status = driver().cuMemGetInfo_v2(&free_bytes, &total_bytes);
-    if (status == CUDA_SUCCESS) info = {free_bytes, total_bytes};
+    if (status == CUDA_SUCCESS) info = {util::dmem_free_bytes(free_bytes, bus_), total_bytes};
     return status;
 }
 

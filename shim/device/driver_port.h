@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -97,6 +98,7 @@ class DriverPort final : public Port {
     CUmemAllocationProp properties(Place place) const;
 
     CUdevice device_;
+    std::string bus_;                 // empty: not known
     std::atomic<CUcontext> context_;  // null between one that was destroyed and the next
     std::uint64_t granularity_ = 0;
     CUmemLocation host_location_{CU_MEM_LOCATION_TYPE_INVALID, 0};

@@ -8,6 +8,7 @@
 #include <optional>
 #include <sstream>
 
+#include "shim/util/cgroups.h"
 #include "shim/util/keep_errno.h"
 #include "shim/util/mutex.h"
 
@@ -16,14 +17,14 @@ namespace {
 
 // The files of one version of the memory controller.
 struct Controller {
-    const char* mount;
+    const char* name;  // as cgroup_folders() takes it
     const char* limit;
     const char* usage;
     const char* cache;  // the line of memory.stat with file cache that is dropped before anything is refused
 };
-constexpr Controller kV1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+constexpr Controller kV1 = {"memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
                             "total_inactive_file"};
-constexpr Controller kV2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
+constexpr Controller kV2 = {"", "memory.max", "memory.current", "inactive_file"};
 
 // The number a file starts with; nothing if there is no such file or it says "max".
 std::optional<std::uint64_t> number_in(const std::string& path) {
@@ -71,31 +72,11 @@ void add_level(const Controller& controller, const std::string& folder, std::vec
     levels.push_back({*limit, *limit - std::min(held, *limit)});
 }
 
-// `cgroup` ("/a/b") and the ones above it. Inside a container the path may be the host's, which is not
-// mounted here; the folders that are missing then say nothing, and the mount point is the container's own.
-void add_along(const Controller& controller, const std::string& root, std::string cgroup,
-               std::vector<Level>& levels) {
-    const std::string mount = root + controller.mount;
-    add_level(controller, mount, levels);
-    while (cgroup.size() > 1) {
-        add_level(controller, mount + cgroup, levels);
-        cgroup.erase(cgroup.rfind('/'));
-    }
-}
-
-// Lines of /proc/self/cgroup are "id:controllers:path"; version 2 has no controllers in its line.
 std::vector<Level> levels_of(const std::string& root) {
     std::vector<Level> levels{machine(root)};
-    std::ifstream file(root + "/proc/self/cgroup");
-    for (std::string line; std::getline(file, line);) {
-        std::istringstream fields(line);
-        std::string id, controllers, path;
-        if (!std::getline(fields, id, ':') || !std::getline(fields, controllers, ':') ||
-            !std::getline(fields, path))
-            continue;
-        if (controllers.empty()) add_along(kV2, root, path, levels);
-        if ((',' + controllers + ',').find(",memory,") != std::string::npos)
-            add_along(kV1, root, path, levels);
+    for (const Controller& controller : {kV1, kV2}) {
+        for (const std::string& folder : cgroup_folders(controller.name, root))
+            add_level(controller, folder, levels);
     }
     return levels;
 }
