@@ -6,9 +6,9 @@
 namespace lms::engine {
 
 std::uint64_t largest_chunk(std::uint64_t budget_bytes, std::uint64_t granularity) {
-    constexpr std::uint64_t kCap = 32ull << 20;
-    const std::uint64_t share = std::min(budget_bytes / 32, kCap) / granularity;
-    return granularity * (share == 0 ? 1 : std::bit_floor(share));
+    constexpr std::uint64_t kMost = 16, kFit = 64;
+    return granularity *
+           std::bit_floor(std::clamp<std::uint64_t>(budget_bytes / kFit / granularity, 1, kMost));
 }
 
 std::vector<std::uint64_t> cut(std::uint64_t bytes, std::uint64_t granularity, std::uint64_t largest) {

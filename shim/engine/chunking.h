@@ -7,8 +7,8 @@
 namespace lms::engine {
 
 // The largest chunk for a GPU of `budget_bytes`: large enough that the cost of a remap (the same whatever its
-// size) is spread over many bytes, small enough that 32 of them fit. A power of two times `granularity`, at
-// most 32 MiB unless granularity itself is larger.
+// size) is spread over many bytes, small enough that 64 of them fit. A power of two times `granularity`, at
+// most 16 times it: 32 MiB on real GPUs.
 std::uint64_t largest_chunk(std::uint64_t budget_bytes, std::uint64_t granularity);
 
 // Chunk sizes in bytes, largest first, that sum to `bytes` rounded up to `granularity`. Each is a power of

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shim/executor/gpu_share.h"
+#include "shim/executor/placement.h"
 #include "shim/util/bounds.h"
 
 namespace lms::shim {
@@ -147,6 +148,7 @@ void settle_host(State& state) {
 void give_back_host(State& state, std::uint64_t lacking, SessionLock& lock) {
     const std::uint64_t bytes = std::min(lacking, state.host_part.returnable_bytes);
     if (bytes == 0) return;
+    poll_completions(state, lock);  // a copy that a chunk is filled from cannot go
     state.engine.spare_copies(bytes);
     state.host_blocks.trim(bytes, lock);
     settle_host(state);

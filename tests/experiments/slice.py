@@ -17,11 +17,11 @@ from steps import Step
 # step, n, machine, allocator, policy: bytes in, bytes out, milliseconds a step
 EXPECTED = {
     ("vdsr", 32, "v100-pcie3", "async", "next-use"): (0, 0, 963),
-    ("vdsr", 128, "v100-pcie3", "async", "next-use"): (29527900160, 30601641984, 5432),
-    ("vdsr", 128, "v100-pcie3", "async", "lru"): (28722593792, 29259464704, 5268),
-    ("googlenet", 20, "p100-pcie3", "malloc", "next-use"): (5551161344, 5530189824, 513),
-    ("unet3d", 1728, "v100-pcie3", "malloc", "next-use"): (8422162432, 14564720640, 1822),
-    ("unet3d", 1728, "v100-pcie3", "async", "lru"): (8732540928, 11643387904, 1648),
+    ("vdsr", 128, "v100-pcie3", "async", "next-use"): (29729226752, 29863444480, 5343),
+    ("vdsr", 128, "v100-pcie3", "async", "lru"): (28689039360, 28756148224, 5255),
+    ("googlenet", 20, "p100-pcie3", "malloc", "next-use"): (4960813056, 4955570176, 466),
+    ("unet3d", 1728, "v100-pcie3", "malloc", "next-use"): (8317304832, 11323572224, 1760),
+    ("unet3d", 1728, "v100-pcie3", "async", "lru"): (8845787136, 9718202368, 1652),
 }
 
 

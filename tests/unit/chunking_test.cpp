@@ -39,17 +39,18 @@ TEST_CASE("chunking: pieces are powers of two, largest first, and make up the wh
 
 TEST_CASE("chunking: the largest chunk") {
     CHECK(largest_chunk(64 * kMiB, 2 * kMiB) == 2 * kMiB);
-    CHECK(largest_chunk(127 * kMiB, 2 * kMiB) == 2 * kMiB);
-    CHECK(largest_chunk(128 * kMiB, 2 * kMiB) == 4 * kMiB);
-    CHECK(largest_chunk(1024 * kMiB, 2 * kMiB) == 32 * kMiB);
+    CHECK(largest_chunk(255 * kMiB, 2 * kMiB) == 2 * kMiB);
+    CHECK(largest_chunk(256 * kMiB, 2 * kMiB) == 4 * kMiB);
+    CHECK(largest_chunk(2048 * kMiB, 2 * kMiB) == 32 * kMiB);
     CHECK(largest_chunk(80 * 1024 * kMiB, 2 * kMiB) == 32 * kMiB);
-    CHECK(largest_chunk(80 * 1024 * kMiB, 64 * kMiB) == 64 * kMiB);
+    CHECK(largest_chunk(80 * 1024 * kMiB, 32 * 1024) == 512 * 1024);
+    CHECK(largest_chunk(64 * kMiB, 64 * kMiB) == 64 * kMiB);
     CHECK(largest_chunk(0, 2 * kMiB) == 2 * kMiB);
-    for (std::uint64_t budget = kMiB; budget < 4096 * kMiB; budget += 7 * kMiB) {
-        const std::uint64_t largest = largest_chunk(budget, 4096);
+    for (std::uint64_t budget = 128 * kMiB; budget < 4096 * kMiB; budget += 7 * kMiB) {
+        const std::uint64_t largest = largest_chunk(budget, 2 * kMiB);
         CHECK(std::has_single_bit(largest));
-        CHECK(32 * largest <= budget);
-        CHECK((largest == 32 * kMiB || 64 * largest > budget));
+        CHECK(64 * largest <= budget);
+        CHECK((largest == 32 * kMiB || 128 * largest > budget));
     }
 }
 
