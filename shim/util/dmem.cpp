@@ -22,7 +22,8 @@ std::optional<std::uint64_t> bytes_in(const std::string& path, std::string_view 
         std::string region;
         std::uint64_t bytes = 0;
         if (!(words >> region >> bytes)) continue;
-        if (!std::ranges::search(region, bus, same).empty()) return bytes;
+        if (std::search(region.begin(), region.end(), bus.begin(), bus.end(), same) != region.end())
+            return bytes;
     }
     return std::nullopt;
 }
