@@ -128,8 +128,8 @@ class Repetition {
     // What a piece of work counts for among those that trust rests on.
     static constexpr double kWeight = 1.0 / 32;
     // The pieces of work a chunk must have lived for to be known by itself: more than what an iteration makes
-    // for itself lives. How many that are is found by trying: for kTrial times as long, and at most kRaise
-    // times as many then.
+    // for itself lives. How many that are is found by trying. A number is tried for kTrial times as much
+    // work, and the next is at most kRaise times as large.
     static constexpr Works kLeastAge = 64, kMostAge = 1 << 14, kTrial = 2, kRaise = 4;
     static constexpr double kSettled = 0.98;
     static constexpr std::uint32_t kNoRole = ~std::uint32_t{0};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <deque>
 #include <map>
 #include <random>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "policy/builtin.h"
 #include "policy/host.h"
 #include "policy/repetition.h"
 
@@ -509,6 +511,46 @@ class Net {
     std::uint32_t chunks_, saving_;
     std::mt19937 shuffle_{5};
 };
+
+TEST_CASE("next-use: an older shim, which does not tell an allocation's bytes") {
+    const lms_policy& policy = lms::policy::kNextUse;
+    const lms_policy_config config{.size = sizeof config,
+                                   .reserved = 0,
+                                   .threshold_bytes = 0,
+                                   .frac = -1,
+                                   .options = nullptr,
+                                   .option_count = 0};
+    void* const state = policy.create(&config);
+    REQUIRE(state != nullptr);
+    std::mt19937 random(1);
+    const auto add = [&](std::uint32_t id) {
+        lms_policy_chunk chunk{};
+        chunk.size = offsetof(lms_policy_chunk, allocation_bytes);
+        chunk.chunk = id;
+        chunk.bytes = 4096;
+        chunk.allocation_bytes = random();  // beyond what it tells
+        policy.added(state, &chunk);
+    };
+    const lms_policy_pressure pressure{
+        .size = sizeof pressure, .reserved = 0, .budget_bytes = 1 << 20, .allocated_bytes = 0};
+    policy.eviction_start(state, &pressure);
+    constexpr std::uint32_t kStay = 8;
+    for (std::uint32_t id = 0; id < kStay; ++id) add(id);
+    // Each piece of work has a buffer made for it. None of those that stay is ever on the GPU.
+    for (std::uint32_t i = 0; i < 100 * kStay; ++i) {
+        add(kStay);
+        policy.resident(state, kStay);
+        const std::uint32_t named[] = {i % kStay, kStay};
+        const lms_policy_work work{
+            .size = sizeof work, .count = 2, .chunks = named, .stream = 0, .code = 0, .access = nullptr};
+        policy.work(state, &work);
+        policy.removed(state, kStay);
+    }
+    std::uint32_t next = LMS_NO_CHUNK;
+    CHECK(policy.upcoming(state, &next, 1) == 1);
+    CHECK(next == 0);
+    policy.destroy(state);
+}
 
 TEST_CASE("repetition: buffers of many chunks that a step makes and frees are foretold") {
     for (const std::uint32_t chunks : {1u, 2u, 16u}) {
