@@ -49,10 +49,13 @@ void map_back(device::Port& port, const MappedAt& at, const Block& from) {
     const CUresult status = device::patiently(
         [&] { return map(port, at, from); },
         [](CUresult answer) { return answer == CUDA_SUCCESS || device::is_sticky(answer); });
-    // What has failed for good takes its mappings with it.
-    if (status == CUDA_SUCCESS || device::is_sticky(status)) return;
-    log::error("the driver unmapped {} bytes and refuses to map them again: work on them fails until it does",
-               from.bytes);
+    if (status == CUDA_SUCCESS) return;
+    // After the context has failed no work will miss it. But memory of the program's own outlives the
+    // context, and what is not there cannot be unmapped.
+    if (!device::is_sticky(status))
+        log::error(
+            "the driver unmapped {} bytes and refuses to map them again: work on them fails until it does",
+            from.bytes);
     port.missing().add(at.address, [&port, at, from] { return map(port, at, from) == CUDA_SUCCESS; });
 }
 

@@ -199,8 +199,7 @@ TEST_CASE("trace file: whole blocks of a program that was killed, and lms report
     const std::string script =
         "env LD_PRELOAD=$PRELOADED $BUILT/apps/patterns --bytes 600000 --steps 100000000 & "
         "program=$!; "
-        "while [ \"$(stat -c %s $TRACED 2>&1)\" -lt 20000 ] 2>/dev/null || ! [ -e $TRACED ]; do sleep 0.1; "
-        "done; "
+        "until [ \"$(stat -c %s $TRACED 2>/dev/null || echo 0)\" -ge 20000 ]; do sleep 0.1; done; "
         "kill -9 $program; wait $program";
     const support::Result result =
         support::run({"sh", "-c", script}, {{"SIMCUDA_GRANULARITY", "64K"},
