@@ -14,5 +14,5 @@ $(BUILD)/demo.txt: FORCE
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 .PHONY: FORCE
 
-$(KERNELS): tools/demo/kernels.sh $(DEMO) $(SHIM) $(SIM)
+$(KERNELS): tools/demo/kernels.sh $(DEMO) $(SHIM) $(SIM) $(LMS)
 	$(STEP)BUILD=$(BUILD) sh $<
