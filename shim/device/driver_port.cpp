@@ -20,6 +20,10 @@ bool is_default(CUstream stream) {
     return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
+CUresult context_of(CUstream stream, CUcontext& context) {
+    return is_default(stream) ? current_context(context) : driver().cuStreamGetCtx(stream, &context);
+}
+
 }  // namespace
 
 std::unique_ptr<DriverPort> DriverPort::create_for(CUdevice device, CUcontext context, CUresult& error) {
@@ -283,9 +287,7 @@ void DriverPort::time_copies() {
 std::uint64_t DriverPort::begin_timing(CUstream stream) {
     if (!times_copies_) return 0;
     CUcontext context = nullptr;
-    const CUresult status =
-        is_default(stream) ? driver().cuCtxGetCurrent(&context) : driver().cuStreamGetCtx(stream, &context);
-    if (status != CUDA_SUCCESS || context != context_) return 0;
+    if (context_of(stream, context) != CUDA_SUCCESS || context != context_) return 0;
     const InContext in_context(context);
     return times_.begin_work(stream);
 }
@@ -298,8 +300,7 @@ void DriverPort::end_timing(std::uint64_t piece, CUstream stream) {
 CUresult DriverPort::record(CUstream stream, CUevent& event) {
     if (stream == in_ || stream == out_) return record_in(context_, stream, event);
     CUcontext context = nullptr;
-    CUresult status =
-        is_default(stream) ? driver().cuCtxGetCurrent(&context) : driver().cuStreamGetCtx(stream, &context);
+    CUresult status = context_of(stream, context);
     if (status == CUDA_ERROR_INVALID_CONTEXT) {
         // The thread has none. Of a stream that has one of its own the driver wants any.
         const InContext in_context(context_);

@@ -26,13 +26,13 @@ bool Migrator::move_ahead(SessionLock& lock) {
     const bool in = state_.engine.upcoming(next) != 0;
     if (!in && state_.engine.next_foretold().is == engine::NextEviction::Is::NoVictims) return false;
     const MigrationTurn turn(*this, lock);
+    if (!in) poll_completions(state_, lock);
     const bool more_in = in && bring_in_ahead(lock);
     return evict_ahead(lock) || more_in;
 }
 
 bool Migrator::evict_ahead(SessionLock& lock) {
     if (others_want_memory()) return true;
-    poll_completions(state_, lock);
     // Copies hold nobody up.
     if (!may_remap_now() && !state_.remaps_wait) return false;
     if (may_remap_now()) complete_foretold(state_, lock);

@@ -18,6 +18,7 @@ CUcontext context_of(CUstream stream) {
 }
 
 ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
+    const device::Together together;
     take_up_requests();
     note_use_beside_moves(reach.stream);
     held_.reserve(sessions().size());
@@ -33,6 +34,7 @@ ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
 }
 
 ResidencyGuard::~ResidencyGuard() {
+    const device::Together together;
     for (Held& held : held_) held.session->submitted(held.work);
 }
 
@@ -41,6 +43,7 @@ void ResidencyGuard::suspend() {
 }
 
 void ResidencyGuard::resume() {
+    const device::Together together;
     for (Held& held : held_) {
         const CUresult status = held.session->resume(held.work);
         if (status != CUDA_SUCCESS) status_ = status;

@@ -1,8 +1,12 @@
 // Launches, in every form there is.
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <sstream>
 
 #include "tests/entry/graph_rig.h"
+#include "tests/support/process.h"
+#include "tests/support/scratch.h"
 
 using namespace rig;
 
@@ -73,4 +77,59 @@ FAMILY_TEST("launches: every form brings in what it names, in the order of its s
     check(true, kAtOnce, cooperative(CU(cuLaunchCooperativeKernel_ptsz)));
     check(false, kWords, configured(CU(cuLaunchKernelEx)));
     check(true, kWords, configured(CU(cuLaunchKernelEx_ptsz)));
+}
+
+namespace {
+
+// How often the driver was called from one launch to the next.
+struct Between {
+    int mapped = 0, exchanges = 0;
+};
+
+std::vector<Between> between_launches(const std::string& log) {
+    std::vector<Between> all;
+    std::istringstream lines(support::read_file(log));
+    for (std::string prefix, call, rest; lines >> prefix >> call && std::getline(lines, rest);) {
+        if (call == "cuLaunchKernel") all.emplace_back();
+        if (all.empty()) continue;
+        all.back().mapped += call == "cuMemMap";
+        all.back().exchanges += call == "cuThreadExchangeStreamCaptureMode";
+    }
+    if (!all.empty()) all.pop_back();  // what comes behind the last is not the launch's
+    return all;
+}
+
+}  // namespace
+
+BODY(launches_that_move) {
+    const Gpu gpu;
+    kernel("add");
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    for (std::uint32_t i = 0; i < 24; ++i) buffers.push_back(std::make_unique<Buffer>(kBuffer, i));
+    for (int round = 0; round < 4; ++round) {
+        for (const auto& buffer : buffers) {
+            const CUdeviceptr at = buffer->at();
+            const unsigned one = 1;
+            EXPECT(launch("add", kWords, CU_STREAM_LEGACY, at, at, one, kWords) == CUDA_SUCCESS);
+        }
+    }
+    for (std::uint32_t i = 0; i < 24; ++i) EXPECT(buffers[i]->read() == plus(pattern(kBuffer, i), 4));
+}
+
+TEST_CASE("launches: one that moves changes the thread's capture mode twice, there and back") {
+    const Scratch scratch;
+    for (const std::string host_mapping : {"0", "1"}) {
+        CAPTURE(host_mapping);
+        const std::string log = scratch.path("calls" + host_mapping);
+        const Outcome outcome = run("launches_that_move", Driver::Simulated,
+                                    {{"SIMCUDA_LOG", log}, {"SIMCUDA_HOST_VMM", host_mapping}});
+        CHECK(outcome.failures == "");
+        int moved = 0;
+        for (const Between& each : between_launches(log)) {
+            if (each.mapped == 0) continue;
+            ++moved;
+            CHECK(each.exchanges <= 4);
+        }
+        CHECK(moved > 20);
+    }
 }
