@@ -83,6 +83,23 @@ TEST_CASE("replay: new memory that found no room comes in without a copy, once")
     CHECK(cleared.bytes_out == copied.bytes_out);
 }
 
+TEST_CASE(
+    "replay: of a chunk that found no room what the program asked for goes over the link, and no more") {
+    const auto seconds = [](std::uint64_t asked_bytes) {
+        ReplayScript script = script_of(3, 1, {}, true, false);
+        for (ReplayScript::Buffer& buffer : script.buffers) buffer.asked_bytes = asked_bytes;
+        for (const std::uint32_t chunk : {0u, 1u, 2u})
+            script.touches.push_back({chunk, false, false, true, ReplayScript::kNever});
+        script.steps.push_back({.kind = Step::Kind::Work, .first = 0, .end = 3, .took_ns = 1000});
+        const Replayed all =
+            replay(script, {.policy = "lru", .in_bytes_per_s = kChunk, .marks = {script.steps.size() - 1}});
+        CHECK(all.in_place == 1);
+        return all.reached[0].seconds;
+    };
+    CHECK(seconds(kChunk) == doctest::Approx(2));
+    CHECK(seconds(kChunk / 4) == doctest::Approx(0.5));
+}
+
 TEST_CASE("replay: memory that was freed last in a stream's order is given out first") {
     // There is room for one: the first is on the GPU, the second on the host, and the third is given one of
     // them.

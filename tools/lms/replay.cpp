@@ -209,13 +209,20 @@ class Replay {
             pace_.now += with_.launch_seconds;
     }
 
+    // Of a chunk, what the program asked for: the rest is never used.
+    std::uint64_t asked_of(const engine::Chunk& chunk) const {
+        const engine::Allocation& buffer = moves_.residency().allocation(chunk.allocation);
+        const std::uint64_t before = chunk.address - buffer.address;
+        return std::min(chunk.bytes, buffer.asked_bytes - std::min(buffer.asked_bytes, before));
+    }
+
     // Seconds for what found no room: it is read and written over the links, once and as a whole.
     double over_links(const engine::ChunkPins& hold, std::span<const ChunkRequest> needs) const {
         double read = 0, written = 0;
         for (const ChunkId chunk : hold.in_place) {
             const auto need = std::ranges::find(needs, chunk, &ChunkRequest::chunk);
             if (need == needs.end() || need->may_stay) continue;
-            const auto bytes = static_cast<double>(moves_.residency().chunk(chunk).bytes);
+            const auto bytes = static_cast<double>(asked_of(moves_.residency().chunk(chunk)));
             if (!need->overwritten) read += bytes;
             if (need->written) written += bytes;
         }

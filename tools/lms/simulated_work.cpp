@@ -12,10 +12,11 @@ namespace lms::tool {
 namespace {
 
 constexpr std::uint64_t kCallNs = 2000;  // of the program (tools/simcuda/driver/clock.cpp)
-// The shim takes 17 calls to remap a chunk and enqueue its copy.
-constexpr double kRemapSeconds = 17 * kCallNs / 1e9;
-// And four more than without it for a launch, where not all fits.
-constexpr double kLaunchSeconds = 4 * kCallNs / 1e9;
+// The shim's own calls (docs/measurements/2026-11-28-driver-calls.md): to remap a chunk and enqueue its copy,
+// on the average of in and out.
+constexpr double kRemapSeconds = 5.5 * kCallNs / 1e9;
+// Of a launch where not all fits, beside those of one that is traced, as in the run that is planned by.
+constexpr double kLaunchSeconds = 2 * kCallNs / 1e9;
 // Threads of a multiprocessor with which it is at its best (tools/simcuda/driver/cost.cpp).
 constexpr double kBusyThreads = 1024;
 
