@@ -68,22 +68,22 @@ bool ask_driver(CUfunction function, std::vector<Parameter>& parameters) {
 
 Layout look(CUfunction function) {
     Layout layout;
+    layout.name = name_of(function);
     layout.owners = owners_of(function);
     if (settings().safety == Safety::Opaque)
-        layout.addresses = loaded_code().addresses_of(layout.owners, name_of(function));
+        layout.addresses = loaded_code().addresses_of(layout.owners, layout.name);
     if (settings().asks_what_is_written() && layout.addresses == Addresses::Complete)
-        layout.written = loaded_code().written_by(layout.owners, name_of(function));
+        layout.written = loaded_code().written_by(layout.owners, layout.name);
     if (driver_tells_layouts()) {
         layout.known = ask_driver(function, layout.parameters);
-    } else if (auto parameters = loaded_code().layout_of(layout.owners, name_of(function))) {
+    } else if (auto parameters = loaded_code().layout_of(layout.owners, layout.name)) {
         layout.known = true;
         layout.parameters = std::move(*parameters);
     }
     if (settings().safety == Safety::Opaque && layout.addresses == Addresses::Complete) {
-        layout.accesses =
-            place(loaded_code().accesses_of(layout.owners, name_of(function)), layout.parameters);
+        layout.accesses = place(loaded_code().accesses_of(layout.owners, layout.name), layout.parameters);
         layout.bounds =
-            LaunchBounds::of(loaded_code().bounds_of(layout.owners, name_of(function)), layout.parameters);
+            LaunchBounds::of(loaded_code().bounds_of(layout.owners, layout.name), layout.parameters);
     }
     std::size_t words = 0;
     for (const Parameter& each : layout.parameters) words += (each.bytes + 7) / 8;

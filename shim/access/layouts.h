@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "shim/access/known_launches.h"
@@ -14,6 +15,7 @@
 namespace lms::shim {
 
 struct Layout {
+    std::string name;    // of the kernel; empty: the driver does not tell
     bool known = false;  // else the launch could hold anything
     std::vector<Parameter> parameters;
     std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells

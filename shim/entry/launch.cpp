@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "shim/access/arguments.h"
-#include "shim/access/code_registry.h"
 #include "shim/access/exempt.h"
+#include "shim/access/layouts.h"
 #include "shim/access/pointer_tables.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
@@ -36,7 +36,7 @@ WorkingSet look_at(shim::Scratch& scratch, const Launch& launch) {
     reach.stream = launch.stream;
     reach.code = launch.function;
     if (trace::writer() || settings().check) {
-        reach.label = shim::name_of(launch.function);
+        reach.label = shim::layout_of(launch.function)->name;
         if (reach.label.empty()) reach.label = "kernel";
     }
     shim::add_launch(reach, launch.function, launch.parameters, launch.extra, launch.shape);
