@@ -17,11 +17,11 @@ from steps import Step
 # step, n, machine, allocator, policy: bytes in, bytes out, milliseconds a step
 EXPECTED = {
     ("vdsr", 32, "v100-pcie3", "async", "next-use"): (0, 0, 963),
-    ("vdsr", 128, "v100-pcie3", "async", "next-use"): (29729226752, 29863444480, 5343),
-    ("vdsr", 128, "v100-pcie3", "async", "lru"): (28689039360, 28756148224, 5255),
-    ("googlenet", 20, "p100-pcie3", "malloc", "next-use"): (4960813056, 4955570176, 466),
-    ("unet3d", 1728, "v100-pcie3", "malloc", "next-use"): (8317304832, 11323572224, 1760),
-    ("unet3d", 1728, "v100-pcie3", "async", "lru"): (8845787136, 9718202368, 1652),
+    ("vdsr", 128, "v100-pcie3", "async", "next-use"): (29729226752, 29863444480, 5341),
+    ("vdsr", 128, "v100-pcie3", "async", "lru"): (28689039360, 28756148224, 5249),
+    ("googlenet", 20, "p100-pcie3", "malloc", "next-use"): (4961861632, 4940890112, 468),
+    ("unet3d", 1728, "v100-pcie3", "malloc", "next-use"): (8334082048, 11055136768, 1758),
+    ("unet3d", 1728, "v100-pcie3", "async", "lru"): (8772386816, 9751756800, 1708),
 }
 
 
