@@ -4,9 +4,8 @@
 // Every piece of work and every new allocation is an event with a token. While tokens follow one another as
 // they did at an earlier place in the history, what comes next is what came next there.
 //
-// - The token of an allocation is its size. That of work tells the chunks it names, in any order: one that
-// has
-//   lived long by itself, another, which the next iteration will have anew, by its size.
+// - The token of an allocation is its size. That of work tells the chunks it names, in any order: by
+//   themselves those that have lived long, by size those that the next iteration will have anew.
 // - What chunks have in common from one iteration to the next is their role. A chunk that is added where one
 //   was added in the past, of an allocation of that size, takes that one's role, if it is free.
 // - Ages, and trust in what is foretold, are counted in pieces of work. Allocations alone would often come
