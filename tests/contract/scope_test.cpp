@@ -1,7 +1,6 @@
 // The state of the calling thread around the port's calls: what is done together leaves it as it was.
 #include "shim/device/scope.h"
 
-#include <optional>
 #include <thread>
 
 #include "tests/contract/driver_backend.h"

@@ -21,6 +21,6 @@ for object in "$work"/cache/simcuda/*.so; do
     name=$(basename "$object" .so)
     mv "$object" "$work/made/${name%-*}.so"
 done
-# The shim's is loaded by `lms self-check`, which the shim starts and does not wait for at any length.
+# `lms self-check` loads the shim's own. The shim starts it, and goes on without it where it takes long.
 grep -q lms_trial "$work"/made/*.so || { echo "kernels.sh: the shim's own kernel was not compiled"; exit 1; }
 mv "$work/made" "$build/sim/kernels"
