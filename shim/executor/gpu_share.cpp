@@ -189,8 +189,11 @@ std::size_t GpuShare::holder_at(std::span<const sharing::Seen> seen, std::span<c
     turn.holder = index_of(turn.holder);
     const bool is_own = turn.holder < seen.size() && page_->is_own(seen[turn.holder]);
     if (is_own && turn_use_.is_over(now_ns)) turn.length_ns = 0;
-    sharing::Turn next = sharing::turn_at(turn, tenants, capacity_bytes, link_speed(tenants), now_ns);
-    if (next.holder == turn.holder || next.holder == sharing::kNoTenant) return next.holder;
+    const std::uint64_t link = link_speed(tenants), until_ns = page_->turns_until_ns(now_ns),
+                        began_ns = until_ns - std::min(until_ns, ns(sharing::kTurns));
+    sharing::Turn next = sharing::first_turn(turn, tenants, capacity_bytes, link, began_ns, now_ns);
+    if (next == turn) next = sharing::turn_at(turn, tenants, capacity_bytes, link, now_ns);
+    if (next == turn || next.holder == sharing::kNoTenant) return next.holder;
     const std::size_t holder = std::exchange(next.holder, seen[next.holder].slot);
     if (!page_->pass_turn(word, sharing::word_of(next)))
         return index_of(sharing::turn_of(page_->turn(), now_ns).holder);
@@ -207,6 +210,9 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
     look_ns_ = now_ns;
     const bool was_idle = now_ns - std::min<std::uint64_t>(now_ns, last_use_ns_) >= ns(sharing::kIdle);
     if (own.in_use) last_use_ns_ = now_ns;
+    // Of one that was alone is not known when it used the GPU last.
+    if (own.in_use && own.allocated_bytes > 0 && (came_ns_ == 0 || (was_idle && is_shared())))
+        came_ns_ = now_ns;
     turn_use_.note(own.in_use, turns_ == Turns::Own, now_ns);
     if (waiting_ == 0) {
         waiting_since_ns_ = 0;
@@ -224,7 +230,8 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
                   .waiting_since_ns = waiting_since_ns_,
                   .waited_ns = waited_ns_,
                   .moved_bytes = own.moved_bytes,
-                  .link_bytes_per_s = own.link_bytes_per_s});
+                  .link_bytes_per_s = own.link_bytes_per_s,
+                  .came_ns = came_ns_});
     const std::vector<sharing::Seen> seen = page_->tenants();
     std::vector<sharing::Tenant> tenants;
     std::size_t self = sharing::kNoTenant;

@@ -101,6 +101,7 @@ Tenant tenant_in(const PageSlot& slot, std::uint64_t now) {
     tenant.waited_ns = slot.waited_ns;
     tenant.moved_bytes = slot.moved_bytes;
     tenant.link_bytes_per_s = at_most(slot.link_bytes_per_s, kMostBytes);
+    tenant.came_ns = at_most(slot.came_ns, now);
     // In this order: what is asked for is promised before it is asked for no more (write()).
     tenant.host.asked_bytes = std::min(slot.asked_bytes.load(), kMostBytes);
     tenant.host.promised_bytes = std::min(slot.promised_bytes.load(), kMostBytes);
@@ -243,6 +244,7 @@ bool SharingPage::write(const Tenant& own) noexcept {
     slot->waited_ns = own.waited_ns;
     slot->moved_bytes = own.moved_bytes;
     slot->link_bytes_per_s = own.link_bytes_per_s;
+    slot->came_ns = own.came_ns;
     slot->promised_bytes = own.host.promised_bytes;
     slot->asked_bytes = own.host.asked_bytes;
     slot->returnable_bytes = own.host.returnable_bytes;

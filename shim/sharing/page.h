@@ -27,14 +27,14 @@ struct PageSlot {
     Word seen_ns;  // the process wrote here last; CLOCK_MONOTONIC
     // Of a Tenant:
     Word allocated_bytes, resident_bytes, granted_bytes, pinned_bytes, least_bytes, weight, priority,
-        last_use_ns, waiting_since_ns, waited_ns, moved_bytes, link_bytes_per_s;
+        last_use_ns, waiting_since_ns, waited_ns, moved_bytes, link_bytes_per_s, came_ns;
     // Of a HostShare:
     Word promised_bytes, asked_bytes, returnable_bytes, lacking_bytes;
 };
 
 struct PageLayout {
     static constexpr std::array<char, 8> kMagic{'l', 'm', 's', 's', 'h', 'a', 'r', 'e'};
-    static constexpr std::uint32_t kVersion = 3;
+    static constexpr std::uint32_t kVersion = 4;
     static constexpr std::size_t kSlots = 64;
 
     std::array<char, 8> magic = kMagic;

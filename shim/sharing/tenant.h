@@ -31,6 +31,7 @@ struct Tenant {
     std::uint64_t waited_ns = 0;         // for turns, ever
     std::uint64_t moved_bytes = 0;       // to the GPU, ever
     std::uint64_t link_bytes_per_s = 0;  // to the GPU, as its copies were seen to go; 0: not known
+    std::uint64_t came_ns = 0;           // it began to use the GPU, or did so again after it had been idle
     HostShare host;
 };
 

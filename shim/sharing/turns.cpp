@@ -1,6 +1,7 @@
 #include "shim/sharing/turns.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "shim/sharing/grants.h"
@@ -27,22 +28,19 @@ std::uint64_t missing_bytes(const Tenant& tenant, std::uint64_t capacity_bytes) 
     return useful - std::min(useful, tenant.resident_bytes);
 }
 
-// What those that want a turn lack at most: turns of the same tenants are equally long, whoever lacks less.
-std::uint64_t most_missing(std::span<const Tenant> tenants, std::size_t holder,
-                           std::uint64_t capacity_bytes) {
-    std::uint64_t most = 0;
-    for (std::size_t i = 0; i < tenants.size(); ++i)
-        if (i == holder || tenants[i].waiting_since_ns != 0)
-            most = std::max(most, missing_bytes(tenants[i], capacity_bytes));
-    return most;
-}
-
-std::uint64_t weighted(std::uint64_t length_ns, std::span<const Tenant> tenants, std::size_t holder,
-                       const Tenant& next) {
-    std::uint32_t least = next.weight;
-    for (std::size_t i = 0; i < tenants.size(); ++i)
-        if (i == holder || tenants[i].waiting_since_ns != 0) least = std::min(least, tenants[i].weight);
-    return std::min(length_ns * next.weight / std::max(least, 1u), ns(kLongestTurn));
+// By weight as long as the most that one of those that want a turn lacks: turns of the same tenants are
+// equally long, whoever lacks less.
+Turn begin_turn(std::size_t next, std::size_t holder, std::span<const Tenant> tenants,
+                std::uint64_t capacity_bytes, std::uint64_t link_bytes_per_s, std::uint64_t now_ns) {
+    std::uint64_t most_missing = 0;
+    std::uint32_t least_weight = std::max(tenants[next].weight, 1u);
+    for (std::size_t i = 0; i < tenants.size(); ++i) {
+        if (i != next && i != holder && tenants[i].waiting_since_ns == 0) continue;
+        most_missing = std::max(most_missing, missing_bytes(tenants[i], capacity_bytes));
+        least_weight = std::min(least_weight, std::max(tenants[i].weight, 1u));
+    }
+    const std::uint64_t length = turn_length_ns(most_missing, link_bytes_per_s);
+    return {next, now_ns, std::min(length * tenants[next].weight / least_weight, ns(kLongestTurn))};
 }
 
 bool is_over(const Turn& turn, const Tenant& holder, const Tenant& next, std::uint64_t now_ns) {
@@ -107,15 +105,31 @@ std::size_t next_tenant(std::span<const Tenant> tenants, std::size_t holder) {
     return next;
 }
 
+Turn first_turn(const Turn& now, std::span<const Tenant> tenants, std::uint64_t capacity_bytes,
+                std::uint64_t link_bytes_per_s, std::uint64_t turns_began_ns, std::uint64_t now_ns) {
+    if (now.holder < tenants.size() && now.began_ns / kUnit >= turns_began_ns / kUnit) return now;
+    std::size_t last = kNoTenant;
+    for (std::size_t i = 0; i < tenants.size(); ++i) {
+        const Tenant& tenant = tenants[i];
+        if (since(tenant.last_use_ns, now_ns) >= ns(kUnusedTurn) ||
+            missing_bytes(tenant, capacity_bytes) == 0)
+            continue;
+        if (last == kNoTenant || std::tuple(tenant.priority, tenant.came_ns) >
+                                     std::tuple(tenants[last].priority, tenants[last].came_ns))
+            last = i;
+    }
+    return last == kNoTenant
+               ? now
+               : begin_turn(last, now.holder, tenants, capacity_bytes, link_bytes_per_s, now_ns);
+}
+
 Turn turn_at(const Turn& now, std::span<const Tenant> tenants, std::uint64_t capacity_bytes,
              std::uint64_t link_bytes_per_s, std::uint64_t now_ns) {
     const std::size_t next = next_tenant(tenants, now.holder);
     const bool held = now.holder < tenants.size();
     if (next == kNoTenant) return held ? now : Turn{};
     if (held && !is_over(now, tenants[now.holder], tenants[next], now_ns)) return now;
-    const std::uint64_t length =
-        turn_length_ns(most_missing(tenants, now.holder, capacity_bytes), link_bytes_per_s);
-    return {next, now_ns, weighted(length, tenants, now.holder, tenants[next])};
+    return begin_turn(next, now.holder, tenants, capacity_bytes, link_bytes_per_s, now_ns);
 }
 
 }  // namespace lms::sharing

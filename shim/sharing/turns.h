@@ -27,6 +27,7 @@ struct Turn {
     std::size_t holder = kNoTenant;  // an index
     std::uint64_t began_ns = 0;      // CLOCK_MONOTONIC
     std::uint64_t length_ns = 0;
+    bool operator==(const Turn&) const = default;
 };
 
 // A turn in one word, for a page (page.h): `holder` is below 255, times are rounded down to milliseconds. Of
@@ -58,6 +59,12 @@ void end_stale_waits(std::span<Tenant> tenants, std::uint64_t now_ns);
 // Which of those that wait comes next, beside the holder: the one of the highest priority that has waited
 // longest; kNoTenant: none waits.
 std::size_t next_tenant(std::span<const Tenant> tenants, std::size_t holder = kNoTenant);
+
+// The first turn, where turns began at `turns_began_ns`: of those that use the GPU and lack memory of it, the
+// one of the highest priority that came last, for those before it have had the GPU. As it is: it has been
+// given.
+Turn first_turn(const Turn& now, std::span<const Tenant> tenants, std::uint64_t capacity_bytes,
+                std::uint64_t link_bytes_per_s, std::uint64_t turns_began_ns, std::uint64_t now_ns);
 
 // The turn from now on: as it is, or of another, by weight as long as bringing in takes what one of those
 // that want it lacks at most. It ends early where its holder does not use it, or has ended

@@ -183,11 +183,10 @@ def main():
     if not chosen or "l" in chosen:
         tenants = [Tenant(32), Tenant(32, comes=1000)]
         now, _, _ = kept(tenants, MOVE_US // 2)
-        late = now[1][1:]
-        first = now[0][1 + 2:]
-        for after, (a, b) in enumerate(zip(late, first)):
-            row("one that comes late, launches/s: of it, of the other" if after == 0 else f"    {after * 0.5} s later",
-                f"{a:.0f}", f"{b:.0f}", f"{a / b:.2f}" if b else "-")
+        late, first = now[1][1:], now[0][1 + 2:]
+        for when, of in (("in its first second", lambda halves: sum(halves[:2]) / 2), ("from then on", lambda halves: over_rounds(halves[2:], 2))):
+            a, b = of(late), of(first)
+            row(f"one that comes late, launches/s {when}: of it, of the other", f"{a:.0f}", f"{b:.0f}", f"{a / b:.2f}" if b else "-")
 
 
 if __name__ == "__main__":

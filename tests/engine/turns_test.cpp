@@ -234,15 +234,17 @@ struct TestClock {
 struct PausesScene : TurnsScene {
     static constexpr std::uint64_t kMs = 1'000'000;
 
-    PausesScene() : TurnsScene({.shares = true}, true, TestClock::make()) {
+    // The other came at `came_ns`.
+    explicit PausesScene(std::uint64_t came_ns = 0) : TurnsScene({.shares = true}, true, TestClock::make()) {
         int context = 0;
         REQUIRE(rig.session().wake(reinterpret_cast<CUcontext>(&context)) == CUDA_SUCCESS);
         rig.session().help_while_idle();
-        other_ = support::start_child([] {
+        other_ = support::start_child([=] {
             const auto its_page = open_page();
             if (!its_page || !its_page->write({.allocated_bytes = 48 * 64,
                                                .last_use_ns = util::GpuClock::machine_ns(),
-                                               .waiting_since_ns = 1}))
+                                               .waiting_since_ns = 1,
+                                               .came_ns = came_ns}))
                 ::_exit(1);
             for (;;) ::pause();
         });
@@ -297,6 +299,21 @@ TEST_CASE("turns: a holder that pauses gives up its turn and what it has, sooner
         scene.take_turn();
     }
     scene.check();
+}
+
+TEST_CASE("turns: the first is of the process that came last, whoever waits") {
+    for (const bool comes_last : {true, false}) {
+        CAPTURE(comes_last);
+        const LivePages pages;
+        // It came before the other, but has been idle since.
+        PausesScene scene(comes_last ? 5'000 * PausesScene::kMs : std::uint64_t{1} << 62);
+        for (int i = 0; i < 3; ++i) scene.make(8);  // it would lack none
+        scene.use();
+        TestClock::now_ns += 29'000 * scene.kMs;  // without turns from now on
+        scene.page->take_turns_until(TestClock::now_ns + static_cast<std::uint64_t>(sharing::kTurns.count()));
+        scene.use();
+        CHECK(scene.has_turn() == comes_last);
+    }
 }
 
 TEST_CASE("turns: a holder keeps its turn while it has unfinished work, or submits") {

@@ -194,6 +194,31 @@ TEST_CASE("turns: a turn ends when it is over, unused, or another's by priority,
     CHECK(at({7, kNow, 1}, kNow).holder == 1);
 }
 
+TEST_CASE("turns: the first is of one that came last, lacks memory and uses the GPU") {
+    constexpr std::uint64_t kBegan = kNow - 40'000'000;
+    std::vector<Tenant> tenants{tenant(1000), tenant(1000), tenant(1000), tenant(1000)};
+    for (std::uint64_t came = 1; Tenant & each : tenants) {
+        each.last_use_ns = kNow - 29'000'000;
+        each.came_ns = came++;
+    }
+    tenants[2].last_use_ns = kNow - 30'000'000;
+    tenants[3].resident_bytes = 900;
+    const auto first = [&](const Turn& now) { return first_turn(now, tenants, 900, 50'000, kBegan, kNow); };
+    CHECK(first({}) == Turn{1, kNow, 234'000'000});
+    // A turn from before does not count, whoever had it; one that began since then does.
+    CHECK(first({1, kBegan - 1'000'000, 1}) == Turn{1, kNow, 234'000'000});
+    CHECK(first({0, kBegan, 1}) == Turn{0, kBegan, 1});
+    CHECK(first({7, kBegan, 1}).holder == 1);  // its holder has ended
+    tenants[0].priority = 1;
+    tenants[1].weight = 3;
+    CHECK(first({}) == Turn{0, kNow, 234'000'000});
+    tenants[0].priority = 0;
+    tenants[0].waiting_since_ns = 1;
+    CHECK(first({}) == Turn{1, kNow, 702'000'000});
+    for (Tenant& each : tenants) each.resident_bytes = 900;
+    CHECK(first({}) == Turn{});
+}
+
 TEST_CASE("turns: a holder gives its turn up where a pause is longer than those within its work") {
     constexpr std::uint64_t kMs = 1'000'000;
     TurnUse use;

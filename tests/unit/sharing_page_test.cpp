@@ -62,7 +62,7 @@ TEST_CASE(
     const auto page = folder.open();
     REQUIRE(page);
     CHECK(page->tenants().empty());
-    const Tenant own{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    const Tenant own{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
     REQUIRE(page->write(own));
     const pid_t running = other(folder, 100, true), killed = other(folder, 200, false);
     siginfo_t ended{};
@@ -84,6 +84,7 @@ TEST_CASE(
     CHECK(seen.waited_ns == 10);
     CHECK(seen.moved_bytes == 11);
     CHECK(seen.link_bytes_per_s == 12);
+    CHECK(seen.came_ns == 13);
     CHECK(all[1].slot == all[0].slot + 1);
     CHECK(all[1].process.number == running);
     CHECK(all[1].tenant.allocated_bytes == 100);
@@ -231,7 +232,7 @@ TEST_CASE("sharing page: a file of another owner, mode, size, kind or version is
     CHECK(refused(std::string(good.size(), 'x')) == "is no page of this program's");
     std::string other_version = good;
     other_version[8] = 1;
-    CHECK(refused(other_version) == "has version 1, expected 3");
+    CHECK(refused(other_version) == "has version 1, expected 4");
     ::unlink(path.c_str());
     ::symlink("/dev/zero", path.c_str());
     CHECK_FALSE(folder.open());
