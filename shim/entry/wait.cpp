@@ -70,14 +70,17 @@ void meanwhile(Given given, IsOver is_over) {
     // In a host function nothing can be seen to end, and the driver refuses the wait.
     if (given.empty() || refusal() == CUDA_ERROR_NOT_PERMITTED) return;
     for (;;) {
-        {
-            // What nobody waits for is not to be waited for with the rest of the context.
-            const shim::CapturesHeldOff held_off;
-            if (!held_off || shim::capturing_anywhere() || !unfinished(given) || is_over()) return;
-        }
         // Other processes are to see that this one uses the GPU still, and to get what is theirs.
         const bool shared = shim::gpus_are_shared();
-        if (!move_ahead() && !shared) return;
+        {
+            const device::Together together;
+            {
+                // What nobody waits for is not to be waited for with the rest of the context.
+                const shim::CapturesHeldOff held_off;
+                if (!held_off || shim::capturing_anywhere() || !unfinished(given) || is_over()) return;
+            }
+            if (!move_ahead() && !shared) return;
+        }
         util::pause(bounds::kAhead);
         if (shared) shim::take_up_requests();
     }
