@@ -12,6 +12,7 @@ from experiments import ALLOCATORS, SERIES
 from ibm import eager_ms, swapped
 from machines import GB, MACHINES, step_ms
 from plot import Panel, drawing
+from pools import POOLS, as_placed
 from replay import BUILD, PINNING
 from steps import Step
 from uvm import uvm_ms
@@ -66,11 +67,20 @@ def series_table(key, points):
     return f"### {series.title}\n\n{about}\n\n{table(head, rows)}"
 
 
+def kept_bound_ms(point):
+    """The bound where the allocator tells nothing of tensors."""
+    series = SERIES[point["series"]]
+    step, machine = Step(series.step, series.n(point["size"])), MACHINES[series.machine]
+    if point["allocator"] not in POOLS:
+        return point["bound"]
+    return max(bound_ms(as_placed(step, point["allocator"]), machine, series.factor), point["ms"])
+
+
 def allocators_table(points):
     rows = [[ALLOCATORS[point["allocator"]], *(times(point[how]["ms"], point["ms"]) for how in ("shim", "lru")),
-             f"{point['shim']['ms'] / point['bound']:.3f}", *rates(point)]
+             *(f"{point['shim']['ms'] / bound:.3f}" for bound in (point["bound"], kept_bound_ms(point))), *rates(point)]
             for point in sorted(points, key=lambda point: list(ALLOCATORS).index(point["allocator"]))]
-    return table(["allocator", "shim", "`lru`", "shim / bound", "GPU busy", "GB/s in", "out"], rows)
+    return table(["allocator", "shim", "`lru`", "shim / bound", "contents kept", "GPU busy", "GB/s in", "out"], rows)
 
 
 def ddl_table():

@@ -1,5 +1,10 @@
 """Allocators of frameworks that divide large allocations themselves: where they place each tensor, sizes in bytes."""
 
+import collections
+import itertools
+
+from steps import Change
+
 MIB = 1 << 20
 
 
@@ -65,3 +70,40 @@ class Region(Pool):
 
 
 POOLS = {"caching": Caching, "region": Region}
+
+
+def placements(step, allocator):
+    """The pool, and of each event of the step the piece of its tensor, or of a kernel those it reads and those it writes; in a
+    step in which the pool is as large as it gets."""
+    pool = POOLS[allocator]()
+    for _ in range(2):
+        placed = []
+        for each in step.events:
+            if not hasattr(each, "what"):
+                placed.append(tuple([pool.taken[tensor] for tensor in ids] for ids in (each.reads, each.writes)))
+                continue
+            if each.what == "A" or each.what == "P" and each.id not in pool.taken:
+                pool.allocate(each.id, each.bytes)
+            placed.append(pool.taken[each.id])
+            if each.what == "F":
+                pool.release(each.id)
+    return pool, placed
+
+
+def as_placed(step, allocator):
+    """The step as whoever knows the allocator's segments alone sees it: tensors are where they are in a segment, and what is
+    there is kept until something else is written there."""
+    _, placed = placements(step, allocator)
+    kernels = [(event, *where) for event, where in zip(step.events, placed, strict=True) if not hasattr(event, "what")]
+    ends = collections.defaultdict(set)
+    for segment, offset, length in itertools.chain.from_iterable(reads + writes for _, reads, writes in kernels):
+        ends[segment] |= {offset, offset + length}
+    parts = {}  # between two ends that follow each other: its number, and what it has
+
+    def numbers(pieces):
+        for segment, offset, length in pieces:
+            for begin, end in itertools.pairwise(sorted(at for at in ends[segment] if offset <= at <= offset + length)):
+                yield parts.setdefault((segment, begin), (len(parts), end - begin))[0]
+
+    kernels = [event._replace(reads=[*numbers(reads)], writes=[*numbers(writes)]) for event, reads, writes in kernels]
+    return step.of([Change("P", *part) for part in parts.values()] + kernels)

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 from machines import CONTEXT, kernel_ns
-from pools import POOLS
+from pools import placements
 
 SCALE = 64
 MIB = 1 << 20
@@ -40,25 +40,15 @@ def program(step, machine, factor, allocator, summed=False):
             at = next(k for k, each in enumerate(step.events) if getattr(each, "name", "") == "update")
             lines.insert(at, f"G {','.join(map(str, gradients(step)))}")
         return lines
-    pool = POOLS[allocator]()
+    pool, placed = placements(step, allocator)
     first = 1 + max(each.id for each in step.changes())  # of the segments
-
-    def placed(change):
-        segment, offset, _ = pool.taken[change.id]
-        return f"T {change.id} {first + segment} {offset // SCALE // 64 * 64} {scaled(change.bytes)}"
-
-    # The second time the pool is as large as it gets.
-    for _ in range(2):
-        lines = []
-        for each in step.events:
-            if not hasattr(each, "what"):
-                lines.append(kernel(each))
-            elif each.what == "F":
-                pool.release(each.id)
-            elif each.what == "A" or each.id not in pool.taken:
-                pool.allocate(each.id, each.bytes)
-            if getattr(each, "what", "F") != "F":
-                lines.append(placed(each))
+    lines = []
+    for each, where in zip(step.events, placed, strict=True):
+        if not hasattr(each, "what"):
+            lines.append(kernel(each))
+        elif each.what != "F":
+            segment, offset, _ = where
+            lines.append(f"T {each.id} {first + segment} {offset // SCALE // 64 * 64} {scaled(each.bytes)}")
     return [f"P {first + k} {scaled(size) + 64}" for k, size in enumerate(pool.segments)] + lines
 
 

@@ -1,6 +1,7 @@
 """Reads the recorded steps (recorder.py says what their lines mean)."""
 
 import collections
+import copy
 import pathlib
 
 FOLDER = pathlib.Path(__file__).parent / "steps"
@@ -29,6 +30,12 @@ class Step:
                 if what != "F":
                     size[number] = self._value(fields[1])
                 self.events.append(Change(what, number, size[number]))
+
+    def of(self, events):
+        """The same with other events."""
+        made = copy.copy(self)
+        made.events = events
+        return made
 
     def _value(self, text):
         """a, bn or a+bn."""
