@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "shim/device/scope.h"
 #include "shim/engine/chunking.h"
 #include "shim/executor/block_allocation.h"
 #include "shim/executor/budget.h"
@@ -333,7 +332,6 @@ std::optional<CUresult> Session::wait_beside_moves(CUcontext context) {
         poll_completions(state, lock);
         if (!state.engine.copies_under_way()) return std::nullopt;
     }
-    const device::Together together;
     std::vector<FencePtr> fences;
     if (!fence_streams(state, context, fences)) return std::nullopt;
     for (const FencePtr& fence : fences) {
