@@ -69,10 +69,10 @@ def series_table(key, points):
 
 def kept_bound_ms(point):
     """The bound where the allocator tells nothing of tensors."""
-    series = SERIES[point["series"]]
-    step, machine = Step(series.step, series.n(point["size"])), MACHINES[series.machine]
     if point["allocator"] not in POOLS:
         return point["bound"]
+    series = SERIES[point["series"]]
+    step, machine = Step(series.step, series.n(point["size"])), MACHINES[series.machine]
     return max(bound_ms(as_placed(step, point["allocator"]), machine, series.factor), point["ms"])
 
 

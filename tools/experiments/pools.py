@@ -91,8 +91,8 @@ def placements(step, allocator):
 
 
 def as_placed(step, allocator):
-    """The step as whoever knows the allocator's segments alone sees it: tensors are where they are in a segment, and what is
-    there is kept until something else is written there."""
+    """The step as it is seen without its tensors: kernels touch parts of the allocator's segments, and each part keeps its
+    contents until a kernel writes others there."""
     _, placed = placements(step, allocator)
     kernels = [(event, *where) for event, where in zip(step.events, placed, strict=True) if not hasattr(event, "what")]
     ends = collections.defaultdict(set)
