@@ -137,7 +137,7 @@ class GpuShare {
     std::atomic<bool> looking_{false};
     // Of the thread that looks:
     std::uint64_t announced_bytes_ = 0;   // allocated
-    std::uint64_t came_ns_ = 0;           // as others are told
+    std::uint64_t came_ns_ = 0;           // as in Tenant
     std::uint64_t waiting_since_ns_ = 0;  // some thread; 0: none
     sharing::TurnUse turn_use_;
     struct Window {

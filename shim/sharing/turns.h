@@ -61,7 +61,7 @@ void end_stale_waits(std::span<Tenant> tenants, std::uint64_t now_ns);
 std::size_t next_tenant(std::span<const Tenant> tenants, std::size_t holder = kNoTenant);
 
 // The first turn, where turns began at `turns_began_ns`: of those that use the GPU and lack memory of it, the
-// one of the highest priority that came last, for those before it have had the GPU. As it is: it has been
+// one of the highest priority that came last, for those before it have had the GPU. `now` where it has been
 // given.
 Turn first_turn(const Turn& now, std::span<const Tenant> tenants, std::uint64_t capacity_bytes,
                 std::uint64_t link_bytes_per_s, std::uint64_t turns_began_ns, std::uint64_t now_ns);
