@@ -2,8 +2,11 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <sstream>
 
 #include "tests/entry/gate.h"
+#include "tests/support/process.h"
+#include "tests/support/scratch.h"
 
 namespace {
 
@@ -129,6 +132,29 @@ BODY(held_up_context_v2) {
         OK(cuCtxGetCurrent, &context);
         OK(cuCtxSynchronize_v2, context);
     });
+}
+
+constexpr std::size_t kHeldUp = 8;
+
+// The driver hears of cuProfilerStop as the wait begins and ends.
+BODY(held_up_streams) {
+    const rig::Gpu gpu;
+    Rounds rounds;
+    std::array<rig::Gate, kHeldUp> gates;
+    for (std::size_t i = 0; i < kHeldUp; ++i) {
+        OK(cuStreamCreate, &rounds.stream, CU_STREAM_NON_BLOCKING);
+        gates[i].hold_up(rounds.stream);
+        rounds.use(0);
+    }
+    std::thread opening([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        for (rig::Gate& gate : gates) gate.open();
+    });
+    OK(cuProfilerStop);
+    OK(cuCtxSynchronize);
+    OK(cuProfilerStop);
+    opening.join();
+    EXPECT(rounds.all_intact());
 }
 
 BODY(held_up_event) {
@@ -358,6 +384,23 @@ TEST_CASE("wait: what is foretold comes in while a thread waits for its context"
 TEST_CASE("wait: what is foretold comes in while a thread waits for a context by its handle" *
           doctest::test_suite("waits-context-v2")) {
     rig::run_both("held_up_context_v2", rig::Driver::Simulated, {{"LMS_POLICY", "next-use"}});
+}
+TEST_CASE("wait: a look at several streams changes the thread's capture mode there and back once") {
+    const Scratch scratch;
+    const std::string log = scratch.path("calls");
+    const rig::Outcome outcome = rig::run("held_up_streams", rig::Driver::Simulated,
+                                          {{"LMS_POLICY", "next-use"}, {"SIMCUDA_LOG", log}});
+    CHECK(outcome.failures == "");
+    std::size_t stops = 0, queries = 0, exchanges = 0;
+    std::istringstream lines(support::read_file(log));
+    for (std::string prefix, call, rest; lines >> prefix >> call && std::getline(lines, rest);) {
+        stops += call == "cuProfilerStop";
+        queries += stops == 1 && call == "cuEventQuery";
+        exchanges += stops == 1 && call == "cuThreadExchangeStreamCaptureMode";
+    }
+    CHECK(stops == 2);
+    CHECK(queries >= kHeldUp);
+    CHECK(exchanges <= queries);
 }
 TEST_CASE("wait: what is foretold comes in while a thread waits to free memory" *
           doctest::test_suite("waits-free")) {
