@@ -167,7 +167,7 @@ int call_links(void* context, lms_policy_links* out) {
     if (request.asker == nullptr) return 0;
     const engine::Links links = request.asker->links();
     return give(out, {0, 0, links.queued_in_bytes, links.queued_out_bytes, links.in_bytes_per_s,
-                      links.out_bytes_per_s});
+                      links.out_bytes_per_s, links.works_since_wait});
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ class NextUse {
         if (request.purpose == LMS_PURPOSE_WAIT || !repetition_.trusted(kEnoughToChoose))
             return ahead ? LMS_NO_CHUNK : recent_.first_eligible(request);
         bring_up_to_date();
-        const Position sooner = ahead ? not_before(when(request.sooner)) : 0;
+        const Position sooner = ahead ? not_before(when(request.sooner), gpu_waits(request)) : 0;
         for (auto it = order_.rbegin(); it != order_.rend() && it->first > sooner; ++it) {
             if (request.eligible(request.context, it->second) != 0) return it->second;
         }
@@ -137,6 +137,8 @@ class NextUse {
     // Events within which a chunk comes in whatever goes for it, if that is needed later; before that what
     // goes must be needed so many times later.
     static constexpr Position kSoon = 2, kPatience = 4;
+    // Iterations for which it counts that the GPU has waited.
+    static constexpr Position kWaits = 2;
     // Above every position: what is not known to be needed again, the least recently used last.
     static constexpr Position kFar = Position{1} << 62;
 
@@ -168,10 +170,18 @@ class NextUse {
     }
 
     // When what goes for the sake of a chunk that is needed at `next` must not be needed yet. What is swapped
-    // early is swapped again when something else is needed last: the less, the later it is done.
-    Position not_before(Position next) const {
+    // early is swapped again when something else is needed last: the less, the later it is done. `at_once`:
+    // the GPU waits for the link, which is not to be idle.
+    Position not_before(Position next, bool at_once) const {
         const Position ahead = next - std::min(next, repetition_.now());
-        return ahead <= kSoon || next >= kFar ? next : repetition_.now() + kPatience * ahead;
+        return at_once || ahead <= kSoon || next >= kFar ? next : repetition_.now() + kPatience * ahead;
+    }
+    bool gpu_waits(const lms_policy_request& request) const {
+        // An older shim tells of no copies, or of no waits.
+        if (request.size < offsetof(lms_policy_request, links) + sizeof request.links) return false;
+        lms_policy_links links{.size = sizeof links, .works_since_wait = LMS_NOT_KNOWN};
+        return request.links != nullptr && request.links(request.context, &links) != 0 &&
+               links.works_since_wait <= kWaits * repetition_.lag();
     }
 
     void is_away(std::uint32_t chunk) {

@@ -109,6 +109,9 @@ typedef struct lms_policy_links {
     uint64_t queued_out_bytes;
     uint64_t in_bytes_per_s; /* 0: not measured yet */
     uint64_t out_bytes_per_s;
+    /* Added since. */
+    uint64_t works_since_wait; /* submitted since the GPU had nothing to run for want of copies in;
+                                  or LMS_NOT_KNOWN: it always had some */
 } lms_policy_links;
 
 /* What a victim is for. */

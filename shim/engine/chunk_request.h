@@ -59,6 +59,7 @@ struct ChunkPins {
     std::pmr::vector<ChunkId> pinned;
     std::pmr::vector<ChunkId> in_place;  // used where they are, in host memory
     std::string_view kernel;             // whose it is, where a trace is written
+    Use fill{};                          // the copy in that it waits for; finished: none
     bool opaque = false;
     bool unseen = false;  // may write what it does not name, though moves go on beside it
     bool fenced =

@@ -24,6 +24,7 @@
 #include "shim/engine/block_pool.h"
 #include "shim/engine/chunk_request.h"
 #include "shim/engine/earlier_work.h"
+#include "shim/engine/gpu_waits.h"
 #include "shim/engine/pending_frees.h"
 #include "shim/engine/residency.h"
 #include "shim/engine/submissions.h"
@@ -217,7 +218,10 @@ class Engine final : private Asker {
     // Opaque work waits for remaps that are under way.
     bool may_announce(bool opaque) const { return !opaque || remapping_ == 0; }
     // From here on nothing moves that it may reach. What its stream is to wait for.
-    std::optional<Use> announce(std::span<const ChunkRequest> needs, const ChunkPins& pins);
+    std::optional<Use> announce(std::span<const ChunkRequest> needs, ChunkPins& pins);
+    // It is to wait. `oldest`: the oldest work that is not known to be over, of each of the program's
+    // streams.
+    void note_wait(std::span<const Use> oldest) { gpu_waits_.look(oldest, residency_.timelines, works_); }
     // The driver has it. `end`: finished when the work is; none: it is over, or left no fence.
     void submitted(const ChunkPins& pins, const std::optional<Use>& end);
     void end_submission(std::uint64_t number) { submissions_.end(number); }
@@ -394,6 +398,7 @@ class Engine final : private Asker {
     std::vector<Use> opaque_uses_;
     std::vector<Use> unseen_uses_;
     std::uint64_t works_ = 0;
+    GpuWaits gpu_waits_;
 
     Links speeds_;
     std::uint64_t overruled_ = 0;

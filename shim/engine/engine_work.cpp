@@ -79,7 +79,7 @@ void Engine::drop(ChunkPins& pins) {
     pins.in_place.clear();
 }
 
-std::optional<Use> Engine::announce(std::span<const ChunkRequest> needs, const ChunkPins& pins) {
+std::optional<Use> Engine::announce(std::span<const ChunkRequest> needs, ChunkPins& pins) {
     // Copies in run in order on one stream, so the latest one stands for all.
     std::optional<Use> latest;
     const auto await = [&](ChunkId id) {
@@ -99,12 +99,14 @@ std::optional<Use> Engine::announce(std::span<const ChunkRequest> needs, const C
             if (need.written && !gone(need, residency_)) drop_copy(need.chunk);
         }
     }
+    pins.fill = latest.value_or(Use{});
     return latest;
 }
 
 void Engine::submitted(const ChunkPins& pins, const std::optional<Use>& end) {
     ++works_;
     if (!end) return;
+    gpu_waits_.submitted(*end, pins.fill, residency_.timelines);
     for (const ChunkId id : pins.pinned) residency_.use(id, *end);
     for (const ChunkId id : pins.in_place) {
         residency_.use(id, *end);

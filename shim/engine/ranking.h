@@ -29,6 +29,8 @@ struct Candidate {
 struct Links {
     std::uint64_t queued_in_bytes = 0, queued_out_bytes = 0;  // not seen to be complete
     std::uint64_t in_bytes_per_s = 0, out_bytes_per_s = 0;    // 0: not known
+    // Works submitted since the GPU had nothing to run for want of what was to come in.
+    std::uint64_t works_since_wait = ~std::uint64_t{0};  // it always had some
 };
 
 // Who wants a victim.

@@ -334,7 +334,7 @@ class Session {
     void forget_streams(std::span<const CUstream> streams) LMS_LOCKED;
     bool fence_earlier(CUstream stream);
     void give_host_memory(const ChunkRequest& need, SessionLock& lock) LMS_LOCKED;
-    FencePtr announce(const Work& work, SessionLock& lock) LMS_LOCKED;
+    FencePtr announce(Work& work, SessionLock& lock) LMS_LOCKED;
     void tell_policy(const Work& work, StreamKey stream) LMS_LOCKED;
     void tell_more(const Work& work, StreamKey stream, std::span<const engine::ChunkId> told) LMS_LOCKED;
     void look_at_depth(Work& work, StreamKey stream, SessionLock& lock) LMS_LOCKED;

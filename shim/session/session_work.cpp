@@ -172,11 +172,13 @@ void Session::host_copies(const Work& work, std::vector<HostCopy>& copies) {
 
 // The work is about to be submitted: from here on nothing moves that it may reach. What its stream is to wait
 // for: it has just come in, or comes still.
-FencePtr Session::announce(const Work& work, SessionLock& lock) {
+FencePtr Session::announce(Work& work, SessionLock& lock) {
     State& state = *state_;
     state.changed.wait(lock, [&]() LMS_LOCKED { return state.engine.may_announce(work.hold.opaque); });
     const std::optional<engine::Use> filled = state.engine.announce(work.needs, work.hold);
-    return filled ? state.fences.fence_of(*filled) : nullptr;
+    if (!filled) return nullptr;
+    state.engine.note_wait(state.fences.oldest_of_program());
+    return state.fences.fence_of(*filled);
 }
 
 CUresult Session::wait_for_fill(const Work& work, const FencePtr& fence) {

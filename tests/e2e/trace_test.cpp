@@ -240,6 +240,12 @@ TEST_CASE(
     using Program = std::pair<std::vector<std::string>, const char*>;
     const Program programs[] = {{{"patterns", "--bytes", "600000", "--steps", "400"}, "6M"},
                                 {{"weights", "4", "40"}, "2M"}};
+    // In simulated time, by which copies and kernels take as long as they take there. How much comes in ahead
+    // of need depends on that.
+    const e2e::Environment timing = {{"SIMCUDA_CLOCK", "simulated"},
+                                     {"SIMCUDA_H2D_GBPS", "1"},
+                                     {"SIMCUDA_D2H_GBPS", "1"},
+                                     {"SIMCUDA_KERNEL_US", "100"}};
     for (std::size_t i = 0; i < 4; ++i) {
         const std::vector<std::string>& program = programs[i / 2].first;
         const char* const memory = programs[i / 2].second;
@@ -247,7 +253,10 @@ TEST_CASE(
         CAPTURE(program[0]);
         CAPTURE(policy);
         const std::string path = support::scratch_file("trace");
-        const Run run = run_shimmed(program, memory, {{"LMS_TRACE", path}, {"LMS_POLICY", policy}});
+        e2e::Environment settings = timing;
+        settings["LMS_TRACE"] = path;
+        settings["LMS_POLICY"] = policy;
+        const Run run = run_shimmed(program, memory, settings);
         REQUIRE_MESSAGE(run.status == 0, run.err);
         const support::Result result = lms_of({"replay", path, "--json"});
         REQUIRE_MESSAGE(result.status == 0, result.err);

@@ -332,6 +332,40 @@ TEST_CASE("policy: of the copies it is told what is queued each way, and how fas
     CHECK(most_in > 0);
 }
 
+TEST_CASE("policy: it is told how many works ago the GPU had nothing to run for want of copies in") {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        CAPTURE(seed);
+        Told scene(options_of(Safety::Opaque, seed));
+        std::vector<std::uint64_t> since;
+        scene.when_asked(
+            [&](const lms_policy_request& request) { since.push_back(links(request).works_since_wait); });
+        // Of five buffers four fit: each of these brings one in.
+        std::size_t i = 0;
+        const auto next = [&](std::uint64_t expected) {
+            since.clear();
+            REQUIRE(scene.need(i++ % Told::kCount, scene.stream) == CUDA_SUCCESS);
+            REQUIRE_FALSE(since.empty());
+            for (const std::uint64_t each : since) CHECK(each == expected);
+        };
+        next(LMS_NOT_KNOWN);
+        next(1);
+        next(1);
+        // Another stream's work runs, of a buffer that is there.
+        scene.rig.drain();
+        const Gate gate = closed();
+        REQUIRE(scene.rig.submit(scene.late_write(scene.rig.stream(), 1, gate, true)) == CUDA_SUCCESS);
+        scene.changed(1);
+        next(2);
+        next(3);
+        *gate = true;
+        scene.rig.drain();
+        next(4);
+        next(1);
+        scene.told->asked = nullptr;
+        scene.check();
+    }
+}
+
 namespace {
 
 // Where a program has its buffers, launch by launch; the bytes are right.

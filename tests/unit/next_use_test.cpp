@@ -13,13 +13,11 @@
 
 #include "policy/builtin.h"
 #include "policy/host.h"
-#include "policy/repetition.h"
 
 using lms::engine::ChunkId;
 using lms::engine::kNoChunk;
 using lms::engine::Purpose;
 using lms::policy::Host;
-using lms::policy::Repetition;
 
 namespace {
 
@@ -92,6 +90,15 @@ Steps shuffled(unsigned works, unsigned rounds) {
     return steps;
 }
 
+// Knows nothing but when the GPU waited.
+struct Waited final : lms::engine::Asker {
+    explicit Waited(std::uint64_t works_) : works(works_) {}
+    lms::engine::Candidate candidate(ChunkId) override { return {}; }
+    lms::engine::Links links() override { return {.works_since_wait = works}; }
+    void overruled() override {}
+    std::uint64_t works;
+};
+
 Steps patternless(unsigned buffers, unsigned works, unsigned seed) {
     std::mt19937 random(seed);
     Steps steps = cycle(buffers, 0);
@@ -128,6 +135,7 @@ class Cache {
         there_.erase(chunk(buffer));
         host_->evicted(chunk(buffer));
     }
+    bool on_device(ChunkId id) const { return there_.contains(id); }
     std::size_t misses() const { return misses_; }
 
   private:
@@ -289,6 +297,33 @@ TEST_CASE("next-use: it foretells what comes, in order, and lets nothing go for 
             }
         }
     }
+}
+
+TEST_CASE(
+    "next-use: where the GPU has lately waited, what comes in ahead takes the place of all that is later") {
+    const unsigned kBuffers = 20;
+    Cache cache("next-use", 12);
+    for (const UseStep& step : cycle(kBuffers, 40)) cache.run(step);
+    // The last work was of 19, which is in use. 0 is needed next, then 1: of those there and those not there
+    // the last, and one that is needed a little sooner.
+    unsigned farthest = 0, latest = 0;
+    for (unsigned i = 0; i < kBuffers - 1; ++i) (cache.there(i) ? farthest : latest) = i;
+    REQUIRE(latest > farthest);
+    const unsigned sooner = farthest - 1;
+    if (cache.there(sooner)) cache.evict(sooner);
+    const auto victim = [&](unsigned comes, std::uint64_t works_since_wait) {
+        Waited asker(works_since_wait);
+        return cache.host().next_victim({1, Purpose::Ahead, cache.chunk(comes), &asker}, [&](ChunkId id) {
+            return cache.on_device(id) && id != cache.chunk(kBuffers - 1);
+        });
+    };
+    // An iteration is as long as there are buffers.
+    for (const std::uint64_t lately : {0u, 1u, 2 * kBuffers})
+        CHECK(victim(sooner, lately) == cache.chunk(farthest));
+    for (const std::uint64_t not_lately : {std::uint64_t{2 * kBuffers + 1}, LMS_NOT_KNOWN})
+        CHECK(victim(sooner, not_lately) == kNoChunk);
+    // Nothing goes for what is needed later.
+    CHECK(victim(latest, 0) == kNoChunk);
 }
 
 TEST_CASE("next-use: what is made in place of what was freed is foretold, before that is given back") {
@@ -456,62 +491,6 @@ TEST_CASE("next-use: of wait and what is idle first, the least recently used ans
     CHECK(victim == cache.chunk(oldest));
 }
 
-// A net of layers, each with weights of a chunk that stay. The first `saving` make an output of some chunks
-// in the forward pass, which is freed in the backward pass. A step answers how many pieces of its work were
-// not foretold.
-class Net {
-  public:
-    Net(std::uint32_t layers, std::uint32_t chunks, std::uint32_t saving = ~0u)
-        : outputs_(layers), chunks_(chunks), saving_(saving) {
-        for (std::uint32_t layer = 0; layer < layers; ++layer) {
-            repetition_.added(layer, kBytes / 2, kBytes / 2, true);
-            weights_.push_back(layer);
-        }
-        for (std::uint32_t chunk = layers * (chunks + 1); chunk > layers; --chunk) free_.push_back(chunk - 1);
-    }
-
-    int step() {
-        int missed = 0;
-        for (std::size_t layer = 0; layer < outputs_.size(); ++layer) {
-            if (layer < saving_) make(outputs_[layer]);
-            missed += work(layer);
-        }
-        for (std::size_t layer = outputs_.size(); layer-- > 0;) {
-            missed += work(layer);
-            for (const std::uint32_t chunk : outputs_[layer]) repetition_.removed(chunk);
-            std::ranges::shuffle(outputs_[layer], shuffle_);
-            free_.insert(free_.end(), outputs_[layer].begin(), outputs_[layer].end());
-            outputs_[layer].clear();
-        }
-        return missed;
-    }
-
-  private:
-    static constexpr std::uint64_t kBytes = 4096;
-
-    void make(std::vector<std::uint32_t>& output) {
-        for (std::uint32_t i = 0; i < chunks_; ++i) {
-            output.push_back(free_.back());
-            free_.pop_back();
-            repetition_.added(output.back(), kBytes, chunks_ * kBytes, i == 0);
-        }
-    }
-    int work(std::size_t layer) {
-        std::vector<std::uint32_t> named = outputs_[layer];
-        named.push_back(weights_[layer]);
-        const bool foretold = std::ranges::all_of(
-            named, [&](std::uint32_t chunk) { return repetition_.next_use(chunk) == repetition_.now() + 1; });
-        repetition_.work(named);
-        return foretold ? 0 : 1;
-    }
-
-    Repetition repetition_;
-    std::vector<std::uint32_t> weights_, free_;
-    std::vector<std::vector<std::uint32_t>> outputs_;
-    std::uint32_t chunks_, saving_;
-    std::mt19937 shuffle_{5};
-};
-
 TEST_CASE("next-use: an older shim, which does not tell an allocation's bytes") {
     const lms_policy& policy = lms::policy::kNextUse;
     const lms_policy_config config{.size = sizeof config,
@@ -550,62 +529,4 @@ TEST_CASE("next-use: an older shim, which does not tell an allocation's bytes") 
     CHECK(policy.upcoming(state, &next, 1) == 1);
     CHECK(next == 0);
     policy.destroy(state);
-}
-
-TEST_CASE("repetition: buffers of many chunks that a step makes and frees are foretold") {
-    for (const std::uint32_t chunks : {1u, 2u, 16u}) {
-        CAPTURE(chunks);
-        Net net(100, chunks);
-        for (int i = 0; i < 10; ++i) net.step();
-        CHECK(net.step() == 0);
-    }
-}
-
-TEST_CASE("repetition: how long what a step makes lives is found within a few steps") {
-    Net net(600, 1);
-    for (int i = 0; i < 3; ++i) net.step();
-    CHECK(net.step() <= 2);
-}
-
-TEST_CASE("repetition: so it is where all but a fortieth is foretold anyway") {
-    Net net(600, 1, 30);
-    for (int i = 0; i < 10; ++i) net.step();
-    CHECK(net.step() == 0);
-}
-
-TEST_CASE("repetition: a step of more chunks than the history has events") {
-    Net net(1000, 40);
-    for (int i = 0; i < 5; ++i) net.step();
-    CHECK(net.step() == 0);
-}
-
-TEST_CASE("repetition: a long life in bounded memory, and nothing is foretold of what is gone") {
-    Repetition repetition;
-    std::mt19937 random(3);
-    std::vector<std::uint32_t> live;
-    for (std::uint32_t chunk = 0; chunk < 100; ++chunk) {
-        repetition.added(chunk, 4096, 4096, true);
-        live.push_back(chunk);
-    }
-    for (int i = 0; i < 120000; ++i) {
-        if (i % 3 == 0) {
-            std::uint32_t& one = live[random() % live.size()];
-            repetition.removed(one);
-            const std::uint64_t bytes = 4096 << random() % 4;
-            repetition.added(one, bytes, bytes, true);
-        }
-        std::vector<std::uint32_t> named(1 + i % 7);
-        for (std::uint32_t& one : named)
-            one = live[(static_cast<std::uint32_t>(i) / 7 * 5 + one) % live.size()];
-        repetition.work(named);
-        repetition.foretold(repetition.now(), [&](std::uint32_t chunk, Repetition::Position at) {
-            CHECK(chunk < 100);
-            CHECK(at > repetition.now());
-            return at < repetition.now() + 4;
-        });
-        for (const std::uint32_t chunk : live) {
-            const auto next = repetition.next_use(chunk);
-            if (next <= repetition.now()) CHECK(next > repetition.now());
-        }
-    }
 }

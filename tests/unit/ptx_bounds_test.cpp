@@ -12,6 +12,7 @@
 using lms::shim::AccessBounds;
 using lms::shim::AccessRange;
 using lms::shim::LaunchShape;
+using lms::shim::PtxBounds;
 using lms::shim::PtxModule;
 
 namespace {

@@ -72,6 +72,15 @@ class ModelledFences {
         return index == kOver ? 0 : lines_[use.timeline].pending[index].number;
     }
 
+    // The oldest that is not over yet, of each of the first so many streams that has one.
+    std::vector<engine::Use> oldest(std::size_t streams) const {
+        std::vector<engine::Use> uses;
+        for (const engine::TimelineId stream : busy_) {
+            if (stream < streams) uses.push_back({stream, lines_[stream].pending.front().position});
+        }
+        return uses;
+    }
+
     // When the next of all is over; kNever: nothing is unfinished.
     double next_end() const {
         double next = kNever;

@@ -1,0 +1,46 @@
+// When the GPU last had nothing to run for want of what was to come in.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "shim/engine/timelines.h"
+
+namespace lms::engine {
+
+// Times are counted in works. Guarded by the session's lock.
+class GpuWaits {
+  public:
+    static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
+    // A work that ends with `work` was submitted, and waits for the copy in that ends with `fill`; finished:
+    // for none.
+    void submitted(const Use& work, const Use& fill, const Timelines& timelines) {
+        if (!timelines.finished(fill)) waiting_.push_back({work, fill});
+    }
+    // Work that waits for a copy in is about to be the one after so many. `oldest`: the oldest that is not
+    // known to be over, of each of the program's streams. The GPU has nothing to run if all of these wait
+    // too.
+    void look(std::span<const Use> oldest, const Timelines& timelines, std::uint64_t works) {
+        std::erase_if(waiting_, [&](const auto& each) { return timelines.finished(each.second); });
+        const auto waits = [&](const Use& work) {
+            return std::ranges::any_of(waiting_, [&](const auto& each) {
+                return each.first.timeline == work.timeline && each.first.position == work.position;
+            });
+        };
+        if (std::ranges::all_of(oldest, waits)) last_ = works;
+    }
+
+    // How many of `works` were submitted since; kNever: it always had something to run.
+    std::uint64_t works_since(std::uint64_t works) const { return last_ == kNever ? kNever : works - last_; }
+
+  private:
+    std::vector<std::pair<Use, Use>> waiting_;  // works, and the copies in that they wait for
+    std::uint64_t last_ = kNever;
+};
+
+}  // namespace lms::engine
