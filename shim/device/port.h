@@ -84,7 +84,8 @@ class Port {
     // leaves the address unmapped; what the driver does not unmap then is unmapped later (settle()).
     virtual CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                          Place place) LMS_UNLOCKED = 0;
-    // The caller makes sure that no unfinished work can reach the address.
+    // Of one mapping, or of several side by side: all or none. The caller makes sure that no unfinished work
+    // can reach them.
     virtual CUresult unmap(Address address, std::uint64_t bytes) LMS_UNLOCKED = 0;
     // unmap() of an address that is not used again. After a failure the port tries again, before it maps
     // anything.
@@ -93,14 +94,15 @@ class Port {
     virtual bool settle() LMS_UNLOCKED = 0;
     // Addresses that unmap() took away and map() did not bring back; unmap() of one succeeds. No driver call.
     Missing& missing() { return missing_; }
-    // map() with `access` in place of the default; and a change of access to what is mapped. Without success
-    // the mapping, or its access, is as before.
+    // map() with `access` in place of the default (none: nobody has any yet); and a change of access to what
+    // is mapped, of one mapping or several side by side. Without success the mapping, or its access, is as
+    // before.
     virtual CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                              std::span<const CUmemAccessDesc> access) LMS_UNLOCKED = 0;
     virtual CUresult set_access(Address address, std::uint64_t bytes,
                                 std::span<const CUmemAccessDesc> access) LMS_UNLOCKED = 0;
-    // Gives `device` access to all that map() maps from now on. No driver call. admit(): to a mapping that
-    // exists.
+    // Gives `device` access to all that map() maps from now on. No driver call. admit(): the default, to what
+    // is mapped already, one or several side by side.
     virtual void add_peer(CUdevice device) = 0;
     virtual CUresult admit(Address address, std::uint64_t bytes, Place place) LMS_UNLOCKED = 0;
 

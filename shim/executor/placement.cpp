@@ -1,6 +1,7 @@
 #include "shim/executor/placement.h"
 
 #include <algorithm>
+#include <set>
 
 #include "shim/device/patience.h"
 #include "shim/executor/budget.h"
@@ -90,6 +91,21 @@ void undo(device::Port& port, std::span<const Remap> remaps) {
     }
 }
 
+CUresult map_together(device::Port& port, engine::Address address, std::span<const Block> blocks) {
+    CUresult status = CUDA_SUCCESS;
+    std::uint64_t bytes = 0;
+    for (const Block& block : blocks) {
+        status = port.map_for(address + bytes, block.bytes, block.handle, {});
+        if (status != CUDA_SUCCESS) break;
+        bytes += block.bytes;
+    }
+    if (status == CUDA_SUCCESS) status = port.admit(address, bytes, blocks.front().place);
+    if (status == CUDA_SUCCESS) return status;
+    announce_no_mappings();
+    if (bytes > 0) port.discard(address, bytes);
+    return status;
+}
+
 bool program_works(const State& state) {
     std::vector<engine::Use> uses = state.fences.latest_of_program();
     return engine::any_unfinished(uses, state.residency.timelines);
@@ -98,6 +114,34 @@ bool program_works(const State& state) {
 bool must_drain(const State& state) {
     return state.remaps_wait && program_works(state);
 }
+
+namespace {
+
+// What leads to a block, of those that a buffer had.
+struct Piece {
+    engine::Address address;
+    std::uint64_t bytes;
+    std::size_t block;
+};
+
+// Takes pieces away, those side by side in one call. Which blocks are still mapped: the driver refused.
+std::set<std::size_t> discard(device::Port& port, std::span<Piece> pieces) LMS_UNLOCKED {
+    std::set<std::size_t> stay;
+    std::ranges::sort(pieces, {}, &Piece::address);
+    // What the driver had lost is not there to be taken away.
+    const bool apart = port.missing().any();
+    for (std::size_t i = 0, end = 0; i < pieces.size(); i = end) {
+        std::uint64_t bytes = 0;
+        const auto follows = [&] { return pieces[end].address == pieces[i].address + bytes; };
+        const std::size_t most = apart ? i + 1 : std::min(pieces.size(), i + kMostSideBySide);
+        for (end = i; end < most && follows(); ++end) bytes += pieces[end].bytes;
+        if (port.discard(pieces[i].address, bytes) == CUDA_SUCCESS) continue;
+        for (const Piece& each : pieces.subspan(i, end - i)) stay.insert(each.block);
+    }
+    return stay;
+}
+
+}  // namespace
 
 void release(State& state, engine::AllocationId id, SessionLock& lock) {
     const engine::Residency& residency = state.residency;
@@ -110,17 +154,16 @@ void release(State& state, engine::AllocationId id, SessionLock& lock) {
     }
     for (const engine::ChunkId chunk : buffer.chunks) state.engine.drop_copy(chunk);
     state.program_pins.end_of(id);
-    struct Mapped {
-        std::vector<MappedAt> addresses;
-        Block block;
-    };
-    std::vector<Mapped> mapped;
+    std::vector<Block> blocks;
+    std::vector<Piece> pieces;
     for (const engine::ChunkId chunk : buffer.chunks) {
         const engine::State where = residency.chunk(chunk).state;
         if (where == engine::State::Empty) continue;
         const Backing& backing = state.backing[chunk];
-        mapped.push_back(
-            {addresses_of(state, chunk), where == engine::State::OnHost ? backing.host : backing.device});
+        blocks.push_back(where == engine::State::OnHost ? backing.host : backing.device);
+        if (!is_mapped(blocks.back())) continue;
+        for (const MappedAt& at : addresses_of(state, chunk))
+            pieces.push_back({at.address, blocks.back().bytes, blocks.size() - 1});
     }
     std::vector<engine::RecordedMappings::Serial> serials;
     for (const engine::ChunkId chunk : buffer.chunks) serials.push_back(residency.chunk(chunk).serial);
@@ -129,27 +172,21 @@ void release(State& state, engine::AllocationId id, SessionLock& lock) {
     ++memory_changes;
     state.program_buffers.erase(id);
 
-    const std::size_t count = mapped.size();
+    const std::set<std::size_t> stay = unlocked(lock, [&] { return discard(state.port, pieces); });
     std::vector<Block> lost;
-    unlocked(lock, [&] {
-        std::erase_if(mapped, [&](const Mapped& each) {
-            bool taken = true;
-            for (const MappedAt& at : each.addresses) {
-                taken &= !is_mapped(each.block) ||
-                         state.port.discard(at.address, each.block.bytes) == CUDA_SUCCESS;
-            }
-            if (!taken) lost.push_back(each.block);
-            return !taken;
-        });
-    });
-    std::erase_if(lost, [&](const Block& block) LMS_LOCKED { return state.engine.is_read(block); });
-    for (const Mapped& each : mapped) state.engine.put_freed(each.block);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+        if (!stay.contains(i)) {
+            state.engine.put_freed(blocks[i]);
+        } else if (!state.engine.is_read(blocks[i])) {
+            lost.push_back(blocks[i]);
+        }
+    }
     // Where something is mapped still, nothing else can be: its address and its memory are never used again.
-    if (mapped.size() == count) {
+    if (stay.empty()) {
         if (state.recorded.gone(serials, {buffer.address, buffer.bytes}))
             state.arena.give_back(buffer.address, buffer.bytes);
     } else {
-        log::error("the driver refuses to unmap {} ranges: their memory stays in use", count - mapped.size());
+        log::error("the driver refuses to unmap {} ranges: their memory stays in use", stay.size());
         for (const Block& block : lost) state.source_of(block.place).lose({&block, 1}, lock);
     }
     settle_host(state);

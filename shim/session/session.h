@@ -326,6 +326,7 @@ class Session {
     CUresult copy_to(engine::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
                      std::span<const BufferPiece> pieces) LMS_UNLOCKED;
     CUresult place(engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
+    void place_together(std::span<const engine::ChunkId> chunks, SessionLock& lock) LMS_LOCKED;
     CUresult place_chunk(engine::ChunkId id, SessionLock& lock) LMS_LOCKED;
     CUresult map_new(engine::ChunkId id, const Block& block, SessionLock& lock) LMS_LOCKED;
     void find(std::span<const engine::Address> addresses, std::span<const engine::Address> only_read,

@@ -188,6 +188,9 @@ CUresult Session::place(engine::AllocationId id, SessionLock& lock) {
     const engine::Residency& residency = state.residency;
     const Holder holder(state);
     const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
+    // The driver's memory that others map is mapped one by one.
+    for (std::size_t i = 0; !state.program_buffers.contains(id) && i < chunks.size(); i += kMostSideBySide)
+        place_together(std::span(chunks).subspan(i, std::min(kMostSideBySide, chunks.size() - i)), lock);
     for (const ChunkId chunk : chunks) {
         if (residency.chunk(chunk).state != engine::State::Empty)
             continue;  // a try before this one got so far
@@ -200,6 +203,42 @@ CUresult Session::place(engine::AllocationId id, SessionLock& lock) {
         if (status != CUDA_SUCCESS) return status;
     }
     return CUDA_SUCCESS;
+}
+
+// Maps what of new chunks, side by side, finds room on the device without evicting. The rest stays without
+// memory.
+void Session::place_together(std::span<const ChunkId> chunks, SessionLock& lock) {
+    State& state = *state_;
+    const engine::Residency& residency = state.residency;
+    const auto is_empty = [&](ChunkId id)
+                              LMS_LOCKED { return residency.chunk(id).state == engine::State::Empty; };
+    std::vector<Block> blocks;
+    std::uint64_t taken = 0;  // and not yet counted as on the device
+    for (const ChunkId id : chunks) {
+        const std::uint64_t limit = state.engine.eviction_start();
+        const auto block =
+            device_block(state, residency.chunk(id).bytes, limit - std::min(limit, taken), lock);
+        if (!block) break;
+        blocks.push_back(*block);
+        taken += block->bytes;
+    }
+    const std::span<const ChunkId> those = chunks.first(blocks.size());
+    // Whoever brought one in meanwhile has placed it: the others are placed one by one.
+    const bool all = !those.empty() && std::ranges::all_of(those, is_empty);
+    for (const ChunkId id : those) {
+        if (all) state.engine.begin_placing(id);
+    }
+    const engine::Address address = residency.chunk(chunks.front()).address;
+    const bool mapped =
+        all && unlocked(lock, [&] { return map_together(*port_, address, blocks) == CUDA_SUCCESS; });
+    for (std::size_t i = 0; i < those.size(); ++i) {
+        if (all) {
+            state.engine.placed(those[i], blocks[i], mapped);
+        } else {
+            state.engine.put(blocks[i]);
+        }
+    }
+    state.changed.notify_all();
 }
 
 // A pointer to memory that was freed may name the chunk as soon as it has its address: whoever brings it in

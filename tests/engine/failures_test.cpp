@@ -14,15 +14,11 @@ struct Failing {
 };
 
 constexpr Failing kFailing[] = {
-    {Call::Info, "memory_info", false},
-    {Call::Create, "create", false},
-    {Call::Map, "map", false},
-    {Call::Pin, "pin", false},
-    {Call::Copy, "copy", false},
-    {Call::Record, "record", false},
-    {Call::Wait, "wait_in_stream", false},
-    {Call::Query, "query", false},
-    {Call::Unmap, "unmap", true},
+    {Call::Info, "memory_info", false}, {Call::Create, "create", false},
+    {Call::Map, "map", false},          {Call::Admit, "admit", false},
+    {Call::Pin, "pin", false},          {Call::Copy, "copy", false},
+    {Call::Record, "record", false},    {Call::Wait, "wait_in_stream", false},
+    {Call::Query, "query", false},      {Call::Unmap, "unmap", true},
 };
 
 void run_failing(bool maps_host, const Failing& failing, std::uint64_t nth) {
@@ -419,7 +415,7 @@ TEST_CASE("own mappings: a handle whose new memory is refused an address keeps w
             REQUIRE(rig.session().create(bytes, home) == CUDA_SUCCESS);
             REQUIRE(rig.gpu().reserve(2 * bytes, first) == CUDA_SUCCESS);
             const Region views[] = {{first, bytes}, {first + bytes, bytes}};
-            for (const Region& view : views) REQUIRE(rig.session().map(home, view.address) == CUDA_SUCCESS);
+            for (const Region& view : views) REQUIRE(rig.map(home, view.address) == CUDA_SUCCESS);
             const Bytes written = noise(refused, bytes);
             rig.gpu().launch(stream, write_kernel(first, written));
             rig.gpu().finish(rig.gpu().mark(stream));
@@ -456,7 +452,7 @@ TEST_CASE("failures: memory whose contents cannot be copied does not become the 
         Address home = 0;
         REQUIRE(rig.session().create(view.bytes, home) == CUDA_SUCCESS);
         REQUIRE(rig.gpu().reserve(view.bytes, view.address) == CUDA_SUCCESS);
-        REQUIRE(rig.session().map(home, view.address) == CUDA_SUCCESS);
+        REQUIRE(rig.map(home, view.address) == CUDA_SUCCESS);
         rig.gpu().launch(stream, write_kernel(view.address, written));
         rig.gpu().finish(rig.gpu().mark(stream));
         CUmemGenericAllocationHandle real = 0;

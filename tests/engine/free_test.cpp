@@ -40,6 +40,34 @@ void check_gone(Rig& rig) {
     CHECK(rig.gpu().violation() == "");
 }
 
+TEST_CASE("free: the chunks of a buffer are let in together, and taken away together") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        RigOptions options = small(maps_host);
+        options.granules = 4096;
+        Rig rig(options);
+        const auto counted = [&](Call call, auto&& act) {
+            const std::uint64_t before = rig.gpu().calls(call);
+            act();
+            return rig.gpu().calls(call) - before;
+        };
+        Region first = allocate(rig, 16), second;
+        const std::uint64_t maps = counted(
+            Call::Map, [&] { CHECK(counted(Call::Admit, [&] { second = allocate(rig, 512); }) == 1); });
+        CHECK(maps > 1);
+        const Bytes bytes = noise(3, second.bytes);
+        const CUstream stream = rig.stream();
+        REQUIRE(rig.write(stream, second, bytes) == CUDA_SUCCESS);
+        Bytes found;
+        REQUIRE(rig.read(stream, second, found) == CUDA_SUCCESS);
+        CHECK(found == bytes);
+        rig.drain();
+        CHECK(counted(Call::Unmap, [&] { CHECK(rig.session().free(second.address) == CUDA_SUCCESS); }) == 1);
+        CHECK(rig.session().free(first.address) == CUDA_SUCCESS);
+        check_gone(rig);
+    }
+}
+
 TEST_CASE("free: buffers are freed on the device, on the host and while they come in") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
@@ -471,7 +499,7 @@ TEST_CASE(
         Address at = 0;
         REQUIRE(rig.session().create(bytes, home) == CUDA_SUCCESS);
         REQUIRE(rig.gpu().reserve(bytes, at) == CUDA_SUCCESS);
-        REQUIRE(rig.session().map(home, at) == CUDA_SUCCESS);
+        REQUIRE(rig.map(home, at) == CUDA_SUCCESS);
         const auto handles = [&] {
             return rig.gpu().with_memory([](const Memory& memory) { return memory.handles(Place::Device); });
         };

@@ -30,7 +30,7 @@ TEST_CASE("hand over: work that comes meanwhile is held up, whichever chunk it i
             Address home = 0;
             REQUIRE(rig.session().create(bytes, home) == CUDA_SUCCESS);
             REQUIRE(rig.gpu().reserve(bytes, view.address) == CUDA_SUCCESS);
-            REQUIRE(rig.session().map(home, view.address) == CUDA_SUCCESS);
+            REQUIRE(rig.map(home, view.address) == CUDA_SUCCESS);
             rig.gpu().launch(stream, write_kernel(view.address, written));
             rig.gpu().finish(rig.gpu().mark(stream));
             if (evicted) {
@@ -83,7 +83,7 @@ TEST_CASE("hand over: who waits for the memory's work does not hold up those who
     Address home = 0;
     REQUIRE(rig.session().create(bytes, home) == CUDA_SUCCESS);
     REQUIRE(rig.gpu().reserve(bytes, view.address) == CUDA_SUCCESS);
-    REQUIRE(rig.session().map(home, view.address) == CUDA_SUCCESS);
+    REQUIRE(rig.map(home, view.address) == CUDA_SUCCESS);
     const std::size_t first = scene.make(30);
     const std::size_t second = scene.make(30);
     const Bytes written = noise(1, bytes);

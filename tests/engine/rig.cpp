@@ -96,6 +96,12 @@ void Rig::drain() {
     gpu_->finish_all();
 }
 
+CUresult Rig::map(Address home, Address address) {
+    const CUresult status = session_->map(home, address);
+    const CUmemAccessDesc all{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return status == CUDA_SUCCESS ? session_->set_access(home, address, {&all, 1}) : status;
+}
+
 std::uint64_t Rig::on_device(Region region) {
     return gpu_->with_memory([&](const Memory& memory) {
         std::uint64_t sum = 0;

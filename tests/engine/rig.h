@@ -71,6 +71,8 @@ class Rig {
     void drain();
     // Bytes of [address, address + bytes) that lie on the device.
     std::uint64_t on_device(Region region);
+    // Maps memory of the program's own, and lets the GPU in.
+    CUresult map(Address home, Address address);
     // Device bytes that managed memory may take, and what may be allocated in all.
     std::uint64_t budget() const;
     std::uint64_t capacity() const;

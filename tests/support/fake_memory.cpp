@@ -72,23 +72,42 @@ CUresult Memory::map(Address address, std::uint64_t bytes, CUmemGenericAllocatio
     auto next = mappings_.lower_bound(address);
     if (next != mappings_.end() && next->first < address + bytes) return broken("map over a mapping");
     if (find(address)) return broken("map within a mapping");
-    mappings_.emplace(address, Mapping{bytes, known->second, false});
+    mappings_.emplace(address, Mapping{bytes, known->second, false, false});
     return CUDA_SUCCESS;
 }
 
+std::vector<Memory::Mappings::iterator> Memory::whole(Address address, std::uint64_t bytes,
+                                                      const char* call) {
+    std::vector<Mappings::iterator> those;
+    auto it = mappings_.find(address);
+    for (std::uint64_t done = 0; done < bytes; done += (it++)->second.bytes) {
+        const bool mapped = it != mappings_.end() && it->first == address + done && !it->second.pinned;
+        if (!mapped || it->second.bytes > bytes - done) {
+            broken(fmt::format("{} what is not mapped, or part of a mapping", call));
+            return {};
+        }
+        those.push_back(it);
+    }
+    return those;
+}
+
+CUresult Memory::admit(Address address, std::uint64_t bytes) {
+    const auto those = whole(address, bytes, "admit to");
+    for (const auto& it : those) it->second.admitted = true;
+    return those.empty() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 CUresult Memory::unmap(Address address, std::uint64_t bytes) {
-    const auto it = mappings_.find(address);
-    if (it == mappings_.end() || it->second.pinned) return broken("unmap what is not mapped");
-    if (it->second.bytes != bytes) return broken("unmap part of a mapping");
-    mappings_.erase(it);
-    return CUDA_SUCCESS;
+    const auto those = whole(address, bytes, "unmap");
+    for (const auto& it : those) mappings_.erase(it);
+    return those.empty() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult Memory::pin(std::uint64_t bytes, Address& host) {
     if (bytes == 0) return broken("pin nothing");
     host = next_pinned_;
     next_pinned_ += bytes + granularity_;
-    mappings_.emplace(host, Mapping{bytes, make(bytes, Place::Host), true});
+    mappings_.emplace(host, Mapping{bytes, make(bytes, Place::Host), true, true});
     ++pinned_;
     return CUDA_SUCCESS;
 }
@@ -112,7 +131,7 @@ template <typename Visit>
 void Memory::access(Address address, std::uint64_t count, Actor actor, Visit&& visit) {
     for (std::uint64_t done = 0; done < count;) {
         const auto* found = find(address + done);
-        if (!found || (found->second.pinned && actor == Actor::Kernel)) {
+        if (!found || !found->second.admitted || (found->second.pinned && actor == Actor::Kernel)) {
             broken(fmt::format("a {} touches {:#x}, where nothing is mapped",
                                actor == Actor::Kernel ? "kernel" : "copy", address + done));
             return;

@@ -31,7 +31,10 @@ class Memory {
     CUresult create(std::uint64_t bytes, Place place, CUmemGenericAllocationHandle& handle);
     // As the driver has it: the memory stays until its last mapping is gone.
     CUresult release(CUmemGenericAllocationHandle handle);
+    // Out of everybody's reach until admit(). Both of that and unmap() take mappings side by side, whole
+    // ones.
     CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle, Place place);
+    CUresult admit(Address address, std::uint64_t bytes);
     CUresult unmap(Address address, std::uint64_t bytes);
     CUresult pin(std::uint64_t bytes, Address& host);
     CUresult unpin(Address host);
@@ -71,7 +74,11 @@ class Memory {
         std::uint64_t bytes;
         std::shared_ptr<Storage> storage;
         bool pinned;
+        bool admitted;
     };
+    using Mappings = std::map<Address, Mapping>;
+    // Those that make up the range; none, and a rule is broken, where others or pinned ones do.
+    std::vector<Mappings::iterator> whole(Address address, std::uint64_t bytes, const char* call);
     std::shared_ptr<Storage> make(std::uint64_t bytes, Place place);
     bool reserved(Address address, std::uint64_t bytes) const;
     bool sized(std::uint64_t bytes) const { return bytes > 0 && bytes % granularity_ == 0; }

@@ -122,6 +122,13 @@ CUresult FakePort::release(CUmemGenericAllocationHandle handle) {
 
 CUresult FakePort::map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                        Place place) {
+    const CUresult status = map_alone(address, bytes, handle, place);
+    if (status == CUDA_SUCCESS) with_memory([&](Memory& memory) { memory.admit(address, bytes); });
+    return status;
+}
+
+CUresult FakePort::map_alone(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                             Place place) {
     Lock lock(mutex_);
     if (const CUresult status = begin(Call::Map, lock)) return status;
     dawdle(lock);
@@ -135,8 +142,20 @@ CUresult FakePort::map(Address address, std::uint64_t bytes, CUmemGenericAllocat
 }
 
 CUresult FakePort::map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
-                           std::span<const CUmemAccessDesc>) {
-    return map(address, bytes, handle, with_memory([&](Memory& memory) { return memory.place_of(handle); }));
+                           std::span<const CUmemAccessDesc> access) {
+    const Place place = with_memory([&](Memory& memory) { return memory.place_of(handle); });
+    return access.empty() ? map_alone(address, bytes, handle, place) : map(address, bytes, handle, place);
+}
+
+CUresult FakePort::set_access(Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc>) {
+    return with_memory([&](Memory& memory) { return memory.admit(address, bytes); });
+}
+
+CUresult FakePort::admit(Address address, std::uint64_t bytes, Place) {
+    Lock lock(mutex_);
+    if (const CUresult status = begin(Call::Admit, lock)) return status;
+    dawdle(lock);
+    return memory_.admit(address, bytes);
 }
 
 CUresult FakePort::unmap(Address address, std::uint64_t bytes) {

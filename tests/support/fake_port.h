@@ -39,6 +39,7 @@ enum class Call {
     Create,
     Release,
     Map,
+    Admit,
     Unmap,
     Pin,
     Unpin,
@@ -81,11 +82,9 @@ class FakePort final : public device::Port {
     // Whoever may reach it, its kernels do.
     CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                      std::span<const CUmemAccessDesc>) override;
-    CUresult set_access(Address, std::uint64_t, std::span<const CUmemAccessDesc>) override {
-        return CUDA_SUCCESS;
-    }
+    CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc>) override;
     void add_peer(CUdevice) override {}
-    CUresult admit(Address, std::uint64_t, Place) override { return CUDA_SUCCESS; }
+    CUresult admit(Address address, std::uint64_t bytes, Place place) override;
     CUresult pin(std::uint64_t bytes, Address& host) override;
     CUresult unpin(Address host) override;
     CUresult copy(Address destination, Address source, std::uint64_t bytes,
@@ -195,6 +194,8 @@ class FakePort final : public device::Port {
 
     // Every call begins with this: lets work run, counts, and says whether the call is to fail.
     CUresult begin(Call call, Lock& lock);
+    CUresult map_alone(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
+                       Place place);
     void act(std::function<void()>& action, Lock& lock);
     void progress();
     void finish(const std::vector<std::pair<const Queue*, std::uint64_t>>& targets, Lock& lock);
