@@ -94,15 +94,17 @@ void undo(device::Port& port, std::span<const Remap> remaps) {
 CUresult map_together(device::Port& port, engine::Address address, std::span<const Block> blocks) {
     CUresult status = CUDA_SUCCESS;
     std::uint64_t bytes = 0;
-    for (const Block& block : blocks) {
-        status = port.map_for(address + bytes, block.bytes, block.handle, {});
+    std::size_t mapped = 0;
+    for (; mapped < blocks.size(); bytes += blocks[mapped++].bytes) {
+        status = port.map_for(address + bytes, blocks[mapped].bytes, blocks[mapped].handle, {});
         if (status != CUDA_SUCCESS) break;
-        bytes += block.bytes;
     }
     if (status == CUDA_SUCCESS) status = port.admit(address, bytes, blocks.front().place);
     if (status == CUDA_SUCCESS) return status;
-    announce_no_mappings();
-    if (bytes > 0) port.discard(address, bytes);
+    while (mapped-- > 0) {
+        bytes -= blocks[mapped].bytes;
+        port.discard(address + bytes, blocks[mapped].bytes);
+    }
     return status;
 }
 
@@ -124,7 +126,8 @@ struct Piece {
     std::size_t block;
 };
 
-// Takes pieces away, those side by side in one call. Which blocks are still mapped: the driver refused.
+// Takes pieces away, those side by side in one call where the driver allows it. Which blocks are still
+// mapped: it refused.
 std::set<std::size_t> discard(device::Port& port, std::span<Piece> pieces) LMS_UNLOCKED {
     std::set<std::size_t> stay;
     std::ranges::sort(pieces, {}, &Piece::address);
@@ -135,8 +138,10 @@ std::set<std::size_t> discard(device::Port& port, std::span<Piece> pieces) LMS_U
         const auto follows = [&] { return pieces[end].address == pieces[i].address + bytes; };
         const std::size_t most = apart ? i + 1 : std::min(pieces.size(), i + kMostSideBySide);
         for (end = i; end < most && follows(); ++end) bytes += pieces[end].bytes;
-        if (port.discard(pieces[i].address, bytes) == CUDA_SUCCESS) continue;
-        for (const Piece& each : pieces.subspan(i, end - i)) stay.insert(each.block);
+        if (end - i > 1 && port.unmap(pieces[i].address, bytes) == CUDA_SUCCESS) continue;
+        for (const Piece& each : pieces.subspan(i, end - i)) {
+            if (port.discard(each.address, each.bytes) != CUDA_SUCCESS) stay.insert(each.block);
+        }
     }
     return stay;
 }

@@ -68,6 +68,55 @@ TEST_CASE("free: the chunks of a buffer are let in together, and taken away toge
     }
 }
 
+TEST_CASE("free: where the driver refuses chunks together, each is let in and taken away by itself") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        RigOptions options = small(maps_host);
+        options.granules = 4096;
+        Rig rig(options);
+        rig.gpu().fail(Call::Admit, 1, CUDA_ERROR_INVALID_VALUE);
+        const Region region = allocate(rig, 512);
+        CHECK(rig.on_device(region) == region.bytes);
+        const Bytes bytes = noise(3, region.bytes);
+        const CUstream stream = rig.stream();
+        REQUIRE(rig.write(stream, region, bytes) == CUDA_SUCCESS);
+        Bytes found;
+        REQUIRE(rig.read(stream, region, found) == CUDA_SUCCESS);
+        CHECK(found == bytes);
+        rig.drain();
+        rig.gpu().fail(Call::Unmap, 1, CUDA_ERROR_INVALID_VALUE);
+        CHECK(rig.session().free(region.address) == CUDA_SUCCESS);
+        check_gone(rig);
+    }
+}
+
+TEST_CASE("free: a buffer of which a part in the middle is not mapped") {
+    RigOptions options = small(false);
+    options.granules = 512;
+    Rig rig(options);
+    const CUstream stream = rig.stream();
+    const std::uint64_t granule = options.granularity;
+    const Region region = allocate(rig, 256), cold{region.address + 64 * granule, 64 * granule};
+    const Region other = allocate(rig, 192), late = allocate(rig, 96);
+    const auto nothing = [](Memory&) { return true; };
+    const auto use = [&](const Region& one) {
+        REQUIRE(rig.submit({stream, {}, {{one.address, one.bytes}}, false, nothing}) == CUDA_SUCCESS);
+    };
+    use({region.address, 64 * granule});
+    use({region.address + 128 * granule, 128 * granule});
+    use(other);
+    rig.drain();
+    use(late);
+    rig.drain();
+    REQUIRE(rig.on_device(cold) < cold.bytes);
+    REQUIRE(rig.on_device({region.address, granule}) == granule);
+    CHECK(rig.session().free(region.address) == CUDA_SUCCESS);
+    CHECK(rig.gpu().violation() == "");
+    rig.gpu().with_memory([&](const Memory& memory) {
+        CHECK(memory.mappings(region.address, region.address + region.bytes) == 0);
+    });
+}
+
 TEST_CASE("free: buffers are freed on the device, on the host and while they come in") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);

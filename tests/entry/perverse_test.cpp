@@ -171,6 +171,7 @@ constexpr Case kCases[] = {
     {"one-bus-address,host-create-crashes", kDies, nullptr},
     {"less-than-free", "", ""},
     {"less-accessible", "", ""},
+    {"mappings-apart", "", ""},
     {"copies-queue,unmap-drains,access-not-ready,host-sets-lost", "not in place", "a set in place"},
     {"all", kDies, nullptr},
 };

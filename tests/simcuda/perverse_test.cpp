@@ -103,6 +103,19 @@ SIM_TEST("perverse: a quarter of the memory can be made and not be given access 
     map(address + (32u << 20), 32u << 20, first);
 }
 
+SIM_TEST("perverse: calls for several mappings side by side are refused, and change nothing",
+         {{"SIMCUDA_PERVERSE", "mappings-apart"}}) {
+    const Gpu gpu;
+    const CUdeviceptr address = reserve(4u << 20);
+    const CUmemAccessDesc access = device_access();
+    for (const CUdeviceptr at : {address, address + (2u << 20)})
+        OK(cuMemMap, at, 2u << 20, 0, create(2u << 20), 0);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess, address, 4u << 20, &access, 1);
+    for (const CUdeviceptr at : {address, address + (2u << 20)}) OK(cuMemSetAccess, at, 2u << 20, &access, 1);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemUnmap, address, 4u << 20);
+    for (const CUdeviceptr at : {address, address + (2u << 20)}) OK(cuMemUnmap, at, 2u << 20);
+}
+
 SIM_TEST("perverse: copies with the host return when they are done",
          {{"SIMCUDA_PERVERSE", "copies-block"}, {"SIMCUDA_H2D_GBPS", "1"}, {"SIMCUDA_D2H_GBPS", "1"}}) {
     const Gpu gpu;

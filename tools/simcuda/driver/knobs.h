@@ -43,6 +43,7 @@ enum class Perverse : unsigned {
                      // an MPS server's
     LessAccessible,  // less-accessible: so much can be made, but access to it is "not ready" for good, as was
                      // seen under WSL
+    MappingsApart,   // mappings-apart: access is set, and memory unmapped, of one mapping at a time
 };
 
 struct Knobs {

@@ -75,6 +75,7 @@ std::vector<RegionPtr> whole_mappings(CUdeviceptr address, std::uint64_t bytes, 
         violation(std::string(call) + ": the range is not made of whole mappings");
         throw Failure{CUDA_ERROR_INVALID_VALUE};
     }
+    require(regions.size() == 1 || !is(Perverse::MappingsApart), CUDA_ERROR_INVALID_VALUE);
     return regions;
 }
 
