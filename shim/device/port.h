@@ -94,9 +94,9 @@ class Port {
     virtual bool settle() LMS_UNLOCKED = 0;
     // Addresses that unmap() took away and map() did not bring back; unmap() of one succeeds. No driver call.
     Missing& missing() { return missing_; }
-    // map() with `access` in place of the default (none: nobody has any yet); and a change of access to what
-    // is mapped, of one mapping or several side by side. Without success the mapping, or its access, is as
-    // before.
+    // map() with `access` in place of the default (none: the GPU may not reach it yet); and a change of
+    // access to what is mapped, of one mapping or several side by side. Without success the mapping, or its
+    // access, is as before.
     virtual CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                              std::span<const CUmemAccessDesc> access) LMS_UNLOCKED = 0;
     virtual CUresult set_access(Address address, std::uint64_t bytes,
