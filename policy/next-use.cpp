@@ -85,7 +85,7 @@ class NextUse {
         if (request.purpose == LMS_PURPOSE_WAIT || !repetition_.trusted(kEnoughToChoose))
             return ahead ? LMS_NO_CHUNK : recent_.first_eligible(request);
         bring_up_to_date();
-        const Position sooner = ahead ? not_before(when(request.sooner), gpu_waits(request)) : 0;
+        const Position sooner = ahead ? not_before(when(request.sooner), request) : 0;
         for (auto it = order_.rbegin(); it != order_.rend() && it->first > sooner; ++it) {
             if (request.eligible(request.context, it->second) != 0) return it->second;
         }
@@ -137,7 +137,7 @@ class NextUse {
     // Events within which a chunk comes in whatever goes for it, if that is needed later; before that what
     // goes must be needed so many times later.
     static constexpr Position kSoon = 2, kPatience = 4;
-    // Iterations for which it counts that the GPU has waited.
+    // Iterations for which it counts that the GPU has waited for copies in.
     static constexpr Position kWaits = 2;
     // Above every position: what is not known to be needed again, the least recently used last.
     static constexpr Position kFar = Position{1} << 62;
@@ -170,11 +170,12 @@ class NextUse {
     }
 
     // When what goes for the sake of a chunk that is needed at `next` must not be needed yet. What is swapped
-    // early is swapped again when something else is needed last: the less, the later it is done. `at_once`:
-    // the GPU waits for the link, which is not to be idle.
-    Position not_before(Position next, bool at_once) const {
+    // early is swapped again when something else is needed last: the less, the later it is done. But a link
+    // that is idle while the GPU waits costs time, not only bytes.
+    Position not_before(Position next, const lms_policy_request& request) const {
         const Position ahead = next - std::min(next, repetition_.now());
-        return at_once || ahead <= kSoon || next >= kFar ? next : repetition_.now() + kPatience * ahead;
+        if (ahead <= kSoon || next >= kFar || gpu_waits(request)) return next;
+        return repetition_.now() + kPatience * ahead;
     }
     bool gpu_waits(const lms_policy_request& request) const {
         // An older shim tells of no copies, or of no waits.

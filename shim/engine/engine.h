@@ -217,9 +217,9 @@ class Engine final : private Asker {
     std::uint64_t begin_submission(bool opaque, bool unseen) { return submissions_.begin(opaque, unseen); }
     // Opaque work waits for remaps that are under way.
     bool may_announce(bool opaque) const { return !opaque || remapping_ == 0; }
-    // From here on nothing moves that it may reach. What its stream is to wait for.
-    std::optional<Use> announce(std::span<const ChunkRequest> needs, ChunkPins& pins);
-    // It is to wait. `oldest`: the oldest work that is not known to be over, of each of the program's
+    // From here on nothing moves that it may reach. Its stream is to wait for `pins.fill`.
+    void announce(std::span<const ChunkRequest> needs, ChunkPins& pins);
+    // That is not there yet. `oldest`: the oldest work that is not known to be over, of each of the program's
     // streams.
     void note_wait(std::span<const Use> oldest) { gpu_waits_.look(oldest, residency_.timelines, works_); }
     // The driver has it. `end`: finished when the work is; none: it is over, or left no fence.

@@ -79,13 +79,13 @@ void Engine::drop(ChunkPins& pins) {
     pins.in_place.clear();
 }
 
-std::optional<Use> Engine::announce(std::span<const ChunkRequest> needs, ChunkPins& pins) {
+void Engine::announce(std::span<const ChunkRequest> needs, ChunkPins& pins) {
     // Copies in run in order on one stream, so the latest one stands for all.
-    std::optional<Use> latest;
+    pins.fill = {};
     const auto await = [&](ChunkId id) {
         if (residency_.chunk(id).state != State::Filling) return;
         const Use& fill = backing_[id].fill;
-        if (!latest || fill.position >= latest->position) latest = fill;
+        if (fill.position >= pins.fill.position) pins.fill = fill;
     };
     if (pins.opaque) {
         cancel_evictions();
@@ -99,8 +99,6 @@ std::optional<Use> Engine::announce(std::span<const ChunkRequest> needs, ChunkPi
             if (need.written && !gone(need, residency_)) drop_copy(need.chunk);
         }
     }
-    pins.fill = latest.value_or(Use{});
-    return latest;
 }
 
 void Engine::submitted(const ChunkPins& pins, const std::optional<Use>& end) {

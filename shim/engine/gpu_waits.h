@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "shim/engine/ranking.h"
 #include "shim/engine/timelines.h"
 
 namespace lms::engine {
@@ -15,8 +16,6 @@ namespace lms::engine {
 // Times are counted in works. Guarded by the session's lock.
 class GpuWaits {
   public:
-    static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-
     // A work that ends with `work` was submitted, and waits for the copy in that ends with `fill`; finished:
     // for none.
     void submitted(const Use& work, const Use& fill, const Timelines& timelines) {
@@ -35,12 +34,12 @@ class GpuWaits {
         if (std::ranges::all_of(oldest, waits)) last_ = works;
     }
 
-    // How many of `works` were submitted since; kNever: it always had something to run.
-    std::uint64_t works_since(std::uint64_t works) const { return last_ == kNever ? kNever : works - last_; }
+    // How many of `works` were submitted since; Links::kNever: it always had something to run.
+    std::uint64_t works_since(std::uint64_t works) const { return last_ ? works - *last_ : Links::kNever; }
 
   private:
     std::vector<std::pair<Use, Use>> waiting_;  // works, and the copies in that they wait for
-    std::uint64_t last_ = kNever;
+    std::optional<std::uint64_t> last_;         // works then
 };
 
 }  // namespace lms::engine

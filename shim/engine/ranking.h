@@ -27,10 +27,12 @@ struct Candidate {
     std::uint64_t idle_in_ns = kUnknown;  // 0: nothing unfinished uses it
 };
 struct Links {
+    static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
     std::uint64_t queued_in_bytes = 0, queued_out_bytes = 0;  // not seen to be complete
     std::uint64_t in_bytes_per_s = 0, out_bytes_per_s = 0;    // 0: not known
     // Works submitted since the GPU had nothing to run for want of what was to come in.
-    std::uint64_t works_since_wait = ~std::uint64_t{0};  // it always had some
+    std::uint64_t works_since_wait = kNever;  // it always had some
 };
 
 // Who wants a victim.

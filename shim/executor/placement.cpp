@@ -70,14 +70,60 @@ CUresult remap_one(device::Port& port, const MappedAt& at, const Block& from, co
     return status;
 }
 
+// So many mappings at most are let in, or taken away, in one call, which holds up other threads' calls.
+constexpr std::size_t kMostInOneCall = 64;
+
+// Of remaps the first ones that can be let in together: new memory of one place, side by side, with the
+// default access. At least one.
+std::span<const Remap> side_by_side(std::span<const Remap> remaps) {
+    const auto is_new = [](const Remap& each) {
+        return !is_mapped(each.from) && is_mapped(each.to) && !each.at.access;
+    };
+    const std::size_t most = is_new(remaps[0]) ? std::min(remaps.size(), kMostInOneCall) : 1;
+    std::size_t count = 1;
+    for (; count < most; ++count) {
+        const Remap &before = remaps[count - 1], &next = remaps[count];
+        if (!is_new(next) || next.to.place != before.to.place ||
+            next.at.address != before.at.address + before.to.bytes)
+            break;
+    }
+    return remaps.first(count);
+}
+
+// Maps these one by one and asks for access once for all, which costs the driver more than the maps. False:
+// it refused, and none is mapped.
+bool map_together(device::Port& port, std::span<const Remap> remaps) {
+    std::uint64_t bytes = 0;
+    std::size_t mapped = 0;
+    for (const Remap& each : remaps) {
+        if (port.map_for(each.at.address, each.to.bytes, each.to.handle, {}) != CUDA_SUCCESS) break;
+        bytes += each.to.bytes;
+        ++mapped;
+    }
+    if (mapped == remaps.size() &&
+        port.admit(remaps[0].at.address, bytes, remaps[0].to.place) == CUDA_SUCCESS)
+        return true;
+    for (const Remap& each : remaps.first(mapped)) port.discard(each.at.address, each.to.bytes);
+    return false;
+}
+
 }  // namespace
 
 CUresult remap(device::Port& port, std::span<const Remap> remaps) {
-    for (std::size_t i = 0; i < remaps.size(); ++i) {
-        const CUresult status = remap_one(port, remaps[i].at, remaps[i].from, remaps[i].to);
-        if (status == CUDA_SUCCESS) continue;
-        undo(port, remaps.first(i));
-        return status;
+    for (std::size_t done = 0; done < remaps.size();) {
+        const std::span<const Remap> run = side_by_side(remaps.subspan(done));
+        if (run.size() > 1 && map_together(port, run)) {
+            done += run.size();
+            continue;
+        }
+        for (const Remap& each : run) {
+            const CUresult status = remap_one(port, each.at, each.from, each.to);
+            if (status != CUDA_SUCCESS) {
+                undo(port, remaps.first(done));
+                return status;
+            }
+            ++done;
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -89,23 +135,6 @@ void undo(device::Port& port, std::span<const Remap> remaps) {
         if (is_mapped(each.to)) port.discard(each.at.address, each.to.bytes);
         map_back(port, each.at, each.from);
     }
-}
-
-CUresult map_together(device::Port& port, engine::Address address, std::span<const Block> blocks) {
-    CUresult status = CUDA_SUCCESS;
-    std::uint64_t bytes = 0;
-    std::size_t mapped = 0;
-    for (; mapped < blocks.size(); bytes += blocks[mapped++].bytes) {
-        status = port.map_for(address + bytes, blocks[mapped].bytes, blocks[mapped].handle, {});
-        if (status != CUDA_SUCCESS) break;
-    }
-    if (status == CUDA_SUCCESS) status = port.admit(address, bytes, blocks.front().place);
-    if (status == CUDA_SUCCESS) return status;
-    while (mapped-- > 0) {
-        bytes -= blocks[mapped].bytes;
-        port.discard(address + bytes, blocks[mapped].bytes);
-    }
-    return status;
 }
 
 bool program_works(const State& state) {
@@ -136,7 +165,7 @@ std::set<std::size_t> discard(device::Port& port, std::span<Piece> pieces) LMS_U
     for (std::size_t i = 0, end = 0; i < pieces.size(); i = end) {
         std::uint64_t bytes = 0;
         const auto follows = [&] { return pieces[end].address == pieces[i].address + bytes; };
-        const std::size_t most = apart ? i + 1 : std::min(pieces.size(), i + kMostSideBySide);
+        const std::size_t most = apart ? i + 1 : std::min(pieces.size(), i + kMostInOneCall);
         for (end = i; end < most && follows(); ++end) bytes += pieces[end].bytes;
         if (end - i > 1 && port.unmap(pieces[i].address, bytes) == CUDA_SUCCESS) continue;
         for (const Piece& each : pieces.subspan(i, end - i)) {

@@ -35,17 +35,10 @@ inline engine::Address address_of(std::span<const Remap> remaps) {
 }
 
 // The one way to change what is mapped at an address of the program's. All or none: at the first that the
-// driver refuses, which is answered, those before are undone.
+// driver refuses, which is answered, those before are undone. New memory side by side is let in by one call
+// where the driver allows it.
 CUresult remap(device::Port& port, std::span<const Remap> remaps) LMS_UNLOCKED;
 void undo(device::Port& port, std::span<const Remap> remaps) LMS_UNLOCKED;
-
-// So many mappings side by side are asked for, or taken away, in one call: each holds up others' calls.
-inline constexpr std::size_t kMostSideBySide = 64;
-
-// Blocks of one place behind addresses side by side, where nothing is mapped yet. The driver is asked for
-// access once for all, which costs it more than the maps. All or none.
-CUresult map_together(device::Port& port, engine::Address address,
-                      std::span<const Block> blocks) LMS_UNLOCKED;
 
 // Whether the program has unfinished work, as far as any thread has looked.
 bool program_works(const State& state) LMS_LOCKED;

@@ -328,7 +328,11 @@ class Session {
     CUresult place(engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
     void place_together(std::span<const engine::ChunkId> chunks, SessionLock& lock) LMS_LOCKED;
     CUresult place_chunk(engine::ChunkId id, SessionLock& lock) LMS_LOCKED;
-    CUresult map_new(engine::ChunkId id, const Block& block, SessionLock& lock) LMS_LOCKED;
+    struct NewMemory {
+        engine::ChunkId chunk;
+        Block block;
+    };
+    CUresult map_new(std::span<const NewMemory> found, SessionLock& lock) LMS_LOCKED;
     void find(std::span<const engine::Address> addresses, std::span<const engine::Address> only_read,
               std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) LMS_LOCKED;
     void forget_stream(StreamKey key) LMS_LOCKED;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <thread>
 
 #include "shim/engine/chunking.h"
@@ -188,9 +189,7 @@ CUresult Session::place(engine::AllocationId id, SessionLock& lock) {
     const engine::Residency& residency = state.residency;
     const Holder holder(state);
     const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
-    // The driver's memory that others map is mapped one by one.
-    for (std::size_t i = 0; !state.program_buffers.contains(id) && i < chunks.size(); i += kMostSideBySide)
-        place_together(std::span(chunks).subspan(i, std::min(kMostSideBySide, chunks.size() - i)), lock);
+    place_together(chunks, lock);
     for (const ChunkId chunk : chunks) {
         if (residency.chunk(chunk).state != engine::State::Empty)
             continue;  // a try before this one got so far
@@ -205,40 +204,30 @@ CUresult Session::place(engine::AllocationId id, SessionLock& lock) {
     return CUDA_SUCCESS;
 }
 
-// Maps what of new chunks, side by side, finds room on the device without evicting. The rest stays without
-// memory.
+// What of new chunks finds room on the device without evicting. The rest stays without memory.
 void Session::place_together(std::span<const ChunkId> chunks, SessionLock& lock) {
     State& state = *state_;
     const engine::Residency& residency = state.residency;
     const auto is_empty = [&](ChunkId id)
                               LMS_LOCKED { return residency.chunk(id).state == engine::State::Empty; };
-    std::vector<Block> blocks;
+    std::vector<NewMemory> found;
     std::uint64_t taken = 0;  // and not yet counted as on the device
     for (const ChunkId id : chunks) {
+        if (!is_empty(id)) continue;
         const std::uint64_t limit = state.engine.eviction_start();
         const auto block =
             device_block(state, residency.chunk(id).bytes, limit - std::min(limit, taken), lock);
         if (!block) break;
-        blocks.push_back(*block);
+        found.push_back({id, *block});
         taken += block->bytes;
     }
-    const std::span<const ChunkId> those = chunks.first(blocks.size());
-    // Whoever brought one in meanwhile has placed it: the others are placed one by one.
-    const bool all = !those.empty() && std::ranges::all_of(those, is_empty);
-    for (const ChunkId id : those) {
-        if (all) state.engine.begin_placing(id);
-    }
-    const engine::Address address = residency.chunk(chunks.front()).address;
-    const bool mapped =
-        all && unlocked(lock, [&] { return map_together(*port_, address, blocks) == CUDA_SUCCESS; });
-    for (std::size_t i = 0; i < those.size(); ++i) {
-        if (all) {
-            state.engine.placed(those[i], blocks[i], mapped);
-        } else {
-            state.engine.put(blocks[i]);
-        }
-    }
-    state.changed.notify_all();
+    // Who brought one in meanwhile has placed it.
+    std::erase_if(found, [&](const NewMemory& one) LMS_LOCKED {
+        if (is_empty(one.chunk)) return false;
+        state.engine.put(one.block);
+        return true;
+    });
+    if (!found.empty()) map_new(found, lock);
 }
 
 // A pointer to memory that was freed may name the chunk as soon as it has its address: whoever brings it in
@@ -252,7 +241,8 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
         state.changed.wait(lock, [&]() LMS_LOCKED { return where() != engine::State::Remapping; });
         if (where() != engine::State::Empty) return CUDA_SUCCESS;
         const auto device = device_block(state, bytes, state.engine.eviction_start(), lock, drains);
-        if (device && where() == engine::State::Empty) return map_new(id, *device, lock);
+        if (device && where() == engine::State::Empty)
+            return map_new(std::array{NewMemory{id, *device}}, lock);
         if (device) {
             state.engine.put(*device);
             continue;
@@ -267,7 +257,7 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
         // brings it in.
         if (!port_->maps_host_memory()) return pin_ahead(state, bytes, lock);
         const auto host = host_block(state, bytes, lock);
-        if (host && where() == engine::State::Empty) return map_new(id, *host, lock);
+        if (host && where() == engine::State::Empty) return map_new(std::array{NewMemory{id, *host}}, lock);
         if (host) state.engine.put(*host);
         if (host || where() != engine::State::Empty) continue;
         if (drains || !must_drain(state)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -275,15 +265,18 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
     }
 }
 
-// Maps the first memory behind a chunk.
-CUresult Session::map_new(ChunkId id, const Block& block, SessionLock& lock) {
+// Maps the first memory behind chunks: all or none.
+CUresult Session::map_new(std::span<const NewMemory> found, SessionLock& lock) {
     State& state = *state_;
-    state.engine.begin_placing(id);
-    const std::vector<Remap> remaps = remaps_of(state, id, {}, block);
-    const CUresult mapped = unlocked(lock, [&] { return remap(*port_, remaps); });
-    state.engine.placed(id, block, mapped == CUDA_SUCCESS);
+    std::vector<Remap> remaps;
+    for (const NewMemory& one : found) {
+        state.engine.begin_placing(one.chunk);
+        for (Remap& each : remaps_of(state, one.chunk, {}, one.block)) remaps.push_back(std::move(each));
+    }
+    const bool mapped = unlocked(lock, [&] { return remap(*port_, remaps) == CUDA_SUCCESS; });
+    for (const NewMemory& one : found) state.engine.placed(one.chunk, one.block, mapped);
     state.changed.notify_all();
-    return mapped == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return mapped ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, engine::Address& address) {

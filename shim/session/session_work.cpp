@@ -175,10 +175,10 @@ void Session::host_copies(const Work& work, std::vector<HostCopy>& copies) {
 FencePtr Session::announce(Work& work, SessionLock& lock) {
     State& state = *state_;
     state.changed.wait(lock, [&]() LMS_LOCKED { return state.engine.may_announce(work.hold.opaque); });
-    const std::optional<engine::Use> filled = state.engine.announce(work.needs, work.hold);
-    if (!filled) return nullptr;
+    state.engine.announce(work.needs, work.hold);
+    if (state.residency.timelines.finished(work.hold.fill)) return nullptr;
     state.engine.note_wait(state.fences.oldest_of_program());
-    return state.fences.fence_of(*filled);
+    return state.fences.fence_of(work.hold.fill);
 }
 
 CUresult Session::wait_for_fill(const Work& work, const FencePtr& fence) {

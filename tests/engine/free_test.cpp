@@ -40,53 +40,38 @@ void check_gone(Rig& rig) {
     CHECK(rig.gpu().violation() == "");
 }
 
-TEST_CASE("free: the chunks of a buffer are let in together, and taken away together") {
+TEST_CASE(
+    "free: the chunks of a buffer are let in and taken away together, or where that is refused by itself") {
     for (const bool maps_host : {true, false}) {
-        CAPTURE(maps_host);
-        RigOptions options = small(maps_host);
-        options.granules = 4096;
-        Rig rig(options);
-        const auto counted = [&](Call call, auto&& act) {
-            const std::uint64_t before = rig.gpu().calls(call);
-            act();
-            return rig.gpu().calls(call) - before;
-        };
-        Region first = allocate(rig, 16), second;
-        const std::uint64_t maps = counted(
-            Call::Map, [&] { CHECK(counted(Call::Admit, [&] { second = allocate(rig, 512); }) == 1); });
-        CHECK(maps > 1);
-        const Bytes bytes = noise(3, second.bytes);
-        const CUstream stream = rig.stream();
-        REQUIRE(rig.write(stream, second, bytes) == CUDA_SUCCESS);
-        Bytes found;
-        REQUIRE(rig.read(stream, second, found) == CUDA_SUCCESS);
-        CHECK(found == bytes);
-        rig.drain();
-        CHECK(counted(Call::Unmap, [&] { CHECK(rig.session().free(second.address) == CUDA_SUCCESS); }) == 1);
-        CHECK(rig.session().free(first.address) == CUDA_SUCCESS);
-        check_gone(rig);
-    }
-}
-
-TEST_CASE("free: where the driver refuses chunks together, each is let in and taken away by itself") {
-    for (const bool maps_host : {true, false}) {
-        CAPTURE(maps_host);
-        RigOptions options = small(maps_host);
-        options.granules = 4096;
-        Rig rig(options);
-        rig.gpu().fail(Call::Admit, 1, CUDA_ERROR_INVALID_VALUE);
-        const Region region = allocate(rig, 512);
-        CHECK(rig.on_device(region) == region.bytes);
-        const Bytes bytes = noise(3, region.bytes);
-        const CUstream stream = rig.stream();
-        REQUIRE(rig.write(stream, region, bytes) == CUDA_SUCCESS);
-        Bytes found;
-        REQUIRE(rig.read(stream, region, found) == CUDA_SUCCESS);
-        CHECK(found == bytes);
-        rig.drain();
-        rig.gpu().fail(Call::Unmap, 1, CUDA_ERROR_INVALID_VALUE);
-        CHECK(rig.session().free(region.address) == CUDA_SUCCESS);
-        check_gone(rig);
+        for (const bool refused : {false, true}) {
+            CAPTURE(maps_host);
+            CAPTURE(refused);
+            RigOptions options = small(maps_host);
+            options.granules = 4096;
+            Rig rig(options);
+            FakePort& gpu = rig.gpu();
+            allocate(rig, 16);
+            if (refused) gpu.fail(Call::Admit, 1, CUDA_ERROR_INVALID_VALUE);
+            const std::uint64_t maps = gpu.calls(Call::Map), admits = gpu.calls(Call::Admit);
+            const Region region = allocate(rig, 512);
+            CHECK(gpu.calls(Call::Map) - maps > 1);
+            CHECK(gpu.calls(Call::Admit) - admits == 1);
+            CHECK(rig.on_device(region) == region.bytes);
+            const Bytes bytes = noise(3, region.bytes);
+            Bytes found;
+            REQUIRE(rig.write(rig.stream(), region, bytes) == CUDA_SUCCESS);
+            REQUIRE(rig.read(rig.stream(), region, found) == CUDA_SUCCESS);
+            CHECK(found == bytes);
+            rig.drain();
+            if (refused) gpu.fail(Call::Unmap, 1, CUDA_ERROR_INVALID_VALUE);
+            const std::uint64_t unmaps = gpu.calls(Call::Unmap);
+            CHECK(rig.session().free(region.address) == CUDA_SUCCESS);
+            CHECK((gpu.calls(Call::Unmap) - unmaps == 1) == !refused);
+            CHECK(gpu.violation() == "");
+            gpu.with_memory([&](const Memory& memory) {
+                CHECK(memory.mappings(region.address, region.address + region.bytes) == 0);
+            });
+        }
     }
 }
 
@@ -450,6 +435,35 @@ TEST_CASE("free: a buffer that work is about to use in place stays until it has"
     freeing.join();
     CHECK(*seen == bytes);
     CHECK(rig.gpu().violation() == "");
+}
+
+TEST_CASE("free: a stale address names a part in the middle of a buffer that is being made") {
+    RigOptions options = small(true);
+    options.granules = 512;
+    Rig rig(options);
+    const CUstream stream = rig.stream();
+    const std::uint64_t granule = options.granularity;
+    // From here on launches are looked at, and what they name is brought in.
+    const Region stale = allocate(rig, 600);
+    REQUIRE(rig.session().free(stale.address) == CUDA_SUCCESS);
+    rig.session().reclaim(rig.budget());
+    bool named = false;
+    rig.gpu().at(Call::Create, 2, [&] {
+        const auto status = rig.submit(
+            {stream, {}, {{stale.address + 64 * granule, granule}}, false, [](Memory&) { return true; }});
+        named = status == CUDA_SUCCESS && rig.on_device({stale.address + 64 * granule, granule}) > 0;
+    });
+    const Region next = allocate(rig, 128);
+    REQUIRE(next.address == stale.address);
+    CHECK(named);
+    CHECK(rig.on_device(next) == next.bytes);
+    Bytes bytes;
+    REQUIRE(rig.write(stream, next, noise(4, next.bytes)) == CUDA_SUCCESS);
+    REQUIRE(rig.read(stream, next, bytes) == CUDA_SUCCESS);
+    CHECK(bytes == noise(4, next.bytes));
+    rig.drain();
+    CHECK(rig.session().free(next.address) == CUDA_SUCCESS);
+    check_gone(rig);
 }
 
 TEST_CASE("free: a buffer is freed while a launch that names it waits for room") {

@@ -279,8 +279,9 @@ std::string World::apply(const Action& action) {
             Thread& thread = threads_[action.a];
             const WorkPlan& work = *next_of(action.a);
             Piece piece{Piece::Is::Work, action.a, thread.next};
-            if (const auto fill = engine_.announce(requests(work), thread.pins))
-                piece.after = {static_cast<std::uint8_t>(fill->timeline), fill->position};
+            engine_.announce(requests(work), thread.pins);
+            if (const Use& fill = thread.pins.fill; fill.position > 0)
+                piece.after = {static_cast<std::uint8_t>(fill.timeline), fill.position};
             streams_[work.stream].pieces.push_back(piece);
             thread.at = Thread::At::Driver;
             break;

@@ -29,10 +29,10 @@ struct Waits {
 TEST_CASE(
     "gpu waits: it has nothing to run where nothing is unfinished, or all that is waits for copies in") {
     Waits gpu;
-    CHECK(gpu.waits.works_since(gpu.works) == GpuWaits::kNever);
+    CHECK(gpu.waits.works_since(gpu.works) == Links::kNever);
     gpu.submit({gpu.first, 1});
     CHECK_FALSE(gpu.waited({{gpu.first, 1}}));
-    CHECK(gpu.waits.works_since(gpu.works) == GpuWaits::kNever);
+    CHECK(gpu.waits.works_since(gpu.works) == Links::kNever);
     gpu.submit({gpu.first, 2}, {gpu.in, 1});
     gpu.submit({gpu.second, 1}, {gpu.in, 2});
     CHECK_FALSE(gpu.waited({{gpu.first, 1}, {gpu.second, 1}}));

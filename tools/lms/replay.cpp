@@ -182,9 +182,9 @@ class Replay {
         hold.unseen = step.writes_unseen;
         result_.in_place += !moves_.bring_in(needs, hold);
         const std::uint64_t submission = engine.begin_submission(false, hold.unseen);
-        const auto filled = engine.announce(needs, hold);
-        const double ready = filled ? moves_.fences().end_of(*filled) : 0;
-        if (filled) engine.note_wait(moves_.fences().oldest(script_.streams));
+        engine.announce(needs, hold);
+        const double ready = moves_.fences().end_of(hold.fill);
+        if (ready > 0) engine.note_wait(moves_.fences().oldest(script_.streams));
         const bool deep = is_deep(step.stream);
         if (deep) pace_.now = std::max(pace_.now, ready);
         const std::span<const Touch> touched = script_.touched_by(step);
