@@ -21,9 +21,9 @@ class GpuWaits {
     void submitted(const Use& work, const Use& fill, const Timelines& timelines) {
         if (!timelines.finished(fill)) waiting_.push_back({work, fill});
     }
-    // Work that waits for a copy in is about to be the one after so many. `oldest`: the oldest that is not
-    // known to be over, of each of the program's streams. The GPU has nothing to run if all of these wait
-    // too.
+    // Work that waits for a copy in is about to be submitted; `works` were before it. `oldest`: of each of
+    // the program's streams the oldest work that is not known to be over. The GPU has nothing to run if all
+    // of these wait too.
     void look(std::span<const Use> oldest, const Timelines& timelines, std::uint64_t works) {
         std::erase_if(waiting_, [&](const auto& each) { return timelines.finished(each.second); });
         const auto waits = [&](const Use& work) {

@@ -31,8 +31,7 @@ class Memory {
     CUresult create(std::uint64_t bytes, Place place, CUmemGenericAllocationHandle& handle);
     // As the driver has it: the memory stays until its last mapping is gone.
     CUresult release(CUmemGenericAllocationHandle handle);
-    // Out of everybody's reach until admit(). Both of that and unmap() take mappings side by side, whole
-    // ones.
+    // Nothing reaches it before admit(). That and unmap() take several mappings side by side, whole ones.
     CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle, Place place);
     CUresult admit(Address address, std::uint64_t bytes);
     CUresult unmap(Address address, std::uint64_t bytes);
