@@ -55,7 +55,7 @@ class Run {
                 if (step.what == PtxCompute::Reach) {
                     note(step);
                 } else {
-                    known_.pass(step);
+                    pass(step);
                 }
             }
         }
@@ -142,7 +142,7 @@ class Run {
         const auto& next = steps_.flow.blocks()[before].next;
         known_.at = *at_[before];
         for (const PtxStep& step : steps_.blocks[before])
-            if (step.what != PtxCompute::Reach) known_.pass(step);
+            if (step.what != PtxCompute::Reach) pass(step);
         for (std::size_t i = 0; i < next.size(); ++i) {
             if (next[i].to != block) continue;
             const auto& guard = steps_.edges[before][i];
@@ -156,6 +156,13 @@ class Run {
             }
             if (whole) known_.at = *whole;
         }
+    }
+
+    void pass(const PtxStep& step) {
+        std::optional<ValueRange> value;
+        if (step.what == PtxCompute::Select && !step.guard) value = selected(known_, step);
+        known_.pass(step);
+        if (value) known_.at.values[step.result] = narrower(known_.at.values[step.result], *value);
     }
 
     static void join(Place& place, const KnownAt& known) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace lms::shim {
 
@@ -46,6 +48,12 @@ class Narrowing {
         return compared(*step, when);
     }
 
+    // Knows what was known before.
+    void take_back() {
+        for (; !before_.empty(); before_.pop_back())
+            known_.at.values[before_.back().first] = before_.back().second;
+    }
+
   private:
     bool compared(const PtxStep& step, bool when) {
         const Comparison comparison = when ? step.comparison : opposite(step.comparison);
@@ -69,7 +77,9 @@ class Narrowing {
             where(Comparison::GreaterEqual, type, known_.at.values[operand.reg], ValueRange::of(wanted->lo));
         const auto now = low ? where(Comparison::LessEqual, type, *low, ValueRange::of(wanted->hi)) : low;
         if (!now) return false;
-        known_.at.values[operand.reg] = narrower(known_.at.values[operand.reg], *now);
+        ValueRange& known = known_.at.values[operand.reg];
+        before_.emplace_back(operand.reg, known);
+        known = narrower(known, *now);
         const PtxStep* const step = known_.at.computed_by[operand.reg];
         if (!step || depth == 0 || ++narrowed_ > kMostNarrowed) return true;
         const auto result = as(type, *now);
@@ -211,12 +221,28 @@ class Narrowing {
 
     PtxKnown& known_;
     int narrowed_ = 0;
+    std::vector<std::pair<RegisterId, ValueRange>> before_;  // what was narrowed, in order
 };
 
 }  // namespace
 
 bool narrow_where(PtxKnown& known, RegisterId predicate, bool when) {
     return Narrowing(known).holds(predicate, when);
+}
+
+ValueRange selected(PtxKnown& known, const PtxStep& select) {
+    const PtxStepOperand& predicate = select.from[2];
+    std::optional<ValueRange> all;
+    for (const bool first : {true, false}) {
+        const PtxStepOperand& chosen = select.from[first ? 0 : 1];
+        Narrowing narrowing(known);
+        if (predicate.reg == kNoRegister || narrowing.holds(predicate.reg, first == predicate.when)) {
+            const ValueRange value = known.chained(chosen);
+            all = all ? joined(select.type.bits, *all, value) : value;
+        }
+        narrowing.take_back();
+    }
+    return all.value_or(ValueRange::any());
 }
 
 }  // namespace lms::shim

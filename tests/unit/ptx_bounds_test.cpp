@@ -294,8 +294,6 @@ TEST_CASE("bounds: numbers that are computed") {
     CHECK(bounds_text(kIndex + "min.s32 %r5, %r5, 9; max.s32 %r5, %r5, 2;" + kElements + kCopy) ==
           "a+8..40, b+8..40 w");
     CHECK(bounds_text(kIndex + "neg.s32 %r5, %r5;" + kElements + kCopy) == "a-4092..4, b-4092..4 w");
-    CHECK(bounds_text("setp.gt.s32 %p1, %r1, 5; selp.b32 %r5, 3, 1, %p1;" + kElements + kCopy) ==
-          "a+4..16, b+4..16 w");
     CHECK(bounds_text(kIndex +
                       "cvt.s64.s32 %rd5, %r5; mad.lo.s64 %rd6, %rd5, 8, %rd1; ld.global.u64 %rd7, [%rd6];") ==
           "a+0..8192");
@@ -482,4 +480,27 @@ TEST_CASE("bounds: predicates of predicates") {
         text += "or.pred %q" + std::to_string(i + 1) + ", " + from + ", " + from + ";";
     }
     CHECK(bounds_text(text + "@%q40 ret; st.global.u32 [%rd1], 1;") == "a+0..4 w");
+}
+
+TEST_CASE("bounds: a choice, by what its condition says of either") {
+    // IREE's blocks of a matrix: four columns of blocks by a number of the grid that counts on through two
+    // rows.
+    const std::string column =
+        "mov.u32 %r3, %ctaid.x; setp.lt.u32 %p1, %r3, 2; shl.b32 %r4, %r3, 7; add.s32 %r6, %r4, -256;"
+        "selp.b32 %r5, %r4, %r6, %p1;";
+    CHECK(bounds_text(column + kElements + kCopy) == "a+0..516, b+0..516 w");
+    // The same the other way round, and by a condition that is an opposite.
+    CHECK(bounds_text("mov.u32 %r3, %ctaid.x; setp.ge.u32 %p1, %r3, 2; shl.b32 %r4, %r3, 7;"
+                      "add.s32 %r6, %r4, -256; selp.b32 %r5, %r6, %r4, %p1;" +
+                      kElements + kCopy) == "a+0..516, b+0..516 w");
+    // What the condition says is forgotten behind it.
+    CHECK(bounds_text(column + "mov.u32 %r5, %r3;" + kElements + kCopy) == "a+0..16, b+0..16 w");
+    CHECK(bounds_text(column + "mov.u32 %r5, %r6; add.s32 %r5, %r5, 256;" + kElements + kCopy) ==
+          "a+0..1540, b+0..1540 w");
+    // One that cannot be.
+    CHECK(bounds_text("setp.lt.u32 %p1, %r1, 2000; selp.b32 %r5, 3, -1, %p1;" + kElements + kCopy) ==
+          "a+12..16, b+12..16 w");
+    // Of a condition that nobody knows, both.
+    CHECK(bounds_text("ld.global.u32 %r7, [%rd3]; setp.lt.u32 %p1, %r7, 9; selp.b32 %r5, 3, 1, %p1;" +
+                      kElements + kCopy) == "a+4..16, b+4..16 w, c+0..4");
 }
