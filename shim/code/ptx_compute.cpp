@@ -87,7 +87,7 @@ void compute(const PtxWords& words, std::size_t sources, PtxStep& step) {
     if (words.size() != 2) return;
     if (root == "mov" && sources == 1) step.what = PtxCompute::Move;
     if (root == "selp" && sources == 3) step.what = PtxCompute::Select;
-    if (root == "bfe" && sources == 3 && words[1].front() == 'u') step.what = PtxCompute::Extract;
+    if (root == "bfe" && sources == 3) step.what = PtxCompute::Extract;
     const auto named = std::ranges::find(kBinary, root, &Named::root);
     const bool unary = root == "not" || root == "neg" || root == "abs";
     if (named != kBinary.end() && sources == (unary ? 1u : 2u)) step.what = named->what;

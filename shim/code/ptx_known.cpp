@@ -1,6 +1,7 @@
 #include "shim/code/ptx_known.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 namespace lms::shim {
@@ -73,6 +74,27 @@ std::optional<ValueRange> rest_of_division(const PtxStep& step, const KnownAt& k
     const auto number = m > 1 ? as({step.type.bits, false}, known.value(*x)) : std::nullopt;
     if (!number || !divides(quotient, *x, number->hi, m, known)) return std::nullopt;
     return ValueRange{0, std::min(number->hi, m - 1)};
+}
+
+// x - (x & -2^k), as LLVM writes the rest of a division by 2^k: of the mask it leaves out bits that x does
+// not have, and to a negative x it adds 2^k - 1 before.
+std::optional<ValueRange> rest_of_mask(const PtxStep& step, const KnownAt& known) {
+    const PtxStep* const masked =
+        step.what == PtxCompute::Subtract ? computed_by(step.from[1], known) : nullptr;
+    if (!masked || masked->what != PtxCompute::And || step.type.bits > 32) return std::nullopt;
+    const IntegerType type{step.type.bits, false};
+    const auto mask = as(type, known.value(masked->from[1]));
+    const auto number = as(type, known.value(masked->from[0]));
+    if (!mask || !number || !mask->is_one() || mask->lo == 0) return std::nullopt;
+    const std::int64_t unit = mask->lo & -mask->lo;
+    const auto has_bits = std::bit_ceil(static_cast<std::uint64_t>(number->hi) + 1) - 1;
+    if ((has_bits & ~static_cast<std::uint64_t>(mask->lo | (unit - 1))) != 0) return std::nullopt;
+    if (masked->from[0].reg == step.from[0].reg) return ValueRange{0, std::min(number->hi, unit - 1)};
+    const PtxStep* const sum = computed_by(masked->from[0], known);
+    if (!sum || sum->what != PtxCompute::Add || sum->from[0].reg != step.from[0].reg) return std::nullopt;
+    const auto more = as(type, known.value(sum->from[1]));
+    if (!more || more->hi >= unit) return std::nullopt;
+    return ValueRange{-more->hi, unit - 1};
 }
 
 }  // namespace
@@ -156,7 +178,8 @@ ValueRange PtxKnown::input(const PtxStep& step) const {
 
 void PtxKnown::pass(const PtxStep& step) {
     ValueRange result = computed(step, [&](const PtxStepOperand& from) { return at.value(from); });
-    if (const auto rest = rest_of_division(step, at)) result = narrower(result, *rest);
+    for (const auto& rest : {rest_of_division(step, at), rest_of_mask(step, at)})
+        if (rest) result = narrower(result, *rest);
     const RegisterId reg = step.result;
     const bool maybe = step.guard.has_value();
     if (maybe) result = joined(64, at.values[reg], result);

@@ -187,8 +187,11 @@ ValueRange shift_right(IntegerType type, ValueRange a, ValueRange by) {
 ValueRange extract(IntegerType type, ValueRange a, ValueRange from, ValueRange count) {
     if (!from.is_one() || !count.is_one() || from.lo < 0 || from.lo > 255 || count.lo < 0 || count.lo > 62)
         return ValueRange::any();
-    const ValueRange mask = ValueRange::of((std::int64_t{1} << static_cast<unsigned>(count.lo)) - 1);
-    return bit_and(type.bits, shift_right(type, a, from), mask);
+    const std::int64_t end = std::int64_t{1} << static_cast<unsigned>(count.lo);
+    const ValueRange bits = bit_and(type.bits, shift_right(type, a, from), ValueRange::of(end - 1));
+    // The highest one is the sign.
+    if (!type.is_signed || count.lo == 0 || count.lo >= type.bits || bits.hi < end / 2) return bits;
+    return {-end / 2, end / 2 - 1};
 }
 
 ValueRange bit_and(unsigned bits, ValueRange a, ValueRange b) {

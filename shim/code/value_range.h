@@ -48,7 +48,7 @@ ValueRange divide(IntegerType type, ValueRange a, ValueRange b);
 ValueRange remainder(IntegerType type, ValueRange a, ValueRange b);
 ValueRange shift_left(unsigned bits, ValueRange a, ValueRange by);
 ValueRange shift_right(IntegerType type, ValueRange a, ValueRange by);
-// Bits [from, from + count) of an unsigned number, as a number.
+// Bits [from, from + count), as a number of that type; of a signed one those above its own are its sign.
 ValueRange extract(IntegerType type, ValueRange a, ValueRange from, ValueRange count);
 ValueRange bit_and(unsigned bits, ValueRange a, ValueRange b);
 ValueRange bit_or(unsigned bits, ValueRange a, ValueRange b);

@@ -504,3 +504,31 @@ TEST_CASE("bounds: a choice, by what its condition says of either") {
     CHECK(bounds_text("ld.global.u32 %r7, [%rd3]; setp.lt.u32 %p1, %r7, 9; selp.b32 %r5, 3, 1, %p1;" +
                       kElements + kCopy) == "a+4..16, b+4..16 w, c+0..4");
 }
+
+TEST_CASE("bounds: the rest of a division by a power of two") {
+    // As LLVM and Triton write it: of a number that may be negative, what it adds is computed from its sign.
+    const auto rest = [](const std::string& x, const std::string& mask) {
+        return bounds_text(x +
+                           "shr.s32 %r7, %r3, 31; shr.u32 %r8, %r7, 26; add.s32 %r9, %r3, %r8;"
+                           "and.b32 %r10, %r9, " +
+                           mask + "; sub.s32 %r5, %r3, %r10;" + kElements + kCopy);
+    };
+    const std::string index =
+        "mov.u32 %r11, %ctaid.x; shl.b32 %r12, %r11, 8; mov.u32 %r13, %tid.x; or.b32 %r3, %r12, %r13;";
+    CHECK(rest(index, "-64") == "a+0..256, b+0..256 w");
+    // Bits that it does not have.
+    CHECK(rest(index, "1048512") == "a+0..256, b+0..256 w");
+    // Bits that it has.
+    CHECK(rest(index, "448") == "a-1792..4096, b-1792..4096 w");
+    const std::string below = "mov.u32 %r13, %tid.x; sub.s32 %r3, %r13, 100;";
+    CHECK(rest(below, "-64") == "a-252..256, b-252..256 w");
+    // Less than the unit is no more than the number.
+    CHECK(rest("mov.u32 %r13, %tid.x; and.b32 %r3, %r13, 7;", "-64") == "a+0..32, b+0..32 w");
+    CHECK(bounds_text(index + "and.b32 %r10, %r3, -64; sub.s32 %r5, %r3, %r10;" + kElements + kCopy) ==
+          "a+0..256, b+0..256 w");
+    // Of another number, or behind a change of it.
+    CHECK(bounds_text(index + "and.b32 %r10, %r12, -64; sub.s32 %r5, %r3, %r10;" + kElements + kCopy) !=
+          "a+0..256, b+0..256 w");
+    CHECK(bounds_text(index + "and.b32 %r10, %r3, -64; add.s32 %r3, %r3, 1; sub.s32 %r5, %r3, %r10;" +
+                      kElements + kCopy) != "a+0..256, b+0..256 w");
+}

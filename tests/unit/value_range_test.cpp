@@ -225,11 +225,20 @@ TEST_CASE("value ranges: bits of a number") {
                     extract(kUnsigned, range, ValueRange::of(from), ValueRange::of(count));
                 for (const std::uint8_t x : registers(range))
                     wrong += !has(8, result, (x >> from) & ((1 << count) - 1));
+                const ValueRange with_sign =
+                    extract(kSigned, range, ValueRange::of(from), ValueRange::of(count));
+                for (const std::uint8_t x : registers(range)) {
+                    const int bits = (static_cast<std::int8_t>(x) >> from) & ((1 << count) - 1);
+                    const bool is_negative = count > 0 && count < 8 && bits >> (count - 1) != 0;
+                    wrong += !has(8, with_sign, bits - (is_negative ? 1 << count : 0));
+                }
             }
         }
     }
     CHECK(wrong == 0);
     CHECK(extract({32, false}, ValueRange::any(), ValueRange::of(3), ValueRange::of(4)) == ValueRange{0, 15});
+    CHECK(extract({32, true}, ValueRange::any(), ValueRange::of(3), ValueRange::of(4)) == ValueRange{-8, 7});
+    CHECK(extract({32, true}, {0, 1 << 20}, ValueRange::of(22), ValueRange::of(1)) == ValueRange::of(0));
     CHECK(extract({32, false}, ValueRange::any(), {3, 4}, ValueRange::of(4)).is_any());
 }
 
