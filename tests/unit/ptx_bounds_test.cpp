@@ -529,6 +529,8 @@ TEST_CASE("bounds: the rest of a division by a power of two") {
     // Of another number, or behind a change of it.
     CHECK(bounds_text(index + "and.b32 %r10, %r12, -64; sub.s32 %r5, %r3, %r10;" + kElements + kCopy) !=
           "a+0..256, b+0..256 w");
+    CHECK(bounds_text(index + "add.s32 %r9, %r12, 3; and.b32 %r10, %r9, -64; sub.s32 %r5, %r3, %r10;" +
+                      kElements + kCopy) == "a-3072..4096, b-3072..4096 w");
     CHECK(bounds_text(index + "and.b32 %r10, %r3, -64; add.s32 %r3, %r3, 1; sub.s32 %r5, %r3, %r10;" +
                       kElements + kCopy) != "a+0..256, b+0..256 w");
 }
