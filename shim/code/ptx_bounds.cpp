@@ -14,6 +14,54 @@ namespace {
 using Place = std::optional<KnownAt>;  // nothing: no thread comes there
 
 constexpr int kMostRounds = 64;
+// Parts of a grid that are looked at by themselves.
+constexpr std::size_t kMostParts = 64;
+
+// Blocks [first, last] along the grid's first axis.
+struct BlockRange {
+    std::int64_t first, last;
+};
+
+BlockRange all_blocks(const LaunchShape& shape) {
+    return {0, std::max<std::int64_t>(std::int64_t{shape.blocks[0]} - 1, 0)};
+}
+
+// The numbers that a block compares its own along that axis with, rising: so many kernels may have been made
+// one.
+std::vector<std::int64_t> compared_with_block(const PtxSteps& steps) {
+    std::vector<char> is_block(steps.registers);
+    for (const PtxSteps::Set& set : steps.set)
+        is_block[set.reg] = set.number == ThreadNumber::Block && set.axis == 0;
+    const auto names_block = [&](const PtxStepOperand& each) {
+        return each.reg != kNoRegister && is_block[each.reg] != 0;
+    };
+    std::vector<std::int64_t> numbers;
+    for (const auto& block : steps.blocks) {
+        for (const PtxStep& step : block) {
+            if (step.what == PtxCompute::Move && names_block(step.from[0])) is_block[step.result] = 1;
+            if (step.what == PtxCompute::Compare && names_block(step.from[0]) &&
+                step.from[1].reg == kNoRegister)
+                numbers.push_back(step.from[1].number);
+        }
+    }
+    std::ranges::sort(numbers);
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+    return numbers;
+}
+
+// Within each of these all blocks compare alike with such numbers.
+std::vector<BlockRange> parts_of(BlockRange blocks, std::span<const std::int64_t> numbers) {
+    std::vector<BlockRange> parts;
+    for (const std::int64_t number : numbers) {
+        for (const std::int64_t cut : {number, number + 1}) {
+            if (cut <= blocks.first || cut > blocks.last) continue;
+            parts.push_back({blocks.first, cut - 1});
+            blocks.first = cut;
+        }
+    }
+    parts.push_back(blocks);
+    return parts;
+}
 
 // By the input that they move along with, those that are written apart from the others; those that overlap or
 // follow one another as one.
@@ -36,10 +84,11 @@ void unite(std::vector<RelativeRange>& ranges) {
 class Run {
   public:
     Run(const PtxSteps& steps, const PtxPointers& pointers, const PtxReaders& readers,
-        const LaunchShape& shape, std::span<const std::uint64_t> inputs)
+        const LaunchShape& shape, BlockRange blocks, std::span<const std::uint64_t> inputs)
         : steps_(steps),
           pointers_(pointers),
           shape_(shape),
+          blocks_(blocks),
           known_(pointers, readers, inputs),
           at_(steps.flow.blocks().size()),
           is_open_(steps.flow.blocks().size()) {
@@ -190,6 +239,7 @@ class Run {
             case ThreadNumber::Thread:
                 return {0, std::max<std::int64_t>(threads - 1, 0)};
             case ThreadNumber::Block:
+                if (set.axis == 0) return {blocks_.first, blocks_.last};
                 return {0, std::max<std::int64_t>(blocks - 1, 0)};
             case ThreadNumber::Threads:
                 return ValueRange::of(threads);
@@ -236,6 +286,7 @@ class Run {
     const PtxSteps& steps_;
     const PtxPointers& pointers_;
     const LaunchShape& shape_;
+    const BlockRange blocks_;
     PtxKnown known_;             // at the step that is looked at
     std::vector<Place> at_;      // where each block begins
     std::vector<char> is_open_;  // by block: what leads to it is no longer what it was
@@ -258,7 +309,10 @@ std::unique_ptr<const PtxBounds> PtxBounds::of(const PtxModuleText& module, cons
 }
 
 PtxBounds::PtxBounds(PtxSteps steps)
-    : steps_(std::move(steps)), pointers_(PtxPointers::of(steps_)), readers_(steps_.registers) {
+    : steps_(std::move(steps)),
+      pointers_(PtxPointers::of(steps_)),
+      readers_(steps_.registers),
+      compared_with_block_(compared_with_block(steps_)) {
     for (const auto& block : steps_.blocks) {
         for (const PtxStep& step : block) {
             if (step.result == kNoRegister) continue;
@@ -274,7 +328,22 @@ PtxBounds::PtxBounds(PtxSteps steps)
 }
 
 PtxBounds::Answer PtxBounds::follow(const LaunchShape& shape, std::span<const std::uint64_t> inputs) const {
-    return Run(steps_, pointers_, readers_, shape, inputs).answer();
+    const auto of = [&](BlockRange blocks) {
+        return Run(steps_, pointers_, readers_, shape, blocks, inputs).answer();
+    };
+    Answer all = of(all_blocks(shape));
+    if (all.read.none() && all.written.none()) return all;
+    const std::vector<BlockRange> parts = parts_of(all_blocks(shape), compared_with_block_);
+    if (parts.size() == 1 || parts.size() > kMostParts) return all;
+    all = {};
+    for (const BlockRange& blocks : parts) {
+        const Answer part = of(blocks);
+        all.ranges.insert(all.ranges.end(), part.ranges.begin(), part.ranges.end());
+        all.read.add(part.read);
+        all.written.add(part.written);
+    }
+    unite(all.ranges);
+    return all;
 }
 
 AccessBounds PtxBounds::placed(const Answer& answer, std::span<const std::uint64_t> inputs) {

@@ -2,7 +2,8 @@
 // interpretation of its PTX with ranges of integers. Pure.
 //
 // Nothing that a kernel may do is left out. What it loads from memory may be any number; a comparison bounds
-// what it compares where it holds; a loop's counters are bounded by how often it goes round. (Cousot and
+// what it compares where it holds; a loop's counters are bounded by how often it goes round. A grid whose
+// blocks do different work, by their number, is looked at in parts. (Cousot and
 // Cousot, "Abstract interpretation: a unified lattice model for static analysis of programs", POPL 1977.)
 #pragma once
 
@@ -77,6 +78,7 @@ class PtxBounds {
     PtxSteps steps_;
     PtxPointers pointers_;
     PtxReaders readers_;
+    std::vector<std::int64_t> compared_with_block_;
 };
 
 }  // namespace lms::shim

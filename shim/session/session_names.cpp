@@ -302,6 +302,7 @@ void Session::find(std::span<const engine::Address> addresses, std::span<const e
     };
     if (naming.has_large() || views) {
         for (const auto& named : {addresses, only_read}) std::ranges::for_each(named, begins);
+        for (const Range& range : ranges) begins(range.address);
     }
     for (const bool written : {true, false}) {
         const std::span<const engine::Address> named = written ? addresses : only_read;

@@ -244,6 +244,17 @@ TEST_CASE("parts: a pointer to where nothing began means the rest of its buffer"
     CHECK(scene.there(begin + 40 * scene.granule, 0, 40) == 40);
 }
 
+TEST_CASE("parts: memory whose bounds are known begins a part, too") {
+    Two scene(options_of(Safety::Opaque));
+    const Address begin = scene.buffer.address, middle = begin + 20 * scene.granule;
+    CHECK(scene.there(begin, 0, 40) == 40);
+    Job bounded{scene.stream, {}, {}, false, [](Memory&) { return true; }};
+    bounded.ranges = {{middle, 2 * scene.granule}};
+    CHECK(scene.rig.submit(bounded) == CUDA_SUCCESS);
+    CHECK(scene.there(begin, 0, 20) == 20);
+    CHECK(scene.there(begin, 20, 40) < 20);
+}
+
 TEST_CASE("parts: where all that work names fits at once, all of it comes in") {
     Two scene(options_of(Safety::Opaque));
     const Address begin = scene.buffer.address, middle = begin + 20 * scene.granule;

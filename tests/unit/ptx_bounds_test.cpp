@@ -534,3 +534,25 @@ TEST_CASE("bounds: the rest of a division by a power of two") {
     CHECK(bounds_text(index + "and.b32 %r10, %r3, -64; add.s32 %r3, %r3, 1; sub.s32 %r5, %r3, %r10;" +
                       kElements + kCopy) != "a+0..256, b+0..256 w");
 }
+
+TEST_CASE("bounds: blocks of a grid that do different work") {
+    // As inductor writes updates of many tensors as one kernel: by the block's number, which pointer it uses.
+    const auto updates = [](const std::string& first, const std::string& second) {
+        return bounds_text(
+            "mov.u32 %r3, %ctaid.x; mov.u64 %rd5, %rd1; mov.u32 %r4, 0;" + first +
+            "@%p1 bra $L; mov.u64 %rd5, %rd2; mov.u32 %r4, 1;" + second +
+            "@%p2 bra $L; mov.u64 %rd5, %rd3; mov.u32 %r4, 3; $L: sub.s32 %r5, %r3, %r4;"
+            "mul.wide.s32 %rd6, %r5, 16; add.s64 %rd7, %rd5, %rd6; st.global.u32 [%rd7], %r1;");
+    };
+    CHECK(updates("setp.lt.u32 %p1, %r3, 1;", "setp.lt.u32 %p2, %r3, 3;") ==
+          "a+0..4 w, b+0..4 w, b+16..20 w, c+0..4 w");
+    CHECK(updates("setp.eq.s32 %p1, %r3, 0;", "setp.le.u32 %p2, %r3, 2;") ==
+          "a+0..4 w, b+0..4 w, b+16..20 w, c+0..4 w");
+    // Beyond the grid, of which all blocks are alike.
+    CHECK(updates("setp.lt.u32 %p1, %r3, 4;", "setp.lt.u32 %p2, %r3, 9;") == "a+0..52 w");
+    // By something else.
+    CHECK(updates("setp.lt.u32 %p1, %r3, 1;", "ld.global.u32 %r8, [%rd1]; setp.lt.u32 %p2, %r8, 3;") ==
+          "a+0..4, a+0..4 w, a? w, b? w, c? w");
+    CHECK(updates("mov.u32 %r3, %ctaid.y; setp.lt.u32 %p1, %r3, 1;", "setp.lt.u32 %p2, %r3, 3;") ==
+          "a+0..4 w");
+}
