@@ -176,8 +176,12 @@ class Generator {
         constexpr Op kOps[] = {Op::Add, Op::Add, Op::Sub, Op::MulLo, Op::MadLo, Op::And, Op::Or,
                                Op::Xor, Op::Not, Op::Neg, Op::Abs,   Op::Min,   Op::Max, Op::Min,
                                Op::Rem, Op::Div, Op::Shl, Op::Shr,   Op::MulHi, Op::Mov};
-        const unsigned what = random_.below(12);
-        if (what == 0) {
+        const unsigned what = random_.below(14);
+        if (what == 12) {
+            rest(variable(32));
+        } else if (what == 13) {
+            choice(variable(32));
+        } else if (what == 0) {
             emit(Op::Selp, t, result, source(t.bits), source(t.bits), of(Register{1, random_.below(6)}));
         } else if (what == 1) {
             const Type from{t.bits == 16 ? 16u : t.bits / 2, random_.chance(50)};
@@ -212,6 +216,35 @@ class Generator {
             }
         }
         maybe_guarded(first);
+    }
+
+    // x - (x & -2^k), as LLVM writes x % 2^k; and nearly so.
+    void rest(Register result) {
+        const unsigned bits = 1 + random_.below(10);
+        const Register x = variable(32), masked = fresh(32);
+        Register sum = x;
+        if (random_.chance(60)) {
+            const Register sign = fresh(32), more = fresh(32);
+            emit(Op::Shr, {32, true}, sign, of(x), of(std::int64_t{31}));
+            emit(Op::Shr, {32, false}, more, of(sign),
+                 of(std::int64_t{random_.chance(80) ? 32 - bits : random_.below(32)}));
+            emit(Op::Add, {32, true}, sum = fresh(32), of(x), of(random_.chance(90) ? more : variable(32)));
+        }
+        const std::int64_t mask = -(std::int64_t{1} << bits);
+        emit(Op::And, {32, false}, masked, of(sum),
+             of(random_.chance(60) ? mask : mask & ((std::int64_t{1} << random_.below(32)) - 1)));
+        emit(Op::Sub, {32, true}, result, of(random_.chance(90) ? x : variable(32)), of(masked));
+    }
+
+    // One of two numbers, by a comparison of what they were computed from.
+    void choice(Register result) {
+        const Register x = variable(32), other = fresh(32);
+        emit(random_.chance(50) ? Op::Add : Op::Sub, {32, true}, other, of(x), source(32));
+        const Operand which = of(Register{1, random_.below(6)});
+        emit(Op::Setp, type_of(32), which.reg, of(x), source(32)).compare =
+            static_cast<Compare>(random_.below(6));
+        const bool first = random_.chance(50);
+        emit(Op::Selp, {32, false}, result, of(first ? x : other), of(first ? other : x), which);
     }
 
     // Also from and to registers that are wider than the types.
