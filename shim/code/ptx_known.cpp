@@ -79,8 +79,9 @@ std::optional<ValueRange> rest_of_division(const PtxStep& step, const KnownAt& k
 // x - (x & -2^k), as LLVM writes the rest of a division by 2^k: of the mask it leaves out bits that x does
 // not have, and to a negative x it adds 2^k - 1 before.
 std::optional<ValueRange> rest_of_mask(const PtxStep& step, const KnownAt& known) {
-    const PtxStep* const masked =
-        step.what == PtxCompute::Subtract ? computed_by(step.from[1], known) : nullptr;
+    const RegisterId x = step.from[0].reg;
+    if (step.what != PtxCompute::Subtract || x == kNoRegister) return std::nullopt;
+    const PtxStep* const masked = computed_by(step.from[1], known);
     if (!masked || masked->what != PtxCompute::And || step.type.bits > 32) return std::nullopt;
     const IntegerType type{step.type.bits, false};
     const auto mask = as(type, known.value(masked->from[1]));
@@ -89,9 +90,9 @@ std::optional<ValueRange> rest_of_mask(const PtxStep& step, const KnownAt& known
     const std::int64_t unit = mask->lo & -mask->lo;
     const auto has_bits = std::bit_ceil(static_cast<std::uint64_t>(number->hi) + 1) - 1;
     if ((has_bits & ~static_cast<std::uint64_t>(mask->lo | (unit - 1))) != 0) return std::nullopt;
-    if (masked->from[0].reg == step.from[0].reg) return ValueRange{0, std::min(number->hi, unit - 1)};
+    if (masked->from[0].reg == x) return ValueRange{0, std::min(number->hi, unit - 1)};
     const PtxStep* const sum = computed_by(masked->from[0], known);
-    if (!sum || sum->what != PtxCompute::Add || sum->from[0].reg != step.from[0].reg) return std::nullopt;
+    if (!sum || sum->what != PtxCompute::Add || sum->from[0].reg != x) return std::nullopt;
     const auto more = as(type, known.value(sum->from[1]));
     if (!more || more->hi >= unit) return std::nullopt;
     return ValueRange{-more->hi, unit - 1};

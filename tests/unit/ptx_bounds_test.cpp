@@ -527,6 +527,10 @@ TEST_CASE("bounds: the rest of a division by a power of two") {
     CHECK(bounds_text(index + "and.b32 %r10, %r3, -64; sub.s32 %r5, %r3, %r10;" + kElements + kCopy) ==
           "a+0..256, b+0..256 w");
     // Of another number, or behind a change of it.
+    CHECK(bounds_text("and.b32 %r10, 200, -64; sub.s32 %r5, 5, %r10;" + kElements + kCopy) ==
+          "a-748..-744, b-748..-744 w");
+    CHECK(bounds_text("div.u32 %r9, 100, 8; mul.lo.s32 %r10, %r9, 8; sub.s32 %r5, 5, %r10;" + kElements +
+                      kCopy) == "a-364..-360, b-364..-360 w");
     CHECK(bounds_text(index + "and.b32 %r10, %r12, -64; sub.s32 %r5, %r3, %r10;" + kElements + kCopy) !=
           "a+0..256, b+0..256 w");
     CHECK(bounds_text(index + "add.s32 %r9, %r12, 3; and.b32 %r10, %r9, -64; sub.s32 %r5, %r3, %r10;" +
