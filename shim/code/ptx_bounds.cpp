@@ -26,8 +26,8 @@ BlockRange all_blocks(const LaunchShape& shape) {
     return {0, std::max<std::int64_t>(std::int64_t{shape.blocks[0]} - 1, 0)};
 }
 
-// The numbers that a block compares its own along that axis with, rising: so many kernels may have been made
-// one.
+// The numbers that blocks compare their own along that axis with, rising: a kernel that was fused of others
+// chooses among these so.
 std::vector<std::int64_t> compared_with_block(const PtxSteps& steps) {
     std::vector<char> is_block(steps.registers);
     for (const PtxSteps::Set& set : steps.set)

@@ -48,7 +48,7 @@ class Narrowing {
         return compared(*step, when);
     }
 
-    // Knows what was known before.
+    // All that was narrowed is as it was before.
     void take_back() {
         for (; !before_.empty(); before_.pop_back())
             known_.at.values[before_.back().first] = before_.back().second;
